@@ -1,0 +1,61 @@
+"""calibrant: measure, repair and prove the calibration of probabilistic classifiers.
+
+Names are imported when first used, so that ``import calibrant`` itself takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from calibrant.calibrator import Calibrator, Traits
+    from calibrant.calibrators import (
+        CalibratedClassifier,
+        Chain,
+        DirichletCalibration,
+        Identity,
+        MatrixScaling,
+        TemperatureScaling,
+        VectorScaling,
+    )
+    from calibrant.labelled_predictions import LabelledPredictions
+    from calibrant.persistence import load
+    from calibrant.predictions import Predictions
+
+_HOMES = {
+    "Calibrator": "calibrant.calibrator",
+    "LabelledPredictions": "calibrant.labelled_predictions",
+    "Predictions": "calibrant.predictions",
+    "Traits": "calibrant.calibrator",
+    "load": "calibrant.persistence",
+}
+
+__all__ = [
+    "CalibratedClassifier",
+    "Calibrator",
+    "Chain",
+    "DirichletCalibration",
+    "Identity",
+    "LabelledPredictions",
+    "MatrixScaling",
+    "Predictions",
+    "TemperatureScaling",
+    "Traits",
+    "VectorScaling",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        # Sub-modules too can be reached without an import of their own: calibrant.metrics and so on.
+        try:
+            return import_module(f"calibrant.{name}")
+        except ModuleNotFoundError:
+            raise AttributeError(f"module 'calibrant' has no attribute {name!r}") from None
+    return getattr(import_module(_HOMES.get(name, "calibrant.calibrators")), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,181 @@
+"""Calibrator: what every method shares, and the facts a method claims about itself."""
+
+import os
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.errors import LabelError, MissingClassWarning, PredictionError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+
+__all__ = ["Calibrator", "Traits"]
+
+SHOWN = 10  # how many absent classes a warning lists
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Facts about a method; the common tests verify each claim.
+
+    Attributes
+    ----------
+    keeps_argmax : bool
+        The class with the largest probability stays the same in every row.
+    contains_identity : bool
+        The identity is a member of the family, so a fit's own loss never exceeds that of doing nothing.
+    binary_only : bool
+        Takes two classes only.
+    commutes_with_permutations : bool
+        Renaming or reordering the classes before or after makes no difference.
+    uses_raw_logits : bool
+        Logits and their softmax give different maps, so both must come in the same space.
+    shares_parameters : bool
+        No parameter belongs to one class alone; a class without calibration rows does no harm.
+    """
+
+    keeps_argmax: bool = False
+    contains_identity: bool = False
+    binary_only: bool = False
+    commutes_with_permutations: bool = True
+    uses_raw_logits: bool = False
+    shares_parameters: bool = False
+
+
+class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Learns a map from predicted to honest probabilities.
+
+    The base parses and checks whatever comes in and takes care of classes without calibration rows; a
+    method writes ``_fit`` and ``_transform``, which only ever see valid data. A class is either abstract
+    or final.
+
+    Classes without rows keep the share of probability that the classifier gave them: the map is learnt
+    and applied *given that the class is one of those seen*. Methods whose parameters are shared by all
+    classes are fitted on all columns as usual. Either way a warning lists the classes.
+    """
+
+    traits: ClassVar[Traits]
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Names under which the registry makes this class, each with the parameters it sets."""
+
+    classes_: NDArray[Any]
+    space_: str
+    floor_: float
+    present_columns_: NDArray[np.intp] | None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the map from calibration rows that the classifier was not trained on.
+
+        Parameters
+        ----------
+        X : array, frame or Predictions
+            Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; logits only through
+            ``Predictions.from_logits``.
+        y : array of shape (n,)
+            True classes: column numbers, or labels that match the columns.
+        sample_weight : array of shape (n,), optional
+            A weight of two is the same as the row given twice; rows of weight zero are left out.
+        """
+        return self.fit_labelled(LabelledPredictions.parse(X, y, sample_weight))
+
+    def fit_labelled(self, data: LabelledPredictions) -> Self:
+        """Learn from data that are parsed already; :meth:`fit` is this after parsing."""
+        present = np.flatnonzero(data.class_weights)
+        if len(present) < 2:
+            raise LabelError(
+                f"all {data.n_rows} labels are class {data.classes[present[0]].item()!r}; "
+                "rows of at least two classes are needed to calibrate."
+            )
+        if self.traits.binary_only and data.n_classes != 2:
+            raise PredictionError(
+                f"{type(self).__name__} takes two classes, but the predictions have {data.n_classes}; "
+                "wrap it in OneVsRest."
+            )
+        self.classes_ = data.classes
+        self.space_ = data.predictions.space.value
+        self.floor_ = data.predictions.floor
+        self.present_columns_ = None
+        if len(present) < data.n_classes:
+            self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
+            if not self.traits.shares_parameters:
+                self.present_columns_ = present
+                data = data.restricted_to(present)
+        self._fit(data)
+        return self
+
+    def transform(self, X: Any) -> Predictions:
+        """Return calibrated :class:`Predictions`; in logits where the method works on logits."""
+        check_is_fitted(self)
+        predictions = self._parsed(X)
+        columns = self.present_columns_
+        if columns is None:
+            return self._transform(predictions)
+        calibrated = predictions.probabilities.copy()
+        share = calibrated[:, columns].sum(axis=1, keepdims=True)
+        calibrated[:, columns] = share * self._transform(predictions.restricted_to(columns)).probabilities
+        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes, predictions.floor)
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """Return calibrated probabilities, (n, K), in the float type of ``X``."""
+        return np.array(self.transform(X).probabilities)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the largest calibrated probability, (n,)."""
+        predicted: NDArray[Any] = self.classes_[self.transform(X).predicted]
+        return predicted
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted calibrator to a file that :func:`calibrant.load` reads; no pickle is involved."""
+        from calibrant.persistence import save
+
+        save(self, path)
+
+    @abstractmethod
+    def _fit(self, data: LabelledPredictions) -> None:
+        """Learn from valid data; set attributes that end in an underscore."""
+
+    @abstractmethod
+    def _transform(self, predictions: Predictions) -> Predictions:
+        """Map valid predictions of the fitted number of classes."""
+
+    def _parsed(self, X: Any) -> Predictions:
+        predictions = Predictions.parse(X).with_floor(self.floor_)
+        n_classes = len(self.classes_)
+        if predictions.n_classes != n_classes:
+            raise PredictionError(
+                f"{type(self).__name__} was fitted on {n_classes} classes, but these predictions have "
+                f"{predictions.n_classes} columns; pass the same columns as in fit."
+            )
+        if self.traits.uses_raw_logits and predictions.space != self.space_:
+            raise PredictionError(
+                f"{type(self).__name__} was fitted on {self.space_}, but these predictions are "
+                f"{predictions.space.value}; pass the same kind as in fit."
+            )
+        names = predictions.classes
+        if names is not None and set(names.tolist()) == set(self.classes_.tolist()):
+            moved = np.flatnonzero(names != self.classes_)
+            if len(moved):
+                raise PredictionError(
+                    f"column {moved[0]} is class {names[moved[0]].item()!r}, but in fit it was "
+                    f"{self.classes_[moved[0]].item()!r}; put the columns into the order of classes_."
+                )
+        return predictions
+
+    def _warn_of_absent(self, absent: NDArray[np.intp]) -> None:
+        shown = ", ".join(repr(label) for label in self.classes_[absent[:SHOWN]].tolist())
+        more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+        effect = (
+            "the map shared by all classes is applied to them unchecked"
+            if self.traits.shares_parameters
+            else "they keep the share of probability that the classifier gives them"
+        )
+        warnings.warn(
+            f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning, stacklevel=4
+        )

@@ -1,0 +1,32 @@
+"""Identity: the classifier as it is, for comparison."""
+
+from typing import Any, ClassVar
+
+from calibrant.calibrator import Calibrator, Traits
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+
+__all__ = ["Identity"]
+
+
+class Identity(Calibrator):
+    r"""Leave the probabilities as they are.
+
+    .. math:: \hat q = p
+
+    The reference against which every method is judged, and the answer when nothing else is better.
+
+    Examples
+    --------
+    >>> Identity().fit([[0.9, 0.1], [0.3, 0.7]], [0, 1]).predict_proba([[0.8, 0.2]])
+    array([[0.8, 0.2]])
+    """
+
+    traits = Traits(keeps_argmax=True, contains_identity=True, shares_parameters=True)
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"uncalibrated": {}}
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        pass
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        return predictions

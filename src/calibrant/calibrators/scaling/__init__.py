@@ -1,0 +1,1 @@
+"""Maps of the logits with a few parameters."""

@@ -1,0 +1,127 @@
+"""The one-parameter fit behind temperature scaling, and the start of every larger fit."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.row_blocks import BlockSums
+from calibrant.solvers import Solution, Status, bracketed_newton
+
+__all__ = ["fit_inverse_temperature"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+
+SAMPLE_ROWS = 1000  # enough for one per cent of beta, from where two or three passes over all rows suffice
+
+
+def fit_inverse_temperature(
+    data: LabelledPredictions,
+    loss: Literal["log", "brier"] = "log",
+    bounds: tuple[float, float] = (1e-3, 1e3),
+    tolerance: float | None = None,
+) -> Solution:
+    """Return the best inverse temperature as a one-element theta.
+
+    A strided sample of the rows finds the neighbourhood when there are many rows; then all rows decide.
+    """
+    logits, labels, weights = data.predictions.logits, data.labels, data.weights
+    if tolerance is None:
+        tolerance = 1e-7 if logits.dtype == np.float32 else 1e-10
+    start, n_evaluations = 1.0, 0
+    stride = len(labels) // SAMPLE_ROWS
+    if stride >= 4 or loss == "brier":
+        rows = slice(None, None, max(1, stride))
+        sample = _MeanLoss(logits[rows], labels[rows], None if weights is None else weights[rows], loss)
+        if loss == "brier":
+            start = min(np.geomspace(*bounds, 25).tolist(), key=lambda beta: sample(beta)[0])
+        start = bracketed_newton(sample, start, bounds, tolerance=1e-2).argument
+    mean_loss = _MeanLoss(logits, labels, weights, loss)
+    with BlockSums.over(*logits.shape, logits.itemsize) as mean_loss.sums:
+        found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
+        identity_loss = mean_loss(1.0)[0]
+    n_evaluations += found.n_evaluations
+    beta, value, status = found.argument, found.value, found.status
+    if value > identity_loss:
+        beta, value, status = 1.0, identity_loss, Status.IDENTITY
+    return Solution(
+        theta=np.array([beta]),
+        value=value,
+        loss=value,
+        identity_loss=identity_loss,
+        decrement=found.decrement,
+        n_iterations=found.n_evaluations,
+        n_evaluations=n_evaluations + 1,
+        status=status,
+    )
+
+
+class _MeanLoss:
+    """Mean loss of softmax(beta z) and its two derivatives in beta, summed over row blocks."""
+
+    def __init__(
+        self, logits: FloatArray, labels: NDArray[np.intp], weights: Vector | None, loss: str
+    ) -> None:
+        self.logits = logits
+        self.tops = logits.max(axis=1, keepdims=True)
+        of_labels = logits[np.arange(len(labels)), labels]
+        self.label_gaps = of_labels - self.tops[:, 0]
+        self.weights = weights
+        self.total_weight = float(len(labels) if weights is None else weights.sum())
+        self.rows = self._log_rows if loss == "log" else self._brier_rows
+        self.sums: BlockSums | None = None
+
+    def __call__(self, beta: float) -> tuple[float, float, float]:
+        if self.sums is None:
+            total = self._block(beta, slice(None))
+        else:
+            total = self.sums(lambda rows: self._block(beta, rows))
+        value, first, second = total / self.total_weight
+        return float(value), float(first), float(second)
+
+    def _block(self, beta: float, rows: slice) -> Vector:
+        gaps = self.logits[rows] - self.tops[rows]
+        per_row = self.rows(gaps.dtype.type(beta), gaps, self.label_gaps[rows])
+        if self.weights is None:
+            return np.array([part.sum(dtype=np.float64) for part in per_row])
+        return np.array([self.weights[rows] @ part for part in per_row])
+
+    @staticmethod
+    def _log_rows(beta: np.floating, gaps: FloatArray, label_gaps: FloatArray) -> list[FloatArray]:
+        # With gaps <= 0 the exponentials cannot overflow and their sum is at least one.
+        ones = np.ones(gaps.shape[1], gaps.dtype)
+        terms = np.exp(beta * gaps)
+        total = terms @ ones
+        terms *= gaps
+        mean = (terms @ ones) / total
+        terms *= gaps
+        square = (terms @ ones) / total
+        return [np.log(total) - beta * label_gaps, mean - label_gaps, square - mean**2]
+
+    @staticmethod
+    def _brier_rows(beta: np.floating, gaps: FloatArray, label_gaps: FloatArray) -> list[FloatArray]:
+        r"""With :math:`m = \sum p z`: :math:`p' = p (z - m)`, :math:`p'' = p ((z - m)^2 - v)`, v the variance."""
+        probabilities = np.exp(beta * gaps)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        centred = gaps - np.einsum("ik,ik->i", probabilities, gaps)[:, np.newaxis]
+        first = probabilities * centred
+        variance = np.einsum("ik,ik->i", first, centred)
+        second = probabilities * (centred**2 - variance[:, np.newaxis])
+        # The label's own column, from its gap alone.
+        mean = gaps[:, 0] - centred[:, 0]
+        own_centred = label_gaps - mean
+        log_total = np.log(np.exp(beta * gaps).sum(axis=1))
+        own = np.exp(beta * label_gaps - log_total)
+        own_first, own_second = own * own_centred, own * (own_centred**2 - variance)
+        return [
+            np.einsum("ik,ik->i", probabilities, probabilities) - 2 * own + 1,
+            2 * (np.einsum("ik,ik->i", probabilities, first) - own_first),
+            2
+            * (
+                np.einsum("ik,ik->i", first, first)
+                + np.einsum("ik,ik->i", probabilities, second)
+                - own_second
+            ),
+        ]

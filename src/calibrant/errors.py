@@ -1,0 +1,54 @@
+"""Every error and warning that calibrant raises on purpose."""
+
+__all__ = [
+    "CalibrationWarning",
+    "ConvergenceWarning",
+    "FileFormatError",
+    "LabelError",
+    "MissingClassWarning",
+    "MissingExtraError",
+    "ParameterError",
+    "PredictionError",
+    "WeightError",
+]
+
+
+class PredictionError(ValueError):
+    """The probabilities or logits cannot be used as given."""
+
+
+class LabelError(ValueError):
+    """The labels cannot be matched to the columns of the predictions."""
+
+
+class WeightError(ValueError):
+    """The sample weights cannot be used as given."""
+
+
+class ParameterError(ValueError):
+    """A parameter of a calibrator, metric or registry call has no meaning."""
+
+
+class FileFormatError(ValueError):
+    """A file is not a calibrator that this version can read."""
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is needed here and not installed; run: pip install 'calibrant[{extra}]'."
+        )
+
+
+class CalibrationWarning(UserWarning):
+    """Base of all warnings; filter this one to silence them together."""
+
+
+class ConvergenceWarning(CalibrationWarning):
+    """A fit stopped before its optimum, or at the edge of its range."""
+
+
+class MissingClassWarning(CalibrationWarning):
+    """Some classes have no calibration row."""

@@ -1,0 +1,106 @@
+"""Predictions together with what really happened."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import LabelError, WeightError
+from calibrant.labels import encode_labels
+from calibrant.predictions import Predictions
+
+__all__ = ["LabelledPredictions"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelledPredictions:
+    """Predictions with the true class of every row, and weights if rows count differently.
+
+    Attributes
+    ----------
+    predictions : Predictions
+    labels : ndarray of shape (n,)
+        Column number of the true class.
+    classes : ndarray of shape (K,)
+        Label of every column.
+    weights : ndarray of shape (n,) or None
+        Positive float64 weights; None if all rows count once. Rows of weight zero are left out on parsing.
+
+    Examples
+    --------
+    >>> data = LabelledPredictions.parse([[0.7, 0.3], [0.2, 0.8]], ["no", "yes"])
+    >>> data.labels, data.classes
+    (array([0, 1]), array(['no', 'yes'], dtype='<U3'))
+    """
+
+    predictions: Predictions
+    labels: NDArray[np.intp]
+    classes: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
+
+    @classmethod
+    def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Check predictions, labels and weights against each other; see the API page for labels."""
+        predictions = Predictions.parse(X)
+        labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
+        if len(labels) != predictions.n_rows:
+            raise LabelError(
+                f"there are {predictions.n_rows} rows of predictions but {len(labels)} labels; "
+                "pass one label per row."
+            )
+        data = cls(predictions, labels, classes)
+        if sample_weight is None:
+            return data
+        weights = _parsed_weights(sample_weight, predictions.n_rows)
+        data = cls(predictions, labels, classes, weights)
+        return data if weights.min() > 0 else data.take(weights > 0)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, n."""
+        return self.predictions.n_rows
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, K."""
+        return self.predictions.n_classes
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights; the number of rows if there are none."""
+        return float(self.n_rows if self.weights is None else self.weights.sum())
+
+    @property
+    def class_weights(self) -> NDArray[np.float64]:
+        """Total weight of the rows of every class, (K,)."""
+        return np.bincount(self.labels, self.weights, minlength=self.n_classes).astype(np.float64)
+
+    def take(self, rows: Any, weights: NDArray[np.float64] | None = None) -> Self:
+        """Return the chosen rows, with new ``weights`` for them if given."""
+        if weights is None and self.weights is not None:
+            weights = self.weights[rows]
+        return type(self)(self.predictions.take(rows), self.labels[rows], self.classes, weights)
+
+    def restricted_to(self, columns: NDArray[np.intp]) -> Self:
+        """Return the sub-problem of some classes; every row must have one of them as its label."""
+        codes = np.searchsorted(columns, self.labels)
+        return type(self)(self.predictions.restricted_to(columns), codes, self.classes[columns], self.weights)
+
+
+def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise WeightError("sample_weight must be numbers, one per row.") from error
+    if weights.shape != (n_rows,):
+        raise WeightError(
+            f"sample_weight must have one number per row, but has shape {weights.shape} for {n_rows} rows."
+        )
+    wrong = ~np.isfinite(weights) | (weights < 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise WeightError(f"sample_weight must be finite and not negative, but row {row} has {weights[row]}.")
+    if weights.sum() == 0:
+        raise WeightError("sample_weight is zero for every row; at least one row must count.")
+    return weights

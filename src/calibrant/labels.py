@@ -1,0 +1,128 @@
+"""Labels to column numbers: which class each calibration row really had."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import LabelError
+
+__all__ = ["encode_labels"]
+
+SHOWN = 5  # how many offending labels an error message lists
+
+
+def encode_labels(
+    y: Any, n_classes: int, classes: NDArray[Any] | None = None
+) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Return ``(codes, classes)``: the column number of every label and the label of every column.
+
+    In this order: names given with the predictions, if every label is among them; column numbers, if all
+    labels are integers 0..K-1; sorted order, if exactly K different labels occur. Anything else is refused.
+
+    >>> encode_labels(["cat", "dog", "cat"], 2)
+    (array([0, 1, 0]), array(['cat', 'dog'], dtype='<U3'))
+    >>> encode_labels([2, 0], 4)
+    (array([2, 0]), array([0, 1, 2, 3]))
+    """
+    labels = _as_vector(y)
+    if classes is not None:
+        codes = _codes_among(labels, classes)
+        if codes is not None:
+            return codes, classes
+    if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < n_classes:
+        return labels.astype(np.intp, copy=False), np.arange(n_classes)
+    occurring, codes = np.unique(labels, return_inverse=True)
+    if len(occurring) == n_classes:
+        return codes.astype(np.intp, copy=False), occurring
+    raise LabelError(_explanation(labels, occurring, n_classes, classes))
+
+
+def _as_vector(y: Any) -> NDArray[Any]:
+    """Return labels as a plain one-dimensional array of integers or strings."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise LabelError(
+            f"labels must be one-dimensional, but have shape {labels.shape}; "
+            "for one-hot rows, pass labels.argmax(axis=1)."
+        )
+    if labels.size == 0:
+        raise LabelError("there are no labels; at least one row is needed.")
+    kind = labels.dtype.kind
+    if kind == "b":
+        return labels.astype(np.intp)
+    if kind == "f":
+        wrong = ~np.isfinite(labels) | (labels != np.round(labels))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise LabelError(
+                f"labels must name classes, but row {row} has {labels[row]}; "
+                "remove rows without a label and pass integers or strings."
+            )
+        return labels.astype(np.intp)
+    if kind == "O":
+        return _from_objects(labels)
+    if kind in "iuU":
+        return labels
+    if kind == "T":
+        return labels.astype(str)
+    raise LabelError(f"labels must be integers or strings, not {labels.dtype}.")
+
+
+def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
+    if all(isinstance(label, str) for label in labels):
+        return labels.astype(str)
+    if all(isinstance(label, (int, np.integer, np.bool_)) for label in labels):
+        return labels.astype(np.intp)
+    if all(isinstance(label, (int, float, np.number)) for label in labels):
+        return _as_vector(labels.astype(np.float64))
+    row = next(i for i, label in enumerate(labels) if not isinstance(label, str))
+    raise LabelError(
+        f"labels must be all strings or all integers, but row {row} has {labels[row]!r} "
+        f"of type {type(labels[row]).__name__}; convert them, or remove rows without a label."
+    )
+
+
+def _codes_among(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
+    """Return the positions of ``labels`` in ``classes``, or None if one is not there."""
+    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        return None
+    order = np.argsort(classes, kind="stable")
+    position = np.searchsorted(classes, labels, sorter=order)
+    position[position == len(classes)] = 0
+    codes: NDArray[np.intp] = order[position]
+    return codes if np.array_equal(classes[codes], labels) else None
+
+
+def _explanation(
+    labels: NDArray[Any], occurring: NDArray[Any], n_classes: int, classes: NDArray[Any] | None
+) -> str:
+    if classes is not None:
+        unknown = occurring[~np.isin(occurring, classes)]
+        return (
+            f"labels {_listed(unknown)} are not among the classes {_listed(classes)} of the predictions; "
+            "correct the labels or the class names."
+        )
+    if n_classes == 2 and len(occurring) > 2:
+        return (
+            f"predictions for two classes (one column, or two) met {len(occurring)} different labels "
+            f"{_listed(occurring)}; pass one column per class."
+        )
+    if labels.dtype.kind in "iu":
+        wrong = (labels < 0) | (labels >= n_classes)
+        row = int(np.argmax(wrong))
+        return (
+            f"labels must be column numbers 0..{n_classes - 1}, but row {row} has {labels[row]}; "
+            "for other class labels, use Predictions.from_probabilities(..., classes=[...])."
+        )
+    return (
+        f"{len(occurring)} different labels {_listed(occurring)} cannot be matched to {n_classes} columns; "
+        "name the columns with Predictions.from_probabilities(..., classes=[...])."
+    )
+
+
+def _listed(values: NDArray[Any]) -> str:
+    shown = ", ".join(repr(value) for value in values[:SHOWN].tolist())
+    return f"[{shown}, ... {len(values)} in all]" if len(values) > SHOWN else f"[{shown}]"

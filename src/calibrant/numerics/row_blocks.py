@@ -1,0 +1,87 @@
+"""Rows in blocks that fit the cache, and sums over them with a small thread pool."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Protocol, Self, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+__all__ = ["BlockSums", "Mergeable", "n_threads_available", "row_blocks"]
+
+# Half of a common second-level cache: a block and one or two temporaries of its size stay inside.
+BLOCK_BYTES = 2**18
+
+# Below this many entries a pass takes about a millisecond and handing it to threads costs more.
+ENTRIES_PER_THREAD = 2**18
+
+
+class Mergeable(Protocol):
+    """A partial result that can be added to another of its kind, in any grouping."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """Return the partial result for both sets of rows together."""
+        ...
+
+
+State = TypeVar("State", bound=Mergeable)
+
+
+def row_blocks(n_rows: int, n_columns: int, itemsize: int = 8) -> list[slice]:
+    """Return consecutive row slices of about :data:`BLOCK_BYTES` each.
+
+    >>> row_blocks(5, 2**15)
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, BLOCK_BYTES // max(1, n_columns * itemsize))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def n_threads_available() -> int:
+    """Return the cores this process may use, or ``CALIBRANT_NUM_THREADS`` if that is set."""
+    wanted = os.environ.get("CALIBRANT_NUM_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class BlockSums:
+    """Add up contributions of row blocks, in parallel where there is enough work.
+
+    The sum is always taken in the order of the blocks, so the result does not depend on the number of
+    threads or on which of them was first.
+    """
+
+    def __init__(self, blocks: Sequence[slice], pool: ThreadPoolExecutor | None) -> None:
+        self._blocks = blocks
+        self._pool = pool
+
+    def __call__(self, contribution: Callable[[slice], State]) -> State:
+        """Return the sum of ``contribution(rows)`` over all blocks."""
+        if self._pool is None:
+            parts = map(contribution, self._blocks)
+        else:
+            parts = self._pool.map(contribution, self._blocks)
+        total = next(parts)
+        for part in parts:
+            total = total + part
+        return total
+
+    @classmethod
+    @contextmanager
+    def over(cls, n_rows: int, n_columns: int, itemsize: int = 8) -> Iterator[Self]:
+        """Open a pool for repeated passes over ``n_rows`` rows of ``n_columns`` entries.
+
+        While it is open, BLAS works with one thread, since its calls come from the pool's own threads;
+        two pools inside each other are slower than one.
+        """
+        blocks = row_blocks(n_rows, n_columns, itemsize)
+        n_threads = min(n_threads_available(), len(blocks), 1 + n_rows * n_columns // ENTRIES_PER_THREAD)
+        if n_threads == 1:
+            yield cls(blocks, None)
+            return
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            yield cls(blocks, pool)

@@ -1,0 +1,156 @@
+"""Curvature: cheap pictures of the Hessian that precondition conjugate gradients."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+from calibrant.objective.maps import DiagonalMap, FullMap, LogitMap
+
+__all__ = ["ByClassCurvature", "Curvature", "DenseCurvature", "KroneckerCurvature", "curvature_type"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+Solver = Callable[[Vector], Vector]
+
+# Up to this many parameters the Hessian of a few thousand rows is formed and factorised in milliseconds.
+DENSE_PARAMETERS = 600
+
+# Share of the mean curvature that is added where the softmax leaves a direction flat.
+RIDGE = 1e-9
+
+
+class Curvature(ABC):
+    """Sums over rows that approximate the Hessian of the cross-entropy; those of two sets of rows add up.
+
+    ``solver(penalty_curvature)`` returns a symmetric positive definite approximate inverse. It is never
+    part of the answer, only of the way to it.
+    """
+
+    def __init__(self, sums: list[FloatArray]) -> None:
+        self.sums = sums
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)([mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True)])
+
+    @classmethod
+    @abstractmethod
+    def of_block(
+        cls, logit_map: LogitMap, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> Self:
+        """Return the sums for one block of rows; ``weighted`` is probabilities times row weight."""
+
+    @abstractmethod
+    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
+        """Return the approximate inverse of (curvature / total_weight + penalty)."""
+
+
+class DenseCurvature(Curvature):
+    """The whole Fisher matrix, factorised; for cross-entropy this is Newton's method itself."""
+
+    @classmethod
+    def of_block(
+        cls, logit_map: LogitMap, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> Self:
+        return cls([logit_map.fisher(probabilities, weighted, features)])
+
+    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
+        matrix = self.sums[0].astype(np.float64) / total_weight
+        diagonal = np.diag_indices_from(matrix)
+        matrix[diagonal] += penalty_curvature + RIDGE * (np.trace(matrix) / len(matrix) + 1e-300)
+        ridge = RIDGE
+        while True:
+            try:
+                factor = cho_factor(matrix, check_finite=False)
+                return lambda residual: cho_solve(factor, residual, check_finite=False)
+            except np.linalg.LinAlgError:
+                # Rounding made a flat direction negative: lift all of them until it is not.
+                ridge *= 100
+                matrix[diagonal] += ridge * np.abs(matrix[diagonal]).max()
+
+
+class KroneckerCurvature(Curvature):
+    r"""For the full map: independent classes and features off the diagonal, exact on the diagonal of W.
+
+    The off-diagonal weights and intercepts are treated as if
+    :math:`\sum_i (\mathrm{diag}(p_i) - p_ip_i^\top) \otimes x_ix_i^\top` were
+    the product of the two averages S and C, where rows count by how uncertain they are; with a penalty that
+    depends on the feature only, the inverse is two eigenvalue problems of size K. The K diagonal weights,
+    which ODIR leaves free, have a K x K Hessian of their own. Costs O(nK^2 + K^3).
+    """
+
+    @classmethod
+    def of_block(
+        cls, logit_map: LogitMap, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> Self:
+        between_classes = np.diag(weighted.sum(axis=0)) - probabilities.T @ weighted
+        moments = weighted * features
+        diagonal_weights = np.diag(np.einsum("ik,ik->k", moments, features))
+        diagonal_weights -= (probabilities * features).T @ moments
+        uncertain = weighted.sum(axis=1) - np.einsum("ik,ik->i", weighted, probabilities)
+        if logit_map.bias:
+            features = np.hstack([features, np.ones((len(features), 1), features.dtype)])
+        between_features = (features * uncertain[:, np.newaxis]).T @ features
+        return cls([between_classes, between_features, diagonal_weights, np.array([uncertain.sum()])])
+
+    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
+        classes, features, diagonal_weights, uncertain = (part.astype(np.float64) for part in self.sums)
+        n_classes = len(classes)
+        penalty = penalty_curvature.reshape(n_classes, -1)
+        classes /= total_weight
+        features /= max(float(uncertain[0]), np.finfo(np.float64).tiny)
+        flat = RIDGE * (np.trace(classes) / n_classes + 1e-30) * (np.diag(features) + 1e-30)
+        price = np.sqrt(np.median(penalty, axis=0) + flat)
+        feature_values, feature_vectors = eigh(features / np.outer(price, price), check_finite=False)
+        class_values, class_vectors = eigh(classes, check_finite=False)
+        divisor = 1 + np.outer(np.maximum(class_values, 0), np.maximum(feature_values, 0))
+
+        diagonal_weights /= total_weight
+        each = np.arange(n_classes)
+        diagonal_weights[each, each] += (
+            penalty[each, each] + RIDGE * np.trace(diagonal_weights) / n_classes + 1e-30
+        )
+        factor = cho_factor(diagonal_weights + 1e-7 * np.diag(np.diag(diagonal_weights)), check_finite=False)
+
+        def solve(residual: Vector) -> Vector:
+            matrix = residual.reshape(n_classes, -1).copy()
+            own = matrix[each, each]
+            matrix[each, each] = 0
+            rotated = class_vectors.T @ (matrix / price) @ feature_vectors
+            rotated /= divisor
+            step = (class_vectors @ rotated @ feature_vectors.T) / price
+            step[each, each] = cho_solve(factor, own, check_finite=False)
+            return step.ravel()
+
+        return solve
+
+
+class ByClassCurvature(Curvature):
+    """For scalar and diagonal maps: the curvature of each class on its own, O(nK)."""
+
+    @classmethod
+    def of_block(
+        cls, logit_map: LogitMap, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> Self:
+        spread = weighted - weighted * probabilities
+        moments = spread * features
+        squares = np.einsum("ik,ik->k", moments, features)
+        if not isinstance(logit_map, DiagonalMap):
+            squares = np.array([squares.sum()])
+        sums = [squares, spread.sum(axis=0)] if logit_map.bias else [squares]
+        return cls(sums)
+
+    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
+        diagonal = np.concatenate(self.sums).astype(np.float64) / total_weight
+        diagonal += penalty_curvature + RIDGE * diagonal.mean() + 1e-300
+        return lambda residual: residual / diagonal
+
+
+def curvature_type(logit_map: LogitMap) -> type[Curvature]:
+    """Return the best affordable curvature for a map."""
+    if logit_map.n_parameters <= DENSE_PARAMETERS:
+        return DenseCurvature
+    return KroneckerCurvature if isinstance(logit_map, FullMap) else ByClassCurvature

@@ -1,0 +1,41 @@
+"""Loss: how far a row's softmax is from its label, as a function of the scores before the softmax."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Loss"]
+
+FloatArray = NDArray[np.floating]
+Labels = NDArray[np.intp]
+
+
+class Loss(ABC):
+    """A proper loss on softmax(u), with its derivatives in u."""
+
+    @abstractmethod
+    def expand(self, scores: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return ``(losses, probabilities, gradients)`` of a block, all from one softmax.
+
+        ``scores`` (n, K) may be overwritten. Losses are (n,), the other two (n, K).
+        """
+
+    @abstractmethod
+    def curvature_product(
+        self, probabilities: FloatArray, labels: Labels, direction: FloatArray
+    ) -> FloatArray:
+        """Return every row's Hessian in u times that row of ``direction``, (n, K)."""
+
+    @abstractmethod
+    def rows(self, probabilities: FloatArray, labels: Labels) -> FloatArray:
+        """Return the loss of every row from its probabilities, (n,)."""
+
+
+def softmax_in_place(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Turn ``scores`` into probabilities; return them and log-sum-exp less the row maximum, (n,)."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    totals = scores.sum(axis=1)
+    scores /= totals[:, np.newaxis]
+    return scores, np.log(totals)

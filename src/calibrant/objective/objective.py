@@ -1,0 +1,159 @@
+"""Objective: mean loss after a logit map, plus a penalty, as sums over row blocks."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.numerics.row_blocks import BlockSums, State
+from calibrant.objective.curvature import Curvature, curvature_type
+from calibrant.objective.loss import Loss
+from calibrant.objective.maps import LogitMap
+from calibrant.objective.penalty import QuadraticPenalty
+
+__all__ = ["BlockExpansion", "Expansion", "Objective"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BlockExpansion:
+    """What a set of rows adds to value and gradient; two of them add up to that of their union."""
+
+    value: float
+    gradient: Vector
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.value + other.value, self.gradient + other.gradient)
+
+
+class Objective:
+    r"""The function of theta that a fit minimises.
+
+    .. math:: F(\theta) = \frac{1}{\sum_i w_i} \sum_i w_i\, \ell(u(\theta; x_i), y_i) + \mathrm{penalty}(\theta)
+
+    Everything is a sum over rows and is taken block by block, so the same code serves one array, a memory
+    map or the parts of a larger set whose :class:`BlockExpansion` are added up elsewhere.
+
+    Value and gradient are computed in float64 whatever the features are, so that a fit can converge; the
+    Hessian products, which need not be exact, stay in the float type of the features.
+
+    Use as a context manager around a fit: ``with objective.open(): ...`` keeps one thread pool for all
+    passes.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        logit_map: LogitMap,
+        features: FloatArray,
+        labels: NDArray[np.intp],
+        weights: Vector | None = None,
+        penalty: QuadraticPenalty | None = None,
+    ) -> None:
+        self.loss = loss
+        self.map = logit_map
+        self.features = features
+        self.labels = labels
+        total = float(len(labels) if weights is None else weights.sum())
+        self.weights = weights
+        self.total_weight = total
+        self.penalty = penalty or QuadraticPenalty.none(logit_map.n_parameters)
+        self._sums: BlockSums | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[Self]:
+        """Keep one pool of threads for all passes inside the ``with`` block."""
+        with BlockSums.over(*self.features.shape, 8) as self._sums:
+            try:
+                yield self
+            finally:
+                self._sums = None
+
+    def data_loss(self, theta: Vector) -> float:
+        """Return the mean loss without the penalty."""
+        return self.expand(theta).data_loss
+
+    def expand(self, theta: Vector) -> "Expansion":
+        """Return value, gradient and what Hessian products need, from one softmax per row."""
+        probabilities = np.empty_like(self.features)
+        total = self.summed(lambda rows: self.block_expansion(theta, rows, probabilities))
+        data_loss = total.value / self.total_weight
+        return Expansion(
+            objective=self,
+            theta=theta,
+            data_loss=data_loss,
+            value=data_loss + self.penalty.value(theta),
+            gradient=total.gradient / self.total_weight + self.penalty.gradient(theta),
+            probabilities=probabilities,
+        )
+
+    def block_expansion(
+        self, theta: Vector, rows: slice, probabilities: FloatArray | None = None
+    ) -> BlockExpansion:
+        """Return what some rows add to the *sums* of loss and gradient; keep their softmax if asked."""
+        features = self.features[rows].astype(np.float64, copy=False)
+        losses, softmax, gradients = self.loss.expand(self.map.forward(theta, features), self.labels[rows])
+        if probabilities is not None:
+            probabilities[rows] = softmax
+        if self.weights is None:
+            value = float(losses.sum())
+        else:
+            value = float(losses @ self.weights[rows])
+            gradients *= self.weights[rows, np.newaxis]
+        return BlockExpansion(value, self.map.adjoint(gradients, features))
+
+    def summed(self, contribution: Callable[[slice], State]) -> State:
+        """Return the sum of what every block of rows contributes."""
+        if self._sums is not None:
+            return self._sums(contribution)
+        with BlockSums.over(*self.features.shape, 8) as sums:
+            return sums(contribution)
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """An objective at one theta: value, gradient, Hessian products and the Fisher matrix."""
+
+    objective: Objective
+    theta: Vector
+    data_loss: float
+    value: float
+    gradient: Vector
+    probabilities: FloatArray
+
+    def hessian_product(self, direction: Vector) -> Vector:
+        """Return the Hessian times ``direction``; exact up to the float type of the features."""
+        objective = self.objective
+
+        def block_product(rows: slice) -> Vector:
+            features = objective.features[rows]
+            product = objective.loss.curvature_product(
+                self.probabilities[rows],
+                objective.labels[rows],
+                objective.map.forward(direction, features),
+            )
+            if objective.weights is not None:
+                product *= objective.weights[rows, np.newaxis].astype(product.dtype)
+            return objective.map.adjoint(product, features)
+
+        product: Vector = objective.summed(block_product) / objective.total_weight
+        return product + objective.penalty.curvature * direction
+
+    def curvature(self) -> Curvature:
+        """Return the affordable approximation of the Hessian that fits the map; for cross-entropy."""
+        objective = self.objective
+        kind = curvature_type(objective.map)
+
+        def block_curvature(rows: slice) -> Curvature:
+            probabilities = self.probabilities[rows]
+            weighted = probabilities
+            if objective.weights is not None:
+                weighted = probabilities * objective.weights[rows, np.newaxis].astype(probabilities.dtype)
+            return kind.of_block(objective.map, probabilities, weighted, objective.features[rows])
+
+        return objective.summed(block_curvature)

@@ -1,0 +1,266 @@
+"""Predictions: scores of a classifier, parsed once, with their meaning declared."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import PredictionError
+from calibrant.numerics.simplex import log_softmax, softmax
+from calibrant.space import Space
+
+__all__ = ["DEFAULT_FLOOR", "ROW_SUM_TOLERANCE", "Predictions"]
+
+DEFAULT_FLOOR = float(np.finfo(np.float32).tiny)
+"""Probability that stands in for anything smaller wherever a logarithm is taken of a probability."""
+
+ROW_SUM_TOLERANCE = 1e-3
+"""How far the sum of a row of probabilities may be from one: room for float32 and for printed digits."""
+
+FloatArray = NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions:
+    """Scores of n rows for K classes, and what the scores are.
+
+    Make one with :meth:`from_probabilities` or :meth:`from_logits`; a bare array given to a calibrator or
+    a metric means probabilities. The scores keep their float type (float32 stays float32) and are never
+    written to; ``logits``, ``log_probabilities`` and ``probabilities`` are computed when first asked for.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n, K)
+        What the classifier gave, read-only.
+    space : Space
+        Whether ``scores`` are probabilities or logits.
+    classes : ndarray of shape (K,) or None
+        Names of the columns, if they were given or came with a frame.
+    floor : float
+        Smallest probability of which a logarithm is taken; zeros count as this. Logits need no floor.
+
+    Examples
+    --------
+    >>> predictions = Predictions.from_logits([[0.0, 2.0], [1.0, -1.0]])
+    >>> predictions.probabilities.round(3)
+    array([[0.119, 0.881], [0.881, 0.119]])
+    >>> Predictions.from_probabilities([0.2, 0.9])        # the positive class of two
+    Predictions(2 rows, 2 classes, probabilities, float64)
+    """
+
+    scores: FloatArray
+    space: Space
+    classes: NDArray[Any] | None = None
+    floor: float = DEFAULT_FLOOR
+
+    @classmethod
+    def from_probabilities(
+        cls, probabilities: Any, *, classes: Any = None, floor: float = DEFAULT_FLOOR
+    ) -> Self:
+        """Parse probabilities: (n, K), or (n,) or (n, 1) for the positive class of two.
+
+        Parameters
+        ----------
+        probabilities : array, list, pandas or polars frame
+            Non-negative, every row summing to one within :data:`ROW_SUM_TOLERANCE`.
+        classes : sequence of K labels, optional
+            Label of every column; a frame's column names serve when they match the labels.
+        floor : float, default=1.2e-38
+            Zeros and anything smaller count as this where a logarithm is taken.
+        """
+        matrix, names = _as_matrix(probabilities, "probabilities")
+        if not 0.0 < floor < 1.0:
+            raise PredictionError(f"floor must lie strictly between 0 and 1, but is {floor}.")
+        if matrix.shape[1] == 1:
+            _check_probability_range(matrix)
+            matrix = np.hstack([1 - matrix, matrix])
+        else:
+            _check_probability_rows(matrix)
+        return cls(_read_only(matrix), Space.PROBABILITIES, _class_names(classes, names, matrix), floor)
+
+    @classmethod
+    def from_logits(cls, logits: Any, *, classes: Any = None) -> Self:
+        """Parse logits: (n, K) scores before the softmax, or (n,) or (n, 1) log-odds of the positive class.
+
+        Any finite numbers will do; log-probabilities are logits too.
+        """
+        matrix, names = _as_matrix(logits, "logits")
+        if not np.isfinite(matrix.sum(axis=1, dtype=np.float64)).all():
+            _raise_not_finite(matrix, "logits", "replace masked classes by a large negative number")
+        if matrix.shape[1] == 1:
+            matrix = np.hstack([np.zeros_like(matrix), matrix])
+        return cls(_read_only(matrix), Space.LOGITS, _class_names(classes, names, matrix))
+
+    @classmethod
+    def parse(cls, X: Any) -> "Predictions":
+        """Return ``X`` itself if it is parsed already, else take it as probabilities."""
+        return X if isinstance(X, Predictions) else cls.from_probabilities(X)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, n."""
+        return int(self.scores.shape[0])
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, K."""
+        return int(self.scores.shape[1])
+
+    @cached_property
+    def probabilities(self) -> FloatArray:
+        """Probabilities, (n, K); as given if they were given, else the softmax of the logits."""
+        if self.space is Space.PROBABILITIES:
+            return self.scores
+        return _read_only(softmax(self.scores))
+
+    @cached_property
+    def log_probabilities(self) -> FloatArray:
+        """Natural logarithms of the probabilities, (n, K), not below log(floor) for given zeros."""
+        if self.space is Space.LOGITS:
+            return _read_only(log_softmax(self.scores))
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(self.scores)
+        return _read_only(np.maximum(logarithms, np.log(self.floor), out=logarithms, dtype=logarithms.dtype))
+
+    @property
+    def logits(self) -> FloatArray:
+        """Logits as the classifier gave them, or log-probabilities where it gave probabilities."""
+        return self.scores if self.space is Space.LOGITS else self.log_probabilities
+
+    @cached_property
+    def predicted(self) -> NDArray[np.intp]:
+        """Column number of the largest score of every row (the first of equals)."""
+        return self.scores.argmax(axis=1)
+
+    def take(self, rows: Any) -> Self:
+        """Return the chosen rows (an index array, boolean mask or slice)."""
+        return replace(self, scores=_read_only(self.scores[rows]))
+
+    def with_floor(self, floor: float) -> Self:
+        """Return the same predictions with another floor for log(0)."""
+        return self if floor == self.floor else replace(self, floor=floor)
+
+    def restricted_to(self, columns: NDArray[np.intp]) -> Self:
+        """Return the predictions for some of the classes, given that the true class is one of them."""
+        scores = self.scores[:, columns]
+        if self.space is Space.PROBABILITIES:
+            total = scores.sum(axis=1, keepdims=True)
+            # A row that gives these classes nothing says nothing about them: it becomes uniform.
+            scores = np.divide(scores, total, out=np.full_like(scores, 1 / len(columns)), where=total > 0)
+        classes = None if self.classes is None else self.classes[columns]
+        return replace(self, scores=_read_only(scores), classes=classes)
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return (
+            f"Predictions({self.n_rows} rows, {self.n_classes} classes, {self.space.value}, "
+            f"{self.scores.dtype})"
+        )
+
+
+def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
+    """Return a float32 or float64 matrix of at least one row and column, and a frame's column names."""
+    names = None
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        names = list(X.columns)
+        X = X.to_numpy()
+    if hasattr(X, "toarray"):
+        raise PredictionError(f"{what} must be dense, but are a sparse matrix; pass X.toarray().")
+    try:
+        matrix = np.asarray(X)
+    except ValueError as error:
+        raise PredictionError(f"{what} must form a rectangular table of numbers; rows differ.") from error
+    if matrix.dtype.kind == "O":
+        try:
+            matrix = matrix.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise PredictionError(
+                f"{what} must be numbers, but some entries are not; drop other columns first."
+            ) from error
+    if matrix.dtype.kind not in "fiub":
+        raise PredictionError(f"{what} must be real numbers, not {matrix.dtype}.")
+    if matrix.dtype == np.float16:
+        matrix = matrix.astype(np.float32)
+    elif matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    if matrix.ndim == 1:
+        matrix = matrix[:, np.newaxis]
+    if matrix.ndim != 2:
+        raise PredictionError(
+            f"{what} must be a table of rows by classes, but have shape {matrix.shape}; "
+            "flatten all leading axes into rows."
+        )
+    if matrix.size == 0:
+        raise PredictionError(f"{what} are empty, of shape {matrix.shape}; at least one row is needed.")
+    return matrix, names
+
+
+def _check_probability_rows(matrix: FloatArray) -> None:
+    totals = matrix.sum(axis=1)
+    if not np.isfinite(totals).all():
+        _raise_not_finite(matrix, "probabilities", "remove or repair those rows")
+    if matrix.min() < 0:
+        row, column = np.unravel_index(int(np.argmin(matrix)), matrix.shape)
+        raise PredictionError(
+            f"probabilities must not be negative, but row {row}, column {column} is "
+            f"{matrix[row, column]:.6g}; for logits, use Predictions.from_logits."
+        )
+    deviations = np.abs(totals - 1)
+    if deviations.max() > ROW_SUM_TOLERANCE:
+        row = int(np.argmax(deviations))
+        raise PredictionError(
+            f"rows must sum to 1 within {ROW_SUM_TOLERANCE:g}, but row {row} sums to {totals[row]:.6g}; "
+            "for logits, use Predictions.from_logits; for unnormalised scores, divide rows by their sums."
+        )
+
+
+def _check_probability_range(matrix: FloatArray) -> None:
+    if not np.isfinite(matrix).all():
+        _raise_not_finite(matrix, "probabilities", "remove or repair those rows")
+    outside = (matrix < 0) | (matrix > 1)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise PredictionError(
+            f"one column means the probability of the positive class of two, from 0 to 1, but row {row} is "
+            f"{matrix[row, 0]:.6g}; for log-odds, use Predictions.from_logits."
+        )
+
+
+def _raise_not_finite(matrix: FloatArray, what: str, advice: str) -> None:
+    wrong = ~np.isfinite(matrix)
+    if not wrong.any():
+        raise PredictionError(f"{what} are too large to be added up; divide them by a constant first.")
+    row, column = np.unravel_index(int(np.argmax(wrong)), matrix.shape)
+    raise PredictionError(
+        f"{what} must be finite, but row {row}, column {column} is {matrix[row, column]} "
+        f"({int(wrong.any(axis=1).sum())} such rows); {advice}."
+    )
+
+
+def _class_names(given: Any, frame_names: list[Any] | None, matrix: FloatArray) -> NDArray[Any] | None:
+    """Return one label per column from the caller, or from a frame if its names can be labels."""
+    n_classes = matrix.shape[1]
+    if given is None:
+        if frame_names is None or len(frame_names) != n_classes:
+            return None
+        names = np.asarray(frame_names)
+        return names if names.dtype.kind in "iuU" and len(set(frame_names)) == n_classes else None
+    names = np.asarray(given)
+    if names.dtype.kind == "O":
+        names = names.astype(str) if all(isinstance(name, str) for name in names) else names
+    if names.shape != (n_classes,) or names.dtype.kind not in "iuU" or len(np.unique(names)) != n_classes:
+        raise PredictionError(
+            f"classes must be {n_classes} different strings or integers, one per column, but are {given!r}."
+        )
+    return names
+
+
+def _read_only(array: FloatArray) -> FloatArray:
+    """Return a view that cannot be written through; the caller's own array keeps its flags."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,106 @@
+"""Names for all calibrators and metrics, found rather than listed."""
+
+from functools import cache
+from importlib.metadata import entry_points
+from inspect import getmembers, isabstract, isclass
+from typing import Any
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import ParameterError
+
+__all__ = ["calibrator_class", "calibrators", "make", "metrics"]
+
+ENTRY_POINT_GROUP = "calibrant.calibrators"
+
+
+@cache
+def _factories() -> dict[str, tuple[type[Calibrator], dict[str, Any]]]:
+    """Return registry name -> (class, parameters it sets), our own first, then plug-ins."""
+    factories: dict[str, tuple[type[Calibrator], dict[str, Any]]] = {}
+    for cls in _classes().values():
+        for name, parameters in cls.registry_names.items():
+            factories.setdefault(name, (cls, parameters))
+    return factories
+
+
+@cache
+def _classes() -> dict[str, type[Calibrator]]:
+    """Return class name -> class for every final calibrator."""
+    import calibrant.calibrators as package
+
+    classes = {
+        name: member
+        for name, member in getmembers(package, isclass)
+        if issubclass(member, Calibrator) and not isabstract(member)
+    }
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        plugin = entry_point.load()
+        if not (isclass(plugin) and issubclass(plugin, Calibrator)):
+            raise ParameterError(
+                f"the plug-in {entry_point.name!r} of group {ENTRY_POINT_GROUP!r} is not a Calibrator class."
+            )
+        classes.setdefault(plugin.__name__, plugin)
+    return classes
+
+
+def calibrators() -> list[str]:
+    """Return the names of all calibrators, plug-ins included, in alphabetical order.
+
+    A package adds its own by an entry point of group ``calibrant.calibrators`` that names a
+    :class:`~calibrant.calibrator.Calibrator` class with ``registry_names``.
+
+    >>> "temperature" in calibrators()
+    True
+    """
+    return sorted(_factories())
+
+
+def calibrator_class(name: str) -> type[Calibrator]:
+    """Return the calibrator class called ``name``, as in a saved file."""
+    try:
+        return _classes()[name]
+    except KeyError:
+        raise ParameterError(
+            f"there is no calibrator class {name!r}; known are {sorted(_classes())}."
+        ) from None
+
+
+def make(name: str, **parameters: Any) -> Calibrator:
+    """Return a new calibrator by its registry name; ``+`` composes from left to right.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`calibrators`, or several joined by ``+``.
+    **parameters
+        Passed on to the class; only for a single name.
+
+    Examples
+    --------
+    >>> make("temperature", loss="brier")
+    TemperatureScaling(loss='brier')
+    >>> make("temperature+vector")
+    Chain(calibrators=[TemperatureScaling(), VectorScaling()])
+    """
+    parts = [part.strip() for part in name.split("+")]
+    if len(parts) > 1:
+        if parameters:
+            raise ParameterError(
+                f"parameters {sorted(parameters)} cannot be shared by the parts of {name!r}; "
+                "make the parts one by one and put them into a Chain."
+            )
+        from calibrant.calibrators import Chain
+
+        return Chain([make(part) for part in parts])
+    try:
+        cls, preset = _factories()[parts[0]]
+    except KeyError:
+        raise ParameterError(f"there is no calibrator {parts[0]!r}; known are {calibrators()}.") from None
+    return cls(**{**preset, **parameters})
+
+
+def metrics() -> list[str]:
+    """Return the names of all metrics in :mod:`calibrant.metrics`."""
+    import calibrant.metrics as package
+
+    return sorted(package.__all__)

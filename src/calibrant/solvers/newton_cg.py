@@ -1,0 +1,137 @@
+"""Newton's method whose steps are found by preconditioned conjugate gradients."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.objective import Expansion, Objective
+from calibrant.objective.curvature import Curvature, Solver
+from calibrant.solvers.solution import Solution, Status
+
+__all__ = ["newton_cg"]
+
+Vector = NDArray[np.float64]
+
+SUFFICIENT_DECREASE = 1e-4
+SMALLEST_STEP = 2.0**-30
+REFRESH_PRODUCTS = 12  # a preconditioner that needed this many products is out of date
+
+
+def newton_cg(
+    objective: Objective,
+    start: Vector,
+    *,
+    tolerance: float = 1e-10,
+    max_iterations: int = 100,
+    curvature: Curvature | None = None,
+) -> Solution:
+    r"""Minimise an objective to within about ``tolerance`` of its optimum.
+
+    Every step solves :math:`H d = -g` by conjugate gradients with exact Hessian products until the
+    residual is small against the gradient, or the curvature turns out not to be positive, and then halves
+    d until the value falls. It stops when the Newton decrement :math:`-g^\top d / 2`, the predicted
+    further fall, is below ``tolerance``: a test in nats that does not depend on the scale of the features.
+
+    Parameters
+    ----------
+    objective : Objective
+    start : ndarray
+        Where to begin.
+    tolerance : float
+        Wanted accuracy of the value.
+    max_iterations : int
+        Newton steps at the most.
+    curvature : Curvature, optional
+        Preconditioner of a problem nearby, to save building one; it is replaced when it serves badly.
+
+    References
+    ----------
+    :cite:`nocedal2006`, chapter 7.
+    """
+    with objective.open():
+        return _minimise(objective, start, tolerance, max_iterations, curvature)
+
+
+def _minimise(
+    objective: Objective, start: Vector, tolerance: float, max_iterations: int, curvature: Curvature | None
+) -> Solution:
+    current = objective.expand(start)
+    n_evaluations, decrement, status = 1, np.inf, Status.OUT_OF_ITERATIONS
+    solve: Solver | None = None
+    iteration = 0
+    for iteration in range(1, max_iterations + 1):
+        if solve is None:
+            curvature = curvature or current.curvature()
+            solve = curvature.solver(objective.total_weight, objective.penalty.curvature)
+        step, n_products = _newton_step(current, solve, tolerance)
+        n_evaluations += n_products
+        decrement = -float(current.gradient @ step) / 2
+        # Only a curvature that is wrong by now needs many products; a fresh one is then worth its price.
+        curvature, solve = None, (None if n_products > REFRESH_PRODUCTS or iteration == 1 else solve)
+        accepted, n_tries = _line_search(objective, current, step, decrement)
+        n_evaluations += n_tries
+        if accepted is None:
+            status = Status.CONVERGED if decrement <= tolerance else Status.OUT_OF_PRECISION
+            break
+        current = accepted
+        if decrement <= tolerance:
+            status = Status.CONVERGED
+            break
+    identity = objective.expand(objective.map.identity())
+    if current.data_loss > identity.data_loss:
+        current, status = identity, Status.IDENTITY
+    return Solution(
+        theta=current.theta,
+        value=current.value,
+        loss=current.data_loss,
+        identity_loss=identity.data_loss,
+        decrement=decrement,
+        n_iterations=iteration,
+        n_evaluations=n_evaluations + 1,
+        status=status,
+    )
+
+
+def _newton_step(current: Expansion, solve: Solver, tolerance: float) -> tuple[Vector, int]:
+    """Return an approximate Newton step, always a descent direction, and the products it took."""
+    residual = -current.gradient
+    preconditioned = solve(residual)
+    size = float(residual @ preconditioned)
+    if size <= 0:
+        return preconditioned, 0
+    # Solve loosely far away and ever more exactly near the end: superlinear, yet no product is wasted.
+    target = size * min(0.1, np.sqrt(size)) ** 2
+    direction = preconditioned
+    step = np.zeros_like(residual)
+    limit = 10 + min(len(residual), 300)
+    for n_products in range(1, limit + 1):
+        product = current.hessian_product(direction)
+        curvature = float(direction @ product)
+        if curvature <= 1e-14 * abs(size):
+            # Flat or bending down (Brier only): go as far as we know it to be good.
+            return (step if n_products > 1 else preconditioned), n_products
+        length = size / curvature
+        step += length * direction
+        residual = residual - length * product
+        preconditioned = solve(residual)
+        new_size = float(residual @ preconditioned)
+        if new_size <= max(target, 1e-3 * tolerance):
+            break
+        direction = preconditioned + (new_size / size) * direction
+        size = new_size
+    return step, n_products
+
+
+def _line_search(
+    objective: Objective, current: Expansion, step: Vector, decrement: float
+) -> tuple[Expansion | None, int]:
+    """Halve the step until the value falls enough; None if it does not at any length."""
+    length, n_tries = 1.0, 0
+    while length >= SMALLEST_STEP:
+        candidate = objective.expand(current.theta + length * step)
+        n_tries += 1
+        if candidate.value <= current.value - 2 * SUFFICIENT_DECREASE * length * decrement:
+            return candidate, n_tries
+        if 2 * length * decrement <= 4 * np.finfo(np.float64).eps * abs(current.value):
+            return None, n_tries
+        length /= 2
+    return None, n_tries

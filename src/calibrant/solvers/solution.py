@@ -1,0 +1,66 @@
+"""Solution: where a solver stopped, why, and what it means for the user."""
+
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ConvergenceWarning
+
+__all__ = ["Solution", "Status"]
+
+
+class Status(StrEnum):
+    """Why a solver stopped, in words a user can act on."""
+
+    CONVERGED = "converged"
+    AT_BOUND = (
+        "the best value lies at the edge of the allowed range; the calibration rows are (nearly) all right or "
+        "carry no information: use more rows, or a method with a penalty"
+    )
+    OUT_OF_ITERATIONS = "the iteration limit was reached first; raise max_iterations or use a penalty"
+    OUT_OF_PRECISION = "no further progress is possible in this float type"
+    IDENTITY = "the identity is at least as good on the calibration rows, so it is kept"
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The end of a fit.
+
+    Attributes
+    ----------
+    theta : ndarray
+        Parameters found.
+    value : float
+        What was minimised, at ``theta``: mean loss plus penalty.
+    loss : float
+        Mean loss on the calibration rows without the penalty.
+    identity_loss : float
+        Mean loss of doing nothing; ``loss`` never exceeds it.
+    decrement : float
+        How much lower the value could still go, as the last step predicts it.
+    n_iterations, n_evaluations : int
+        Steps taken; passes over the data for value and gradient, and for Hessian products.
+    status : Status
+    """
+
+    theta: NDArray[np.float64]
+    value: float
+    loss: float
+    identity_loss: float
+    decrement: float
+    n_iterations: int
+    n_evaluations: int
+    status: Status
+
+    @property
+    def converged(self) -> bool:
+        """Whether ``theta`` is an optimum to the precision asked for or possible."""
+        return self.status in (Status.CONVERGED, Status.OUT_OF_PRECISION, Status.IDENTITY)
+
+    def warn_unless_converged(self, method: str) -> None:
+        """Tell the user if the fit stopped early or at an edge."""
+        if not self.converged:
+            warnings.warn(f"{method}: {self.status.value}.", ConvergenceWarning, stacklevel=5)
