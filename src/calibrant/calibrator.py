@@ -3,7 +3,7 @@
 import os
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,7 +67,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     space_: str
-    floor_: float
+    floor_: float | None
     present_columns_: NDArray[np.intp] | None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -100,7 +100,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
         self.classes_ = data.classes
         self.space_ = data.predictions.space.value
-        self.floor_ = data.predictions.floor
+        self.floor_ = None
+        if data.predictions.space is Space.PROBABILITIES:
+            self.floor_ = data.predictions.floor
+            data = replace(data, predictions=data.predictions.with_floor(self.floor_))
         self.present_columns_ = None
         if len(present) < data.n_classes:
             self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
@@ -120,7 +123,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         calibrated = predictions.probabilities.copy()
         share = calibrated[:, columns].sum(axis=1, keepdims=True)
         calibrated[:, columns] = share * self._transform(predictions.restricted_to(columns)).probabilities
-        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes, predictions.floor)
+        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return calibrated probabilities, (n, K), in the float type of ``X``."""
@@ -146,7 +149,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Map valid predictions of the fitted number of classes."""
 
     def _parsed(self, X: Any) -> Predictions:
-        predictions = Predictions.parse(X).with_floor(self.floor_)
+        predictions = Predictions.parse(X)
+        if self.floor_ is not None:
+            predictions = predictions.with_floor(self.floor_)
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
             raise PredictionError(

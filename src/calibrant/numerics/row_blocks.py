@@ -61,10 +61,8 @@ class BlockSums:
 
     def __call__(self, contribution: Callable[[slice], State]) -> State:
         """Return the sum of ``contribution(rows)`` over all blocks."""
-        if self._pool is None:
-            parts = map(contribution, self._blocks)
-        else:
-            parts = self._pool.map(contribution, self._blocks)
+        mapped = map if self._pool is None else self._pool.map
+        parts = iter(mapped(contribution, self._blocks))
         total = next(parts)
         for part in parts:
             total = total + part

@@ -20,7 +20,7 @@ def softmax(scores: FloatArray) -> FloatArray:
     array([[0.25, 0.75], [1.  , 0.  ]])
     """
     result = np.empty_like(scores)
-    for rows in row_blocks(*scores.shape, scores.itemsize):
+    for rows in row_blocks(len(scores), scores.shape[1], scores.itemsize):
         block = result[rows]
         np.subtract(scores[rows], scores[rows].max(axis=1, keepdims=True), out=block)
         np.exp(block, out=block)
@@ -35,7 +35,7 @@ def log_softmax(scores: FloatArray) -> FloatArray:
     array([[-6.93147181e-01, -6.93147181e-01], [ 0.00000000e+00, -2.00000000e+04]])
     """
     result = np.empty_like(scores)
-    for rows in row_blocks(*scores.shape, scores.itemsize):
+    for rows in row_blocks(len(scores), scores.shape[1], scores.itemsize):
         block = result[rows]
         np.subtract(scores[rows], scores[rows].max(axis=1, keepdims=True), out=block)
         block -= np.log(np.exp(block).sum(axis=1, keepdims=True))

@@ -26,8 +26,8 @@ RIDGE = 1e-9
 class Curvature(ABC):
     """Sums over rows that approximate the Hessian of the cross-entropy; those of two sets of rows add up.
 
-    ``solver(penalty_curvature)`` returns a symmetric positive definite approximate inverse. It is never
-    part of the answer, only of the way to it.
+    After :meth:`averaged`, ``solver(penalty_curvature)`` returns a symmetric positive definite approximate
+    inverse. It is never part of the answer, only of the way to it.
     """
 
     def __init__(self, sums: list[FloatArray]) -> None:
@@ -35,6 +35,10 @@ class Curvature(ABC):
 
     def __add__(self, other: Self) -> Self:
         return type(self)([mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True)])
+
+    def averaged(self, total_weight: float) -> Self:
+        """Return the curvature of the mean loss from that of the sum."""
+        return type(self)([part.astype(np.float64) / total_weight for part in self.sums])
 
     @classmethod
     @abstractmethod
@@ -44,8 +48,8 @@ class Curvature(ABC):
         """Return the sums for one block of rows; ``weighted`` is probabilities times row weight."""
 
     @abstractmethod
-    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
-        """Return the approximate inverse of (curvature / total_weight + penalty)."""
+    def solver(self, penalty_curvature: Vector) -> Solver:
+        """Return the approximate inverse of the curvature of mean loss plus penalty."""
 
 
 class DenseCurvature(Curvature):
@@ -57,8 +61,8 @@ class DenseCurvature(Curvature):
     ) -> Self:
         return cls([logit_map.fisher(probabilities, weighted, features)])
 
-    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
-        matrix = self.sums[0].astype(np.float64) / total_weight
+    def solver(self, penalty_curvature: Vector) -> Solver:
+        matrix = self.sums[0].copy()
         diagonal = np.diag_indices_from(matrix)
         matrix[diagonal] += penalty_curvature + RIDGE * (np.trace(matrix) / len(matrix) + 1e-300)
         ridge = RIDGE
@@ -96,24 +100,27 @@ class KroneckerCurvature(Curvature):
         between_features = (features * uncertain[:, np.newaxis]).T @ features
         return cls([between_classes, between_features, diagonal_weights, np.array([uncertain.sum()])])
 
-    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
-        classes, features, diagonal_weights, uncertain = (part.astype(np.float64) for part in self.sums)
+    def solver(self, penalty_curvature: Vector) -> Solver:
+        classes, features, diagonal_weights, uncertain = self.sums
         n_classes = len(classes)
         penalty = penalty_curvature.reshape(n_classes, -1)
-        classes /= total_weight
-        features /= max(float(uncertain[0]), np.finfo(np.float64).tiny)
+        features = features / max(float(uncertain[0]), np.finfo(np.float64).tiny)
         flat = RIDGE * (np.trace(classes) / n_classes + 1e-30) * (np.diag(features) + 1e-30)
         price = np.sqrt(np.median(penalty, axis=0) + flat)
         feature_values, feature_vectors = eigh(features / np.outer(price, price), check_finite=False)
         class_values, class_vectors = eigh(classes, check_finite=False)
         divisor = 1 + np.outer(np.maximum(class_values, 0), np.maximum(feature_values, 0))
 
-        diagonal_weights /= total_weight
         each = np.arange(n_classes)
-        diagonal_weights[each, each] += (
-            penalty[each, each] + RIDGE * np.trace(diagonal_weights) / n_classes + 1e-30
+        own_curvature = diagonal_weights.copy()
+        # Single precision leaves noise of this size, which must not make the matrix indefinite.
+        own_curvature[each, each] += (
+            penalty[each, each]
+            + 1e-6 * np.diag(diagonal_weights)
+            + RIDGE * np.trace(diagonal_weights)
+            + 1e-30
         )
-        factor = cho_factor(diagonal_weights + 1e-7 * np.diag(np.diag(diagonal_weights)), check_finite=False)
+        factor = cho_factor(own_curvature, check_finite=False)
 
         def solve(residual: Vector) -> Vector:
             matrix = residual.reshape(n_classes, -1).copy()
@@ -123,7 +130,8 @@ class KroneckerCurvature(Curvature):
             rotated /= divisor
             step = (class_vectors @ rotated @ feature_vectors.T) / price
             step[each, each] = cho_solve(factor, own, check_finite=False)
-            return step.ravel()
+            flat_step: Vector = step.ravel()
+            return flat_step
 
         return solve
 
@@ -143,9 +151,9 @@ class ByClassCurvature(Curvature):
         sums = [squares, spread.sum(axis=0)] if logit_map.bias else [squares]
         return cls(sums)
 
-    def solver(self, total_weight: float, penalty_curvature: Vector) -> Solver:
-        diagonal = np.concatenate(self.sums).astype(np.float64) / total_weight
-        diagonal += penalty_curvature + RIDGE * diagonal.mean() + 1e-300
+    def solver(self, penalty_curvature: Vector) -> Solver:
+        diagonal = np.concatenate(self.sums)
+        diagonal = diagonal + penalty_curvature + RIDGE * diagonal.mean() + 1e-300
         return lambda residual: residual / diagonal
 
 

@@ -22,10 +22,13 @@ class CrossEntropy(Loss):
         return log_totals - of_label, probabilities, gradients
 
     def curvature_product(
-        self, probabilities: FloatArray, labels: Labels, direction: FloatArray
+        self,
+        probabilities: FloatArray,
+        labels: Labels,  # noqa: ARG002 (this Hessian is the same for every label)
+        direction: FloatArray,
     ) -> FloatArray:
         mean = np.einsum("ik,ik->i", probabilities, direction)
-        product = direction - mean[:, np.newaxis]
+        product: FloatArray = direction - mean[:, np.newaxis]
         product *= probabilities
         return product
 
@@ -58,7 +61,8 @@ class BrierLoss(Loss):
         moved = CrossEntropy().curvature_product(probabilities, labels, direction)  # change of p
         change = moved - np.einsum("ik,ik->i", probabilities, moved)[:, np.newaxis]
         change -= np.einsum("ik,ik->i", moved, residuals)[:, np.newaxis]
-        return 2 * (moved * centred + probabilities * change)
+        product: FloatArray = 2 * (moved * centred + probabilities * change)
+        return product
 
     def rows(self, probabilities: FloatArray, labels: Labels) -> FloatArray:
         residuals = self._residuals(probabilities, labels)

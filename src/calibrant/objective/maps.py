@@ -61,7 +61,7 @@ class ScalarMap(LogitMap):
         return np.concatenate([[1.0], np.zeros(self.bias * self.n_classes)])
 
     def forward(self, theta: FloatArray, features: FloatArray) -> FloatArray:
-        scores = theta[0].astype(features.dtype) * features
+        scores: FloatArray = theta[0].astype(features.dtype) * features
         if self.bias:
             scores += theta[1:].astype(features.dtype)
         return scores
@@ -100,7 +100,7 @@ class DiagonalMap(LogitMap):
         return scores
 
     def adjoint(self, cotangent: FloatArray, features: FloatArray) -> Vector:
-        slopes = np.einsum("ik,ik->k", cotangent, features)
+        slopes: FloatArray = np.einsum("ik,ik->k", cotangent, features)
         if not self.bias:
             return slopes.astype(np.float64)
         return np.concatenate([slopes, cotangent.sum(axis=0)]).astype(np.float64)

@@ -65,10 +65,14 @@ class Objective:
         self.penalty = penalty or QuadraticPenalty.none(logit_map.n_parameters)
         self._sums: BlockSums | None = None
 
+    def with_penalty(self, penalty: QuadraticPenalty) -> "Objective":
+        """Return the same loss on the same rows with another penalty."""
+        return Objective(self.loss, self.map, self.features, self.labels, self.weights, penalty)
+
     @contextmanager
     def open(self) -> Iterator[Self]:
         """Keep one pool of threads for all passes inside the ``with`` block."""
-        with BlockSums.over(*self.features.shape, 8) as self._sums:
+        with BlockSums.over(len(self.features), self.map.n_classes) as self._sums:
             try:
                 yield self
             finally:
@@ -111,7 +115,7 @@ class Objective:
         """Return the sum of what every block of rows contributes."""
         if self._sums is not None:
             return self._sums(contribution)
-        with BlockSums.over(*self.features.shape, 8) as sums:
+        with BlockSums.over(len(self.features), self.map.n_classes) as sums:
             return sums(contribution)
 
 
@@ -156,4 +160,4 @@ class Expansion:
                 weighted = probabilities * objective.weights[rows, np.newaxis].astype(probabilities.dtype)
             return kind.of_block(objective.map, probabilities, weighted, objective.features[rows])
 
-        return objective.summed(block_curvature)
+        return objective.summed(block_curvature).averaged(objective.total_weight)

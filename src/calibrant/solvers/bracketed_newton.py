@@ -11,6 +11,8 @@ __all__ = ["Minimum", "bracketed_newton"]
 
 Derivatives = tuple[float, float, float]
 
+PATIENCE = 5  # passes after which a minimum inside the range would have shown itself
+
 
 class Minimum(NamedTuple):
     """Where a one-parameter search stopped."""
@@ -49,12 +51,14 @@ def bracketed_newton(
 
     Examples
     --------
-    >>> bracketed_newton(lambda x: (x - np.log(x), 1 - 1 / x, 1 / x**2), 5.0, (1e-3, 1e3)).argument
-    1.0
+    >>> found = bracketed_newton(lambda x: (x - np.log(x), 1 - 1 / x, 1 / x**2), 5.0, (1e-3, 1e3))
+    >>> round(found.argument, 9), found.status.name
+    (1.0, 'CONVERGED')
     """
     lower, upper = np.log(bounds[0]), np.log(bounds[1])
     low_known = high_known = False
     position = float(np.clip(np.log(start), lower, upper))
+    previous_step = 0.0
     for n_evaluations in range(1, max_evaluations + 1):
         argument = float(np.exp(position))
         value, first, second = function(argument)
@@ -66,6 +70,9 @@ def bracketed_newton(
         elif slope < 0:
             lower, low_known = position, True
         newton = position - slope / bend if bend > 0 else np.nan
+        if slope == 0 and bend == 0:
+            # Flat as far as numbers can tell: nothing to learn here, or everything learnt already.
+            return Minimum(argument, value, 0.0, n_evaluations, Status.AT_BOUND)
         if slope == 0 or abs(newton - position) <= tolerance:
             return Minimum(argument, value, decrement, n_evaluations, Status.CONVERGED)
         if (slope < 0 and position >= np.log(bounds[1])) or (slope > 0 and position <= np.log(bounds[0])):
@@ -73,8 +80,13 @@ def bracketed_newton(
         if upper - lower <= tolerance:
             return Minimum(argument, value, decrement, n_evaluations, Status.CONVERGED)
         if lower < newton < upper:
+            step = newton - position
+            if n_evaluations > PATIENCE and not (low_known and high_known):
+                # Newton's steps creep along an exponential tail; from here on each is twice the last.
+                step = np.copysign(max(abs(step), 2 * abs(previous_step)), step)
             # Far from the bottom Newton can leap; a factor of ten a time is fast enough and safe.
-            position += float(np.clip(newton - position, -2.3, 2.3))
+            previous_step = float(np.clip(step, max(-2.3, lower - position), min(2.3, upper - position)))
+            position += previous_step
         elif low_known and high_known:
             position = (lower + upper) / 2
         else:

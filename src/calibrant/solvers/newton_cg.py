@@ -13,7 +13,7 @@ Vector = NDArray[np.float64]
 
 SUFFICIENT_DECREASE = 1e-4
 SMALLEST_STEP = 2.0**-30
-REFRESH_PRODUCTS = 12  # a preconditioner that needed this many products is out of date
+REFRESH_PRODUCTS = 6  # a preconditioner that needed this many products is out of date
 
 
 def newton_cg(
@@ -57,16 +57,17 @@ def _minimise(
     current = objective.expand(start)
     n_evaluations, decrement, status = 1, np.inf, Status.OUT_OF_ITERATIONS
     solve: Solver | None = None
-    iteration = 0
-    for iteration in range(1, max_iterations + 1):
+    n_iterations = 0
+    while n_iterations < max_iterations:
+        n_iterations += 1
         if solve is None:
             curvature = curvature or current.curvature()
-            solve = curvature.solver(objective.total_weight, objective.penalty.curvature)
+            solve = curvature.solver(objective.penalty.curvature)
         step, n_products = _newton_step(current, solve, tolerance)
         n_evaluations += n_products
         decrement = -float(current.gradient @ step) / 2
-        # Only a curvature that is wrong by now needs many products; a fresh one is then worth its price.
-        curvature, solve = None, (None if n_products > REFRESH_PRODUCTS or iteration == 1 else solve)
+        if n_products > REFRESH_PRODUCTS:
+            curvature = solve = None
         accepted, n_tries = _line_search(objective, current, step, decrement)
         n_evaluations += n_tries
         if accepted is None:
@@ -85,7 +86,7 @@ def _minimise(
         loss=current.data_loss,
         identity_loss=identity.data_loss,
         decrement=decrement,
-        n_iterations=iteration,
+        n_iterations=n_iterations,
         n_evaluations=n_evaluations + 1,
         status=status,
     )

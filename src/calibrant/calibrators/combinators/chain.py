@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sklearn.base import clone
 

@@ -83,4 +83,4 @@ class TemperatureScaling(Calibrator):
     def _transform(self, predictions: Predictions) -> Predictions:
         logits: NDArray[np.floating] = predictions.logits
         scaled = logits * logits.dtype.type(self.inverse_temperature_)
-        return Predictions(scaled, Space.LOGITS, predictions.classes, predictions.floor)
+        return Predictions(scaled, Space.LOGITS, predictions.classes)

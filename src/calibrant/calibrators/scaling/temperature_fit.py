@@ -30,7 +30,7 @@ def fit_inverse_temperature(
     logits, labels, weights = data.predictions.logits, data.labels, data.weights
     if tolerance is None:
         tolerance = 1e-7 if logits.dtype == np.float32 else 1e-10
-    start, n_evaluations = 1.0, 0
+    start = 1.0
     stride = len(labels) // SAMPLE_ROWS
     if stride >= 4 or loss == "brier":
         rows = slice(None, None, max(1, stride))
@@ -39,10 +39,9 @@ def fit_inverse_temperature(
             start = min(np.geomspace(*bounds, 25).tolist(), key=lambda beta: sample(beta)[0])
         start = bracketed_newton(sample, start, bounds, tolerance=1e-2).argument
     mean_loss = _MeanLoss(logits, labels, weights, loss)
-    with BlockSums.over(*logits.shape, logits.itemsize) as mean_loss.sums:
+    with BlockSums.over(data.n_rows, data.n_classes, logits.itemsize) as mean_loss.sums:
         found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
         identity_loss = mean_loss(1.0)[0]
-    n_evaluations += found.n_evaluations
     beta, value, status = found.argument, found.value, found.status
     if value > identity_loss:
         beta, value, status = 1.0, identity_loss, Status.IDENTITY
@@ -53,7 +52,7 @@ def fit_inverse_temperature(
         identity_loss=identity_loss,
         decrement=found.decrement,
         n_iterations=found.n_evaluations,
-        n_evaluations=n_evaluations + 1,
+        n_evaluations=found.n_evaluations + 1,
         status=status,
     )
 
@@ -74,10 +73,10 @@ class _MeanLoss:
         self.sums: BlockSums | None = None
 
     def __call__(self, beta: float) -> tuple[float, float, float]:
-        if self.sums is None:
-            total = self._block(beta, slice(None))
-        else:
-            total = self.sums(lambda rows: self._block(beta, rows))
+        def block(rows: slice) -> Vector:
+            return self._block(beta, rows)
+
+        total = block(slice(None)) if self.sums is None else self.sums(block)
         value, first, second = total / self.total_weight
         return float(value), float(first), float(second)
 
@@ -102,7 +101,7 @@ class _MeanLoss:
 
     @staticmethod
     def _brier_rows(beta: np.floating, gaps: FloatArray, label_gaps: FloatArray) -> list[FloatArray]:
-        r"""With :math:`m = \sum p z`: :math:`p' = p (z - m)`, :math:`p'' = p ((z - m)^2 - v)`, v the variance."""
+        # With m the mean of z under p and v its variance: p' = p (z - m) and p'' = p ((z - m)^2 - v).
         probabilities = np.exp(beta * gaps)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         centred = gaps - np.einsum("ik,ik->i", probabilities, gaps)[:, np.newaxis]

@@ -1,0 +1,9 @@
+"""Bins of scores, and the schemes that make them."""
+
+from calibrant.binning.bins import Bins
+from calibrant.binning.equal_mass import EqualMass
+from calibrant.binning.equal_width import EqualWidth
+from calibrant.binning.fixed_edges import FixedEdges
+from calibrant.binning.partition import BinningScheme, Closed, Partition
+
+__all__ = ["BinningScheme", "Bins", "Closed", "EqualMass", "EqualWidth", "FixedEdges", "Partition"]

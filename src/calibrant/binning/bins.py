@@ -1,0 +1,128 @@
+"""Bins: what was predicted and what happened, added up over intervals of the score."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+
+__all__ = ["Bins"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bins:
+    r"""Sums over the rows of each bin, from which means and gaps follow.
+
+    For bin b with rows :math:`i \in B_b`, weights w, scores s and outcomes o,
+
+    .. math::
+
+        W_b = \sum_i w_i, \qquad \bar s_b = \frac{1}{W_b} \sum_i w_i s_i, \qquad
+        \bar o_b = \frac{1}{W_b} \sum_i w_i o_i .
+
+    Sums are what is stored, in float64, so the bins of two sets of rows with the same edges add up to the
+    bins of both sets together: bins can be collected batch by batch, or on several machines.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (B + 1,)
+        Ends of the bins, from low to high.
+    closed : {"left", "right"}
+        Which end of a bin belongs to it.
+    count : ndarray of shape (B,)
+        Number of rows.
+    weight : ndarray of shape (B,)
+        Sum of their weights; equal to ``count`` where rows have none.
+    score_sum, outcome_sum : ndarray of shape (B,)
+        Weighted sums of scores and of outcomes.
+
+    Notes
+    -----
+    Nothing is ever NaN. An empty bin has the means and the gap zero; ``filled`` tells it from a bin whose
+    mean really is zero.
+
+    Examples
+    --------
+    >>> from calibrant.binning import EqualWidth
+    >>> bins = EqualWidth(4).bins(np.array([0.1, 0.2, 0.6]), np.array([0, 1, 1]))
+    >>> bins.count, bins.mean_score.round(3), bins.mean_outcome
+    (array([2, 0, 1, 0]), array([0.15, 0.  , 0.6 , 0.  ]), array([0.5, 0. , 1. , 0. ]))
+    >>> bins.filled
+    array([ True, False,  True, False])
+    >>> (bins + bins).count
+    array([4, 0, 2, 0])
+    """
+
+    edges: FloatArray
+    closed: Literal["left", "right"]
+    count: NDArray[np.intp]
+    weight: FloatArray
+    score_sum: FloatArray
+    outcome_sum: FloatArray
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins, empty ones included."""
+        return len(self.count)
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        """Whether a bin holds weight, (B,); the means of other bins say nothing."""
+        return self.weight > 0
+
+    @cached_property
+    def mean_score(self) -> FloatArray:
+        """Weighted mean score of every bin, (B,); zero where it is empty."""
+        return self._mean(self.score_sum)
+
+    @cached_property
+    def mean_outcome(self) -> FloatArray:
+        """Weighted mean outcome of every bin, (B,); zero where it is empty."""
+        return self._mean(self.outcome_sum)
+
+    @property
+    def gap(self) -> FloatArray:
+        """Mean outcome minus mean score, (B,): negative where scores promise too much."""
+        return self.mean_outcome - self.mean_score
+
+    @property
+    def share(self) -> FloatArray:
+        """Share of the total weight in every bin, (B,); zeros if there is none at all."""
+        total = self.weight.sum()
+        return self.weight / total if total > 0 else np.zeros_like(self.weight)
+
+    def __add__(self, other: object) -> Self:
+        """Return the bins of both sets of rows together."""
+        if not isinstance(other, Bins):
+            return NotImplemented
+        if self.closed != other.closed or not np.array_equal(self.edges, other.edges):
+            raise ParameterError(
+                f"only bins with the same edges can be added, not {self._described()} and "
+                f"{other._described()} with other edges; bin both by one FixedEdges."
+            )
+        return type(self)(
+            self.edges,
+            self.closed,
+            self.count + other.count,
+            self.weight + other.weight,
+            self.score_sum + other.score_sum,
+            self.outcome_sum + other.outcome_sum,
+        )
+
+    def __len__(self) -> int:
+        return self.n_bins
+
+    def __repr__(self) -> str:
+        return f"Bins({self._described()}, {int(self.count.sum())} rows, {int(self.filled.sum())} filled)"
+
+    def _mean(self, sums: FloatArray) -> FloatArray:
+        return np.divide(sums, self.weight, out=np.zeros_like(sums), where=self.filled)
+
+    def _described(self) -> str:
+        low, high = self.edges[0], self.edges[-1]
+        return f"{self.n_bins} {self.closed}-closed bins from {low:.6g} to {high:.6g}"

@@ -1,0 +1,73 @@
+"""Fixed edges: bins with given ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning.partition import Partition, as_floats, index_by_search
+from calibrant.errors import ParameterError
+
+__all__ = ["FixedEdges"]
+
+
+@dataclass(frozen=True)
+class FixedEdges(Partition):
+    """Bins with given edges.
+
+    Parameters
+    ----------
+    edges : sequence of B + 1 numbers
+        Ends of the bins in increasing order. The edge at the closed end may be given twice, for a bin that
+        holds this one value: ``FixedEdges((0, 0.5, 1, 1))`` has the bins [0, 0.5), [0.5, 1) and [1, 1].
+        The outermost edges may be infinite.
+    closed : {"left", "right"}, default="left"
+        Bins [a, b) with a closed last one, or (a, b] with a closed first one.
+
+    Notes
+    -----
+    O(n log B) by binary search.
+
+    Examples
+    --------
+    >>> FixedEdges((0, 0.5, 1, 1)).index([0.0, 0.49, 0.5, 0.99, 1.0])
+    array([0, 0, 1, 1, 2])
+    >>> FixedEdges((0, 0.5, 1), closed="right").index([0.0, 0.5, 0.51, 1.0])
+    array([0, 0, 1, 1])
+    """
+
+    edges: Sequence[float] | NDArray[np.floating]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            edges = np.array(self.edges, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError("edges must be numbers, in increasing order.") from error
+        if edges.ndim != 1 or len(edges) < 2:
+            raise ParameterError(
+                f"edges must be at least two numbers in a row, but have shape {edges.shape}."
+            )
+        in_order = edges[1:] > edges[:-1]
+        closed_end = len(edges) - 2 if self.closed == "left" else 0
+        in_order[closed_end] |= edges[closed_end] == edges[closed_end + 1]
+        in_order[1:] &= np.isfinite(edges[1:-1])
+        if not in_order.all():
+            at = int(np.argmin(in_order))
+            raise ParameterError(
+                "edges must be finite and increase (only the one at the closed end may come twice, and only "
+                f"the outermost be infinite), but edge {at} is {edges[at]} and edge {at + 1} is "
+                f"{edges[at + 1]}."
+            )
+        # A tuple makes this a value: it can be compared, hashed and not be changed from outside.
+        object.__setattr__(self, "edges", tuple(edges.tolist()))
+
+    def bin_edges(self) -> NDArray[np.float64]:
+        """Return the edges as an array, (B + 1,)."""
+        return np.array(self.edges, dtype=np.float64)
+
+    def index(self, scores: Any) -> NDArray[np.intp]:
+        """Return the bin number of every score."""
+        return index_by_search(self.bin_edges(), as_floats(scores), self.closed)

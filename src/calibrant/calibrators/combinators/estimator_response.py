@@ -1,0 +1,127 @@
+"""What a scikit-learn classifier says about rows, as predictions for a fixed list of classes."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import LabelError, ParameterError, PredictionError
+from calibrant.numerics.simplex import log_softmax
+from calibrant.predictions import Predictions
+
+__all__ = ["IMPOSSIBLE", "RESPONSES", "estimator_response", "known_columns", "response_method"]
+
+RESPONSES = ("auto", "predict_proba", "predict_log_proba", "decision_function")
+
+IMPOSSIBLE = float(np.finfo(np.float32).tiny)
+"""Probability that stands in for zero among logits, where there is no smallest positive one to go by."""
+
+FloatArray = NDArray[np.floating]
+
+
+def response_method(estimator: Any, response: str) -> str:
+    """Return the name of the method to ask; "auto" prefers probabilities to decision values."""
+    candidates = ["predict_proba", "decision_function"] if response == "auto" else [response]
+    for name in candidates:
+        if hasattr(estimator, name):
+            return name
+    wanted = " or ".join(candidates)
+    raise ParameterError(
+        f"estimator {type(estimator).__name__} has no {wanted}; pass a classifier that has one, "
+        "or another response."
+    )
+
+
+def known_columns(estimator: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the positions in ``classes`` of the classes that a fitted estimator tells apart."""
+    own = getattr(estimator, "classes_", None)
+    if own is None:
+        return np.arange(len(classes))
+    position = {label: column for column, label in enumerate(classes.tolist())}
+    own = np.asarray(own).tolist()
+    unknown = [label for label in own if label not in position]
+    if unknown:
+        raise LabelError(
+            f"estimator {type(estimator).__name__} has class {unknown[0]!r} in its classes_, but y has only "
+            f"the classes {classes.tolist()[:10]!r}; labels of one kind are needed."
+        )
+    return np.array([position[label] for label in own], dtype=np.intp)
+
+
+def estimator_response(estimator: Any, X: Any, method: str, classes: NDArray[Any]) -> Predictions:
+    """Return what ``estimator.method(X)`` says, with one column for each of ``classes``.
+
+    Probabilities stay probabilities; log-probabilities and decision values become logits, where a single
+    decision value is the log-odds of the second class. A class that the estimator was trained without gets
+    probability 0. Among logits, such a class and a log-probability of minus infinity get the logarithm of
+    :data:`IMPOSSIBLE`, or the smallest finite entry of the row if that is lower
+    still, so that an impossible class never overtakes a possible one.
+    """
+    columns = known_columns(estimator, classes)
+    # Trees and others take the logarithm of an exact zero; the floor below is the answer to that.
+    with np.errstate(divide="ignore" if method == "predict_log_proba" else "warn"):
+        values = np.asarray(getattr(estimator, method)(X))
+    if method == "predict_proba":
+        values = _one_column_per_class(values, len(columns), estimator, method)
+        return Predictions.from_probabilities(_spread(values, columns, len(classes), 0.0))
+    if method == "decision_function":
+        _refuse_one_vs_one(estimator, len(columns))
+        if len(columns) == 2 and (values.ndim == 1 or values.shape[1] == 1):
+            values = values.reshape(-1)
+            values = np.stack([np.zeros_like(values), values], axis=1)
+    values = _one_column_per_class(values, len(columns), estimator, method)
+    if len(columns) < len(classes):
+        # The logarithm of "no probability" means something only next to other logarithms of probabilities.
+        values = log_softmax(_floored(values))
+    return Predictions.from_logits(_floored(_spread(values, columns, len(classes), -np.inf)))
+
+
+def _one_column_per_class(values: NDArray[Any], n_columns: int, estimator: Any, method: str) -> FloatArray:
+    if values.ndim != 2 or values.shape[1] != n_columns:
+        advice = (
+            "if these are pairs of classes, set decision_function_shape='ovr'"
+            if method == "decision_function"
+            else "its classes_ must name the columns"
+        )
+        raise PredictionError(
+            f"{method} of {type(estimator).__name__} has shape {values.shape}, but one column for each of "
+            f"its {n_columns} classes is needed; {advice}."
+        )
+    return values if values.dtype.kind == "f" else values.astype(np.float64)
+
+
+def _refuse_one_vs_one(estimator: Any, n_columns: int) -> None:
+    """With three classes there are three pairs too, so the shape alone would not give them away."""
+    final = estimator
+    # A frozen estimator passes on what it holds; a pipeline ends in the classifier; a search holds the best.
+    while True:
+        if hasattr(final, "steps"):
+            final = final.steps[-1][1]
+        elif hasattr(final, "best_estimator_"):
+            final = final.best_estimator_
+        else:
+            break
+    if n_columns > 2 and getattr(final, "decision_function_shape", None) == "ovo":
+        raise PredictionError(
+            f"decision_function of {type(final).__name__} compares pairs of classes, which is no score for "
+            "each class; set decision_function_shape='ovr'."
+        )
+
+
+def _spread(values: FloatArray, columns: NDArray[np.intp], n_classes: int, absent: float) -> FloatArray:
+    """Return ``values`` in their ``columns`` of a matrix for all classes, ``absent`` everywhere else."""
+    if np.array_equal(columns, np.arange(n_classes)):
+        return values
+    matrix = np.full((len(values), n_classes), absent, dtype=values.dtype)
+    matrix[:, columns] = values
+    return matrix
+
+
+def _floored(logits: FloatArray) -> FloatArray:
+    """Replace minus infinity by log(floor), or by the smallest finite entry of the row if that is lower."""
+    impossible = np.isneginf(logits)
+    if not impossible.any():
+        return logits
+    floor = logits.dtype.type(np.log(IMPOSSIBLE))
+    lowest = np.where(impossible, floor, logits).min(axis=1, keepdims=True)
+    return np.where(impossible, np.minimum(lowest, floor), logits)

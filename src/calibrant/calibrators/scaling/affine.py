@@ -1,0 +1,235 @@
+"""What matrix scaling and Dirichlet calibration share: an affine map of K features before the softmax."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
+from calibrant.calibrators.scaling.penalty_search import FoldFits, best_of_grid, climb
+from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.folds import Fold, folds_by_content
+from calibrant.numerics.simplex import softmax
+from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
+from calibrant.predictions import Predictions
+from calibrant.solvers import Solution, Status, newton_cg
+from calibrant.space import Space
+
+__all__ = ["AffineScaling"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+Strength = float | Sequence[float] | Literal["auto"] | None
+
+
+class AffineScaling(Calibrator):
+    """softmax(W x + b) with a penalty whose strength can be chosen by cross-validation; abstract."""
+
+    def __init__(
+        self,
+        penalty: PenaltyName = "odir",
+        reg_lambda: Strength = "auto",
+        reg_mu: Strength = "auto",
+        cv: Any = 5,
+        average_folds: bool = True,
+        center: Literal["temperature", "identity", "zero"] = "temperature",
+    ) -> None:
+        self.penalty = penalty
+        self.reg_lambda = reg_lambda
+        self.reg_mu = reg_mu
+        self.cv = cv
+        self.average_folds = average_folds
+        self.center = center
+
+    @abstractmethod
+    def _features(self, predictions: Predictions) -> FloatArray:
+        """Return x, (n, K)."""
+
+    def zeroed(self) -> Self:
+        """Return a copy whose off-diagonal weights are zero, without refitting (MS-ODIR-zero).
+
+        Shows how much of the map lives off the diagonal :cite:`kull2019`; every averaged model is treated.
+        """
+        twin = clone(self)
+        vars(twin).update(vars(self))
+        each = np.eye(self.fold_weights_.shape[1], dtype=bool)
+        twin._set_maps(np.where(each, self.fold_weights_, 0.0), self.fold_intercepts_)
+        return twin  # type: ignore[no-any-return]
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
+        features = self._features(data.predictions)
+        logit_map = FullMap(data.n_classes, bias=True)
+        inverse_temperature = float(fit_inverse_temperature(data).theta[0])
+        start = inverse_temperature * logit_map.identity()
+        center = {"temperature": inverse_temperature, "identity": 1.0, "zero": 0.0}[self.center]
+
+        def penalty(reg_lambda: float, reg_mu: float) -> QuadraticPenalty:
+            return affine_penalty(self.penalty, data.n_classes, reg_lambda, reg_mu, center)
+
+        objective = Objective(CrossEntropy(), logit_map, features, data.labels, data.weights)
+        fits = None
+        if self.penalty is None:
+            strengths = (0.0, 0.0)
+        elif np.isscalar(self.reg_lambda) and self.reg_lambda != "auto" and not self._is_open(self.reg_mu):
+            strengths = (float(self.reg_lambda), self._tied_mu(float(self.reg_lambda)))  # type: ignore[arg-type]
+        else:
+            fits = FoldFits(features, data, self._folds(data), logit_map, penalty, start)
+            strengths = self._searched(fits, data)
+        self.reg_lambda_, self.reg_mu_ = strengths
+        objective = objective.with_penalty(penalty(*strengths))
+        if fits is None:
+            self.search_ = {}
+            solutions = [newton_cg(objective, start)]
+        else:
+            self.search_ = _table(fits)
+            if self.average_folds:
+                solutions = fits.solutions(strengths, 1e-10)
+            else:
+                solutions = [newton_cg(objective, fits.nearest(strengths)[0], curvature=fits.curvature)]
+        matrices = np.stack([logit_map.matrix(solution.theta).astype(np.float64) for solution in solutions])
+        self._set_maps(matrices[:, :, :-1].copy(), matrices[:, :, -1].copy())
+        self.solution_ = solutions[0] if len(solutions) == 1 else self._averaged(objective, solutions)
+        for solution in solutions:
+            solution.warn_unless_converged(type(self).__name__)
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        features = self._features(predictions)
+        scores = [
+            features @ weights.T.astype(features.dtype) + intercept.astype(features.dtype)
+            for weights, intercept in zip(self.fold_weights_, self.fold_intercepts_, strict=True)
+        ]
+        if len(scores) == 1:
+            return Predictions(scores[0], Space.LOGITS, predictions.classes)
+        probabilities = np.mean([softmax(part) for part in scores], axis=0)
+        return Predictions(probabilities, Space.PROBABILITIES, predictions.classes)
+
+    def _set_maps(self, weights: Vector, intercepts: Vector) -> None:
+        self.fold_weights_ = weights
+        self.fold_intercepts_ = intercepts
+        self.weights_ = weights.mean(axis=0)
+        self.intercept_ = intercepts.mean(axis=0)
+
+    def _averaged(self, objective: Objective, solutions: list[Solution]) -> Solution:
+        """Judge the averaged map on all rows; fall back to the identity if it does harm there."""
+        features = objective.features
+        maps = [softmax(objective.map.forward(solution.theta, features)) for solution in solutions]
+        losses = objective.loss.rows(np.mean(maps, axis=0), objective.labels).astype(np.float64)
+        loss = float(np.average(losses, weights=objective.weights))
+        identity = objective.expand(objective.map.identity())
+        status = max((solution.status for solution in solutions), key=list(Status).index)
+        theta = np.mean([solution.theta for solution in solutions], axis=0)
+        if loss > identity.data_loss:
+            theta, loss, status = identity.theta, identity.data_loss, Status.IDENTITY
+            matrix = objective.map.matrix(theta)[np.newaxis]  # type: ignore[attr-defined]
+            self._set_maps(matrix[:, :, :-1].copy(), matrix[:, :, -1].copy())
+        return Solution(
+            theta=theta,
+            value=loss + objective.penalty.value(theta),
+            loss=loss,
+            identity_loss=identity.data_loss,
+            decrement=max(solution.decrement for solution in solutions),
+            n_iterations=sum(solution.n_iterations for solution in solutions),
+            n_evaluations=sum(solution.n_evaluations for solution in solutions),
+            status=status,
+        )
+
+    def _searched(self, fits: FoldFits, data: LabelledPredictions) -> tuple[float, float]:
+        if self.reg_lambda != "auto" and self.reg_mu != "auto":
+            lambdas = np.atleast_1d(np.asarray(self.reg_lambda, dtype=float)).tolist()
+            mus = (
+                None if self.reg_mu is None else np.atleast_1d(np.asarray(self.reg_mu, dtype=float)).tolist()
+            )
+            return best_of_grid(fits, lambdas, mus)
+        reg_lambda, reg_mu = natural_strengths(self.penalty, data.n_classes, data.total_weight)
+        if self.reg_mu is None:
+            return climb(fits, (reg_lambda, reg_lambda), [(1, 1), (-1, -1)])
+        moves = []
+        if self.reg_lambda == "auto":
+            moves += [(1, 0), (-1, 0)]
+        else:
+            reg_lambda = float(self.reg_lambda)  # type: ignore[arg-type]
+        if self.reg_mu == "auto":
+            moves += [(0, 1), (0, -1)]
+        else:
+            reg_mu = float(self.reg_mu)  # type: ignore[arg-type]
+        return climb(fits, (reg_lambda, reg_mu), moves)
+
+    def _folds(self, data: LabelledPredictions) -> list[Fold]:
+        if isinstance(self.cv, (int, np.integer)) and not isinstance(self.cv, bool):
+            n_folds = int(min(self.cv, data.n_rows))
+            if n_folds < 2:
+                raise ParameterError(f"cv must be at least 2, not {self.cv}.")
+            return folds_by_content(_row_keys(data), data.weights, n_folds)
+        splitter = check_cv(self.cv, data.labels, classifier=True)
+        weights = data.weights
+        return [
+            Fold(
+                train,
+                None if weights is None else weights[train],
+                test,
+                None if weights is None else weights[test],
+            )
+            for train, test in splitter.split(data.predictions.scores, data.labels)
+        ]
+
+    @staticmethod
+    def _is_open(strength: Strength) -> bool:
+        return strength is not None and (isinstance(strength, str) or not np.isscalar(strength))
+
+    def _tied_mu(self, reg_lambda: float) -> float:
+        return reg_lambda if self.reg_mu is None else float(self.reg_mu)  # type: ignore[arg-type]
+
+    def _check_parameters(self) -> None:
+        if self.center not in ("temperature", "identity", "zero"):
+            raise ParameterError(f"center must be 'temperature', 'identity' or 'zero', not {self.center!r}.")
+        for name in ("reg_lambda", "reg_mu"):
+            value = getattr(self, name)
+            if value is None and name == "reg_mu":
+                continue
+            if isinstance(value, str) and value == "auto":
+                continue
+            try:
+                numbers = np.atleast_1d(np.asarray(value, dtype=float))
+            except (TypeError, ValueError):
+                numbers = np.array([np.nan])
+            if numbers.ndim != 1 or not len(numbers) or not (np.isfinite(numbers) & (numbers >= 0)).all():
+                raise ParameterError(
+                    f"{name} must be a number not below zero, a sequence of such numbers or 'auto', not {value!r}."
+                )
+        kinds = [isinstance(value, str) for value in (self.reg_lambda, self.reg_mu)]
+        grids = [not np.isscalar(value) and value is not None for value in (self.reg_lambda, self.reg_mu)]
+        if any(kinds) and any(grids):
+            raise ParameterError(
+                "reg_lambda and reg_mu must be both grids, or 'auto' and a number; not 'auto' and a grid."
+            )
+
+
+def _row_keys(data: LabelledPredictions) -> tuple[Vector, Vector, Vector]:
+    """Return what to sort rows by for the folds: the same for any order of rows and classes.
+
+    Differences and extremes only, since these are exact: float32 and float64 give equal folds.
+    """
+    scores = data.predictions.scores
+    of_label = scores[np.arange(data.n_rows), data.labels].astype(np.float64)
+    top, bottom = scores.max(axis=1).astype(np.float64), scores.min(axis=1).astype(np.float64)
+    return of_label - top, top - bottom, top
+
+
+def _table(fits: FoldFits) -> dict[str, Vector]:
+    """Return what was tried as columns: lambda, mu, held-out loss and its standard error over folds."""
+    tried = list(fits.losses)
+    per_fold = np.array([fits.losses[strengths] for strengths in tried])
+    return {
+        "reg_lambda": np.array([strengths[0] for strengths in tried]),
+        "reg_mu": np.array([strengths[1] for strengths in tried]),
+        "loss": np.array([fits.loss(strengths) for strengths in tried]),
+        "standard_error": per_fold.std(axis=1, ddof=1) / np.sqrt(per_fold.shape[1]),
+    }

@@ -1,0 +1,138 @@
+"""Choice of penalty strengths by cross-validation, with every fit started from its neighbour's end."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.folds import Fold
+from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
+from calibrant.objective.curvature import Curvature
+from calibrant.solvers import Solution, newton_cg
+
+__all__ = ["FoldFits", "best_of_grid", "climb"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+Strengths = tuple[float, float]
+
+# Held-out losses differ in the fourth digit at best; fits need not be more exact than that to be compared.
+SEARCH_TOLERANCE = 1e-6
+
+# A gain below this many nats is a plateau, on which there is no point in walking on.
+WORTHWHILE = 2e-5
+
+
+@dataclass
+class FoldFits:
+    """The fits of all folds at several penalty strengths.
+
+    Attributes
+    ----------
+    losses : dict
+        Held-out log-loss per fold for every (lambda, mu) tried, (F,).
+    """
+
+    features: FloatArray
+    data: LabelledPredictions
+    folds: Sequence[Fold]
+    logit_map: FullMap
+    penalty: Callable[[float, float], QuadraticPenalty]
+    start: Vector
+    curvature: Curvature | None = None
+    losses: dict[Strengths, Vector] = field(default_factory=dict)
+    _thetas: dict[Strengths, list[Vector]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._train = [self._objective(fold.train_rows, fold.train_weights) for fold in self.folds]
+        self._test = [self._objective(fold.test_rows, fold.test_weights) for fold in self.folds]
+        self._shares = np.array([objective.total_weight for objective in self._test])
+        self._shares /= self._shares.sum()
+
+    def loss(self, strengths: Strengths) -> float:
+        """Return the mean held-out log-loss over all rows, fitting the folds if that is new."""
+        if strengths not in self.losses:
+            solutions = self.solutions(strengths, SEARCH_TOLERANCE)
+            self._thetas[strengths] = [solution.theta for solution in solutions]
+            self.losses[strengths] = np.array(
+                [
+                    objective.data_loss(theta)
+                    for objective, theta in zip(self._test, self._thetas[strengths], strict=True)
+                ]
+            )
+        return float(self._shares @ self.losses[strengths])
+
+    def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
+        """Return the fit of every fold, started from the nearest strengths tried before."""
+        penalty = self.penalty(*strengths)
+        starts = self.nearest(strengths)
+        if self.curvature is None:
+            whole = self._objective(slice(None), self.data.weights).with_penalty(penalty)
+            solution = newton_cg(whole, starts[0], tolerance=SEARCH_TOLERANCE)
+            self.curvature = whole.expand(solution.theta).curvature()
+            starts = [solution.theta] * len(starts)
+        return [
+            newton_cg(objective.with_penalty(penalty), start, tolerance=tolerance, curvature=self.curvature)
+            for objective, start in zip(self._train, starts, strict=True)
+        ]
+
+    def best(self) -> Strengths:
+        """Return the strengths with the lowest held-out loss; the stronger penalty if equal."""
+        return min(self.losses, key=lambda strengths: (self.loss(strengths), -strengths[0], -strengths[1]))
+
+    def nearest(self, strengths: Strengths) -> list[Vector]:
+        if not self._thetas:
+            return [self.start] * len(self.folds)
+
+        def distance(other: Strengths) -> float:
+            return float(
+                sum(
+                    abs(np.log(max(a, 1e-300)) - np.log(max(b, 1e-300)))
+                    for a, b in zip(strengths, other, strict=True)
+                )
+            )
+
+        return self._thetas[min(self._thetas, key=distance)]
+
+    def _objective(self, rows: NDArray[np.intp] | slice, weights: Vector | None) -> Objective:
+        return Objective(CrossEntropy(), self.logit_map, self.features[rows], self.data.labels[rows], weights)
+
+
+def best_of_grid(fits: FoldFits, lambdas: Iterable[float], mus: Iterable[float] | None) -> Strengths:
+    """Try every pair (or equal values where ``mus`` is None), strong penalties first."""
+    for reg_lambda in sorted(lambdas, reverse=True):
+        for reg_mu in sorted(mus, reverse=True) if mus is not None else [reg_lambda]:
+            fits.loss((reg_lambda, reg_mu))
+    return fits.best()
+
+
+def climb(
+    fits: FoldFits, natural: Strengths, moves: Sequence[tuple[int, int]], decades: int = 6
+) -> Strengths:
+    """Walk on the lattice of powers of ten around ``natural`` until no neighbour is better.
+
+    One coordinate at a time and strong penalties first, so the weak ones, which are slow to fit and
+    over-fit anyway, are only met where they pay. ``moves`` lists the steps allowed, in powers of ten for
+    lambda and mu; at most ``decades`` of them are taken to either side.
+    """
+
+    def strengths(position: tuple[int, int]) -> Strengths:
+        return natural[0] * 10.0 ** position[0], natural[1] * 10.0 ** position[1]
+
+    position = (1, 0) if (1, 0) in moves else (0, 0)
+    best = fits.loss(strengths(position))
+    improved = True
+    while improved:
+        improved = False
+        for move in moves:
+            while True:
+                candidate = (position[0] + move[0], position[1] + move[1])
+                if max(abs(candidate[0]), abs(candidate[1])) > decades:
+                    break
+                loss = fits.loss(strengths(candidate))
+                if loss > best - WORTHWHILE:
+                    break
+                position, best, improved = candidate, loss, True
+    return strengths(position)

@@ -1,0 +1,39 @@
+"""Measures of the predicted class alone."""
+
+from typing import Any
+
+import numpy as np
+
+from calibrant.labelled_predictions import LabelledPredictions
+
+__all__ = ["accuracy"]
+
+
+def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
+    r"""Share of rows whose most probable class is the true one.
+
+    .. math:: \frac{1}{W} \sum_i w_i \, [\arg\max_k p_{ik} = y_i], \qquad W = \sum_i w_i
+
+    Of equal probabilities the first column counts as predicted; the error rate is one minus this.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        From 0 to 1; higher is better. Costs O(nK).
+
+    Examples
+    --------
+    >>> accuracy([0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]], sample_weight=[1, 1, 2])
+    0.5
+    """
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    return float(np.average(data.predictions.predicted == data.labels, weights=data.weights))

@@ -1,0 +1,200 @@
+"""The zip archive around header and arrays, written plainly and read with suspicion.
+
+Only stored members are read, every byte of the file must belong to exactly one of them or to the
+directory, and arrays must be as large as they declare; so reading needs no more memory than the file has
+bytes, whatever the file says.
+"""
+
+import errno
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.persistence.npy import PREAMBLE_SIZE, Layout, array_from_bytes, header_size, parse_layout
+from calibrant.persistence.schema import ARRAY_MEMBER, HEADER_MEMBER, UnreadableError, array_member, quoted
+
+__all__ = ["ArchiveReader", "File", "StoredArray", "write_archive"]
+
+File = io.BufferedReader | io.BufferedRandom
+
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the same calibrator gives the same bytes, whenever it is saved
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
+END_SIZE = 22
+LARGEST_NPY_HEADER = 65_546
+PICKLE_STARTS = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+
+
+def write_archive(stream: File, header: bytes, arrays: Sequence[NDArray[Any]]) -> None:
+    """Write ``header`` and ``arrays`` to an empty, seekable file."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(HEADER_MEMBER, EPOCH), header)
+        for index, array in enumerate(arrays):
+            info = zipfile.ZipInfo(array_member(index), EPOCH)
+            info.file_size = array.nbytes + LARGEST_NPY_HEADER  # decides whether zip64 is needed
+            with archive.open(info, "w") as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """Where a stored member lies: its local header from ``start``, its data from ``data`` to ``end``."""
+
+    name: str
+    start: int
+    data: int
+    end: int
+    checksum: int
+
+
+class ArchiveReader:
+    """A file of which nothing is believed before it is checked.
+
+    Raises
+    ------
+    UnreadableError
+        From every method, with the rest of a sentence that begins with the name of the file.
+    """
+
+    def __init__(self, stream: File) -> None:
+        self._stream = stream
+        self._size = stream.seek(0, io.SEEK_END)
+        archive = self._opened()
+        self._infos = archive.infolist()
+        self._directory_start = archive.start_dir
+        self._has_comment = bool(archive.comment)
+
+    def header(self) -> bytes:
+        """Return the JSON text; looks at no other member, so that newer files can be told as such."""
+        infos = [info for info in self._infos if info.orig_filename == HEADER_MEMBER]
+        if not infos:
+            raise UnreadableError(
+                f"is a zip archive without {HEADER_MEMBER}, so it is not a file that Calibrator.save wrote"
+            )
+        member = self._located(infos[0])
+        self._stream.seek(member.data)
+        text = self._stream.read(member.end - member.data)
+        self._check_sum(member, zlib.crc32(text))
+        return text
+
+    def arrays(self) -> list["StoredArray"]:
+        """Check the whole archive and return its arrays, none of which has been read yet."""
+        names = [info.orig_filename for info in self._infos]
+        for name in names:
+            if name != HEADER_MEMBER and not ARRAY_MEMBER.fullmatch(name):
+                raise UnreadableError(f"holds {quoted(name)}, which is no part of a calibrator")
+        if len(set(names)) < len(names):
+            raise UnreadableError("is damaged: two members have the same name")
+        members = {info.orig_filename: self._located(info) for info in self._infos}
+        self._check_no_gaps(list(members.values()))
+        arrays = []
+        for index in range(len(members) - 1):
+            name = array_member(index)
+            if name not in members:
+                raise UnreadableError(f"is damaged: {name} is missing")
+            arrays.append(self._declared(members[name]))
+        return arrays
+
+    def read(self, array: "StoredArray") -> NDArray[Any]:
+        """Return the array after comparing its checksum."""
+        member = array.member
+        self._stream.seek(member.data)
+        checksum = zlib.crc32(self._stream.read(array.offset - member.data))
+        data = np.empty(array.layout.n_bytes, np.uint8)
+        if self._stream.readinto(data.data) != data.size:
+            raise UnreadableError(f"is damaged: {member.name} ends too early")
+        self._check_sum(member, zlib.crc32(data.data, checksum))
+        try:
+            return array_from_bytes(data, array.layout)
+        except UnreadableError as error:
+            raise UnreadableError(f"is damaged: it has {member.name}, {error}") from error
+
+    def _opened(self) -> zipfile.ZipFile:
+        self._stream.seek(0)
+        start = self._stream.read(4)
+        if start != b"PK\x03\x04":
+            if not start:
+                raise UnreadableError("is empty; save the calibrator again")
+            if start.startswith(PICKLE_STARTS):
+                raise UnreadableError("is a Python pickle, which can run code and is never read; use save")
+            raise UnreadableError("is not a zip archive, so it is not a file that Calibrator.save wrote")
+        damage = "is damaged: it begins as a zip archive but its end is missing or makes no sense"
+        try:
+            return zipfile.ZipFile(self._stream)
+        except OSError as error:
+            # A nonsensical offset is damage; an input or output error is not.
+            if error.errno not in (None, errno.EINVAL):
+                raise
+            raise UnreadableError(damage) from error
+        except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError, struct.error) as error:
+            raise UnreadableError(damage) from error
+
+    def _located(self, info: zipfile.ZipInfo) -> _Member:
+        name = info.orig_filename
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise UnreadableError(f"holds {name} in compressed form, which is not allowed")
+        if info.flag_bits or info.compress_size != info.file_size:
+            raise UnreadableError(f"is damaged: {name} is encrypted or has contradictory sizes")
+        start = info.header_offset
+        if not 0 <= start <= self._directory_start - LOCAL_HEADER.size:
+            raise UnreadableError(f"is damaged: {name} lies outside the file")
+        self._stream.seek(start)
+        signature, name_size, extra_size = LOCAL_HEADER.unpack(self._stream.read(LOCAL_HEADER.size))
+        if signature != b"PK\x03\x04" or self._stream.read(name_size) != name.encode():
+            raise UnreadableError(f"is damaged: {name} is not where the directory says")
+        data = start + LOCAL_HEADER.size + name_size + extra_size
+        end = data + info.file_size
+        if end > self._directory_start:
+            raise UnreadableError(f"is damaged: {name} ends outside the file")
+        return _Member(name, start, data, end, info.CRC)
+
+    def _check_no_gaps(self, members: list[_Member]) -> None:
+        """Overlapping members would multiply the memory needed; gaps could hide anything."""
+        position = 0
+        for member in sorted(members, key=lambda member: member.start):
+            if member.start != position:
+                raise UnreadableError(f"is damaged: before {member.name} is an overlap or something else")
+            position = member.end
+        self._stream.seek(self._size - END_SIZE)
+        end = self._stream.read(END_SIZE)
+        if (
+            position != self._directory_start
+            or self._has_comment
+            or not (end.startswith(b"PK\x05\x06") and end.endswith(b"\0\0"))
+        ):
+            raise UnreadableError("is damaged: there is something else after its members")
+
+    def _declared(self, member: _Member) -> "StoredArray":
+        self._stream.seek(member.data)
+        try:
+            preamble = self._stream.read(min(PREAMBLE_SIZE, member.end - member.data))
+            size = header_size(preamble)
+            offset = member.data + PREAMBLE_SIZE + size
+            layout = parse_layout(self._stream.read(size))
+        except UnreadableError as error:
+            raise UnreadableError(f"holds {member.name}, {error}") from error
+        if offset + layout.n_bytes != member.end:
+            raise UnreadableError(
+                f"is damaged: {member.name} declares {quoted(layout.n_bytes)} bytes "
+                f"but has {max(member.end - offset, 0)}"
+            )
+        return StoredArray(member, offset, layout)
+
+    def _check_sum(self, member: _Member, checksum: int) -> None:
+        if checksum != member.checksum:
+            raise UnreadableError(f"is damaged: the checksum of {member.name} is wrong; fetch a fresh copy")
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in an archive: its declared layout, known to agree with its size, and where its data begin."""
+
+    member: _Member
+    offset: int
+    layout: Layout

@@ -1,0 +1,98 @@
+"""A few rows that a calibrator predicts when it is saved, and must predict again when it is loaded."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrator import Calibrator
+from calibrant.numerics.simplex import softmax
+from calibrant.persistence.schema import UnreadableError, quoted
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+
+__all__ = ["MAX_ROWS", "TOLERANCE", "Probe", "probe_inputs"]
+
+MAX_ROWS = 8
+TOLERANCE = 1e-6
+"""How far predictions may differ: far above the rounding of any machine, far below any use."""
+
+FloatArray = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Probe rows and what they became.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (r, K)
+        Scores in the space of the fit.
+    outputs : ndarray of shape (r, K) or None
+        Calibrated probabilities; None if the method draws at random and never gives the same twice.
+    """
+
+    inputs: FloatArray
+    outputs: FloatArray | None
+
+    @classmethod
+    def of(cls, calibrator: Calibrator) -> "Probe":
+        """Run ``calibrator`` on rows that depend on its space and number of classes only."""
+        inputs = probe_inputs(len(calibrator.classes_), Space(calibrator.space_))
+        first, second = (_predicted(calibrator, inputs) for _ in range(2))
+        return cls(inputs, first if np.array_equal(first, second, equal_nan=True) else None)
+
+    def check(self, calibrator: Calibrator) -> None:
+        """Raise :class:`UnreadableError` unless ``calibrator`` gives ``outputs`` for ``inputs``."""
+        try:
+            predicted = _predicted(calibrator, self.inputs)
+        except Exception as error:
+            raise UnreadableError(
+                "is damaged: the calibrator in it does not predict "
+                f"({type(error).__name__}: {quoted(str(error))})"
+            ) from error
+        if self.outputs is None:
+            return
+        if not np.allclose(predicted, self.outputs, rtol=0, atol=TOLERANCE, equal_nan=True):
+            raise UnreadableError(
+                "is damaged: the calibrator in it predicts otherwise than when it was saved"
+            )
+
+
+def probe_inputs(n_classes: int, space: Space) -> FloatArray:
+    r"""Return five rows: nearly uniform, mixed, mixed the other way round, sure of the first, of the last.
+
+    The logits are multiples of :math:`\{k \varphi\} - 1/2`, with the golden ratio :math:`\varphi`: no two of
+    a row are equal and none is a round number, so that no probability falls on an edge of a bin or a tie,
+    where the last bit of another machine's exponential would decide.
+
+    >>> probe_inputs(3, Space.PROBABILITIES).round(3)
+    array([[0.335, 0.322, 0.343],
+           [0.328, 0.159, 0.513],
+           [0.113, 0.855, 0.032],
+           [0.998, 0.   , 0.001],
+           [0.008, 0.002, 0.99 ]])
+    """
+    golden_ratio = (1 + np.sqrt(5)) / 2
+    spread = np.modf(np.arange(1, n_classes + 1) * golden_ratio)[0] - 0.5
+    logits: FloatArray = np.outer([0.1, 1.9, -5.3, 2.3, 4.1], spread)
+    logits[3, 0] += np.log(n_classes) + 6.1
+    logits[4, -1] += np.log(n_classes) + 2.7
+    if space is Space.PROBABILITIES:
+        return softmax(logits)
+    logits += np.array([[0.0], [1.7], [-2.9], [0.3], [-0.7]])  # raw logits need not be centred
+    return logits
+
+
+def _predicted(calibrator: Calibrator, inputs: FloatArray) -> FloatArray:
+    if calibrator.space_ == Space.LOGITS:
+        predictions = Predictions.from_logits(inputs)
+    else:
+        predictions = Predictions.from_probabilities(inputs)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        predicted = calibrator.predict_proba(predictions)
+    if predicted.shape != inputs.shape:
+        raise ValueError(f"predictions have shape {predicted.shape} instead of {inputs.shape}")
+    return predicted

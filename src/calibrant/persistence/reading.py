@@ -1,0 +1,171 @@
+"""load: a calibrator from a file that may come from anywhere."""
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import FileFormatError
+from calibrant.persistence.archive import ArchiveReader, File
+from calibrant.persistence.decoding import Decoder, expect
+from calibrant.persistence.probe import MAX_ROWS, Probe
+from calibrant.persistence.schema import (
+    FORMAT,
+    HEADER_MEMBER,
+    SCHEMA_VERSION,
+    UnreadableError,
+    array_member,
+    quoted,
+)
+from calibrant.space import Space
+
+__all__ = ["load", "read_calibrator"]
+
+HEADER_KEYS = {"format", "schema_version", "library_version", "calibrator", "probe"}
+
+
+def load(path: str | os.PathLike[str]) -> Calibrator:
+    """Return the fitted calibrator that :meth:`calibrant.Calibrator.save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, as it was given to ``save``.
+
+    Returns
+    -------
+    Calibrator
+        Of the class that was saved, with the same parameters and fitted state; it predicts the same, to the
+        last bit on the same machine.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged, is something else, or was written by a newer calibrant.
+    FileNotFoundError
+        If there is no such file.
+
+    Notes
+    -----
+    A file from an unknown source does no harm: nothing in it is evaluated, unpickled or imported, no more
+    memory is taken than the file has bytes, and the names of class, parameters and attributes must be known
+    or of a plain form. A few rows with the predictions made when it was saved are in the file; they are
+    predicted again, and a file for which the result differs by more than 1e-6 is refused.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from calibrant import TemperatureScaling, load
+    >>> fitted = TemperatureScaling().fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "calibrator.npz")
+    ...     fitted.save(path)
+    ...     loaded = load(path)
+    >>> loaded
+    TemperatureScaling()
+    >>> loaded.temperature_ == fitted.temperature_
+    True
+    """
+    with open(path, "rb") as stream:
+        try:
+            return read_calibrator(stream)
+        except UnreadableError as error:
+            raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+
+
+def read_calibrator(stream: File) -> Calibrator:
+    """Return the calibrator in an open file; raises :class:`UnreadableError` if there is none."""
+    archive = ArchiveReader(stream)
+    header = _parsed_header(archive.header())
+    arrays = archive.arrays()
+
+    # First without the arrays, so that nothing is allocated for a header that is wrong.
+    referred: list[int] = []
+
+    def stand_in(index: int) -> NDArray[Any]:
+        referred.append(index)
+        return np.empty(0)
+
+    _decoded(header, Decoder(stand_in))
+    missing = sorted(set(referred) - set(range(len(arrays))))
+    expect(not missing, f"{array_member(missing[0]) if missing else ''} is missing")
+    expect(len(referred) == len(arrays), "some arrays are referred to twice or never")
+
+    calibrator, probe = _decoded(header, Decoder(lambda index: archive.read(arrays[index])))
+    _check_base(calibrator)
+    _checked_probe(probe, len(calibrator.classes_)).check(calibrator)
+    return calibrator
+
+
+def _parsed_header(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"is damaged: {HEADER_MEMBER} is not valid JSON") from error
+    if type(header) is not dict or header.get("format") != FORMAT:
+        raise UnreadableError("is not a calibrator file: its header names another format")
+    version = header.get("schema_version")
+    if type(version) is not int or version < 1:
+        raise UnreadableError(f"is damaged: the schema version {quoted(version)} makes no sense")
+    if version > SCHEMA_VERSION:
+        raise UnreadableError(
+            f"was written by a newer calibrant (schema {quoted(version)}; this version reads "
+            f"{SCHEMA_VERSION}); upgrade calibrant"
+        )
+    expect(set(header) == HEADER_KEYS, f"the header must have the keys {sorted(HEADER_KEYS)}")
+    expect(type(header["library_version"]) is str, "the library version must be text")
+    return header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = dict(pairs)
+    if len(keys) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return keys
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _decoded(header: dict[str, Any], decoder: Decoder) -> tuple[Calibrator, tuple[Any, Any]]:
+    probe = header["probe"]
+    expect(
+        type(probe) is dict and set(probe) == {"inputs", "outputs"}, "the probe must have inputs and outputs"
+    )
+    calibrator = decoder.calibrator(header["calibrator"])
+    return calibrator, (decoder.value(probe["inputs"]), decoder.value(probe["outputs"]))
+
+
+def _check_base(calibrator: Calibrator) -> None:
+    """Check what every fitted calibrator has; the probe then tests the rest."""
+    state = vars(calibrator)
+    classes = state.get("classes_")
+    expect(
+        isinstance(classes, np.ndarray)
+        and classes.ndim == 1
+        and classes.dtype.kind in "iuU"
+        and len(np.unique(classes)) == len(classes) >= 2,
+        "classes_ must be two or more different labels",
+    )
+    space = state.get("space_")
+    expect(type(space) is str and space in list(Space), f"space_ is {quoted(space)}")
+
+
+def _checked_probe(probe: tuple[Any, Any], n_classes: int) -> Probe:
+    inputs, outputs = probe
+    for rows in (inputs,) if outputs is None else (inputs, outputs):
+        expect(
+            isinstance(rows, np.ndarray)
+            and rows.dtype.kind == "f"
+            and rows.ndim == 2
+            and rows.shape == inputs.shape
+            and rows.shape[1] == n_classes
+            and 1 <= len(rows) <= MAX_ROWS,
+            f"the probe must be 1 to {MAX_ROWS} rows of {n_classes} numbers",
+        )
+    return Probe(inputs, outputs)

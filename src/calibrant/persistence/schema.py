@@ -1,0 +1,82 @@
+"""The file format: its names and limits, and how its readers and writers say no.
+
+A file is a zip archive of stored (not compressed) members: ``header.json``, then ``array_0.npy``,
+``array_1.npy`` and so on, which the header refers to by number. The header is one JSON object::
+
+    {"format": "calibrant calibrator", "schema_version": 1, "library_version": "...",
+     "calibrator": {"class": "...", "parameters": {name: value}, "state": {name: value}},
+     "probe": {"inputs": {"array": 1}, "outputs": {"array": 2}}}
+
+Among the values, None, booleans, integers, finite floats, text and lists are what they are in JSON; all
+else is an object with one key that says what it is, such as ``{"tuple": [...]}`` (see
+:mod:`calibrant.persistence.encoding`). A change that older versions would misread needs a new
+``schema_version``; a new kind of value does not, since older versions refuse what they do not know.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calibrant.solvers import Solution, Status
+from calibrant.space import Space
+
+__all__ = [
+    "ARRAY_MEMBER",
+    "ENUMERATIONS",
+    "FORMAT",
+    "HEADER_MEMBER",
+    "MAX_DEPTH",
+    "MAX_INTEGER_BITS",
+    "RECORDS",
+    "SCHEMA_VERSION",
+    "STATE_NAME",
+    "UnreadableError",
+    "UnstorableError",
+    "array_member",
+    "quoted",
+]
+
+FORMAT: Final = "calibrant calibrator"
+SCHEMA_VERSION: Final = 1
+HEADER_MEMBER: Final = "header.json"
+ARRAY_MEMBER: Final = re.compile(r"array_(0|[1-9][0-9]{0,8})\.npy")
+STATE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*_")
+
+MAX_DEPTH: Final = 64
+"""How deep values may be nested: room for any real calibrator, none for exhausting the stack."""
+
+MAX_INTEGER_BITS: Final = 1024
+"""Python refuses to print or read integers of very many digits, so they cannot pass through JSON."""
+
+RECORDS: Final[dict[str, type[Any]]] = {"Solution": Solution}
+"""Dataclasses that fitted state may hold, by the name under which they are stored."""
+
+ENUMERATIONS: Final[dict[str, type[Status] | type[Space]]] = {"Status": Status, "Space": Space}
+"""Enumerations that fitted state may hold; members are stored by name, so their texts may change."""
+
+
+class UnreadableError(ValueError):
+    """What is wrong with a file: the rest of a sentence that begins with its name."""
+
+
+@dataclass
+class UnstorableError(Exception):
+    """A value that the format cannot hold."""
+
+    where: str
+    what: str
+
+
+def array_member(index: int) -> str:
+    """Return the name of the member that holds array number ``index``."""
+    return f"array_{index}.npy"
+
+
+def quoted(value: object) -> str:
+    """Return a short ``repr``, for text of a file that nobody has vouched for.
+
+    >>> quoted("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"
+    """
+    text = repr(value[:100] if isinstance(value, str | bytes) else value)
+    return text if len(text) <= 64 else f"{text[:60]}...{text[-1]}"
