@@ -12,7 +12,10 @@ from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.space import Space
 
-__all__ = ["ROW_SUM_TOLERANCE", "Predictions"]
+__all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions"]
+
+FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
+"""Probability that stands in for a zero if the calibration rows had none."""
 
 ROW_SUM_TOLERANCE = 1e-3
 """How far the sum of a row of probabilities may be from one: room for float32 and for printed digits."""
@@ -37,16 +40,17 @@ class Predictions:
     classes : ndarray of shape (K,) or None
         Names of the columns, if they were given or came with a frame.
     declared_floor : float or None
-        The floor that was asked for, see ``floor``.
+        The floor that was asked for; None leaves it to the rows, see the notes.
 
     Notes
     -----
-    **Zeros.** A logarithm of a probability is never taken of less than ``floor``. Unless it is set, it is
-    half of the smallest positive probability that occurs: a zero then means *less than anything this classifier
-    ever says*, for a forest of 100 trees about 1/200, for a float32 softmax about 1e-45. A calibrator
-    remembers the floor of its calibration rows. The text of :cite:`kull2019` clips at 2.2e-308 and its
-    programs at 2.2e-16; set ``floor`` to reproduce them. For forests and nearest neighbours such tiny
-    floors turn every zero into a logarithm that outweighs all others, and cost much log-loss.
+    **Zeros.** A logarithm of a probability is never taken of less than ``floor``. Unless it is set, it is half
+    of the smallest positive probability if zeros occur: a zero then means *less than anything this classifier
+    ever says*, for a forest of 100 trees about 1/200, for a float32 softmax about 1e-45. If none occurs it is
+    small enough not to touch any of the rows, 1.2e-38 or less. A calibrator remembers the floor of its
+    calibration rows. The text of :cite:`kull2019` clips at 2.2e-308 and its programs at 2.2e-16; set
+    ``floor`` to reproduce them. For forests and nearest neighbours such tiny floors turn every zero into a
+    logarithm that outweighs all others, and cost much log-loss.
 
     Examples
     --------
@@ -75,8 +79,7 @@ class Predictions:
         classes : sequence of K labels, optional
             Label of every column; a frame's column names serve when they match the labels.
         floor : float, optional
-            Zeros and anything smaller count as this where a logarithm is taken; by default half of the
-            smallest positive probability.
+            Zeros and anything smaller count as this where a logarithm is taken; see the notes of the class.
         """
         matrix, names = _as_matrix(probabilities, "probabilities")
         if floor is not None and not 0.0 < floor < 1.0:
@@ -140,8 +143,9 @@ class Predictions:
         if self.space is Space.LOGITS:
             return float(np.finfo(np.float64).tiny)
         smallest = float(self.scores.min())
-        if smallest == 0:
-            smallest = float(self.scores.min(where=self.scores > 0, initial=np.inf))
+        if smallest > 0:
+            return min(smallest / 2, FLOOR_WITHOUT_ZEROS)
+        smallest = float(self.scores.min(where=self.scores > 0, initial=np.inf))
         # Half of the smallest float64 of all would be zero again.
         return max(smallest / 2, float(np.nextafter(0, 1)))
 

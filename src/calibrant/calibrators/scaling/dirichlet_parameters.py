@@ -48,7 +48,8 @@ class CanonicalParameters(NamedTuple):
     r""":math:`\mu(q) = \mathrm{softmax}(A \ln(Kq) + \ln c)`.
 
     A is not negative and has a zero in every column, c lies on the simplex. The only one of the three that
-    is unique, and made to be read: c is what the centre of the simplex is mapped to, and a larger :math:`a_{ij}` favours class i the more, the likelier class j was said to be.
+    is unique, and made to be read: c is what the centre of the simplex is mapped to, and a larger
+    :math:`a_{ij}` favours class i the more, the likelier class j was said to be.
     """
 
     matrix: Array

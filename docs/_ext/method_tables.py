@@ -1,0 +1,108 @@
+"""Tables of methods and metrics, read from the registry while the site is built, so that none goes stale."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+
+import calibrant
+import calibrant.calibrators
+import calibrant.metrics
+from calibrant import Calibrator, Traits, registry
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+__all__ = ["CalibratorTable", "MetricTable", "setup"]
+
+Cell = list[nodes.Node]
+
+NO_NAME = "–"
+
+
+class CalibratorTable(SphinxDirective):
+    """Every calibrator of the package: its names in the registry, its class, and the traits it claims."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        traits = [field.name for field in fields(Traits)]
+        head = [_text("class"), _text("registry names"), *(_text(name.replace("_", " ")) for name in traits)]
+        rows = []
+        for class_name in calibrant.calibrators.__all__:
+            cls = getattr(calibrant, class_name)
+            names = sorted(name for name in registry.calibrators() if name in cls_names(cls))
+            row = [_reference("class", class_name), _codes(names) if names else _text(NO_NAME)]
+            rows.append(row + [_text(claim) for claim in claims(cls, traits)])
+        return [_table(head, rows, "method-table")]
+
+
+class MetricTable(SphinxDirective):
+    """Every metric of the package with the first line of its docstring."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        rows = []
+        for name in registry.metrics():
+            docstring = inspect.getdoc(getattr(calibrant.metrics, name)) or ""
+            rows.append([_reference("func", f"metrics.{name}"), _text(docstring.splitlines()[0])])
+        return [_table([_text("metric"), _text("what it is")], rows, "metric-table")]
+
+
+def cls_names(cls: type) -> set[str]:
+    """Return the registry names of a class; none for what combines others."""
+    return set(getattr(cls, "registry_names", {}))
+
+
+def claims(cls: type, traits: Sequence[str]) -> list[str]:
+    """Return one short text per trait: a tick, nothing, or on what it depends."""
+    own = getattr(cls, "traits", None)
+    if isinstance(own, Traits):
+        return ["✓" if getattr(own, name) else "" for name in traits]
+    # A composition finds out from its parts; what is no Calibrator has a calibrator inside.
+    return ["of its parts" if issubclass(cls, Calibrator) else "of its method"] + [""] * (len(traits) - 1)
+
+
+def _text(text: str) -> Cell:
+    return [nodes.Text(text)]
+
+
+def _codes(names: Sequence[str]) -> Cell:
+    cell: Cell = []
+    for name in names:
+        cell += [nodes.Text(", ")] if cell else []
+        cell.append(nodes.literal(name, name))
+    return cell
+
+
+def _reference(kind: str, name: str) -> Cell:
+    """Return a link to the description of ``calibrant.<name>``, which Sphinx resolves or warns of."""
+    target = f"calibrant.{name}"
+    shown = name.rpartition(".")[2]
+    reference = addnodes.pending_xref(
+        "", nodes.literal(shown, shown, classes=["xref", "py"]), refdomain="py", reftype=kind, reftarget=target
+    )
+    reference["refwarn"] = True
+    return [reference]
+
+
+def _table(head: Sequence[Cell], rows: Sequence[Sequence[Cell]], name: str) -> nodes.table:
+    group = nodes.tgroup(cols=len(head))
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    group += nodes.thead("", _row(head))
+    group += nodes.tbody("", *(_row(row) for row in rows))
+    return nodes.table("", group, classes=[name, "colwidths-auto"])
+
+
+def _row(cells: Sequence[Cell]) -> nodes.row:
+    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells))
+
+
+def setup(app: "Sphinx") -> dict[str, Any]:
+    """Register the directives ``calibrator-table`` and ``metric-table``."""
+    app.add_directive("calibrator-table", CalibratorTable)
+    app.add_directive("metric-table", MetricTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

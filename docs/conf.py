@@ -1,0 +1,56 @@
+"""How Sphinx builds the documentation; run by ``make docs``."""
+
+import sys
+from pathlib import Path
+
+import calibrant
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "calibrant"
+author = "The calibrant developers"
+project_copyright = author
+version = release = calibrant.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinxcontrib.bibtex",
+    "mathml",
+    "method_tables",
+]
+exclude_patterns = ["_build"]
+nitpicky = True
+# Other projects' names are text here: their inventories would have to be fetched from the network.
+nitpick_ignore_regex = [("py:.*", r"(?!calibrant\b).*")]
+
+myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say it in words
+autodoc_default_options = {
+    # scikit-learn adds these to every class that has a fit.
+    "exclude-members": "set_fit_request, set_score_request, set_predict_request",
+}
+autoclass_content = "class"
+autosummary_generate = False
+add_module_names = False
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "plain"
+bibtex_reference_style = "author_year"
+
+html_theme = "furo"
+html_title = f"calibrant {release}"
+html_static_path = ["_static"]
+html_css_files = ["calibrant.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sphinx = False

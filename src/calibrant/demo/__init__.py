@@ -1,0 +1,1 @@
+"""The demo: real classifiers, calibrated by every method; ``python -m calibrant.demo``."""

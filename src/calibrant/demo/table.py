@@ -1,0 +1,115 @@
+"""The comparison as plain text: aligned columns, the best of each marked, and a sentence in words."""
+
+import math
+import textwrap
+from collections.abc import Iterable
+
+from calibrant.demo.comparison import COLUMNS, UNCALIBRATED, Comparison, Result
+
+__all__ = ["as_text", "footnotes", "is_best"]
+
+WIDTH = 88
+DIGITS = 4
+BEST = "*"
+
+
+def as_text(comparison: Comparison) -> str:
+    """Return heading, table, notes and summary of one classifier."""
+    heading = f"{comparison.classifier.name}: {comparison.classifier.about}"
+    lines = [*_wrapped(heading), "", *_table(comparison), *_notes(comparison), ""]
+    return "\n".join([*lines, *_wrapped(summary(comparison), indent="")])
+
+
+def is_best(comparison: Comparison, result: Result, metric: str) -> bool:
+    """Return whether a result prints like the best of its column; equals share the mark."""
+    return _number(result.scores[metric]) == _number(comparison.best(metric).scores[metric])
+
+
+def summary(comparison: Comparison) -> str:
+    """Return in words who has the lowest log-loss, by how much, who cannot be told from it, who does harm."""
+    classifier = comparison.classifier
+    before = comparison.result(UNCALIBRATED).scores["log_loss"]
+    best = comparison.best("log_loss")
+    after = best.scores["log_loss"]
+    n_test, n_calibration = len(classifier.test_labels), len(classifier.calibration_labels)
+    if best.method == UNCALIBRATED:
+        sentences = [
+            f"No method fitted on {n_calibration} calibration rows has a lower log-loss on {n_test} test "
+            f"rows than no calibration at all, {_number(before)}."
+        ]
+    else:
+        gain = "" if math.isinf(before) else f", {100 * (1 - after / before):.0f} % less"
+        sentences = [
+            f"Fitted on {n_calibration} calibration rows, {best.method} has the lowest log-loss on {n_test} "
+            f"test rows: {_number(after)}, against {_number(before)} uncalibrated{gain}."
+        ]
+    near = [result.method for result in comparison.equally_good()]
+    if near:
+        sentences.append(f"Within two standard errors of the lowest: {', '.join(near)}.")
+    else:
+        sentences.append("All others are more than two standard errors above it.")
+    harmful = [result.method for result in comparison.results if result.scores["log_loss"] > before]
+    if harmful:
+        sentences.append(f"Worse than no calibration here: {', '.join(harmful)}.")
+    return " ".join(sentences)
+
+
+def footnotes(comparisons: Iterable[Comparison]) -> str:
+    """Return what the columns mean, and what needs a word in these tables."""
+    comparisons = list(comparisons)
+    notes = [
+        f"{BEST} best of its column, as far as the digits shown tell. All columns are measured on the test "
+        "rows; lower is better but for accuracy.",
+        "conf-ECE: gap between the confidence in the predicted class and how often it is right; class-ECE: "
+        "the same for the probability of each class, averaged; 15 bins of equal width. Both come out above "
+        "zero even for perfect probabilities, because bins hold few rows.",
+    ]
+    scores = [result.scores["log_loss"] for comparison in comparisons for result in comparison.results]
+    if any(math.isinf(score) for score in scores):
+        notes.append(
+            "inf: some test row has a class to which the method gave the probability zero. The log-loss of "
+            "that is infinite; it is not clipped here."
+        )
+    if any(comparison.classifier.calibration.space == "probabilities" for comparison in comparisons):
+        notes.append(
+            "Where a classifier gives probabilities, matrix and dirichlet are one and the same method; they "
+            "differ on logits."
+        )
+    left_out = sorted({name for comparison in comparisons for name in comparison.left_out})
+    if left_out:
+        notes.append(f"Left out, since they take two classes only: {', '.join(left_out)}.")
+    return "\n".join(line for note in notes for line in _wrapped(note))
+
+
+def _table(comparison: Comparison) -> list[str]:
+    headings = [column.heading for column in COLUMNS.values()]
+    rows = [["method", *headings, "fit ms"]]
+    for result in comparison.results:
+        marked = [
+            _number(value) + (BEST if is_best(comparison, result, metric) else " ")
+            for metric, value in result.scores.items()
+        ]
+        rows.append([result.method, *marked, f"{1000 * result.seconds:.1f}"])
+    # Headings end where the digits do: one place is kept for the mark.
+    rows[0][1:-1] = [heading + " " for heading in headings]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    notes = [f"Note on {result.method}: {note}" for result in comparison.results for note in result.notes]
+    return [line for note in notes for line in _wrapped(note)]
+
+
+def _number(value: float) -> str:
+    return "inf" if math.isinf(value) else f"{value:.{DIGITS}f}"
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,0 +1,102 @@
+"""Every calibrator with classes that no calibration row has."""
+
+import warnings
+
+import numpy as np
+import pytest
+from methods import NAMES, REFITTED, assert_on_simplex, names_with, problem, settled, traits
+
+from calibrant import Predictions
+from calibrant.errors import MissingClassWarning
+
+every_method = pytest.mark.parametrize("name", [name for name in NAMES if not traits(name).binary_only])
+every_method_with_classes_apart = pytest.mark.parametrize(
+    "name", names_with(lambda traits: not traits.shares_parameters and not traits.binary_only)
+)
+ABSENT = 2
+
+
+def rows_without(absent, n_classes=4):
+    X, y = problem(n_classes)
+    kept = y != absent
+    return X[kept], y[kept]
+
+
+def fit_without_warning(name, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingClassWarning)
+        return settled(name).fit(X, y)
+
+
+@every_method
+def test_all_classes_stay_and_a_warning_lists_the_absent(name):
+    X, y = rows_without(ABSENT)
+    with pytest.warns(MissingClassWarning, match="no calibration row has class 2;") as record:
+        calibrator = settled(name).fit(X, y)
+    assert len(record) == 1
+    assert record[0].filename == __file__
+    np.testing.assert_array_equal(calibrator.classes_, np.arange(4))
+    assert_on_simplex(calibrator.predict_proba(X), X.shape)
+
+
+@every_method
+def test_the_warning_names_labels_not_columns(name):
+    X, y = rows_without(ABSENT)
+    words = np.array(["ant", "bee", "cat", "dog"])
+    with pytest.warns(MissingClassWarning, match="no calibration row has class 'cat';"):
+        calibrator = settled(name).fit(Predictions.from_probabilities(X, classes=words), words[y])
+    np.testing.assert_array_equal(calibrator.classes_, words)
+
+
+@every_method
+def test_a_class_whose_rows_have_no_weight_is_absent(name):
+    X, y = problem(4)
+    with pytest.warns(MissingClassWarning, match="no calibration row has class 2;"):
+        weighted = settled(name).fit(X, y, (y != ABSENT).astype(float))
+    expected = fit_without_warning(name, *rows_without(ABSENT)).predict_proba(X)
+    np.testing.assert_allclose(weighted.predict_proba(X), expected, rtol=0, atol=REFITTED)
+
+
+@every_method
+def test_several_absent_classes(name):
+    """Of ten classes four are left; the six others are listed in order."""
+    X, y = problem(10)
+    kept = np.isin(y, [1, 4, 5, 9])
+    with pytest.warns(MissingClassWarning, match="class 0, 2, 3, 6, 7, 8;"):
+        calibrator = settled(name).fit(X[kept], y[kept])
+    assert_on_simplex(calibrator.predict_proba(X), X.shape)
+
+
+@every_method_with_classes_apart
+@pytest.mark.parametrize("space", ["probabilities", "logits"])
+def test_an_absent_class_keeps_its_share_exactly(name, space):
+    X, y = rows_without(ABSENT)
+    given = (
+        Predictions.from_probabilities(X) if space == "probabilities" else Predictions.from_logits(np.log(X))
+    )
+    calibrator = fit_without_warning(name, given, y)
+    calibrated = calibrator.predict_proba(given)
+    np.testing.assert_array_equal(calibrated[:, ABSENT], given.probabilities[:, ABSENT])
+    assert_on_simplex(calibrated, X.shape)
+
+
+@every_method_with_classes_apart
+def test_the_other_classes_are_calibrated_as_if_alone(name):
+    """The map is learnt and applied given that the class is one of those seen."""
+    X, y = rows_without(ABSENT)
+    seen = np.delete(np.arange(4), ABSENT)
+    shares = X[:, seen].sum(axis=1, keepdims=True)
+    alone = settled(name).fit(X[:, seen] / shares, np.searchsorted(seen, y))
+    expected = shares * alone.predict_proba(X[:, seen] / shares)
+    calibrated = fit_without_warning(name, X, y).predict_proba(X)
+    np.testing.assert_allclose(calibrated[:, seen], expected, rtol=0, atol=REFITTED)
+
+
+@every_method
+def test_rows_that_give_everything_to_an_absent_class(name):
+    """What is left for the others is nothing, which must not become 0/0."""
+    X, y = rows_without(ABSENT)
+    certain = np.eye(4)[[ABSENT, 0]]
+    calibrator = fit_without_warning(name, np.vstack([X, certain]), np.append(y, [0, 1]))
+    assert_on_simplex(calibrator.predict_proba(certain), certain.shape)
+    assert calibrator.predict_proba(certain)[0, ABSENT] > 0.5

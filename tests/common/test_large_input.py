@@ -1,0 +1,25 @@
+"""Every calibrator on many rows: sums over blocks and threads."""
+
+import numpy as np
+import pytest
+from methods import NAMES, REFITTED, ROUNDING, assert_on_simplex, fitted, n_classes_of, problem, settled
+
+COPIES = 600  # of the small problem: close to 200 000 rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_hundred_thousand_rows(name):
+    """The small problem repeated: predictions of the whole are those of its parts.
+
+    Where an objective is minimised it is a mean plus a fixed penalty, so copies of all rows change neither
+    the function nor its minimum.
+    """
+    X, y = problem(n_classes_of(name))
+    many, labels = np.tile(X, (COPIES, 1)), np.tile(y, COPIES)
+    calibrator = settled(name).fit(many, labels)
+    if hasattr(calibrator, "solution_"):
+        expected = fitted(name, n_classes_of(name)).predict_proba(X)
+        np.testing.assert_allclose(calibrator.predict_proba(X), expected, rtol=0, atol=REFITTED)
+    calibrated = calibrator.predict_proba(many)
+    assert_on_simplex(calibrated, many.shape)
+    np.testing.assert_allclose(calibrated[-len(X) :], calibrator.predict_proba(X), rtol=0, atol=ROUNDING)

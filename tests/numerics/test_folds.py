@@ -1,0 +1,69 @@
+"""Folds by content: complete, balanced, and blind to the order and the repetition of rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrant.numerics.folds import folds_by_content
+
+
+def weight_per_row(rows, weights, n_rows):
+    total = np.zeros(n_rows)
+    np.add.at(total, rows, 1.0 if weights is None else weights)
+    return total
+
+
+@given(n_rows=st.integers(4, 60), n_folds=st.integers(2, 4), seed=st.integers(0, 9))
+def test_every_row_is_held_out_once_and_otherwise_learnt_from(n_rows, n_folds, seed):
+    keys = (np.random.default_rng(seed).normal(size=n_rows),)
+    folds = folds_by_content(keys, None, n_folds)
+    held_out = sum(weight_per_row(fold.test_rows, None, n_rows) for fold in folds)
+    np.testing.assert_array_equal(held_out, np.ones(n_rows))
+    for fold in folds:
+        assert set(fold.train_rows) == set(range(n_rows)) - set(fold.test_rows)
+    sizes = [len(fold.test_rows) for fold in folds]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(seed=st.integers(0, 20), scale=st.sampled_from([0.01, 0.3, 1.0, 7.5]))
+def test_weights_are_shared_out_completely(seed, scale):
+    generator = np.random.default_rng(seed)
+    weights = generator.uniform(0.1, 3, 30) * scale
+    folds = folds_by_content((generator.normal(size=30),), weights, 3)
+    held_out = sum(weight_per_row(fold.test_rows, fold.test_weights, 30) for fold in folds)
+    np.testing.assert_allclose(held_out, weights, rtol=1e-9)
+    for fold in folds:
+        both = weight_per_row(fold.train_rows, fold.train_weights, 30)
+        both += weight_per_row(fold.test_rows, fold.test_weights, 30)
+        np.testing.assert_allclose(both, weights, rtol=1e-9)
+        assert fold.test_weights.sum() == pytest.approx(weights.sum() / 3, rel=0.35)
+
+
+@given(order=st.permutations(range(12)))
+def test_the_order_of_rows_does_not_matter(order):
+    key = np.random.default_rng(0).normal(size=12)
+    plain = [set(key[fold.test_rows]) for fold in folds_by_content((key,), None, 3)]
+    moved = key[list(order)]
+    assert [set(moved[fold.test_rows]) for fold in folds_by_content((moved,), None, 3)] == plain
+
+
+@given(counts=st.lists(st.integers(1, 4), min_size=6, max_size=12))
+def test_an_integer_weight_is_a_repeated_row(counts):
+    """The weight of a key in a fold is the number of its copies there."""
+    key = np.arange(len(counts), dtype=float)
+    repeated = np.repeat(key, counts)
+    weighted = folds_by_content((key,), np.array(counts, dtype=float), 3)
+    for fold, other in zip(weighted, folds_by_content((repeated,), None, 3), strict=True):
+        expected = np.bincount(repeated[other.test_rows].astype(int), minlength=len(key))
+        np.testing.assert_allclose(
+            weight_per_row(fold.test_rows, fold.test_weights, len(key)), expected, atol=1e-12
+        )
+
+
+def test_ties_of_the_first_key_are_broken_by_the_second():
+    first, second = np.zeros(8), np.arange(8.0)[::-1]
+    folds = folds_by_content((first, second), None, 2)
+    again = folds_by_content((first[::-1], second[::-1]), None, 2)
+    for fold, other in zip(folds, again, strict=True):
+        assert set(second[fold.test_rows]) == set(second[::-1][other.test_rows])

@@ -1,0 +1,134 @@
+"""A file is replaced as a whole or not at all."""
+
+import errno
+import os
+import shutil
+
+import numpy as np
+import pytest
+from crafted_archives import three_of_four
+
+from calibrant import load
+from calibrant.persistence import archive, writing
+
+OLD = b"the old file"
+
+
+def raising(error):
+    def function(*arguments, **keywords):
+        raise error
+
+    return function
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "calibrator"
+    path.write_bytes(OLD)
+    return path
+
+
+def write_half(error):
+    def write(stream, header, arrays):
+        stream.write(header[: len(header) // 2])
+        raise error
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "no space left"), KeyboardInterrupt(), MemoryError()], ids=repr
+)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (archive.np.lib.format, "write_array"),
+        (writing, "write_archive"),
+        (writing, "read_calibrator"),
+        (os, "fsync"),
+        (shutil, "copymode"),
+        (os, "replace"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_failure_at_any_step_leaves_the_old_file_and_nothing_else(module, name, error, path, monkeypatch):
+    monkeypatch.setattr(module, name, write_half(error) if name == "write_archive" else raising(error))
+    with pytest.raises(type(error)):
+        three_of_four().save(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == OLD
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failure_without_an_old_file_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "replace", raising(OSError()))
+    with pytest.raises(OSError):
+        three_of_four().save(tmp_path / "calibrator")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_content_reaches_the_disk_before_the_name(path, monkeypatch):
+    """At the time of replacing, the temporary file must be whole, closed over and flushed."""
+    steps = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(descriptor):
+        steps.append(("fsync", os.fstat(descriptor).st_size))
+        fsync(descriptor)
+
+    def watched_replace(source, target):
+        assert os.path.dirname(source) == os.path.dirname(target)
+        steps.append(("replace", os.path.getsize(source)))
+        assert load(source).classes_.tolist() == ["bee", "cat"]
+        assert path.read_bytes() == OLD
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    three_of_four().save(path)
+    size = path.stat().st_size
+    assert steps[:2] == [("fsync", size), ("replace", size)]
+
+
+def test_a_folder_that_cannot_be_flushed_is_no_failure(path, monkeypatch):
+    fsync, flushed = os.fsync, []
+
+    def only_once(descriptor):
+        if flushed:
+            raise OSError(errno.EINVAL, "not a file")
+        flushed.append(descriptor)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_once)
+    three_of_four().save(path)
+    assert isinstance(load(path).temperature_, float)
+
+
+def test_a_missing_folder_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        three_of_four().save(tmp_path / "missing" / "calibrator")
+
+
+def test_a_folder_is_not_replaced(tmp_path):
+    with pytest.raises(OSError):
+        three_of_four().save(tmp_path)
+    assert tmp_path.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions and links are those of POSIX")
+def test_permissions_and_links_are_kept(path):
+    path.chmod(0o640)
+    link = path.with_name("link")
+    link.symlink_to(path)
+    three_of_four().save(link)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert np.array_equal(load(path).classes_, ["bee", "cat"])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions are those of POSIX")
+def test_a_new_file_has_the_usual_permissions(tmp_path):
+    three_of_four().save(tmp_path / "calibrator")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "calibrator").stat().st_mode == (tmp_path / "other").stat().st_mode
