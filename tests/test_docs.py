@@ -3,7 +3,6 @@
 import doctest
 import re
 import sys
-import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,9 @@ from calibrant import binning, calibrators, metrics, registry
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for pattern in ("*.md", "*.rst") for path in DOCS.rglob(pattern) if "_build" not in path.parts)
+PAGES = sorted(
+    path for pattern in ("*.md", "*.rst") for path in DOCS.rglob(pattern) if "_build" not in path.parts
+)
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r"^:caption: *`?([^`\n]+)`?$", re.MULTILINE)
 NOT_PYTHON = {"console", "toml", "text", "json"}
@@ -113,7 +114,9 @@ def test_code_on_a_page_is_code_that_runs(path):
 def described() -> set[str]:
     """Return every name that some page describes in full."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
-    return set(re.findall(r"^\.\. auto(?:class|function|data|exception):: calibrant\.([\w.]+)$", text, re.MULTILINE))
+    return set(
+        re.findall(r"^\.\. auto(?:class|function|data|exception):: calibrant\.([\w.]+)$", text, re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,9 @@ def test_every_calibrator_has_a_section_of_its_own(name):
 
 
 def test_every_entry_of_the_bibliography_is_cited():
-    entries = re.findall(r"^@\w+\{([^,\s]+),", (DOCS / "references.bib").read_text(encoding="utf-8"), re.MULTILINE)
+    entries = re.findall(
+        r"^@\w+\{([^,\s]+),", (DOCS / "references.bib").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(entries) == len(set(entries))
     texts = [path.read_text(encoding="utf-8") for path in [*PAGES, *(ROOT / "src").rglob("*.py")]]
     cited = {
@@ -150,4 +155,19 @@ def test_every_entry_of_the_bibliography_is_cited():
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     main = pytest.importorskip("sphinx.cmd.build").main
-    assert main(["-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "html")]) == 0
+    assert (
+        main(
+            [
+                "-W",
+                "--keep-going",
+                "-q",
+                "-b",
+                "html",
+                "-d",
+                str(tmp_path / "trees"),
+                str(DOCS),
+                str(tmp_path / "html"),
+            ]
+        )
+        == 0
+    )

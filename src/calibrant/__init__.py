@@ -52,7 +52,9 @@ def __getattr__(name: str) -> Any:
         # Sub-modules too can be reached without an import of their own: calibrant.metrics and so on.
         try:
             return import_module(f"calibrant.{name}")
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if error.name != f"calibrant.{name}":
+                raise
             raise AttributeError(f"module 'calibrant' has no attribute {name!r}") from None
     return getattr(import_module(_HOMES.get(name, "calibrant.calibrators")), name)
 

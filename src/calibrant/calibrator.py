@@ -68,6 +68,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     classes_: NDArray[Any]
     space_: str
     floor_: float | None
+    column_names_: NDArray[Any] | None = None
+    """Names of the columns in fit where they are not the labels themselves."""
     present_columns_: NDArray[np.intp] | None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -98,7 +100,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 f"{type(self).__name__} takes two classes, but the predictions have {data.n_classes}; "
                 "wrap it in OneVsRest."
             )
+        self._forget()
         self.classes_ = data.classes
+        names = data.predictions.classes
+        self.column_names_ = None if names is None or np.array_equal(names, data.classes) else names
         self.space_ = data.predictions.space.value
         self.floor_ = None
         if data.predictions.space is Space.PROBABILITIES:
@@ -110,7 +115,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if not self.traits.shares_parameters:
                 self.present_columns_ = present
                 data = data.restricted_to(present)
-        self._fit(data)
+        try:
+            self._fit(data)
+        except BaseException:
+            self._forget()
+            raise
         return self
 
     def transform(self, X: Any) -> Predictions:
@@ -131,8 +140,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the largest calibrated probability, (n,)."""
-        predicted: NDArray[Any] = self.classes_[self.transform(X).predicted]
-        return predicted
+        columns = self.transform(X).predicted
+        labels: NDArray[Any] = self.classes_[columns]
+        return labels
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted calibrator to a file that :func:`calibrant.load` reads; no pickle is involved."""
@@ -163,15 +173,28 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 f"{type(self).__name__} was fitted on {self.space_}, but these predictions are "
                 f"{predictions.space.value}; pass the same kind as in fit."
             )
-        names = predictions.classes
-        if names is not None and set(names.tolist()) == set(self.classes_.tolist()):
-            moved = np.flatnonzero(names != self.classes_)
-            if len(moved):
-                raise PredictionError(
-                    f"column {moved[0]} is class {names[moved[0]].item()!r}, but in fit it was "
-                    f"{self.classes_[moved[0]].item()!r}; put the columns into the order of classes_."
-                )
+        if predictions.classes is not None:
+            self._check_order(predictions.classes, self.classes_, "the order of classes_")
+            if self.column_names_ is not None:
+                self._check_order(predictions.classes, self.column_names_, "their order in fit")
         return predictions
+
+    @staticmethod
+    def _check_order(names: NDArray[Any], known: NDArray[Any], order: str) -> None:
+        """Refuse columns whose names are those of the fit in another order."""
+        if set(names.tolist()) != set(known.tolist()):
+            return
+        moved = np.flatnonzero(names != known)
+        if len(moved):
+            raise PredictionError(
+                f"column {moved[0]} is class {names[moved[0]].item()!r}, but in fit it was "
+                f"{known[moved[0]].item()!r}; put the columns into {order}."
+            )
+
+    def _forget(self) -> None:
+        """Remove all that was learnt, so that neither a refit nor a fit that fails leaves a mixture."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
 
     def _warn_of_absent(self, absent: NDArray[np.intp]) -> None:
         shown = ", ".join(repr(label) for label in self.classes_[absent[:SHOWN]].tolist())

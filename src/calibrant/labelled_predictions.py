@@ -92,15 +92,23 @@ def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise WeightError("sample_weight must be numbers, one per row.") from error
+        raise WeightError("sample_weight must be numbers; pass one per row.") from error
     if weights.shape != (n_rows,):
         raise WeightError(
-            f"sample_weight must have one number per row, but has shape {weights.shape} for {n_rows} rows."
+            f"sample_weight must have one number per row, but has shape {weights.shape} for {n_rows} rows; "
+            "pass a flat array of that length."
         )
     wrong = ~np.isfinite(weights) | (weights < 0)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise WeightError(f"sample_weight must be finite and not negative, but row {row} has {weights[row]}.")
-    if weights.sum() == 0:
+        raise WeightError(
+            f"sample_weight must be finite and not negative, but row {row} has {weights[row]}; "
+            "set it to zero to leave the row out."
+        )
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
+        raise WeightError("sample_weight is too large to be added up; divide all by a constant first.")
+    if total == 0:
         raise WeightError("sample_weight is zero for every row; at least one row must count.")
     return weights

@@ -10,6 +10,7 @@ from calibrant.errors import LabelError
 __all__ = ["encode_labels"]
 
 SHOWN = 5  # how many offending labels an error message lists
+LARGEST = 2.0**63  # floats from here on are no integers any more
 
 
 def encode_labels(
@@ -40,7 +41,7 @@ def encode_labels(
 
 def _as_vector(y: Any) -> NDArray[Any]:
     """Return labels as a plain one-dimensional array of integers or strings."""
-    labels = np.asarray(y)
+    labels = _as_array(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -54,7 +55,7 @@ def _as_vector(y: Any) -> NDArray[Any]:
     if kind == "b":
         return labels.astype(np.intp)
     if kind == "f":
-        wrong = ~np.isfinite(labels) | (labels != np.round(labels))
+        wrong = ~(np.abs(labels) < LARGEST) | (labels != np.round(labels))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise LabelError(
@@ -67,8 +68,19 @@ def _as_vector(y: Any) -> NDArray[Any]:
     if kind in "iuU":
         return labels
     if kind == "T":
-        return labels.astype(str)
-    raise LabelError(f"labels must be integers or strings, not {labels.dtype}.")
+        return _from_objects(labels.astype(object))
+    raise LabelError(f"labels must be integers or strings, not {labels.dtype}; convert them first.")
+
+
+def _as_array(y: Any) -> NDArray[Any]:
+    try:
+        labels = np.asarray(y)
+        # In a list with one string among them numpy makes strings of everything, of NaN too.
+        return np.asarray(y, dtype=object) if labels.dtype.kind == "U" and labels is not y else labels
+    except ValueError as error:
+        raise LabelError(
+            "labels must be one-dimensional, but rows differ in length; pass one label per row."
+        ) from error
 
 
 def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
@@ -78,11 +90,19 @@ def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
         return labels.astype(np.intp)
     if all(isinstance(label, (int, float, np.number)) for label in labels):
         return _as_vector(labels.astype(np.float64))
-    row = next(i for i, label in enumerate(labels) if not isinstance(label, str))
+    kinds = [_kind(label) for label in labels]
+    row = next(i for i, kind in enumerate(kinds) if kind is None or kind is not kinds[0])
     raise LabelError(
         f"labels must be all strings or all integers, but row {row} has {labels[row]!r} "
         f"of type {type(labels[row]).__name__}; convert them, or remove rows without a label."
     )
+
+
+def _kind(label: object) -> type | None:
+    """Return str or int for what can be a label of that kind, None for NaN and anything else."""
+    if isinstance(label, str):
+        return str
+    return int if isinstance(label, (int, float, np.number)) and np.isfinite(label) else None
 
 
 def _codes_among(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:

@@ -82,8 +82,8 @@ class Predictions:
             Zeros and anything smaller count as this where a logarithm is taken; see the notes of the class.
         """
         matrix, names = _as_matrix(probabilities, "probabilities")
-        if floor is not None and not 0.0 < floor < 1.0:
-            raise PredictionError(f"floor must lie strictly between 0 and 1, but is {floor}.")
+        if floor is not None:
+            _check_floor(floor)
         if matrix.shape[1] == 1:
             _check_probability_range(matrix)
             matrix = np.hstack([1 - matrix, matrix])
@@ -98,7 +98,9 @@ class Predictions:
         Any finite numbers will do; log-probabilities are logits too.
         """
         matrix, names = _as_matrix(logits, "logits")
-        if not np.isfinite(matrix.sum(axis=1, dtype=np.float64)).all():
+        with np.errstate(invalid="ignore", over="ignore"):
+            totals = matrix.sum(axis=1, dtype=np.float64)
+        if not np.isfinite(totals).all():
             _raise_not_finite(matrix, "logits", "replace masked classes by a large negative number")
         if matrix.shape[1] == 1:
             matrix = np.hstack([np.zeros_like(matrix), matrix])
@@ -169,6 +171,7 @@ class Predictions:
 
     def with_floor(self, floor: float) -> Self:
         """Return the same predictions with another floor for log(0)."""
+        _check_floor(floor)
         return self if floor == self.declared_floor else replace(self, declared_floor=floor)
 
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
@@ -194,6 +197,9 @@ class Predictions:
 def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
     """Return a float32 or float64 matrix of at least one row and column, and a frame's column names."""
     names = None
+    if np.ma.is_masked(X):
+        row = int(np.argmax(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)))
+        raise PredictionError(f"{what} have masked entries, the first in row {row}; remove those rows.")
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         names = list(X.columns)
         X = X.to_numpy()
@@ -202,20 +208,16 @@ def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
     try:
         matrix = np.asarray(X)
     except ValueError as error:
-        raise PredictionError(f"{what} must form a rectangular table of numbers; rows differ.") from error
+        raise PredictionError(
+            f"{what} must form a rectangular table, but rows differ in length; "
+            "give the same number of classes in every row."
+        ) from error
     if matrix.dtype.kind == "O":
-        try:
-            matrix = matrix.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise PredictionError(
-                f"{what} must be numbers, but some entries are not; drop other columns first."
-            ) from error
+        matrix = _numbers(matrix, names, what)
     if matrix.dtype.kind not in "fiub":
-        raise PredictionError(f"{what} must be real numbers, not {matrix.dtype}.")
-    if matrix.dtype == np.float16:
-        matrix = matrix.astype(np.float32)
-    elif matrix.dtype not in (np.float32, np.float64):
-        matrix = matrix.astype(np.float64)
+        raise PredictionError(f"{what} must be real numbers, not {matrix.dtype}; convert them first.")
+    single = matrix.dtype.kind == "f" and matrix.dtype.itemsize <= 4
+    matrix = matrix.astype(np.float32 if single else np.float64, copy=False)
     if matrix.ndim == 1:
         matrix = matrix[:, np.newaxis]
     if matrix.ndim != 2:
@@ -228,8 +230,31 @@ def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
     return matrix, names
 
 
+def _numbers(objects: NDArray[np.object_], names: list[Any] | None, what: str) -> FloatArray:
+    """Return objects as floats, or say which one is none."""
+    try:
+        return objects.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        for place, entry in np.ndenumerate(objects):
+            try:
+                float(entry)
+            except (TypeError, ValueError):
+                column = place[-1] if names is None else names[place[-1]]
+                raise PredictionError(
+                    f"{what} must be numbers, but row {place[0]}, column {column!r} is {entry!r}; "
+                    "drop columns of other kinds and rows without scores."
+                ) from error
+        raise
+
+
+def _check_floor(floor: float) -> None:
+    if not 0.0 < floor < 1.0:
+        raise PredictionError(f"floor must lie strictly between 0 and 1, but is {floor}.")
+
+
 def _check_probability_rows(matrix: FloatArray) -> None:
-    totals = matrix.sum(axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        totals = matrix.sum(axis=1)
     if not np.isfinite(totals).all():
         _raise_not_finite(matrix, "probabilities", "remove or repair those rows")
     if matrix.min() < 0:
@@ -276,8 +301,10 @@ def _class_names(given: Any, frame_names: list[Any] | None, matrix: FloatArray) 
     if given is None:
         if frame_names is None or len(frame_names) != n_classes:
             return None
-        names = np.asarray(frame_names)
-        return names if names.dtype.kind in "iuU" and len(set(frame_names)) == n_classes else None
+        usable = all(isinstance(name, str) for name in frame_names) or all(
+            isinstance(name, (int, np.integer)) for name in frame_names
+        )
+        return np.asarray(frame_names) if usable and len(set(frame_names)) == n_classes else None
     names = np.asarray(given)
     if names.dtype.kind == "O":
         names = names.astype(str) if all(isinstance(name, str) for name in names) else names

@@ -130,9 +130,15 @@ def test_trees_may_say_that_a_class_is_impossible(blobs):
     X, y = blobs
     tree = DecisionTreeClassifier(max_depth=4, random_state=0)
     calibrated = CalibratedClassifier(tree, response="predict_log_proba").fit(X, y)
-    by_probabilities = CalibratedClassifier(tree).fit(X, y)
     assert np.isfinite(np.log(calibrated.predict_proba(X))).all()
-    assert_allclose(calibrated.predict_proba(X), by_probabilities.predict_proba(X), rtol=1e-6)
+    # The same as exact zeros with that floor.
+    for estimator, calibrator in calibrated.calibrated_pairs_:
+        said = Predictions.from_probabilities(estimator.predict_proba(X), floor=IMPOSSIBLE)
+        beta = calibrator.inverse_temperature_
+        expected = np.exp(beta * said.log_probabilities)
+        expected /= expected.sum(axis=1, keepdims=True)
+        logits = estimator_response(estimator, X, "predict_log_proba", estimator.classes_)
+        assert_allclose(calibrator.predict_proba(logits), expected, rtol=1e-6)
 
 
 def test_log_probabilities_count_as_logits(blobs):

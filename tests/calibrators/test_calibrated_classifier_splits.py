@@ -25,9 +25,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calibrant import CalibratedClassifier, Predictions, TemperatureScaling
+from calibrant.calibrators.combinators.estimator_response import IMPOSSIBLE
 from calibrant.calibrators.combinators.out_of_fold import HeldOut, pool
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning
-from calibrant.predictions import DEFAULT_FLOOR
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +246,7 @@ def test_an_estimator_trained_without_a_class_gives_it_nothing_and_is_calibrated
         if not logits:
             return np.column_stack([fitted.predict_proba(X), np.zeros(120)])
         margins = np.column_stack([np.zeros(120), fitted.decision_function(X)])
-        absent = np.full(120, np.log(DEFAULT_FLOOR))
+        absent = np.full(120, np.log(IMPOSSIBLE))
         return Predictions.from_logits(np.column_stack([log_softmax(margins, axis=1), absent]))
 
     predictions = Predictions.parse(filled(sklearn.base.clone(estimator).fit(X[ignorant], names[ignorant])))

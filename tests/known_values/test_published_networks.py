@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from data import load
 
 from calibrant import DirichletCalibration, MatrixScaling, Predictions, TemperatureScaling, VectorScaling
 from calibrant.binning import EqualWidth
 from calibrant.metrics import confidence_ece, log_loss
+from data import load
 
 NETWORKS = ["c10_resnet110", "c10_densenet40", "c10_convnet", "c100_convnet"]
 
@@ -79,5 +79,7 @@ def test_unregularised_matrix_scaling_destroys_a_network_with_a_hundred_classes(
     """Why there is a penalty: 10,100 parameters on 5,000 rows fit the labels and nothing else."""
     val, val_labels, test, test_labels = parts("c100_convnet")
     rows = np.arange(0, 5000, 4)
-    over_fitted = MatrixScaling(penalty="odir", reg_lambda=1.0, reg_mu=1.0).fit(val.take(rows), val_labels[rows])
+    over_fitted = MatrixScaling(penalty="odir", reg_lambda=1.0, reg_mu=1.0).fit(
+        val.take(rows), val_labels[rows]
+    )
     assert log_loss(test_labels, over_fitted.transform(test)) > 1.5 * TEMPERATURE["c100_convnet"][0]

@@ -6,10 +6,10 @@ where these follow the paper's formula; the test part is the second half of a se
 
 import numpy as np
 import pytest
-from data import load
 
 from calibrant import DirichletCalibration, TemperatureScaling, VectorScaling
 from calibrant.metrics import brier_score, confidence_ece, log_loss
+from data import load
 
 K = 10
 
@@ -19,7 +19,12 @@ def halves():
     arrays = load("cifar_netcal/c10_wideresnet_16_4")
     order = np.random.default_rng(0).permutation(10_000)
     probabilities, labels = arrays["probs"].astype(np.float64), arrays["y"]
-    return probabilities[order[:5000]], labels[order[:5000]], probabilities[order[5000:]], labels[order[5000:]]
+    return (
+        probabilities[order[:5000]],
+        labels[order[:5000]],
+        probabilities[order[5000:]],
+        labels[order[5000:]],
+    )
 
 
 def plain_sums(reg_lambda, reg_mu):
@@ -63,7 +68,9 @@ def test_the_temperature_to_nine_digits(halves):
 
 def test_the_temperature_of_the_brier_score(halves):
     """The Mix-n-Match program's default loss gives 2.078566863."""
-    assert TemperatureScaling(loss="brier").fit(*halves[:2]).temperature_ == pytest.approx(2.078566863, rel=1e-6)
+    assert TemperatureScaling(loss="brier").fit(*halves[:2]).temperature_ == pytest.approx(
+        2.078566863, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(("strengths", "expected"), [((0.5, 1e-5), 0.23399), ((10.0, 10.0), 0.24772)])

@@ -94,7 +94,7 @@ def test_a_calibrator_whose_fit_failed_is_refused(tmp_path):
     calibrator = TemperatureScaling(bounds=(2, 3))
     with pytest.raises(ParameterError):
         calibrator.fit(X, Y)
-    with pytest.raises(NotFittedError, match=r"does not predict .*inverse_temperature_.* fit it again"):
+    with pytest.raises(NotFittedError, match="is not fitted"):
         calibrator.save(tmp_path / "calibrator")
 
 

@@ -16,8 +16,8 @@ __all__ = ["SHOWN", "draw"]
 SHOWN = (UNCALIBRATED, "temperature", "dirichlet-l2")
 
 # Colours of Okabe and Ito, which people with any kind of colour vision can tell apart.
-OVER = {"edgecolor": "#d55e00", "facecolor": "#f5cdb0", "hatch": "//"}
-UNDER = {"edgecolor": "#009e73", "facecolor": "#8ccfb9", "hatch": "\\\\"}
+OVER: dict[str, Any] = {"edgecolor": "#d55e00", "facecolor": "#f5cdb0", "hatch": "//"}
+UNDER: dict[str, Any] = {"edgecolor": "#009e73", "facecolor": "#8ccfb9", "hatch": "\\\\"}
 BAR, INTERVAL = "#9dbfdc", "#222222"
 
 

@@ -307,10 +307,22 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         self, training: TrainingRows, calibrator: Calibrator, splits: list[Split]
     ) -> tuple[list[HeldOut], list[Pair]]:
         fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_pair)(self.estimator, calibrator, training, number, split, self.response)
-            for number, split in enumerate(splits)
+            delayed(_fit_pair)(self.estimator, calibrator, training, split, self.response) for split in splits
         )
-        return [part for part, _ in fitted], [(part.estimator, calibrator) for part, calibrator in fitted]
+        useful = [(part, calibrator) for part, calibrator in fitted if calibrator is not None]
+        if not useful:
+            raise LabelError(
+                "no split of cv holds out rows of two classes or more that its estimator knows; "
+                "use ensemble=False, which calibrates on all splits together, or larger splits."
+            )
+        if len(useful) < len(fitted):
+            warnings.warn(
+                f"{len(fitted) - len(useful)} of {len(fitted)} splits of cv hold out rows of fewer than two "
+                "classes that their estimator knows and are left out; use ensemble=False or larger splits.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+        return [part for part, _ in useful], [(part.estimator, calibrator) for part, calibrator in useful]
 
     def _fit_pooled(
         self, training: TrainingRows, calibrator: Calibrator, splits: list[Split]
@@ -341,16 +353,13 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
 
 def _fit_pair(
-    estimator: Any, calibrator: Calibrator, training: TrainingRows, number: int, split: Split, response: str
-) -> tuple[HeldOut, Calibrator]:
-    """Return one clone of the estimator with what it said, and a calibrator fitted on that."""
+    estimator: Any, calibrator: Calibrator, training: TrainingRows, split: Split, response: str
+) -> tuple[HeldOut, Calibrator | None]:
+    """Return one clone of the estimator with what it said, and a calibrator fitted on that if it can be."""
     part = hold_out(estimator, training, *split, response)
     data = training.labelled(part.predictions, part.rows)
     if np.count_nonzero(data.class_weights) < 2:
-        raise LabelError(
-            f"split {number} of cv holds out rows of fewer than two classes that its estimator knows; "
-            "use ensemble=False, which calibrates on all splits together, or larger splits."
-        )
+        return part, None
     return part, clone(calibrator).fit_labelled(data)
 
 

@@ -1,0 +1,361 @@
+"""The demo prints what its numbers say, and draws what it prints."""
+
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from scipy.special import softmax
+from scipy.stats import binom
+from sklearn.model_selection import cross_val_score
+from sklearn.naive_bayes import GaussianNB
+
+from calibrant import Identity, Predictions, TemperatureScaling, Traits, metrics, registry
+from calibrant.demo import classifiers, comparison, picture, reliability, table
+from calibrant.demo.run import PICTURE, main, run
+
+METRICS = ["log_loss", "brier_score", "confidence_ece", "classwise_ece", "accuracy"]
+
+
+class Shown(SimpleNamespace):
+    """Everything that one run of the demo gave: ``comparisons``, ``texts`` as they were printed, ``path``."""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "made by the demo"
+    texts = []
+    return Shown(comparisons=run(folder, texts.append), texts=texts, path=folder / PICTURE)
+
+
+def scored(calibration, calibration_labels, test, test_labels):
+    """Return a classifier as the demo knows it, from probabilities and labels."""
+    return classifiers.Scored(
+        "classifier",
+        "made for a test",
+        0,
+        Predictions.parse(np.array(calibration)),
+        np.array(calibration_labels),
+        Predictions.parse(np.array(test)),
+        np.array(test_labels),
+    )
+
+
+def small(absent_class=False, zero=False):
+    """Return an over-confident classifier of three classes, with trouble on demand."""
+    generator = np.random.default_rng(0)
+    truth = generator.dirichlet(np.ones(3), 120)
+    labels = (np.log(truth) + generator.gumbel(size=truth.shape)).argmax(axis=1)
+    said = truth**2 / (truth**2).sum(axis=1, keepdims=True)
+    if absent_class:
+        labels = np.where(labels == 2, 1, labels)
+    test, test_labels = said[80:].copy(), labels[80:]
+    if zero:
+        test[0] = np.roll([1.0, 0.0, 0.0], test_labels[0] + 1)
+    return scored(said[:80], labels[:80], test, test_labels)
+
+
+def printed_rows(text):
+    """Return method -> the cells after it, from a printed table."""
+    lines = text.splitlines()
+    ruler = next(number for number, line in enumerate(lines) if set(line) == {"-"})
+    rows = {}
+    for line in lines[ruler + 1 :]:
+        if not line.strip():
+            break
+        method, *cells = line.split()
+        rows[method] = cells
+    return rows
+
+
+# Numbers
+
+
+def test_every_method_of_the_registry_is_tried_on_every_classifier(shown):
+    assert len(shown.comparisons) == 3
+    for one in shown.comparisons:
+        assert sorted(result.method for result in one.results) == registry.calibrators()
+        assert one.results[0].method == "uncalibrated"
+
+
+def test_numbers_are_those_of_scikit_learn_where_it_has_the_metric(shown):
+    for one in shown.comparisons:
+        labels = one.classifier.test_labels
+        for result in one.results:
+            p = result.calibrated.probabilities
+            squared = ((p - np.eye(10)[labels]) ** 2).sum(axis=1).mean()
+            assert result.scores["brier_score"] == pytest.approx(squared, rel=1e-9)
+            assert result.scores["accuracy"] == sklearn.metrics.accuracy_score(labels, p.argmax(axis=1))
+            if p[np.arange(len(labels)), labels].min() > 1e-15:  # where scikit-learn begins to clip
+                expected = sklearn.metrics.log_loss(labels, p)
+                assert result.scores["log_loss"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_mean_of_the_losses_of_rows_is_the_log_loss(shown):
+    for one in shown.comparisons:
+        for result in one.results:
+            assert result.row_losses.mean() == pytest.approx(result.scores["log_loss"], rel=1e-9)
+
+
+def test_methods_near_the_best_are_those_within_two_standard_errors():
+    """Differences (0, 0.2) twice: mean 0.1, standard error sqrt(0.04 / 3) / 2 = 0.0577, so it is near.
+
+    Differences of 0.1 throughout have no error at all, so that method is not; an infinite loss never is.
+    """
+
+    def result(name, losses):
+        scores = {"log_loss": float(np.mean(losses))}
+        return comparison.Result(name, scores, 0.0, None, np.array(losses), ())
+
+    best = result("best", [0.1, 0.1, 0.1, 0.1])
+    near = result("near", [0.1, 0.3, 0.1, 0.3])
+    above = result("above", [0.2, 0.2, 0.2, 0.2])
+    refuted = result("refuted", [0.1, np.inf, 0.1, 0.1])
+    one = comparison.Comparison(small(), (near, best, above, refuted), ())
+    assert one.best("log_loss") is best
+    assert one.equally_good() == [near]
+
+
+def test_the_parts_are_of_equal_size_share_no_image_and_hold_all_digits_alike():
+    digits = classifiers.Digits.split()
+    parts = [digits.train, digits.calibration, digits.test]
+    assert [len(part) for part in parts] == [599, 599, 599]
+    images = {tuple(image) for part in parts for image in part.tolist()}
+    assert len(images) == 1797
+    for labels in (digits.train_labels, digits.calibration_labels, digits.test_labels):
+        shares = np.bincount(labels) / len(labels)
+        np.testing.assert_allclose(shares, 0.1, atol=0.005)
+
+
+def test_logits_of_the_network_have_its_probabilities_as_softmax():
+    digits = classifiers.Digits.split()
+    network = classifiers.neural_network(digits)
+    logits = classifiers.network_logits(network, digits.test)
+    np.testing.assert_allclose(softmax(logits, axis=1), network.predict_proba(digits.test), atol=1e-12)
+
+
+def test_the_network_has_all_training_rows_right_as_its_heading_says(shown):
+    digits = classifiers.Digits.split()
+    assert classifiers.neural_network(digits).score(digits.train, digits.train_labels) == 1.0
+    assert "all training rows are right" in " ".join(shown.texts[2].split())
+
+
+def test_the_smoothing_of_naive_bayes_was_chosen_on_training_rows():
+    digits = classifiers.Digits.split()
+    accuracies = {
+        power: cross_val_score(
+            GaussianNB(var_smoothing=10.0**power), digits.train, digits.train_labels, cv=5
+        ).mean()
+        for power in range(-9, 2)
+    }
+    assert 10.0 ** max(accuracies, key=accuracies.get) == classifiers.NAIVE_BAYES_SMOOTHING
+
+
+# Words
+
+
+def test_the_table_prints_every_number_and_marks_the_best_of_each_column(shown):
+    """Marks are derived again from what is printed: the lowest number, or the highest accuracy."""
+    for one, text in zip(shown.comparisons, shown.texts, strict=False):
+        rows = printed_rows(text)
+        assert list(rows) == [result.method for result in one.results]
+        for place, metric in enumerate(METRICS):
+            column = {method: cells[place] for method, cells in rows.items()}
+            numbers = {method: float(cell.rstrip("*")) for method, cell in column.items()}
+            for method, number in numbers.items():
+                assert number == pytest.approx(one.result(method).scores[metric], abs=5.1e-5)
+            best = (max if metric == "accuracy" else min)(numbers.values())
+            marked = {method for method, cell in column.items() if cell.endswith("*")}
+            assert marked == {method for method, number in numbers.items() if number == best}
+
+
+def test_columns_are_aligned_and_no_line_is_wider_than_the_page(shown):
+    for text in shown.texts:
+        assert max(map(len, text.splitlines())) <= 88
+    lines = shown.texts[0].splitlines()
+    ruler = next(number for number, line in enumerate(lines) if set(line) == {"-"})
+    table_lines = lines[ruler - 1 : ruler + 1 + len(registry.calibrators())]
+    assert len({len(line) for line in table_lines}) == 1
+
+
+def test_the_summary_names_the_lowest_log_loss_and_the_gain(shown):
+    for one, text in zip(shown.comparisons, shown.texts, strict=False):
+        words = " ".join(text.split())
+        losses = {result.method: result.scores["log_loss"] for result in one.results}
+        best = min(losses, key=losses.get)
+        gain = round(100 * (1 - losses[best] / losses["uncalibrated"]))
+        assert f"Fitted on 599 calibration rows, {best} has the lowest log-loss on 599 test rows" in words
+        assert (
+            f"{losses[best]:.4f}, against {losses['uncalibrated']:.4f} uncalibrated, {gain} % less" in words
+        )
+        harmful = [method for method, loss in losses.items() if loss > losses["uncalibrated"]]
+        assert harmful
+        assert f"Worse than no calibration here: {', '.join(harmful)}." in words
+
+
+def test_the_summary_admits_when_no_method_helps(monkeypatch):
+    only = {"uncalibrated": Identity()}
+    monkeypatch.setattr(comparison, "registry", SimpleNamespace(calibrators=only.copy, make=only.get))
+    words = table.summary(comparison.compare(small()))
+    assert words.startswith("No method fitted on 80 calibration rows has a lower log-loss on 40 test rows")
+
+
+def test_a_refuted_prediction_shows_as_inf_with_an_explanation():
+    one = comparison.compare(small(zero=True))
+    assert one.result("uncalibrated").scores["log_loss"] == np.inf
+    assert one.result("uncalibrated").row_losses[0] == np.inf
+    assert printed_rows(table.as_text(one))["uncalibrated"][0] == "inf"
+    assert "against inf uncalibrated." in " ".join(table.as_text(one).split())
+    assert "probability zero" in table.footnotes([one])
+    assert "probability zero" not in table.footnotes([comparison.compare(small())])
+
+
+def test_warnings_become_notes_under_the_table():
+    one = comparison.compare(small(absent_class=True))
+    words = " ".join(table.as_text(one).split())
+    for method in registry.calibrators():
+        assert f"Note on {method}: no calibration row has class 2;" in words
+
+
+def test_no_notes_where_nothing_warns(shown):
+    assert not any("Note on" in text for text in shown.texts)
+
+
+def test_methods_for_two_classes_are_left_out_and_named(monkeypatch):
+    class ForTwo(TemperatureScaling):
+        traits = Traits(binary_only=True)
+
+    makers = {"for-two": ForTwo, "uncalibrated": Identity}
+    monkeypatch.setattr(
+        comparison,
+        "registry",
+        SimpleNamespace(calibrators=lambda: sorted(makers), make=lambda name: makers[name]()),
+    )
+    one = comparison.compare(small())
+    assert [result.method for result in one.results] == ["uncalibrated"]
+    assert "two classes only: for-two." in table.footnotes([one])
+
+
+# Picture
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_at_the_ends_of_an_interval_what_was_seen_has_a_probability_of_two_and_a_half_percent(case):
+    """P(H >= h) at the lower end and P(H <= h) at the upper one, for H binomial with n rows."""
+    hits, n = case
+    low, high = reliability.clopper_pearson(np.array([float(hits)]), np.array([n]))
+    assert low[0] <= hits / n <= high[0]
+    if hits > 0:
+        assert binom.sf(hits - 1, n, low[0]) == pytest.approx(0.025, rel=1e-6)
+    else:
+        assert low[0] == 0
+    if hits < n:
+        assert binom.cdf(hits, n, high[0]) == pytest.approx(0.025, rel=1e-6)
+    else:
+        assert high[0] == 1
+
+
+def test_the_gaps_drawn_add_up_to_the_error_printed(shown):
+    for one in shown.comparisons:
+        for result in one.results:
+            bins = reliability.reliability(result.calibrated, one.classifier.test_labels).bins
+            assert bins.count.sum() == 599
+            error = (bins.count / 599) @ np.abs(bins.gap)
+            assert error == pytest.approx(result.scores["confidence_ece"], rel=1e-12)
+
+
+def test_empty_bins_stay_blank():
+    """Confidences 0.5 (right, wrong) and 0.9 (right): two bars, each with its gap, of 15 bins."""
+    predictions = Predictions.parse(np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.9, 0.1, 0.0]]))
+    numbers = reliability.reliability(predictions, np.array([0, 1, 0]))
+    axes = Figure().add_subplot()
+    picture._draw_histogram(axes, numbers)
+    assert [(patch.get_x(), patch.get_height()) for patch in axes.patches] == [(7 / 15, 2), (13 / 15, 1)]
+    axes = Figure().add_subplot()
+    picture._draw_diagram(axes, numbers)
+    bars = [patch for patch in axes.patches if patch.get_hatch() is None]
+    gaps = [patch for patch in axes.patches if patch.get_hatch() is not None]
+    assert [(bar.get_x(), bar.get_height()) for bar in bars] == [(7 / 15, 0.5), (13 / 15, 1.0)]
+    assert [gap.get_x() for gap in gaps if abs(gap.get_height()) > 1e-12] == [13 / 15]
+    assert gaps[-1].get_height() == pytest.approx(-0.1)
+
+
+def test_the_picture_has_bars_in_every_panel(shown):
+    pixels = imread(shown.path)[:, :, :3]
+    assert pixels.shape[0] > 1000
+    assert pixels.shape[1] > 1000
+    blue = (np.abs(pixels - np.array([0x9D, 0xBF, 0xDC]) / 255) < 0.01).all(axis=2)
+    for band in np.array_split(blue, 3, axis=0):
+        for panel in np.array_split(band, 3, axis=1):
+            assert panel.mean() > 0.01
+
+
+def test_the_picture_shows_methods_that_were_settled_beforehand(shown):
+    assert set(picture.SHOWN) <= set(registry.calibrators())
+    assert str(shown.path) in shown.texts[-1]
+
+
+def test_without_matplotlib_the_tables_are_printed_all_the_same(monkeypatch, tmp_path):
+    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    texts = []
+    run(tmp_path / "folder", texts.append)
+    assert "uncalibrated" in printed_rows(texts[0])
+    assert texts[-1].startswith("No picture was made: matplotlib is needed")
+    assert "calibrant[plots]" in texts[-1]
+    assert not (tmp_path / "folder").exists()
+
+
+# Command line
+
+
+def test_the_command_prints_and_draws_into_the_folder_given(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    main(["--output", str(tmp_path / "a" / "b")])
+    assert (tmp_path / "a" / "b" / PICTURE).read_bytes().startswith(b"\x89PNG")
+    assert re.search(r"^temperature +\d\.\d{4}", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_file_in_place_of_the_folder_is_refused_before_any_work(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: pytest.fail("work was done"))
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as stopped:
+        main(["--output", str(tmp_path / "file")])
+    assert stopped.value.code == 2
+    assert "is a file; give a folder" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_said_after_the_tables(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as stopped:
+        main(["--output", str(tmp_path / "file" / "folder")])
+    assert stopped.value.code == 1
+    captured = capsys.readouterr()
+    assert "uncalibrated" in captured.out
+    assert captured.err.startswith("The picture could not be written: ")
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "calibrant.demo", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.startswith("usage: python -m calibrant.demo")
+    assert "calibrant-demo" in done.stdout
+
+
+def test_columns_are_metrics_under_their_own_names():
+    assert list(comparison.COLUMNS) == METRICS
+    for name, column in comparison.COLUMNS.items():
+        assert column.metric is getattr(metrics, name)
