@@ -24,8 +24,9 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 nitpicky = True
-# Other projects' names are text here: their inventories would have to be fetched from the network.
-nitpick_ignore_regex = [("py:.*", r"(?!calibrant\b).*")]
+# Types are described in words, and the classes of other projects are names only, since their inventories would
+# have to be fetched from the network. All other references must lead somewhere.
+nitpick_ignore_regex = [("py:(class|exc)", r"(?!calibrant\b).*")]
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -198,6 +199,23 @@ def test_the_summary_names_the_lowest_log_loss_and_the_gain(shown):
         harmful = [method for method, loss in losses.items() if loss > losses["uncalibrated"]]
         assert harmful
         assert f"Worse than no calibration here: {', '.join(harmful)}." in words
+
+
+def test_the_table_in_the_readme_is_the_one_that_is_printed(shown):
+    """Its rows are those of the random forest; marks and times may differ, since methods and machines do.
+
+    Fits without a penalty end where the solver stops on data that can be separated, hence the tolerance.
+    """
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    excerpt = readme.split("\nrandom forest: ")[1].split("\n```\n")[0]
+    printed = printed_rows(excerpt)
+    assert "uncalibrated" in printed
+    for method, cells in printed.items():
+        scores = shown.comparisons[1].result(method).scores
+        for metric, cell in zip(METRICS, cells, strict=False):
+            assert float(cell.rstrip("*")) == pytest.approx(scores[metric], rel=0.05, abs=0.003), (
+                f"{metric} of {method} has changed; paste the second table of the demo into the README"
+            )
 
 
 def test_the_summary_admits_when_no_method_helps(monkeypatch):

@@ -18,7 +18,7 @@ FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
 """Probability that stands in for a zero if the calibration rows had none."""
 
 ROW_SUM_TOLERANCE = 1e-3
-"""How far the sum of a row of probabilities may be from one: room for float32 and for printed digits."""
+"""How far the sum of a row of probabilities may be from one, with room for float32 and for printed digits."""
 
 FloatArray = NDArray[np.floating]
 
@@ -75,7 +75,7 @@ class Predictions:
         Parameters
         ----------
         probabilities : array, list, pandas or polars frame
-            Non-negative, every row summing to one within :data:`ROW_SUM_TOLERANCE`.
+            Non-negative, every row summing to one within :data:`~calibrant.predictions.ROW_SUM_TOLERANCE`.
         classes : sequence of K labels, optional
             Label of every column; a frame's column names serve when they match the labels.
         floor : float, optional

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import row_blocks
 
 __all__ = ["log_softmax", "softmax"]
@@ -22,9 +23,9 @@ def softmax(scores: FloatArray) -> FloatArray:
     result = np.empty_like(scores)
     for rows in row_blocks(len(scores), scores.shape[1], scores.itemsize):
         block = result[rows]
-        np.subtract(scores[rows], scores[rows].max(axis=1, keepdims=True), out=block)
+        np.subtract(scores[rows], row_maxima(scores[rows])[:, np.newaxis], out=block)
         np.exp(block, out=block)
-        block /= block.sum(axis=1, keepdims=True)
+        block /= row_sums(block)[:, np.newaxis]
     return result
 
 
@@ -37,6 +38,6 @@ def log_softmax(scores: FloatArray) -> FloatArray:
     result = np.empty_like(scores)
     for rows in row_blocks(len(scores), scores.shape[1], scores.itemsize):
         block = result[rows]
-        np.subtract(scores[rows], scores[rows].max(axis=1, keepdims=True), out=block)
-        block -= np.log(np.exp(block).sum(axis=1, keepdims=True))
+        np.subtract(scores[rows], row_maxima(scores[rows])[:, np.newaxis], out=block)
+        block -= np.log(row_sums(np.exp(block)))[:, np.newaxis]
     return result

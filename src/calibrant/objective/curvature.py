@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from calibrant.numerics.reductions import column_sums, row_sums
 from calibrant.objective.maps import DiagonalMap, FullMap, LogitMap
 
 __all__ = ["ByClassCurvature", "Curvature", "DenseCurvature", "KroneckerCurvature", "curvature_type"]
@@ -90,11 +91,11 @@ class KroneckerCurvature(Curvature):
     def of_block(
         cls, logit_map: LogitMap, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
     ) -> Self:
-        between_classes = np.diag(weighted.sum(axis=0)) - probabilities.T @ weighted
+        between_classes = np.diag(column_sums(weighted)) - probabilities.T @ weighted
         moments = weighted * features
         diagonal_weights = np.diag(np.einsum("ik,ik->k", moments, features))
         diagonal_weights -= (probabilities * features).T @ moments
-        uncertain = weighted.sum(axis=1) - np.einsum("ik,ik->i", weighted, probabilities)
+        uncertain = row_sums(weighted) - np.einsum("ik,ik->i", weighted, probabilities)
         if logit_map.bias:
             features = np.hstack([features, np.ones((len(features), 1), features.dtype)])
         between_features = (features * uncertain[:, np.newaxis]).T @ features
@@ -148,7 +149,7 @@ class ByClassCurvature(Curvature):
         squares = np.einsum("ik,ik->k", moments, features)
         if not isinstance(logit_map, DiagonalMap):
             squares = np.array([squares.sum()])
-        sums = [squares, spread.sum(axis=0)] if logit_map.bias else [squares]
+        sums = [squares, column_sums(spread)] if logit_map.bias else [squares]
         return cls(sums)
 
     def solver(self, penalty_curvature: Vector) -> Solver:

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.numerics.reductions import row_maxima, row_sums
+
 __all__ = ["Loss"]
 
 FloatArray = NDArray[np.floating]
@@ -32,10 +34,12 @@ class Loss(ABC):
         """Return the loss of every row from its probabilities, (n,)."""
 
 
-def softmax_in_place(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Turn ``scores`` into probabilities; return them and log-sum-exp less the row maximum, (n,)."""
-    scores -= scores.max(axis=1, keepdims=True)
+def softmax_in_place(scores: FloatArray) -> FloatArray:
+    """Turn ``scores`` into probabilities; return log-sum-exp of every row, (n,)."""
+    tops = row_maxima(scores)
+    scores -= tops[:, np.newaxis]
     np.exp(scores, out=scores)
-    totals = scores.sum(axis=1)
-    scores /= totals[:, np.newaxis]
-    return scores, np.log(totals)
+    totals = row_sums(scores)
+    scores *= (1 / totals)[:, np.newaxis]
+    log_sums: FloatArray = np.log(totals) + tops
+    return log_sums

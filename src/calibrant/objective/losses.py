@@ -15,11 +15,11 @@ class CrossEntropy(Loss):
 
     def expand(self, scores: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray, FloatArray]:
         rows = np.arange(len(labels))
-        of_label = scores[rows, labels] - scores.max(axis=1)
-        probabilities, log_totals = softmax_in_place(scores)
-        gradients = probabilities.copy()
+        of_label = scores[rows, labels]
+        losses = softmax_in_place(scores) - of_label
+        gradients = scores.copy()
         gradients[rows, labels] -= 1
-        return log_totals - of_label, probabilities, gradients
+        return losses, scores, gradients
 
     def curvature_product(
         self,
@@ -46,7 +46,8 @@ class BrierLoss(Loss):
     """
 
     def expand(self, scores: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray, FloatArray]:
-        probabilities, _ = softmax_in_place(scores)
+        softmax_in_place(scores)
+        probabilities = scores
         residuals = self._residuals(probabilities, labels)
         losses = np.einsum("ik,ik->i", residuals, residuals)
         mean = np.einsum("ik,ik->i", probabilities, residuals)

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.numerics.reductions import column_sums, row_sums
+
 __all__ = ["DiagonalMap", "FullMap", "LogitMap", "ScalarMap"]
 
 FloatArray = NDArray[np.floating]
@@ -70,16 +72,16 @@ class ScalarMap(LogitMap):
         slope = np.einsum("ik,ik->", cotangent, features)
         if not self.bias:
             return np.array([slope], dtype=np.float64)
-        return np.concatenate([[slope], cotangent.sum(axis=0)]).astype(np.float64)
+        return np.concatenate([[slope], column_sums(cotangent)]).astype(np.float64)
 
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
         moments = weighted * features
         mean = np.einsum("ik,ik->i", probabilities, features)
-        slope = np.einsum("ik,ik->", moments, features) - mean @ moments.sum(axis=1)
+        slope = np.einsum("ik,ik->", moments, features) - mean @ row_sums(moments)
         if not self.bias:
             return np.array([[slope]])
-        mixed = moments.sum(axis=0) - mean @ weighted
-        intercepts = np.diag(weighted.sum(axis=0)) - probabilities.T @ weighted
+        mixed = column_sums(moments) - mean @ weighted
+        intercepts = np.diag(column_sums(weighted)) - probabilities.T @ weighted
         return np.block([[np.array([[slope]]), mixed[np.newaxis]], [mixed[:, np.newaxis], intercepts]])
 
 
@@ -103,7 +105,7 @@ class DiagonalMap(LogitMap):
         slopes: FloatArray = np.einsum("ik,ik->k", cotangent, features)
         if not self.bias:
             return slopes.astype(np.float64)
-        return np.concatenate([slopes, cotangent.sum(axis=0)]).astype(np.float64)
+        return np.concatenate([slopes, column_sums(cotangent)]).astype(np.float64)
 
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
         moments = weighted * features
@@ -115,8 +117,8 @@ class DiagonalMap(LogitMap):
         fisher[slopes, slopes] += np.einsum("ik,ik->k", moments, features)
         if self.bias:
             intercepts = slopes + self.n_classes
-            fisher[intercepts, intercepts] += weighted.sum(axis=0)
-            mixed = moments.sum(axis=0)
+            fisher[intercepts, intercepts] += column_sums(weighted)
+            mixed = column_sums(moments)
             fisher[slopes, intercepts] += mixed
             fisher[intercepts, slopes] += mixed
         return fisher
@@ -147,7 +149,7 @@ class FullMap(LogitMap):
         gradient = np.empty((self.n_classes, self.n_classes + self.bias))
         gradient[:, : self.n_classes] = cotangent.T @ features
         if self.bias:
-            gradient[:, self.n_classes] = cotangent.sum(axis=0)
+            gradient[:, self.n_classes] = column_sums(cotangent)
         return gradient.ravel()
 
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -129,6 +129,16 @@ class Expansion:
     value: float
     gradient: Vector
     probabilities: FloatArray
+
+    def with_penalty_of(self, objective: Objective) -> "Expansion":
+        """Return the expansion of an objective on the same rows with another penalty, without a pass."""
+        old, new = self.objective.penalty, objective.penalty
+        return replace(
+            self,
+            objective=objective,
+            value=self.data_loss + new.value(self.theta),
+            gradient=self.gradient - old.gradient(self.theta) + new.gradient(self.theta),
+        )
 
     def hessian_product(self, direction: Vector) -> Vector:
         """Return the Hessian times ``direction``; exact up to the float type of the features."""

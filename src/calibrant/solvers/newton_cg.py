@@ -1,5 +1,7 @@
 """Newton's method whose steps are found by preconditioned conjugate gradients."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +9,7 @@ from calibrant.objective import Expansion, Objective
 from calibrant.objective.curvature import Curvature, Solver
 from calibrant.solvers.solution import Solution, Status
 
-__all__ = ["newton_cg"]
+__all__ = ["guarded", "newton_cg", "newton_steps"]
 
 Vector = NDArray[np.float64]
 
@@ -30,6 +32,7 @@ def newton_cg(
     residual is small against the gradient, or the curvature turns out not to be positive, and then halves
     d until the value falls. It stops when the Newton decrement :math:`-g^\top d / 2`, the predicted
     further fall, is below ``tolerance``: a test in nats that does not depend on the scale of the features.
+    If the mean loss is then above that of the identity, the identity is returned.
 
     Parameters
     ----------
@@ -48,13 +51,29 @@ def newton_cg(
     :cite:`nocedal2006`, chapter 7.
     """
     with objective.open():
-        return _minimise(objective, start, tolerance, max_iterations, curvature)
+        solution, _ = newton_steps(
+            objective,
+            objective.expand(start),
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            curvature=curvature,
+        )
+        return guarded(objective, solution)
 
 
-def _minimise(
-    objective: Objective, start: Vector, tolerance: float, max_iterations: int, curvature: Curvature | None
-) -> Solution:
-    current = objective.expand(start)
+def newton_steps(
+    objective: Objective,
+    start: Expansion,
+    *,
+    tolerance: float,
+    max_iterations: int = 100,
+    curvature: Curvature | None = None,
+) -> tuple[Solution, Expansion]:
+    """Do the steps of :func:`newton_cg` from where everything is known already; return where they end.
+
+    For a path of problems that differ in their penalty only, this saves a pass for each.
+    """
+    current = start
     n_evaluations, decrement, status = 1, np.inf, Status.OUT_OF_ITERATIONS
     solve: Solver | None = None
     n_iterations = 0
@@ -77,18 +96,31 @@ def _minimise(
         if decrement <= tolerance:
             status = Status.CONVERGED
             break
-    identity = objective.expand(objective.map.identity())
-    if current.data_loss > identity.data_loss:
-        current, status = identity, Status.IDENTITY
-    return Solution(
+    solution = Solution(
         theta=current.theta,
         value=current.value,
         loss=current.data_loss,
-        identity_loss=identity.data_loss,
+        identity_loss=np.nan,
         decrement=decrement,
         n_iterations=n_iterations,
-        n_evaluations=n_evaluations + 1,
+        n_evaluations=n_evaluations,
         status=status,
+    )
+    return solution, current
+
+
+def guarded(objective: Objective, solution: Solution) -> Solution:
+    """Return the solution, or the identity if that has the lower mean loss on the same rows."""
+    identity = objective.expand(objective.map.identity())
+    solution = replace(solution, identity_loss=identity.data_loss, n_evaluations=solution.n_evaluations + 1)
+    if solution.loss <= identity.data_loss:
+        return solution
+    return replace(
+        solution,
+        theta=identity.theta,
+        value=identity.value,
+        loss=identity.data_loss,
+        status=Status.IDENTITY,
     )
 
 

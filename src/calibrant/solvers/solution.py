@@ -38,7 +38,7 @@ class Solution:
     loss : float
         Mean loss on the calibration rows without the penalty.
     identity_loss : float
-        Mean loss of doing nothing; ``loss`` never exceeds it.
+        Mean loss of doing nothing; ``loss`` never exceeds it. NaN where it was not asked for.
     decrement : float
         How much lower the value could still go, as the last step predicts it.
     n_iterations, n_evaluations : int

@@ -93,7 +93,7 @@ class AffineScaling(Calibrator):
             if self.average_folds:
                 solutions = fits.solutions(strengths, 1e-10)
             else:
-                solutions = [newton_cg(objective, fits.nearest(strengths)[0], curvature=fits.curvature)]
+                solutions = [newton_cg(objective, fits.nearest_theta(strengths), curvature=fits.curvature)]
         matrices = np.stack([logit_map.matrix(solution.theta).astype(np.float64) for solution in solutions])
         self._set_maps(matrices[:, :, :-1].copy(), matrices[:, :, -1].copy())
         self.solution_ = solutions[0] if len(solutions) == 1 else self._averaged(objective, solutions)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers import Solution, Status, bracketed_newton
 
@@ -64,7 +65,7 @@ class _MeanLoss:
         self, logits: FloatArray, labels: NDArray[np.intp], weights: Vector | None, loss: str
     ) -> None:
         self.logits = logits
-        self.tops = logits.max(axis=1, keepdims=True)
+        self.tops = row_maxima(logits)[:, np.newaxis]
         of_labels = logits[np.arange(len(labels)), labels]
         self.label_gaps = of_labels - self.tops[:, 0]
         self.weights = weights
@@ -90,13 +91,12 @@ class _MeanLoss:
     @staticmethod
     def _log_rows(beta: np.floating, gaps: FloatArray, label_gaps: FloatArray) -> list[FloatArray]:
         # With gaps <= 0 the exponentials cannot overflow and their sum is at least one.
-        ones = np.ones(gaps.shape[1], gaps.dtype)
         terms = np.exp(beta * gaps)
-        total = terms @ ones
+        total = row_sums(terms)
         terms *= gaps
-        mean = (terms @ ones) / total
+        mean = row_sums(terms) / total
         terms *= gaps
-        square = (terms @ ones) / total
+        square = row_sums(terms) / total
         return [np.log(total) - beta * label_gaps, mean - label_gaps, square - mean**2]
 
     @staticmethod

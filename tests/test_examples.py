@@ -1,0 +1,172 @@
+"""What the README and the examples show works as printed, and the README's tables are complete."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import calibrant
+from calibrant import registry
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+BOUNDARY = "=== end of block ==="
+
+
+class Block(NamedTuple):
+    """A piece of code in the README: its language, its lines, and what the block right after it shows."""
+
+    language: str
+    text: str
+    printed: str | None
+
+
+def blocks() -> list[Block]:
+    found = [
+        (match["language"], match["text"], match.start(), match.end())
+        for match in re.finditer(
+            r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", README, re.MULTILINE | re.DOTALL
+        )
+    ]
+    followers = [*found[1:], ("", "", len(README), len(README))]
+    return [
+        Block(language, text, after if kind == "text" and not README[end:start].strip() else None)
+        for (language, text, _, end), (kind, after, start, _) in zip(found, followers, strict=True)
+    ]
+
+
+def run(program: str | Path, folder: Path) -> str:
+    """Run a program in a folder, with warnings as errors, and return what it prints."""
+    command = [str(program)] if isinstance(program, Path) else ["-c", program]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Finished(NamedTuple):
+    """An example that has run in a folder of its own."""
+
+    output: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """Return a function that gives an example by its name, after running it once."""
+
+    @cache
+    def finished(name: str) -> Finished:
+        folder = tmp_path_factory.mktemp(name)
+        return Finished(run(ROOT / "examples" / f"{name}.py", folder), folder)
+
+    return finished
+
+
+def table_under(heading: str) -> list[list[str]]:
+    """Return the rows of the first table below a heading of the README, without its own heading."""
+    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
+    return [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
+
+
+def unquoted(cell: str) -> str:
+    assert cell.startswith("`")
+    assert cell.endswith("`")
+    return cell[1:-1]
+
+
+# Code
+
+
+def test_the_python_of_the_readme_prints_what_stands_below_it(tmp_path):
+    """One program, from top to bottom, as a reader would paste it."""
+    python = [block for block in blocks() if block.language == "python"]
+    assert len(python) >= 3
+    output = run(f"print({BOUNDARY!r})\n".join(block.text for block in python), tmp_path)
+    for block, printed in zip(python, output.split(BOUNDARY + "\n"), strict=True):
+        assert block.printed is not None, "a block of code without its output"
+        assert printed == block.printed
+
+
+def test_every_example_prints_something(example):
+    assert EXAMPLES
+    for path in EXAMPLES:
+        assert example(path.stem).output.strip()
+
+
+@pytest.mark.parametrize("name", ["network_logits", "random_forest"])
+def test_what_an_example_calibrates_is_better_than_before(name, example):
+    first, *others = map(float, re.findall(r"log-loss ([\d.]+)", example(name).output))
+    assert others
+    assert max(others) < first
+
+
+def test_the_example_of_saving_predicts_the_same_after_loading(example):
+    finished = example("saving_and_loading")
+    assert "same predictions: True" in finished.output
+    assert calibrant.load(finished.folder / "calibrator.npz").classes_.tolist() == [0, 1, 2]
+
+
+# Tables and other facts
+
+
+def test_the_table_of_methods_is_that_of_the_registry():
+    rows = table_under("Methods")
+    assert sorted(unquoted(row[0]) for row in rows) == registry.calibrators()
+
+
+@pytest.mark.parametrize("row", table_under("Methods"), ids=lambda row: row[0].strip("`"))
+def test_the_table_of_methods_repeats_what_a_method_claims(row):
+    name, cls, _, *claims = row
+    calibrator = registry.make(unquoted(name))
+    traits = calibrator.traits
+    assert unquoted(cls) == type(calibrator).__name__
+    facts = (traits.keeps_argmax, traits.contains_identity, traits.uses_raw_logits)
+    assert claims == ["yes" if fact else "no" for fact in facts]
+
+
+def test_the_table_of_metrics_is_complete():
+    assert sorted(unquoted(row[0]) for row in table_under("Metrics")) == registry.metrics()
+
+
+def test_every_make_target_of_the_readme_exists():
+    targets = set(
+        re.findall(r"^([\w-]+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    mentioned = set(re.findall(r"(?:^|`|data )make ([a-z-]+)", README, re.MULTILINE))
+    assert {"demo", "test", "test-slow", "bench", "docs"} <= mentioned <= targets
+
+
+def test_every_extra_of_the_readme_exists():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    mentioned = set(re.findall(r"'\.\[([a-z]+)\]'", README))
+    assert mentioned
+    assert mentioned <= set(project["optional-dependencies"])
+    oldest = project["requires-python"].removeprefix(">=")
+    assert f"needs Python {oldest} or newer" in " ".join(README.split())
+
+
+def test_every_file_that_the_readme_links_exists():
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert links
+    headings = [heading.lower() for heading in re.findall(r"^#+ (\w+)$", README, re.MULTILINE)]
+    for link in links:
+        assert link[1:] in headings if link.startswith("#") else (ROOT / link).exists(), link
+
+
+def test_the_entry_point_group_of_the_readme_is_the_one_that_is_read():
+    toml = next(block.text for block in blocks() if block.language == "toml")
+    assert list(tomllib.loads(toml)["project"]["entry-points"]) == [registry.ENTRY_POINT_GROUP]
