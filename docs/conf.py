@@ -41,7 +41,8 @@ autoclass_content = "class"
 autosummary_generate = False
 add_module_names = False
 napoleon_google_docstring = False
-napoleon_use_ivar = True
+# By default the underscore at the end of a fitted attribute would be taken for markup.
+napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 
 bibtex_bibfiles = ["references.bib"]

@@ -58,12 +58,12 @@ def cls_names(cls: type) -> set[str]:
 
 
 def claims(cls: type, traits: Sequence[str]) -> list[str]:
-    """Return one short text per trait: a tick, nothing, or on what it depends."""
+    """Return a tick or nothing for each trait, or one text for all of them that says on what they depend."""
     own = getattr(cls, "traits", None)
     if isinstance(own, Traits):
         return ["✓" if getattr(own, name) else "" for name in traits]
     # A composition finds out from its parts; what is no Calibrator has a calibrator inside.
-    return ["of its parts" if issubclass(cls, Calibrator) else "of its method"] + [""] * (len(traits) - 1)
+    return ["those that all its parts have" if issubclass(cls, Calibrator) else "those of its method"]
 
 
 def _text(text: str) -> Cell:
@@ -92,13 +92,16 @@ def _reference(kind: str, name: str) -> Cell:
 def _table(head: Sequence[Cell], rows: Sequence[Sequence[Cell]], name: str) -> nodes.table:
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
-    group += nodes.thead("", _row(head))
-    group += nodes.tbody("", *(_row(row) for row in rows))
+    group += nodes.thead("", _row(head, len(head)))
+    group += nodes.tbody("", *(_row(row, len(head)) for row in rows))
     return nodes.table("", group, classes=[name, "colwidths-auto"])
 
 
-def _row(cells: Sequence[Cell]) -> nodes.row:
-    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells))
+def _row(cells: Sequence[Cell], n_columns: int) -> nodes.row:
+    entries = [nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells]
+    if len(entries) < n_columns:
+        entries[-1]["morecols"] = n_columns - len(entries)
+    return nodes.row("", *entries)
 
 
 def setup(app: "Sphinx") -> dict[str, Any]:

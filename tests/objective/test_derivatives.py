@@ -104,6 +104,7 @@ def test_value_agrees_with_a_naive_loop(loss, logit_map):
         for s, t, c in zip(objective.penalty.strengths, theta, objective.penalty.center, strict=True)
     )
     assert objective.expand(theta).value == pytest.approx(expected, rel=1e-12)
+    assert objective.data_loss(theta) == pytest.approx(objective.expand(theta).data_loss, rel=1e-13)
 
 
 @pytest.mark.parametrize("logit_map", MAPS, ids=describe)

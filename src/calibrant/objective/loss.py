@@ -24,14 +24,14 @@ class Loss(ABC):
         """
 
     @abstractmethod
+    def values(self, scores: FloatArray, labels: Labels) -> FloatArray:
+        """Return the losses alone, (n,); ``scores`` may be overwritten."""
+
+    @abstractmethod
     def curvature_product(
         self, probabilities: FloatArray, labels: Labels, direction: FloatArray
     ) -> FloatArray:
         """Return every row's Hessian in u times that row of ``direction``, (n, K)."""
-
-    @abstractmethod
-    def rows(self, probabilities: FloatArray, labels: Labels) -> FloatArray:
-        """Return the loss of every row from its probabilities, (n,)."""
 
 
 def softmax_in_place(scores: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.objective.loss import FloatArray, Labels, Loss, softmax_in_place
 
 __all__ = ["BrierLoss", "CrossEntropy"]
@@ -32,9 +33,11 @@ class CrossEntropy(Loss):
         product *= probabilities
         return product
 
-    def rows(self, probabilities: FloatArray, labels: Labels) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            losses: FloatArray = -np.log(probabilities[np.arange(len(labels)), labels])
+    def values(self, scores: FloatArray, labels: Labels) -> FloatArray:
+        of_label = scores[np.arange(len(labels)), labels]
+        tops = row_maxima(scores)
+        scores -= tops[:, np.newaxis]
+        losses: FloatArray = np.log(row_sums(np.exp(scores, out=scores))) + tops - of_label
         return losses
 
 
@@ -65,8 +68,9 @@ class BrierLoss(Loss):
         product: FloatArray = 2 * (moved * centred + probabilities * change)
         return product
 
-    def rows(self, probabilities: FloatArray, labels: Labels) -> FloatArray:
-        residuals = self._residuals(probabilities, labels)
+    def values(self, scores: FloatArray, labels: Labels) -> FloatArray:
+        softmax_in_place(scores)
+        residuals = self._residuals(scores, labels)
         losses: FloatArray = np.einsum("ik,ik->i", residuals, residuals)
         return losses
 

@@ -121,8 +121,10 @@ class AffineScaling(Calibrator):
         """Judge the averaged map on all rows; fall back to the identity if it does harm there."""
         features = objective.features
         maps = [softmax(objective.map.forward(solution.theta, features)) for solution in solutions]
-        losses = objective.loss.rows(np.mean(maps, axis=0), objective.labels).astype(np.float64)
-        loss = float(np.average(losses, weights=objective.weights))
+        own = np.mean(
+            [part[np.arange(len(features)), objective.labels] for part in maps], axis=0, dtype=np.float64
+        )
+        loss = -float(np.average(np.log(own), weights=objective.weights))
         identity = objective.expand(objective.map.identity())
         status = max((solution.status for solution in solutions), key=list(Status).index)
         theta = np.mean([solution.theta for solution in solutions], axis=0)

@@ -21,7 +21,7 @@ Strengths = tuple[float, float]
 
 # Held-out losses differ in the fourth digit at best. A fit that stops after a step of this many nats is about
 # the square of that from its optimum.
-SEARCH_TOLERANCE = 2e-5
+SEARCH_TOLERANCE = 1e-4
 
 # A gain below this many nats is a plateau, on which there is no point in walking on.
 WORTHWHILE = 2e-5
