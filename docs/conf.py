@@ -24,8 +24,8 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 nitpicky = True
-# Types are described in words, and the classes of other projects are names only, since their inventories would
-# have to be fetched from the network. All other references must lead somewhere.
+# Types are described in words, and the classes of other projects are names only, since their
+# inventories would have to be fetched from the network. All other references must lead somewhere.
 nitpick_ignore_regex = [("py:(class|exc)", r"(?!calibrant\b).*")]
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
@@ -34,8 +34,8 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
 autodoc_default_options = {
-    # scikit-learn adds these to every class that has a fit.
-    "exclude-members": "set_fit_request, set_score_request, set_predict_request",
+    # scikit-learn adds two of these to every class that has a fit; the table has the names.
+    "exclude-members": "set_fit_request, set_score_request, registry_names",
 }
 autoclass_content = "class"
 autosummary_generate = False

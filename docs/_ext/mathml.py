@@ -1,6 +1,7 @@
-"""Formulas as MathML, which browsers draw by themselves: no script, no font and no network is needed."""
+"""Formulas as MathML, which browsers draw by themselves: no script and no network is needed."""
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -17,19 +18,26 @@ __all__ = ["mathml", "setup"]
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 ElementTree.register_namespace("", NAMESPACE)
+APPLICATION = "\N{FUNCTION APPLICATION}"
 
-# amsmath sees from what follows which dots are wanted; docutils knows both kinds, but by their names only.
+# amsmath sees from what follows which dots are wanted; docutils wants to be told.
 DOTS = re.compile(r"\\dots\b")
+
+# It also takes both digits of \\frac12 for the numerator.
+DIGITS = re.compile(r"\\frac *(\d) *(\d)")
 
 logger = logging.getLogger(__name__)
 
 
 def mathml(formula: str, *, as_block: bool) -> str:
     """Return a formula in LaTeX as MathML."""
-    text = tex2mathml(DOTS.sub(r"\\ldots", formula), as_block=as_block)
-    tree = ElementTree.fromstring(text.replace("&ApplyFunction;", "\N{FUNCTION APPLICATION}"))
+    formula = DIGITS.sub(r"\\frac{\1}{\2}", DOTS.sub(r"\\ldots", formula))
+    text = tex2mathml(formula, as_block=as_block)
+    tree = ElementTree.fromstring(text.replace("&ApplyFunction;", APPLICATION))
     for element in tree.iter(f"{{{NAMESPACE}}}munderover"):
         _lower_right(element)
+    for element in tree.iter():
+        _thin_space(element)
     return ElementTree.tostring(tree, encoding="unicode")
 
 
@@ -43,12 +51,21 @@ def _lower_right(element: ElementTree.Element) -> None:
         element[:] = [accented, index]
 
 
+def _thin_space(parent: ElementTree.Element) -> None:
+    """Set the argument of a function apart from its name, unless a bracket does."""
+    for function, argument in pairwise(parent):
+        if function.text == APPLICATION and argument.text not in ("(", "["):
+            function.set("rspace", "0.17em")
+
+
 def _drawn(node: nodes.Element, *, as_block: bool) -> str:
     try:
         return mathml(node.astext(), as_block=as_block)
     except MathError as error:
         # A warning fails the build, so no formula reaches the reader as source.
-        logger.warning("cannot draw the formula %r: %s", node.astext(), error, location=node)
+        logger.warning(
+            "cannot draw the formula %r: %s", node.astext(), error, location=node
+        )
         return ""
 
 

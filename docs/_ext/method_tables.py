@@ -1,4 +1,4 @@
-"""Tables of methods and metrics, read from the registry while the site is built, so that none goes stale."""
+"""Tables of methods and metrics, read from the registry while the site is built."""
 
 import inspect
 from collections.abc import Sequence
@@ -25,17 +25,26 @@ NO_NAME = "–"
 
 
 class CalibratorTable(SphinxDirective):
-    """Every calibrator of the package: its names in the registry, its class, and the traits it claims."""
+    """Every calibrator of the package, its names in the registry and the traits it claims."""
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         traits = [field.name for field in fields(Traits)]
-        head = [_text("class"), _text("registry names"), *(_text(name.replace("_", " ")) for name in traits)]
+        head = [
+            _text("class"),
+            _text("registry names"),
+            *(_text(name.replace("_", " ")) for name in traits),
+        ]
         rows = []
         for class_name in calibrant.calibrators.__all__:
             cls = getattr(calibrant, class_name)
-            names = sorted(name for name in registry.calibrators() if name in cls_names(cls))
-            row = [_reference("class", class_name), _codes(names) if names else _text(NO_NAME)]
+            names = sorted(
+                name for name in registry.calibrators() if name in cls_names(cls)
+            )
+            row = [
+                _reference("class", class_name),
+                _codes(names) if names else _text(NO_NAME),
+            ]
             rows.append(row + [_text(claim) for claim in claims(cls, traits)])
         return [_table(head, rows, "method-table")]
 
@@ -48,7 +57,9 @@ class MetricTable(SphinxDirective):
         rows = []
         for name in registry.metrics():
             docstring = inspect.getdoc(getattr(calibrant.metrics, name)) or ""
-            rows.append([_reference("func", f"metrics.{name}"), _text(docstring.splitlines()[0])])
+            rows.append(
+                [_reference("func", f"metrics.{name}"), _text(docstring.splitlines()[0])]
+            )
         return [_table([_text("metric"), _text("what it is")], rows, "metric-table")]
 
 
@@ -58,12 +69,16 @@ def cls_names(cls: type) -> set[str]:
 
 
 def claims(cls: type, traits: Sequence[str]) -> list[str]:
-    """Return a tick or nothing for each trait, or one text for all of them that says on what they depend."""
+    """Return a tick or nothing for each trait, or one text on what they all depend on."""
     own = getattr(cls, "traits", None)
     if isinstance(own, Traits):
         return ["✓" if getattr(own, name) else "" for name in traits]
     # A composition finds out from its parts; what is no Calibrator has a calibrator inside.
-    return ["those that all its parts have" if issubclass(cls, Calibrator) else "those of its method"]
+    return [
+        "those that all its parts have"
+        if issubclass(cls, Calibrator)
+        else "those of its method"
+    ]
 
 
 def _text(text: str) -> Cell:
@@ -79,17 +94,23 @@ def _codes(names: Sequence[str]) -> Cell:
 
 
 def _reference(kind: str, name: str) -> Cell:
-    """Return a link to the description of ``calibrant.<name>``, which Sphinx resolves or warns of."""
+    """Return a link to the description of ``calibrant.<name>``, which must exist."""
     target = f"calibrant.{name}"
     shown = name.rpartition(".")[2]
     reference = addnodes.pending_xref(
-        "", nodes.literal(shown, shown, classes=["xref", "py"]), refdomain="py", reftype=kind, reftarget=target
+        "",
+        nodes.literal(shown, shown, classes=["xref", "py"]),
+        refdomain="py",
+        reftype=kind,
+        reftarget=target,
     )
     reference["refwarn"] = True
     return [reference]
 
 
-def _table(head: Sequence[Cell], rows: Sequence[Sequence[Cell]], name: str) -> nodes.table:
+def _table(
+    head: Sequence[Cell], rows: Sequence[Sequence[Cell]], name: str
+) -> nodes.table:
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     group += nodes.thead("", _row(head, len(head)))

@@ -41,7 +41,7 @@ class LabelledPredictions:
 
     @classmethod
     def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Check predictions, labels and weights against each other; see the API page for labels."""
+        """Check predictions, labels and weights against each other; see :doc:`/concepts` for labels."""
         predictions = Predictions.parse(X)
         labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
         if len(labels) != predictions.n_rows:

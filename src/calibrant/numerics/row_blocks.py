@@ -28,13 +28,13 @@ class Mergeable(Protocol):
 State = TypeVar("State", bound=Mergeable)
 
 
-def row_blocks(n_rows: int, n_columns: int, itemsize: int = 8) -> list[slice]:
-    """Return consecutive row slices of about :data:`BLOCK_BYTES` each.
+def row_blocks(n_rows: int, n_columns: int, itemsize: int = 8, min_rows: int = 1) -> list[slice]:
+    """Return consecutive row slices of about :data:`BLOCK_BYTES` each, but of at least ``min_rows`` rows.
 
     >>> row_blocks(5, 2**15)
     [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None), slice(3, 4, None), slice(4, 5, None)]
     """
-    step = max(1, BLOCK_BYTES // max(1, n_columns * itemsize))
+    step = max(min_rows, BLOCK_BYTES // max(1, n_columns * itemsize))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
@@ -70,13 +70,13 @@ class BlockSums:
 
     @classmethod
     @contextmanager
-    def over(cls, n_rows: int, n_columns: int, itemsize: int = 8) -> Iterator[Self]:
-        """Open a pool for repeated passes over ``n_rows`` rows of ``n_columns`` entries.
+    def over(cls, n_rows: int, n_columns: int, itemsize: int = 8, min_rows: int = 1) -> Iterator[Self]:
+        """Open a pool for repeated passes over ``n_rows`` rows of ``n_columns`` entries, see :func:`row_blocks`.
 
         While it is open, BLAS works with one thread, since its calls come from the pool's own threads;
         two pools inside each other are slower than one.
         """
-        blocks = row_blocks(n_rows, n_columns, itemsize)
+        blocks = row_blocks(n_rows, n_columns, itemsize, min_rows)
         n_threads = min(n_threads_available(), len(blocks), 1 + n_rows * n_columns // ENTRIES_PER_THREAD)
         if n_threads == 1:
             yield cls(blocks, None)

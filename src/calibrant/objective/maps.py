@@ -46,14 +46,16 @@ class LogitMap(ABC):
 
     @abstractmethod
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
-        """Return sum_i w_i J_i' (diag(p_i) - p_i p_i') J_i, (P, P), with ``weighted`` = w_i p_i.
+        r"""Return :math:`\sum_i w_i J_i^\top (\mathrm{diag}(p_i) - p_i p_i^\top) J_i`, (P, P).
+
+        Here J is the Jacobian of u in theta, and ``weighted`` is :math:`w_i p_i`.
 
         This is the Hessian of the cross-entropy; costs O(n P^2) in matrix products.
         """
 
 
 class ScalarMap(LogitMap):
-    """u = beta x (+ b): theta = (beta, b_1, ..., b_K)."""
+    r""":math:`u = \beta x + b`, with :math:`\theta = (\beta, b_1, \dots, b_K)`; without ``bias`` no b."""
 
     @property
     def n_parameters(self) -> int:
@@ -86,7 +88,7 @@ class ScalarMap(LogitMap):
 
 
 class DiagonalMap(LogitMap):
-    """u_k = w_k x_k (+ b_k): theta = (w_1, ..., w_K, b_1, ..., b_K)."""
+    r""":math:`u_k = w_k x_k + b_k`, with :math:`\theta = (w_1, \dots, w_K, b_1, \dots, b_K)`; without ``bias`` no b."""
 
     @property
     def n_parameters(self) -> int:
@@ -125,7 +127,7 @@ class DiagonalMap(LogitMap):
 
 
 class FullMap(LogitMap):
-    """u = W x (+ b): theta is the matrix [W | b], (K, K + 1), row by row."""
+    r""":math:`u = W x + b`; :math:`\theta` is the matrix [W | b], (K, K + 1), row by row; without ``bias`` no b."""
 
     @property
     def n_parameters(self) -> int:

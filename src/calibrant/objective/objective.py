@@ -1,7 +1,7 @@
 """Objective: mean loss after a logit map, plus a penalty, as sums over row blocks."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -18,6 +18,9 @@ __all__ = ["BlockExpansion", "Expansion", "Objective"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
+
+# A product with a K x K matrix reads that matrix once per block; thinner blocks would wait for memory.
+PRODUCT_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Objective:
     @contextmanager
     def open(self) -> Iterator[Self]:
         """Keep one pool of threads for all passes inside the ``with`` block."""
-        with BlockSums.over(len(self.features), self.map.n_classes) as self._sums:
+        with self._blocks() as self._sums:
             try:
                 yield self
             finally:
@@ -117,11 +120,14 @@ class Objective:
             gradients *= self.weights[rows, np.newaxis]
         return BlockExpansion(value, self.map.adjoint(gradients, features))
 
+    def _blocks(self) -> AbstractContextManager[BlockSums]:
+        return BlockSums.over(len(self.features), self.map.n_classes, min_rows=PRODUCT_ROWS)
+
     def summed(self, contribution: Callable[[slice], State]) -> State:
         """Return the sum of what every block of rows contributes."""
         if self._sums is not None:
             return self._sums(contribution)
-        with BlockSums.over(len(self.features), self.map.n_classes) as sums:
+        with self._blocks() as sums:
             return sums(contribution)
 
 

@@ -13,6 +13,9 @@ __all__ = ["guarded", "newton_cg", "newton_steps"]
 
 Vector = NDArray[np.float64]
 
+# In nats; the last step makes the remaining error about the square of this.
+TOLERANCE = 1e-8
+
 SUFFICIENT_DECREASE = 1e-4
 SMALLEST_STEP = 2.0**-30
 REFRESH_PRODUCTS = 6  # a preconditioner that needed this many products is out of date
@@ -22,7 +25,7 @@ def newton_cg(
     objective: Objective,
     start: Vector,
     *,
-    tolerance: float = 1e-10,
+    tolerance: float = TOLERANCE,
     max_iterations: int = 100,
     curvature: Curvature | None = None,
 ) -> Solution:

@@ -1,7 +1,6 @@
 """What matrix scaling and Dirichlet calibration share: an affine map of K features before the softmax."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,7 +10,8 @@ from sklearn.model_selection import check_cv
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
-from calibrant.calibrators.scaling.penalty_search import FoldFits, best_of_grid, climb
+from calibrant.calibrators.scaling.penalty_search import FoldFits
+from calibrant.calibrators.scaling.strengths import Fixed, Strength, parse_strengths
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -20,13 +20,13 @@ from calibrant.numerics.simplex import softmax
 from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, newton_cg
+from calibrant.solvers.newton_cg import TOLERANCE
 from calibrant.space import Space
 
 __all__ = ["AffineScaling"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
-Strength = float | Sequence[float] | Literal["auto"] | None
 
 
 class AffineScaling(Calibrator):
@@ -64,7 +64,9 @@ class AffineScaling(Calibrator):
         return twin  # type: ignore[no-any-return]
 
     def _fit(self, data: LabelledPredictions) -> None:
-        self._check_parameters()
+        if self.center not in ("temperature", "identity", "zero"):
+            raise ParameterError(f"center must be 'temperature', 'identity' or 'zero', not {self.center!r}.")
+        plan = Fixed(0.0, 0.0) if self.penalty is None else parse_strengths(self.reg_lambda, self.reg_mu)
         features = self._features(data.predictions)
         logit_map = FullMap(data.n_classes, bias=True)
         inverse_temperature = float(fit_inverse_temperature(data).theta[0])
@@ -75,23 +77,20 @@ class AffineScaling(Calibrator):
             return affine_penalty(self.penalty, data.n_classes, reg_lambda, reg_mu, center)
 
         objective = Objective(CrossEntropy(), logit_map, features, data.labels, data.weights)
-        fits = None
-        if self.penalty is None:
-            strengths = (0.0, 0.0)
-        elif np.isscalar(self.reg_lambda) and self.reg_lambda != "auto" and not self._is_open(self.reg_mu):
-            strengths = (float(self.reg_lambda), self._tied_mu(float(self.reg_lambda)))  # type: ignore[arg-type]
-        else:
-            fits = FoldFits(features, data, self._folds(data), logit_map, penalty, start)
-            strengths = self._searched(fits, data)
-        self.reg_lambda_, self.reg_mu_ = strengths
-        objective = objective.with_penalty(penalty(*strengths))
-        if fits is None:
+        if isinstance(plan, Fixed):
+            self.reg_lambda_, self.reg_mu_ = plan.reg_lambda, plan.reg_mu
             self.search_ = {}
+            objective = objective.with_penalty(penalty(self.reg_lambda_, self.reg_mu_))
             solutions = [newton_cg(objective, start)]
         else:
+            fits = FoldFits(features, data, self._folds(data), logit_map, penalty, start)
+            natural = natural_strengths(self.penalty, data.n_classes, data.total_weight)
+            strengths = plan.choose(fits, natural)
+            self.reg_lambda_, self.reg_mu_ = strengths
             self.search_ = _table(fits)
+            objective = objective.with_penalty(penalty(*strengths))
             if self.average_folds:
-                solutions = fits.solutions(strengths, 1e-10)
+                solutions = fits.solutions(strengths, TOLERANCE)
             else:
                 solutions = [newton_cg(objective, fits.nearest_theta(strengths), curvature=fits.curvature)]
         matrices = np.stack([logit_map.matrix(solution.theta).astype(np.float64) for solution in solutions])
@@ -143,27 +142,6 @@ class AffineScaling(Calibrator):
             status=status,
         )
 
-    def _searched(self, fits: FoldFits, data: LabelledPredictions) -> tuple[float, float]:
-        if self.reg_lambda != "auto" and self.reg_mu != "auto":
-            lambdas = np.atleast_1d(np.asarray(self.reg_lambda, dtype=float)).tolist()
-            mus = (
-                None if self.reg_mu is None else np.atleast_1d(np.asarray(self.reg_mu, dtype=float)).tolist()
-            )
-            return best_of_grid(fits, lambdas, mus)
-        reg_lambda, reg_mu = natural_strengths(self.penalty, data.n_classes, data.total_weight)
-        if self.reg_mu is None:
-            return climb(fits, (reg_lambda, reg_lambda), [(1, 1), (-1, -1)])
-        moves = []
-        if self.reg_lambda == "auto":
-            moves += [(1, 0), (-1, 0)]
-        else:
-            reg_lambda = float(self.reg_lambda)  # type: ignore[arg-type]
-        if self.reg_mu == "auto":
-            moves += [(0, 1), (0, -1)]
-        else:
-            reg_mu = float(self.reg_mu)  # type: ignore[arg-type]
-        return climb(fits, (reg_lambda, reg_mu), moves)
-
     def _folds(self, data: LabelledPredictions) -> list[Fold]:
         if isinstance(self.cv, (int, np.integer)) and not isinstance(self.cv, bool):
             n_folds = int(min(self.cv, data.n_rows))
@@ -181,37 +159,6 @@ class AffineScaling(Calibrator):
             )
             for train, test in splitter.split(data.predictions.scores, data.labels)
         ]
-
-    @staticmethod
-    def _is_open(strength: Strength) -> bool:
-        return strength is not None and (isinstance(strength, str) or not np.isscalar(strength))
-
-    def _tied_mu(self, reg_lambda: float) -> float:
-        return reg_lambda if self.reg_mu is None else float(self.reg_mu)  # type: ignore[arg-type]
-
-    def _check_parameters(self) -> None:
-        if self.center not in ("temperature", "identity", "zero"):
-            raise ParameterError(f"center must be 'temperature', 'identity' or 'zero', not {self.center!r}.")
-        for name in ("reg_lambda", "reg_mu"):
-            value = getattr(self, name)
-            if value is None and name == "reg_mu":
-                continue
-            if isinstance(value, str) and value == "auto":
-                continue
-            try:
-                numbers = np.atleast_1d(np.asarray(value, dtype=float))
-            except (TypeError, ValueError):
-                numbers = np.array([np.nan])
-            if numbers.ndim != 1 or not len(numbers) or not (np.isfinite(numbers) & (numbers >= 0)).all():
-                raise ParameterError(
-                    f"{name} must be a number not below zero, a sequence of such numbers or 'auto', not {value!r}."
-                )
-        kinds = [isinstance(value, str) for value in (self.reg_lambda, self.reg_mu)]
-        grids = [not np.isscalar(value) and value is not None for value in (self.reg_lambda, self.reg_mu)]
-        if any(kinds) and any(grids):
-            raise ParameterError(
-                "reg_lambda and reg_mu must be both grids, or 'auto' and a number; not 'auto' and a grid."
-            )
 
 
 def _row_keys(data: LabelledPredictions) -> tuple[Vector, Vector, Vector]:

@@ -68,7 +68,7 @@ class DirichletCalibration(AffineScaling):
     Notes
     -----
     The problem is convex and is solved to its optimum by Newton's method with exact Hessian products, from
-    the fitted temperature, to 1e-10 in the objective: O(nK^2) per product. A fit whose log-loss on the
+    the fitted temperature, to better than 1e-8 in the objective: O(nK^2) per product. A fit whose log-loss on the
     calibration rows would exceed that of the identity returns the identity.
 
     What differs from the authors' programs, and how to get their behaviour:
@@ -140,7 +140,7 @@ class DirichletCalibration(AffineScaling):
         return LinearParameters(self.weights_, self.intercept_)
 
     def canonical(self) -> CanonicalParameters:
-        """Return (A, c), the unique parameters that can be read; see :class:`CanonicalParameters`."""
+        """Return (A, c), the unique :class:`~.dirichlet_parameters.CanonicalParameters`, made to be read."""
         return self.linear().canonical()
 
     def generative(self) -> GenerativeParameters:
