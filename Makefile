@@ -28,7 +28,7 @@ bench: install
 	$(BIN)/python benchmarks/logistic_family.py
 
 docs: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:
