@@ -17,10 +17,16 @@ from typing import Any
 
 
 def parsed_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", nargs="+", default=["5000x10", "5000x100", "25000x1000"])
-    parser.add_argument("--threads", type=int, default=1, help="threads for BLAS, OpenMP and calibrant (default 1)")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts, for fits below a second")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads for BLAS, OpenMP and calibrant (default 1)"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="runs of which the fastest counts, for fits below a second"
+    )
     return parser.parse_args()
 
 
@@ -99,21 +105,41 @@ def compare(n_rows: int, n_classes: int, repeats: int) -> None:
     regression = LogisticRegression(C=1 / (2 * n_rows * strength), max_iter=1000, tol=1e-4)
     peer, theirs = fastest(lambda: regression.fit(logits, labels), repeats)
     objective = ridge_objective(theirs.coef_, theirs.intercept_, logits, labels, strength)
-    row("scikit-learn LogisticRegression, ridge", peer, None, f"objective {objective:.7f}, {theirs.n_iter_[0]} steps")
+    row(
+        "scikit-learn LogisticRegression, ridge",
+        peer,
+        None,
+        f"objective {objective:.7f}, {theirs.n_iter_[0]} steps",
+    )
     ridge = MatrixScaling("l2", strength, 0.0, center="zero")
     ours, fitted = fastest(lambda: ridge.fit(predictions, labels), repeats)
     objective = ridge_objective(fitted.weights_, fitted.intercept_, logits, labels, strength)
-    row("MatrixScaling, the same ridge problem", ours, peer, f"objective {objective:.7f}, {fitted.solution_.n_iterations} steps")
+    row(
+        "MatrixScaling, the same ridge problem",
+        ours,
+        peer,
+        f"objective {objective:.7f}, {fitted.solution_.n_iterations} steps",
+    )
 
     reg_lambda, reg_mu = natural_strengths("odir", n_classes, n_rows)
     for kind in (MatrixScaling, DirichletCalibration):
         once = kind("odir", reg_lambda, reg_mu)
         one, fitted = fastest(lambda once=once: once.fit(predictions, labels), repeats)
-        row(f"{kind.__name__}, one ODIR fit", one, None, f"loss {fitted.solution_.loss:.7f}, {fitted.solution_.status.name}")
+        row(
+            f"{kind.__name__}, one ODIR fit",
+            one,
+            None,
+            f"loss {fitted.solution_.loss:.7f}, {fitted.solution_.status.name}",
+        )
     if n_classes <= 100:
         searched, fitted = fastest(lambda: DirichletCalibration().fit(predictions, labels), min(repeats, 3))
         tried = len(fitted.search_["loss"])
-        row("DirichletCalibration, auto", searched, None, f"{searched / one:.1f} x one fit, {tried} strengths x 5 folds")
+        row(
+            "DirichletCalibration, auto",
+            searched,
+            None,
+            f"{searched / one:.1f} x one fit, {tried} strengths x 5 folds",
+        )
 
 
 def main() -> None:

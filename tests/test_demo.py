@@ -178,7 +178,7 @@ def test_the_table_prints_every_number_and_marks_the_best_of_each_column(shown):
 
 
 def test_columns_are_aligned_and_no_line_is_wider_than_the_page(shown):
-    for text in shown.texts:
+    for text in shown.texts[:-1]:  # the last one names a folder, as long as it may be
         assert max(map(len, text.splitlines())) <= 88
     lines = shown.texts[0].splitlines()
     ruler = next(number for number, line in enumerate(lines) if set(line) == {"-"})
@@ -238,12 +238,20 @@ def test_a_refuted_prediction_shows_as_inf_with_an_explanation():
 def test_warnings_become_notes_under_the_table():
     one = comparison.compare(small(absent_class=True))
     words = " ".join(table.as_text(one).split())
-    for method in registry.calibrators():
-        assert f"Note on {method}: no calibration row has class 2;" in words
+    noted = re.findall(r"Note on ([^:]+): no calibration row has class 2;", words)
+    assert {name for names in noted for name in names.split(", ")} == set(registry.calibrators())
 
 
-def test_no_notes_where_nothing_warns(shown):
-    assert not any("Note on" in text for text in shown.texts)
+def test_notes_are_on_those_that_warned_and_on_no_others(shown):
+    """Without a penalty 110 parameters run away on 599 rows, and the demo says so; one note serves all alike."""
+    for one, text in zip(shown.comparisons, shown.texts, strict=False):
+        noted = {
+            name
+            for names in re.findall(r"Note on ([^:]+):", " ".join(text.split()))
+            for name in names.split(", ")
+        }
+        assert noted == {result.method for result in one.results if result.notes}
+        assert "matrix" in noted
 
 
 def test_methods_for_two_classes_are_left_out_and_named(monkeypatch):

@@ -75,6 +75,7 @@ def test_the_papers_own_folds_give_the_paper_too(network):
         assert log_loss(test_labels, calibrated) <= 1.005 * PUBLISHED[name][NETWORKS.index(network)]
 
 
+@pytest.mark.filterwarnings("ignore:MatrixScaling. some parameters grow:calibrant.errors.ConvergenceWarning")
 def test_unregularised_matrix_scaling_destroys_a_network_with_a_hundred_classes():
     """Why there is a penalty: 10,100 parameters on 5,000 rows fit the labels and nothing else."""
     val, val_labels, test, test_labels = parts("c100_convnet")

@@ -1,6 +1,7 @@
 """The comparison as plain text: aligned columns, the best of each marked, and a sentence in words."""
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -103,8 +104,14 @@ def _table(comparison: Comparison) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"Note on {result.method}: {note}" for result in comparison.results for note in result.notes]
-    return [line for note in notes for line in _wrapped(note)]
+    """Return what the fits warned of, once for all methods that say the same."""
+    methods: dict[str, list[str]] = {}
+    for result in comparison.results:
+        for note in result.notes:
+            # Warnings begin with the class that gives them; the registry name says it already.
+            methods.setdefault(re.sub(r"^[A-Z]\w+: ", "", note), []).append(result.method)
+    notes = [f"Note on {', '.join(names)}: {note}" for note, names in methods.items()]
+    return [line for note in notes for line in ["", *_wrapped(note)]]
 
 
 def _number(value: float) -> str:

@@ -16,7 +16,8 @@ Vector = NDArray[np.float64]
 # In nats; the last step makes the remaining error about the square of this.
 TOLERANCE = 1e-8
 
-SUFFICIENT_DECREASE = 1e-4
+SUFFICIENT_DECREASE = 0.1
+RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 SMALLEST_STEP = 2.0**-30
 REFRESH_PRODUCTS = 6  # a preconditioner that needed this many products is out of date
 
@@ -85,6 +86,7 @@ def newton_steps(
         if solve is None:
             curvature = curvature or current.curvature()
             solve = curvature.solver(objective.penalty.curvature)
+        previous = decrement
         step, n_products = _newton_step(current, solve, tolerance)
         n_evaluations += n_products
         decrement = -float(current.gradient @ step) / 2
@@ -97,7 +99,11 @@ def newton_steps(
             break
         current = accepted
         if decrement <= tolerance:
-            status = Status.CONVERGED
+            # Near a minimum decrements fall by their square; on the way to infinity by a factor at a time, with
+            # steps that stay long.
+            slow = decrement > RUNAWAY_RATIO * previous
+            long = np.abs(step).max() > RUNAWAY_STEP * np.abs(current.theta).max()
+            status = Status.RUNNING_AWAY if slow and long else Status.CONVERGED
             break
     solution = Solution(
         theta=current.theta,

@@ -20,6 +20,10 @@ class Status(StrEnum):
         "the best value lies at the edge of the allowed range; the calibration rows are (nearly) all right or "
         "carry no information: use more rows, or a method with a penalty"
     )
+    RUNNING_AWAY = (
+        "some parameters grow without end while the loss hardly changes, as it happens when rows of a class are "
+        "too few or all right; use a stronger penalty, more rows or a method with fewer parameters"
+    )
     OUT_OF_ITERATIONS = "the iteration limit was reached first; raise max_iterations or use a penalty"
     OUT_OF_PRECISION = "no further progress is possible in this float type"
     IDENTITY = "the identity is at least as good on the calibration rows, so it is kept"

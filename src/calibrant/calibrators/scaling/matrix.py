@@ -46,7 +46,7 @@ class MatrixScaling(AffineScaling):
     --------
     >>> from calibrant import Predictions
     >>> logits = Predictions.from_logits([[2.0, 0.0, -1.0], [1.0, 2.0, 0.0], [0.0, 0.5, 3.0], [1.5, 1.0, 0.0]])
-    >>> fitted = MatrixScaling(reg_lambda=1.0, reg_mu=1.0).fit(logits, [0, 1, 2, 1])
+    >>> fitted = MatrixScaling("l2", reg_lambda=0.01, reg_mu=0.1).fit(logits, [0, 1, 2, 1])
     >>> fitted.predict(logits).tolist()
     [0, 1, 2, 1]
     >>> float(fitted.zeroed().weights_[0, 1])        # the diagonal alone
