@@ -42,8 +42,9 @@ class Objective:
     Everything is a sum over rows and is taken block by block, so the same code serves one array, a memory
     map or the parts of a larger set whose :class:`BlockExpansion` are added up elsewhere.
 
-    Value and gradient are computed in float64 whatever the features are, so that a fit can converge; the
-    Hessian products, which need not be exact, stay in the float type of the features.
+    Value and gradient are computed in float64 whatever the features are, so that a fit can converge, unless
+    ``exact=False`` says that the float type of the features will do; the Hessian products, which need not be
+    exact, always stay in that type.
 
     Use as a context manager around a fit: ``with objective.open(): ...`` keeps one thread pool for all
     passes.
@@ -57,6 +58,8 @@ class Objective:
         labels: NDArray[np.intp],
         weights: Vector | None = None,
         penalty: QuadraticPenalty | None = None,
+        *,
+        exact: bool = True,
     ) -> None:
         self.loss = loss
         self.map = logit_map
@@ -66,10 +69,17 @@ class Objective:
         self.weights = weights
         self.total_weight = total
         self.penalty = penalty or QuadraticPenalty.none(logit_map.n_parameters)
+        self.exact = exact
         self._sums: BlockSums | None = None
 
     def with_penalty(self, penalty: QuadraticPenalty) -> "Objective":
         """Return the same loss on the same rows with another penalty."""
+        return Objective(
+            self.loss, self.map, self.features, self.labels, self.weights, penalty, exact=self.exact
+        )
+
+    def exactly(self, penalty: QuadraticPenalty) -> "Objective":
+        """Return the same with another penalty, its value and gradient in float64."""
         return Objective(self.loss, self.map, self.features, self.labels, self.weights, penalty)
 
     @contextmanager
@@ -109,15 +119,17 @@ class Objective:
         self, theta: Vector, rows: slice, probabilities: FloatArray | None = None
     ) -> BlockExpansion:
         """Return what some rows add to the *sums* of loss and gradient; keep their softmax if asked."""
-        features = self.features[rows].astype(np.float64, copy=False)
+        features = self.features[rows]
+        if self.exact:
+            features = features.astype(np.float64, copy=False)
         losses, softmax, gradients = self.loss.expand(self.map.forward(theta, features), self.labels[rows])
         if probabilities is not None:
             probabilities[rows] = softmax
         if self.weights is None:
-            value = float(losses.sum())
+            value = float(losses.sum(dtype=np.float64))
         else:
             value = float(losses @ self.weights[rows])
-            gradients *= self.weights[rows, np.newaxis]
+            gradients *= self.weights[rows, np.newaxis].astype(gradients.dtype)
         return BlockExpansion(value, self.map.adjoint(gradients, features))
 
     def _blocks(self) -> AbstractContextManager[BlockSums]:

@@ -48,7 +48,9 @@ class FoldFits:
     _ends: dict[Strengths, list[Expansion]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._train = [self._objective(fold.train_rows, fold.train_weights) for fold in self.folds]
+        self._train = [
+            self._objective(fold.train_rows, fold.train_weights, exact=False) for fold in self.folds
+        ]
         self._test = [self._objective(fold.test_rows, fold.test_weights) for fold in self.folds]
         self._shares = np.array([objective.total_weight for objective in self._test])
         self._shares /= self._shares.sum()
@@ -56,7 +58,7 @@ class FoldFits:
     def loss(self, strengths: Strengths) -> float:
         """Return the mean held-out log-loss over all rows, fitting the folds if that is new."""
         if strengths not in self.losses:
-            self._ends[strengths] = [end for _, end in self._fitted(strengths, SEARCH_TOLERANCE)]
+            self._ends[strengths] = self._fitted(strengths)
             self.losses[strengths] = np.array(
                 [
                     objective.data_loss(end.theta)
@@ -67,29 +69,36 @@ class FoldFits:
 
     def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
         """Return the exact fit of every fold, each no worse than the identity on its own rows."""
-        fitted = self._fitted(strengths, tolerance)
-        return [guarded(end.objective, solution) for solution, end in fitted]
+        solutions = []
+        for rough, end in zip(self._train, self._nearest(strengths), strict=True):
+            objective = rough.exactly(self.penalty(*strengths))
+            with objective.open():
+                solution, _ = newton_steps(
+                    objective, objective.expand(end.theta), tolerance=tolerance, curvature=self.curvature
+                )
+                solutions.append(guarded(objective, solution))
+        return solutions
 
     def nearest_theta(self, strengths: Strengths) -> Vector:
         """Return where a fit on all rows can start."""
         thetas = [end.theta for end in self._nearest(strengths)]
         return np.asarray(np.mean(thetas, axis=0))
 
-    def _fitted(self, strengths: Strengths, tolerance: float) -> list[tuple[Solution, Expansion]]:
+    def _fitted(self, strengths: Strengths) -> list[Expansion]:
+        """Return where the fits of all folds end, to the accuracy that a comparison needs."""
         penalty = self.penalty(*strengths)
         starts = self._nearest(strengths)
         fitted = []
         for objective, start in zip(self._train, starts, strict=True):
             penalised = objective.with_penalty(penalty)
             with penalised.open():
-                fitted.append(
-                    newton_steps(
-                        penalised,
-                        start.with_penalty_of(penalised),
-                        tolerance=tolerance,
-                        curvature=self.curvature,
-                    )
+                _, end = newton_steps(
+                    penalised,
+                    start.with_penalty_of(penalised),
+                    tolerance=SEARCH_TOLERANCE,
+                    curvature=self.curvature,
                 )
+            fitted.append(end)
         return fitted
 
     def _nearest(self, strengths: Strengths) -> list[Expansion]:
@@ -116,8 +125,12 @@ class FoldFits:
         """Return the strengths with the lowest held-out loss; the stronger penalty if equal."""
         return min(self.losses, key=lambda strengths: (self.loss(strengths), -strengths[0], -strengths[1]))
 
-    def _objective(self, rows: NDArray[np.intp] | slice, weights: Vector | None) -> Objective:
-        return Objective(CrossEntropy(), self.logit_map, self.features[rows], self.data.labels[rows], weights)
+    def _objective(
+        self, rows: NDArray[np.intp] | slice, weights: Vector | None, exact: bool = True
+    ) -> Objective:
+        return Objective(
+            CrossEntropy(), self.logit_map, self.features[rows], self.data.labels[rows], weights, exact=exact
+        )
 
 
 def best_of_grid(fits: FoldFits, lambdas: Iterable[float], mus: Iterable[float] | None) -> Strengths:
