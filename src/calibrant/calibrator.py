@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.errors import LabelError, MissingClassWarning, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -136,7 +137,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return calibrated probabilities, (n, K), in the float type of ``X``."""
-        return np.array(self.transform(X).probabilities)
+        calibrated = self.transform(X)
+        if calibrated.space is Space.LOGITS:
+            return softmax(calibrated.scores)
+        return np.array(calibrated.probabilities)  # they may be those of X itself
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the largest calibrated probability, (n,)."""

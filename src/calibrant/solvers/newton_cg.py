@@ -92,19 +92,23 @@ def newton_steps(
         decrement = -float(current.gradient @ step) / 2
         if n_products > REFRESH_PRODUCTS:
             curvature = solve = None
-        accepted, n_tries = _line_search(objective, current, step, decrement)
-        n_evaluations += n_tries
-        if accepted is None:
-            status = Status.CONVERGED if decrement <= tolerance else Status.OUT_OF_PRECISION
-            break
-        current = accepted
         if decrement <= tolerance:
+            # The last step is taken if it helps; rounding may be all that is left to gain.
+            candidate = objective.expand(current.theta + step)
+            n_evaluations += 1
+            current = candidate if candidate.value < current.value else current
             # Near a minimum decrements fall by their square; on the way to infinity by a factor at a time, with
             # steps that stay long.
             slow = decrement > RUNAWAY_RATIO * previous
             long = np.abs(step).max() > RUNAWAY_STEP * np.abs(current.theta).max()
             status = Status.RUNNING_AWAY if slow and long else Status.CONVERGED
             break
+        accepted, n_tries = _line_search(objective, current, step, decrement)
+        n_evaluations += n_tries
+        if accepted is None:
+            status = Status.OUT_OF_PRECISION
+            break
+        current = accepted
     solution = Solution(
         theta=current.theta,
         value=current.value,

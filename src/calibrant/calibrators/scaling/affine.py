@@ -92,7 +92,7 @@ class AffineScaling(Calibrator):
             if self.average_folds:
                 solutions = fits.solutions(strengths, TOLERANCE)
             else:
-                solutions = [newton_cg(objective, fits.nearest_theta(strengths), curvature=fits.curvature)]
+                solutions = [newton_cg(objective, fits.mean_theta(strengths), curvature=fits.curvature)]
         matrices = np.stack([logit_map.matrix(solution.theta).astype(np.float64) for solution in solutions])
         self._set_maps(matrices[:, :, :-1].copy(), matrices[:, :, -1].copy())
         self.solution_ = solutions[0] if len(solutions) == 1 else self._averaged(objective, solutions)
@@ -104,14 +104,19 @@ class AffineScaling(Calibrator):
 
     def _transform(self, predictions: Predictions) -> Predictions:
         features = self._features(predictions)
-        scores = [
-            features @ weights.T.astype(features.dtype) + intercept.astype(features.dtype)
-            for weights, intercept in zip(self.fold_weights_, self.fold_intercepts_, strict=True)
-        ]
-        if len(scores) == 1:
-            return Predictions(scores[0], Space.LOGITS, predictions.classes)
-        probabilities = np.mean([softmax(part) for part in scores], axis=0)
+        if len(self.fold_weights_) == 1:
+            return Predictions(self._scores(features, 0), Space.LOGITS, predictions.classes)
+        probabilities = softmax(self._scores(features, 0))
+        for fold in range(1, len(self.fold_weights_)):
+            probabilities += softmax(self._scores(features, fold))
+        probabilities /= len(self.fold_weights_)
         return Predictions(probabilities, Space.PROBABILITIES, predictions.classes)
+
+    def _scores(self, features: FloatArray, fold: int) -> FloatArray:
+        kind = features.dtype
+        scores: FloatArray = features @ self.fold_weights_[fold].T.astype(kind)
+        scores += self.fold_intercepts_[fold].astype(kind)
+        return scores
 
     def _set_maps(self, weights: Vector, intercepts: Vector) -> None:
         self.fold_weights_ = weights
@@ -121,12 +126,11 @@ class AffineScaling(Calibrator):
 
     def _averaged(self, objective: Objective, solutions: list[Solution]) -> Solution:
         """Judge the averaged map on all rows; fall back to the identity if it does harm there."""
-        features = objective.features
-        maps = [softmax(objective.map.forward(solution.theta, features)) for solution in solutions]
-        own = np.mean(
-            [part[np.arange(len(features)), objective.labels] for part in maps], axis=0, dtype=np.float64
-        )
-        loss = -float(np.average(np.log(own), weights=objective.weights))
+        rows, features = np.arange(len(objective.labels)), objective.features
+        own = np.zeros(len(rows))
+        for fold in range(len(solutions)):
+            own += softmax(self._scores(features, fold))[rows, objective.labels]
+        loss = -float(np.average(np.log(own / len(solutions)), weights=objective.weights))
         identity = objective.expand(objective.map.identity())
         status = max((solution.status for solution in solutions), key=list(Status).index)
         theta = np.mean([solution.theta for solution in solutions], axis=0)

@@ -45,6 +45,7 @@ class FoldFits:
     start: Vector
     curvature: Curvature | None = None
     losses: dict[Strengths, Vector] = field(default_factory=dict)
+    _thetas: dict[Strengths, list[Vector]] = field(default_factory=dict)
     _ends: dict[Strengths, list[Expansion]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,31 +59,31 @@ class FoldFits:
     def loss(self, strengths: Strengths) -> float:
         """Return the mean held-out log-loss over all rows, fitting the folds if that is new."""
         if strengths not in self.losses:
-            self._ends[strengths] = self._fitted(strengths)
+            ends = self._fitted(strengths)
+            self._thetas[strengths] = [end.theta for end in ends]
             self.losses[strengths] = np.array(
-                [
-                    objective.data_loss(end.theta)
-                    for objective, end in zip(self._test, self._ends[strengths], strict=True)
-                ]
+                [objective.data_loss(end.theta) for objective, end in zip(self._test, ends, strict=True)]
             )
+            # An end holds a softmax as large as the rows: keep those from which a search goes on.
+            self._ends[strengths] = ends
+            self._ends = {kept: self._ends[kept] for kept in (self.best(), strengths) if kept in self._ends}
         return float(self._shares @ self.losses[strengths])
 
     def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
-        """Return the exact fit of every fold, each no worse than the identity on its own rows."""
+        """Return the exact fits at strengths that were tried, each no worse than the identity on its rows."""
         solutions = []
-        for rough, end in zip(self._train, self._nearest(strengths), strict=True):
+        for rough, theta in zip(self._train, self._thetas[strengths], strict=True):
             objective = rough.exactly(self.penalty(*strengths))
             with objective.open():
                 solution, _ = newton_steps(
-                    objective, objective.expand(end.theta), tolerance=tolerance, curvature=self.curvature
+                    objective, objective.expand(theta), tolerance=tolerance, curvature=self.curvature
                 )
                 solutions.append(guarded(objective, solution))
         return solutions
 
-    def nearest_theta(self, strengths: Strengths) -> Vector:
-        """Return where a fit on all rows can start."""
-        thetas = [end.theta for end in self._nearest(strengths)]
-        return np.asarray(np.mean(thetas, axis=0))
+    def mean_theta(self, strengths: Strengths) -> Vector:
+        """Return the mean of the folds at strengths that were tried, where a fit on all rows can start."""
+        return np.asarray(np.mean(self._thetas[strengths], axis=0))
 
     def _fitted(self, strengths: Strengths) -> list[Expansion]:
         """Return where the fits of all folds end, to the accuracy that a comparison needs."""
@@ -103,7 +104,7 @@ class FoldFits:
 
     def _nearest(self, strengths: Strengths) -> list[Expansion]:
         """Return the ends of the folds at the nearest strengths tried, or a first start for each."""
-        if not self._ends:
+        if not self._thetas:
             # A fit on all rows is close to that of every fold, and so is its curvature.
             whole = self._objective(slice(None), self.data.weights).with_penalty(self.penalty(*strengths))
             with whole.open():
@@ -119,7 +120,13 @@ class FoldFits:
                 )
             )
 
-        return self._ends[min(self._ends, key=distance)]
+        nearest = min(self._thetas, key=distance)
+        if nearest in self._ends:
+            return self._ends[nearest]
+        return [
+            objective.expand(theta)
+            for objective, theta in zip(self._train, self._thetas[nearest], strict=True)
+        ]
 
     def best(self) -> Strengths:
         """Return the strengths with the lowest held-out loss; the stronger penalty if equal."""
