@@ -26,6 +26,7 @@ test-slow: install
 
 bench: install
 	$(BIN)/python benchmarks/logistic_family.py
+	$(BIN)/python benchmarks/floor_for_zeros.py
 
 docs: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
