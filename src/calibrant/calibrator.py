@@ -68,7 +68,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     space_: str
-    floor_: float | None
+    floor_: float
     column_names_: NDArray[Any] | None = None
     """Names of the columns in fit where they are not the labels themselves."""
     present_columns_: NDArray[np.intp] | None
@@ -106,10 +106,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         names = data.predictions.classes
         self.column_names_ = None if names is None or np.array_equal(names, data.classes) else names
         self.space_ = data.predictions.space.value
-        self.floor_ = None
-        if data.predictions.space is Space.PROBABILITIES:
-            self.floor_ = data.predictions.floor
-            data = replace(data, predictions=data.predictions.with_floor(self.floor_))
+        self.floor_ = data.predictions.floor
+        data = replace(data, predictions=data.predictions.with_floor(self.floor_))
         self.present_columns_ = None
         if len(present) < data.n_classes:
             self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
@@ -163,9 +161,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Map valid predictions of the fitted number of classes."""
 
     def _parsed(self, X: Any) -> Predictions:
-        predictions = Predictions.parse(X)
-        if self.floor_ is not None:
-            predictions = predictions.with_floor(self.floor_)
+        predictions = Predictions.parse(X).with_floor(self.floor_)
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
             raise PredictionError(

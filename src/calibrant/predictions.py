@@ -143,7 +143,7 @@ class Predictions:
         if self.declared_floor is not None:
             return self.declared_floor
         if self.space is Space.LOGITS:
-            return float(np.finfo(np.float64).tiny)
+            return FLOOR_WITHOUT_ZEROS
         smallest = float(self.scores.min())
         if smallest > 0:
             return min(smallest / 2, FLOOR_WITHOUT_ZEROS)

@@ -45,6 +45,22 @@ def test_dense_curvature_is_the_hessian(kind, bias):
     np.testing.assert_allclose(dense, hessian, atol=1e-14)
 
 
+def test_the_curvature_of_an_expansion_counts_weights():
+    """The same as the sums over blocks with weighted rows, and not as those without."""
+    expansion = an_expansion(FullMap(4, True))
+    np.testing.assert_allclose(
+        expansion.curvature().sums[0], curvature_of(DenseCurvature, expansion).sums[0], rtol=1e-12
+    )
+
+
+def test_kronecker_curvature_is_exact_on_the_diagonal_of_w():
+    expansion = an_expansion(FullMap(4, True), penalised=False)
+    diagonal = np.flatnonzero(np.eye(4, 5).ravel())
+    hessian = np.array([expansion.hessian_product(unit) for unit in np.eye(20)])
+    block = curvature_of(KroneckerCurvature, expansion).sums[2]
+    np.testing.assert_allclose(block, hessian[np.ix_(diagonal, diagonal)], atol=1e-14)
+
+
 @pytest.mark.parametrize("penalised", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("kind", "logit_map"), PAIRS)

@@ -1,6 +1,7 @@
 """Folds that depend on what the rows contain, not on how they are ordered."""
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,9 @@ from numpy.typing import NDArray
 __all__ = ["Fold", "folds_by_content"]
 
 Vector = NDArray[np.float64]
+
+COMMON = -1  # the fold of a group that all folds share
+MANY_GROUPS = 10  # per fold; with fewer, a heavy group may be a single row
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,45 +25,55 @@ class Fold:
 
 
 def folds_by_content(keys: tuple[Vector, ...], weights: Vector | None, n_folds: int) -> list[Fold]:
-    """Sort the rows by ``keys`` and deal them out at random, always by the same random numbers.
+    """Deal the rows out to folds at random, always by the same random numbers.
 
-    The folds are the same for any order of the rows. Places are dealt out, not rows: a row of weight two
-    takes two places like two equal rows would, and half of it may fall into one fold and half into another,
-    so weights and repeated rows give the same answer. Costs one sort.
+    Rows with equal keys stay together, so that no row is judged by a copy of itself, and the folds depend
+    neither on the order of the rows nor on whether a row is given twice or has the weight two: groups of equal
+    rows are dealt out in a shuffled order, heavy ones first, each to the lightest fold. A group heavier than
+    half a fold, such as the rows of which a forest is quite sure, would leave a fold with little else; it is
+    shared out among all folds in equal parts, if there are groups enough to tell it apart from chance. Costs
+    one sort.
 
-    >>> folds = folds_by_content((np.array([0.3, 0.1, 0.2, 0.4]),), None, 2)
-    >>> sorted(np.concatenate([fold.test_rows for fold in folds]).tolist())
-    [0, 1, 2, 3]
+    >>> folds = folds_by_content((np.array([0.3, 0.1, 0.1, 0.4]),), None, 2)
+    >>> sorted(fold.test_rows.tolist() for fold in folds)
+    [[0, 3], [1, 2]]
     """
     order = np.lexsort(keys[::-1])
-    if weights is None:
-        fold_of = np.empty(len(order), dtype=np.intp)
-        fold_of[order] = _shuffled(len(order), n_folds)
-        return [
-            Fold(np.flatnonzero(fold_of != fold), None, np.flatnonzero(fold_of == fold), None)
-            for fold in range(n_folds)
-        ]
-    # Weights below one on average are shares of a row, so places shrink with them.
-    place = min(1.0, float(weights.mean()))
-    ends = np.cumsum(weights[order]) / place
-    starts = np.concatenate([[0.0], ends[:-1]])
-    fold_of_place = _shuffled(int(np.ceil(ends[-1] - 1e-9)), n_folds)
-    folds = []
-    for fold in range(n_folds):
-        in_fold = fold_of_place == fold
-        before = np.concatenate([[0.0], np.cumsum(in_fold)])
-        held_out = np.empty(len(order))
-        held_out[order] = place * (
-            np.interp(ends, np.arange(len(before)), before)
-            - np.interp(starts, np.arange(len(before)), before)
-        )
-        kept = weights - held_out
-        # What rounding leaves of a whole place is nothing.
-        train, test = np.flatnonzero(kept > 1e-9 * place), np.flatnonzero(held_out > 1e-9 * place)
-        folds.append(Fold(train, kept[train], test, held_out[test]))
-    return folds
+    differs = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+    group_of = np.empty(len(order), dtype=np.intp)
+    group_of[order] = np.concatenate([[0], np.cumsum(differs)])
+    # Rounded, so that groups of equal weight stay equal however it was added up.
+    masses = np.bincount(group_of, weights).astype(np.float64)
+    shares: Vector = np.round(masses / masses.sum(), 12)
+    common = (shares > 1 / (2 * n_folds)) & (len(shares) >= MANY_GROUPS * n_folds)
+    fold_of = _dealt(shares, common, n_folds)[group_of]
+    return [_fold(fold_of == fold, fold_of == COMMON, weights, n_folds) for fold in range(n_folds)]
 
 
-def _shuffled(n_places: int, n_folds: int) -> NDArray[np.intp]:
-    """Return a fold for every place, all folds equally often, in an order that is always the same."""
-    return np.random.default_rng(0).permutation(np.arange(n_places) % n_folds)
+def _dealt(shares: Vector, common: NDArray[np.bool_], n_folds: int) -> NDArray[np.intp]:
+    """Return the fold of every group, :data:`COMMON` for those that belong to all."""
+    fold_of = np.full(len(shares), COMMON, dtype=np.intp)
+    groups = np.random.default_rng(0).permutation(len(shares))
+    groups = groups[~common[groups]]
+    groups = groups[np.argsort(-shares[groups], kind="stable")]
+    if len(groups) and shares[groups[0]] == shares[groups[-1]]:
+        fold_of[groups] = np.arange(len(groups)) % n_folds
+        return fold_of
+    loads = [(0.0, fold) for fold in range(n_folds)]
+    for group in groups.tolist():
+        load, fold = heappop(loads)
+        fold_of[group] = fold
+        heappush(loads, (round(load + shares[group], 12), fold))
+    return fold_of
+
+
+def _fold(
+    held_out: NDArray[np.bool_], common: NDArray[np.bool_], weights: Vector | None, n_folds: int
+) -> Fold:
+    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out | common)
+    if weights is None and not common.any():
+        return Fold(train, None, test, None)
+    whole = np.ones(len(held_out)) if weights is None else weights
+    test_part = np.where(common, whole / n_folds, whole)
+    train_part = np.where(common, whole - whole / n_folds, whole)
+    return Fold(train, train_part[train], test, test_part[test])

@@ -19,7 +19,7 @@ TOLERANCE = 1e-8
 SUFFICIENT_DECREASE = 0.1
 RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 SMALLEST_STEP = 2.0**-30
-REFRESH_PRODUCTS = 6  # a preconditioner that needed this many products is out of date
+REFRESH_PRODUCTS, REFRESH_RATIO = 6, 0.1
 
 
 def newton_cg(
@@ -80,19 +80,25 @@ def newton_steps(
     current = start
     n_evaluations, decrement, status = 1, np.inf, Status.OUT_OF_ITERATIONS
     solve: Solver | None = None
+    built_here = False
     n_iterations = 0
     while n_iterations < max_iterations:
         n_iterations += 1
         if solve is None:
+            built_here = curvature is None
             curvature = curvature or current.curvature()
             solve = curvature.solver(objective.penalty.curvature)
-        previous = decrement
         step, n_products = _newton_step(current, solve, tolerance)
         n_evaluations += n_products
-        decrement = -float(current.gradient @ step) / 2
-        if n_products > REFRESH_PRODUCTS:
+        previous, decrement = decrement, -float(current.gradient @ step) / 2
+        if n_products > REFRESH_PRODUCTS or decrement > REFRESH_RATIO * previous:
+            # It needed many products, or sees too little of what is left to gain: out of date.
             curvature = solve = None
         if decrement <= tolerance:
+            if tolerance <= TOLERANCE and not built_here:
+                # A preconditioner from elsewhere hides directions that have become flat since: look again.
+                curvature, solve, decrement = None, None, previous
+                continue
             # The last step is taken if it helps; rounding may be all that is left to gain.
             candidate = objective.expand(current.theta + step)
             n_evaluations += 1
@@ -108,7 +114,7 @@ def newton_steps(
         if accepted is None:
             status = Status.OUT_OF_PRECISION
             break
-        current = accepted
+        current, built_here = accepted, False
     solution = Solution(
         theta=current.theta,
         value=current.value,

@@ -5,18 +5,20 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
 from calibrant.calibrators.scaling.penalty_search import FoldFits
 from calibrant.calibrators.scaling.strengths import Fixed, Strength, parse_strengths
-from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold, folds_by_content
-from calibrant.numerics.simplex import softmax
+from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, newton_cg
@@ -27,6 +29,16 @@ __all__ = ["AffineScaling"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
+
+# Of the fits of several folds, the worst counts.
+SEVERITY = (
+    Status.IDENTITY,
+    Status.CONVERGED,
+    Status.OUT_OF_PRECISION,
+    Status.AT_BOUND,
+    Status.RUNNING_AWAY,
+    Status.OUT_OF_ITERATIONS,
+)
 
 
 class AffineScaling(Calibrator):
@@ -57,10 +69,12 @@ class AffineScaling(Calibrator):
 
         Shows how much of the map lives off the diagonal :cite:`kull2019`; every averaged model is treated.
         """
+        check_is_fitted(self)
         twin = clone(self)
         vars(twin).update(vars(self))
+        del twin.solution_, twin.search_  # they speak of the map as it was fitted
         each = np.eye(self.fold_weights_.shape[1], dtype=bool)
-        twin._set_maps(np.where(each, self.fold_weights_, 0.0), self.fold_intercepts_)
+        twin._set_maps(np.where(each, self.fold_weights_, 0.0), self.fold_intercepts_.copy())
         return twin  # type: ignore[no-any-return]
 
     def _fit(self, data: LabelledPredictions) -> None:
@@ -69,7 +83,7 @@ class AffineScaling(Calibrator):
         plan = Fixed(0.0, 0.0) if self.penalty is None else parse_strengths(self.reg_lambda, self.reg_mu)
         features = self._features(data.predictions)
         logit_map = FullMap(data.n_classes, bias=True)
-        inverse_temperature = float(fit_inverse_temperature(data).theta[0])
+        inverse_temperature = start_temperature(data)
         start = inverse_temperature * logit_map.identity()
         center = {"temperature": inverse_temperature, "identity": 1.0, "zero": 0.0}[self.center]
 
@@ -84,7 +98,10 @@ class AffineScaling(Calibrator):
             solutions = [newton_cg(objective, start)]
         else:
             fits = FoldFits(features, data, self._folds(data), logit_map, penalty, start)
-            natural = natural_strengths(self.penalty, data.n_classes, data.total_weight)
+            # Weights below one on average do not make the rows fewer.
+            natural = natural_strengths(
+                self.penalty, data.n_classes, max(data.total_weight, float(data.n_rows))
+            )
             strengths = plan.choose(fits, natural)
             self.reg_lambda_, self.reg_mu_ = strengths
             self.search_ = _table(fits)
@@ -96,11 +113,11 @@ class AffineScaling(Calibrator):
         matrices = np.stack([logit_map.matrix(solution.theta).astype(np.float64) for solution in solutions])
         self._set_maps(matrices[:, :, :-1].copy(), matrices[:, :, -1].copy())
         self.solution_ = solutions[0] if len(solutions) == 1 else self._averaged(objective, solutions)
-        for solution in solutions:
-            # ODIR leaves the diagonal free, which may run away on a fold where a class is never mistaken. The
-            # folds that were held out have judged that already.
-            if self.penalty is None or solution.status is not Status.RUNNING_AWAY:
-                solution.warn_unless_converged(type(self).__name__)
+        # ODIR leaves the diagonal free, which may run away on a fold where a class is never mistaken; where folds
+        # are averaged, rows that were held out have judged that already.
+        judged = self.average_folds and not isinstance(plan, Fixed)
+        if not (judged and self.solution_.status is Status.RUNNING_AWAY):
+            self.solution_.warn_unless_converged(type(self).__name__)
 
     def _transform(self, predictions: Predictions) -> Predictions:
         features = self._features(predictions)
@@ -126,13 +143,15 @@ class AffineScaling(Calibrator):
 
     def _averaged(self, objective: Objective, solutions: list[Solution]) -> Solution:
         """Judge the averaged map on all rows; fall back to the identity if it does harm there."""
-        rows, features = np.arange(len(objective.labels)), objective.features
-        own = np.zeros(len(rows))
-        for fold in range(len(solutions)):
-            own += softmax(self._scores(features, fold))[rows, objective.labels]
-        loss = -float(np.average(np.log(own / len(solutions)), weights=objective.weights))
+        rows = np.arange(len(objective.labels))
+        own = [
+            log_softmax(self._scores(objective.features, fold))[rows, objective.labels].astype(np.float64)
+            for fold in range(len(solutions))
+        ]
+        losses = np.log(len(solutions)) - logsumexp(own, axis=0)
+        loss = float(np.average(losses, weights=objective.weights))
         identity = objective.expand(objective.map.identity())
-        status = max((solution.status for solution in solutions), key=list(Status).index)
+        status = max((solution.status for solution in solutions), key=SEVERITY.index)
         theta = np.mean([solution.theta for solution in solutions], axis=0)
         if loss > identity.data_loss:
             theta, loss, status = identity.theta, identity.data_loss, Status.IDENTITY
@@ -179,6 +198,14 @@ def _row_keys(data: LabelledPredictions) -> tuple[Vector, Vector, Vector]:
     return of_label - top, top - bottom, top
 
 
+def _standard_errors(per_fold: Vector) -> Vector:
+    """Return the standard error of the mean of each row; NaN where one fold says nothing about it."""
+    n_folds = per_fold.shape[1]
+    if n_folds < 2:
+        return np.full(len(per_fold), np.nan)
+    return np.asarray(per_fold.std(axis=1, ddof=1) / np.sqrt(n_folds))
+
+
 def _table(fits: FoldFits) -> dict[str, Vector]:
     """Return what was tried as columns: lambda, mu, held-out loss and its standard error over folds."""
     tried = list(fits.losses)
@@ -187,5 +214,5 @@ def _table(fits: FoldFits) -> dict[str, Vector]:
         "reg_lambda": np.array([strengths[0] for strengths in tried]),
         "reg_mu": np.array([strengths[1] for strengths in tried]),
         "loss": np.array([fits.loss(strengths) for strengths in tried]),
-        "standard_error": per_fold.std(axis=1, ddof=1) / np.sqrt(per_fold.shape[1]),
+        "standard_error": _standard_errors(per_fold),
     }

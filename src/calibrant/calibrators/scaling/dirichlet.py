@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.scaling.affine import AffineScaling
@@ -13,7 +14,7 @@ from calibrant.calibrators.scaling.dirichlet_parameters import (
     LinearParameters,
 )
 from calibrant.errors import ParameterError
-from calibrant.predictions import Predictions
+from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
 
 __all__ = ["DirichletCalibration"]
 
@@ -52,7 +53,8 @@ class DirichletCalibration(AffineScaling):
     Attributes
     ----------
     weights_ : ndarray of shape (K, K)
-        W; the mean over the folds where models are averaged.
+        W; the mean over the folds where models are averaged. Of the classes with calibration rows only
+        (``present_columns_``), if some have none.
     intercept_ : ndarray of shape (K,)
         b, likewise.
     fold_weights_, fold_intercepts_ : ndarray of shape (F, K, K) and (F, K)
@@ -109,6 +111,7 @@ class DirichletCalibration(AffineScaling):
         cls,
         parameters: LinearParameters | CanonicalParameters | GenerativeParameters,
         classes: ArrayLike | None = None,
+        floor: float = FLOOR_WITHOUT_ZEROS,
     ) -> Self:
         """Return a ready calibrator with given linear, canonical or generative parameters.
 
@@ -130,21 +133,22 @@ class DirichletCalibration(AffineScaling):
         calibrator = cls(penalty=None)
         calibrator.classes_ = np.arange(n_classes) if classes is None else np.asarray(classes)
         calibrator.space_ = "probabilities"
-        calibrator.floor_ = None
+        calibrator.floor_ = floor
         calibrator.present_columns_ = None
         calibrator._set_maps(weights[np.newaxis], intercept[np.newaxis])
         return calibrator
 
     def linear(self) -> LinearParameters:
-        """Return (W, b)."""
+        """Return (W, b); where models are averaged, their mean, whose map is close to the averaged one."""
+        check_is_fitted(self)
         return LinearParameters(self.weights_, self.intercept_)
 
     def canonical(self) -> CanonicalParameters:
-        """Return (A, c), the unique :class:`~.dirichlet_parameters.CanonicalParameters`, made to be read."""
+        """Return (A, c) of :meth:`linear`, the unique :class:`~.dirichlet_parameters.CanonicalParameters`."""
         return self.linear().canonical()
 
     def generative(self) -> GenerativeParameters:
-        """Return (alpha, pi): one Dirichlet density per class and the class shares."""
+        """Return (alpha, pi) of :meth:`linear`: one Dirichlet density per class and the class shares."""
         return self.linear().generative()
 
     def interpretation_points(
@@ -154,8 +158,9 @@ class DirichletCalibration(AffineScaling):
 
         Point j has :math:`\varepsilon` for class j and equal shares for the others; the last is the centre.
         With ``limit=True`` the first K images are the paper's
-        :math:`(\varepsilon^{a_{1j}}, \dots, \varepsilon^{a_{Kj}})` over its sum, which drops factors that do
-        not depend on :math:`\varepsilon`; otherwise they are exact.
+        :math:`(\varepsilon^{a_{1j}}, \dots, \varepsilon^{a_{Kj}})` over its sum, which drops factors that stay
+        bounded as :math:`\varepsilon \to 0`; otherwise they are exact, those of the averaged map where models are
+        averaged. Where classes had no calibration rows, K counts the others (``present_columns_``).
         """
         matrix, center = self.canonical()
         n_classes = len(center)
@@ -164,7 +169,8 @@ class DirichletCalibration(AffineScaling):
         points = np.full((n_classes + 1, n_classes), (1 - epsilon) / (n_classes - 1))
         points[np.arange(n_classes), np.arange(n_classes)] = epsilon
         points[-1] = 1 / n_classes
-        images = self.linear().map(points)
+        maps = zip(self.fold_weights_, self.fold_intercepts_, strict=True)
+        images = np.mean([LinearParameters(*parameters).map(points) for parameters in maps], axis=0)
         if limit:
             powers = epsilon**matrix.T
             images[:-1] = powers / powers.sum(axis=1, keepdims=True)

@@ -64,7 +64,9 @@ class CanonicalParameters(NamedTuple):
 
     def linear(self) -> LinearParameters:
         r"""Return :math:`W = A`, :math:`b = \ln c + A \mathbf{1} \ln K`."""
-        intercept = np.log(self.center) + self.matrix.sum(axis=1) * np.log(len(self.center))
+        with np.errstate(divide="ignore"):
+            log_center = np.log(self.center)
+        intercept = log_center + self.matrix.sum(axis=1) * np.log(len(self.center))
         return LinearParameters(self.matrix.copy(), intercept)
 
     def generative(self) -> "GenerativeParameters":

@@ -11,7 +11,7 @@ from calibrant.numerics.folds import Fold
 from calibrant.objective import CrossEntropy, Expansion, FullMap, Objective, QuadraticPenalty
 from calibrant.objective.curvature import Curvature
 from calibrant.solvers import Solution
-from calibrant.solvers.newton_cg import guarded, newton_steps
+from calibrant.solvers.newton_cg import newton_steps
 
 __all__ = ["FoldFits", "best_of_grid", "climb"]
 
@@ -70,7 +70,7 @@ class FoldFits:
         return float(self._shares @ self.losses[strengths])
 
     def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
-        """Return the exact fits at strengths that were tried, each no worse than the identity on its rows."""
+        """Return the exact fits of all folds at strengths that were tried."""
         solutions = []
         for rough, theta in zip(self._train, self._thetas[strengths], strict=True):
             objective = rough.exactly(self.penalty(*strengths))
@@ -78,7 +78,7 @@ class FoldFits:
                 solution, _ = newton_steps(
                     objective, objective.expand(theta), tolerance=tolerance, curvature=self.curvature
                 )
-                solutions.append(guarded(objective, solution))
+                solutions.append(solution)
         return solutions
 
     def mean_theta(self, strengths: Strengths) -> Vector:

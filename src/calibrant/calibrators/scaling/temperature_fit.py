@@ -10,7 +10,7 @@ from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers import Solution, Status, bracketed_newton
 
-__all__ = ["fit_inverse_temperature"]
+__all__ = ["fit_inverse_temperature", "start_temperature"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -56,6 +56,16 @@ def fit_inverse_temperature(
         n_evaluations=found.n_evaluations + 1,
         status=status,
     )
+
+
+def start_temperature(data: LabelledPredictions) -> float:
+    """Return the inverse temperature from which a larger fit starts and to which it shrinks.
+
+    Where the rows are all right, or say nothing, the best one lies at the edge of its range and is no place to
+    start from; then it is 1.
+    """
+    solution = fit_inverse_temperature(data)
+    return 1.0 if solution.status is Status.AT_BOUND else float(solution.theta[0])
 
 
 class _MeanLoss:
