@@ -10,8 +10,7 @@ __all__ = ["Fold", "folds_by_content"]
 
 Vector = NDArray[np.float64]
 
-COMMON = -1  # the fold of a group that all folds share
-MANY_GROUPS = 10  # per fold; with fewer, a heavy group may be a single row
+LARGEST_COUNT = 1000  # whole numbers from here on are amounts, not counts of rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,55 +24,75 @@ class Fold:
 
 
 def folds_by_content(keys: tuple[Vector, ...], weights: Vector | None, n_folds: int) -> list[Fold]:
-    """Deal the rows out to folds at random, always by the same random numbers.
+    """Sort the rows by ``keys`` and deal them out at random, always by the same random numbers.
 
-    Rows with equal keys stay together, so that no row is judged by a copy of itself, and the folds depend
-    neither on the order of the rows nor on whether a row is given twice or has the weight two: groups of equal
-    rows are dealt out in a shuffled order, heavy ones first, each to the lightest fold. A group heavier than
-    half a fold, such as the rows of which a forest is quite sure, would leave a fold with little else; it is
-    shared out among all folds in equal parts, if there are groups enough to tell it apart from chance. Costs
-    one sort.
+    The folds are the same for any order of the rows, if rows with equal keys are alike. Weights that are whole
+    numbers count rows: a row of weight two takes two places, as two equal rows would, and its halves may fall
+    into two folds, so that the answer is that of the repeated rows; what all weights have in common is divided
+    out first. Other weights say how much a row matters: it goes whole into one fold, the lightest so far, heavy
+    rows first, so that no row is judged by a part of itself. Costs one sort.
 
-    >>> folds = folds_by_content((np.array([0.3, 0.1, 0.1, 0.4]),), None, 2)
-    >>> sorted(fold.test_rows.tolist() for fold in folds)
-    [[0, 3], [1, 2]]
+    >>> folds = folds_by_content((np.array([0.3, 0.1, 0.2, 0.4]),), None, 2)
+    >>> sorted(np.concatenate([fold.test_rows for fold in folds]).tolist())
+    [0, 1, 2, 3]
     """
-    order = np.lexsort(keys[::-1])
-    differs = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
-    group_of = np.empty(len(order), dtype=np.intp)
-    group_of[order] = np.concatenate([[0], np.cumsum(differs)])
-    # Rounded, so that groups of equal weight stay equal however it was added up.
-    masses = np.bincount(group_of, weights).astype(np.float64)
-    shares: Vector = np.round(masses / masses.sum(), 12)
-    common = (shares > 1 / (2 * n_folds)) & (len(shares) >= MANY_GROUPS * n_folds)
-    fold_of = _dealt(shares, common, n_folds)[group_of]
-    return [_fold(fold_of == fold, fold_of == COMMON, weights, n_folds) for fold in range(n_folds)]
+    if weights is None or weights.min() == weights.max():
+        return _whole_rows(_shuffled(len(keys[0]), n_folds)[_ranks(np.lexsort(keys[::-1]))], weights, n_folds)
+    order = np.lexsort((weights, *keys[::-1]))
+    if np.array_equal(weights, np.round(weights)) and weights.max() < LARGEST_COUNT:
+        return _counted_rows(order, weights, n_folds)
+    fold_of = np.empty(len(order), dtype=np.intp)
+    fold_of[order] = _balanced(weights[order], n_folds)
+    return _whole_rows(fold_of, weights, n_folds)
 
 
-def _dealt(shares: Vector, common: NDArray[np.bool_], n_folds: int) -> NDArray[np.intp]:
-    """Return the fold of every group, :data:`COMMON` for those that belong to all."""
-    fold_of = np.full(len(shares), COMMON, dtype=np.intp)
-    groups = np.random.default_rng(0).permutation(len(shares))
-    groups = groups[~common[groups]]
-    groups = groups[np.argsort(-shares[groups], kind="stable")]
-    if len(groups) and shares[groups[0]] == shares[groups[-1]]:
-        fold_of[groups] = np.arange(len(groups)) % n_folds
-        return fold_of
+def _whole_rows(fold_of: NDArray[np.intp], weights: Vector | None, n_folds: int) -> list[Fold]:
+    folds = []
+    for fold in range(n_folds):
+        train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        if weights is None:
+            folds.append(Fold(train, None, test, None))
+        else:
+            folds.append(Fold(train, weights[train], test, weights[test]))
+    return folds
+
+
+def _counted_rows(order: NDArray[np.intp], weights: Vector, n_folds: int) -> list[Fold]:
+    """Deal out places; each row takes as many as its weight counts."""
+    unit = int(np.gcd.reduce(weights.astype(np.int64)))
+    counts = (weights[order] / unit).astype(np.intp)
+    row_of_place = np.repeat(order, counts)
+    fold_of_place = _shuffled(len(row_of_place), n_folds)
+    folds = []
+    for fold in range(n_folds):
+        held_out = unit * np.bincount(row_of_place[fold_of_place == fold], minlength=len(order)).astype(
+            np.float64
+        )
+        kept = weights - held_out
+        train, test = np.flatnonzero(kept), np.flatnonzero(held_out)
+        folds.append(Fold(train, kept[train], test, held_out[test]))
+    return folds
+
+
+def _balanced(weights: Vector, n_folds: int) -> NDArray[np.intp]:
+    """Return a fold for every weight, such that all folds weigh nearly the same."""
+    rows = np.random.default_rng(0).permutation(len(weights))
+    rows = rows[np.argsort(-weights[rows], kind="stable")]
+    fold_of = np.empty(len(weights), dtype=np.intp)
     loads = [(0.0, fold) for fold in range(n_folds)]
-    for group in groups.tolist():
+    for row in rows.tolist():
         load, fold = heappop(loads)
-        fold_of[group] = fold
-        heappush(loads, (round(load + shares[group], 12), fold))
+        fold_of[row] = fold
+        heappush(loads, (load + float(weights[row]), fold))
     return fold_of
 
 
-def _fold(
-    held_out: NDArray[np.bool_], common: NDArray[np.bool_], weights: Vector | None, n_folds: int
-) -> Fold:
-    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out | common)
-    if weights is None and not common.any():
-        return Fold(train, None, test, None)
-    whole = np.ones(len(held_out)) if weights is None else weights
-    test_part = np.where(common, whole / n_folds, whole)
-    train_part = np.where(common, whole - whole / n_folds, whole)
-    return Fold(train, train_part[train], test, test_part[test])
+def _shuffled(n_places: int, n_folds: int) -> NDArray[np.intp]:
+    """Return a fold for every place, all folds equally often, in an order that is always the same."""
+    return np.random.default_rng(0).permutation(np.arange(n_places) % n_folds)
+
+
+def _ranks(order: NDArray[np.intp]) -> NDArray[np.intp]:
+    ranks = np.empty(len(order), dtype=np.intp)
+    ranks[order] = np.arange(len(order))
+    return ranks

@@ -18,6 +18,7 @@ from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold, folds_by_content
+from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
 from calibrant.predictions import Predictions
@@ -187,15 +188,17 @@ class AffineScaling(Calibrator):
         ]
 
 
-def _row_keys(data: LabelledPredictions) -> tuple[Vector, Vector, Vector]:
-    """Return what to sort rows by for the folds: the same for any order of rows and classes.
+def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
+    """Return what to sort rows by for the folds, the same for any order of the rows.
 
-    Differences and extremes only, since these are exact: float32 and float64 give equal folds.
+    The first three do not depend on the order of the classes either, and are exact, so that float32 rows and the
+    same numbers in float64 give equal folds. The others part rows that are equal in these and yet different.
     """
     scores = data.predictions.scores
     of_label = scores[np.arange(data.n_rows), data.labels].astype(np.float64)
-    top, bottom = scores.max(axis=1).astype(np.float64), scores.min(axis=1).astype(np.float64)
-    return of_label - top, top - bottom, top
+    top, bottom = row_maxima(scores).astype(np.float64), -row_maxima(-scores).astype(np.float64)
+    mixed = scores @ np.random.default_rng(0).uniform(1, 2, data.n_classes)
+    return of_label - top, top - bottom, top, mixed, data.labels.astype(np.float64)
 
 
 def _standard_errors(per_fold: Vector) -> Vector:
