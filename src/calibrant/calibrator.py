@@ -88,8 +88,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self.fit_labelled(LabelledPredictions.parse(X, y, sample_weight))
 
-    def fit_labelled(self, data: LabelledPredictions) -> Self:
-        """Learn from data that are parsed already; :meth:`fit` is this after parsing."""
+    def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
+        """Learn from data that are parsed already; :meth:`fit` is this after parsing.
+
+        ``warn_of_absent=False`` is for a stage whose caller has warned of classes without rows already.
+        """
         present = np.flatnonzero(data.class_weights)
         if len(present) < 2:
             raise LabelError(
@@ -110,7 +113,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         data = replace(data, predictions=data.predictions.with_floor(self.floor_))
         self.present_columns_ = None
         if len(present) < data.n_classes:
-            self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
+            if warn_of_absent:
+                self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
             if not self.traits.shares_parameters:
                 self.present_columns_ = present
                 data = data.restricted_to(present)

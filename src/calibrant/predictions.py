@@ -212,6 +212,10 @@ def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
             f"{what} must form a rectangular table, but rows differ in length; "
             "give the same number of classes in every row."
         ) from error
+    if matrix.ndim == 0 and matrix.dtype.kind == "O":
+        raise PredictionError(
+            f"{what} must be a table of rows by classes, not {type(X).__name__}; pass an array."
+        )
     if matrix.dtype.kind == "O":
         matrix = _numbers(matrix, names, what)
     if matrix.dtype.kind not in "fiub":

@@ -58,6 +58,14 @@ def test_the_walk_ends_after_so_many_decades():
     assert climb(surface, (1.0, 1.0), ALL_MOVES, decades=3) == pytest.approx((1000.0, 1.0))
 
 
+@pytest.mark.parametrize("level", [1e20, np.nan, np.inf])
+def test_losses_beyond_measure_end_the_walk(level):
+    """Gains drown in a loss of 1e20, and NaN compares with nothing; neither may send the walk in circles."""
+    surface = Surface(lambda a, b: level + 0 * a * b)
+    climb(surface, (1.0, 1.0), ALL_MOVES)
+    assert len(surface.losses) <= 5
+
+
 def test_a_grid_is_tried_in_full_from_strong_to_weak():
     surface = Surface(lambda a, b: (a - 1) ** 2 + (b + 1) ** 2)
     assert best_of_grid(surface, [1.0, 10.0], [0.1, 1.0]) == (10.0, 0.1)

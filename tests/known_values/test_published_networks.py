@@ -87,8 +87,8 @@ def test_the_papers_own_folds_give_the_paper_too(network):
 
 
 @pytest.mark.filterwarnings("ignore:MatrixScaling. some parameters grow:calibrant.errors.ConvergenceWarning")
-def test_unregularised_matrix_scaling_destroys_a_network_with_a_hundred_classes():
-    """Why there is a penalty: 10,100 parameters on 5,000 rows fit the labels and nothing else."""
+def test_weakly_regularised_matrix_scaling_destroys_a_network_with_a_hundred_classes():
+    """Why the penalty must be strong: 10,100 parameters on 1,250 rows fit the labels and nothing else."""
     val, val_labels, test, test_labels = parts("c100_convnet")
     rows = np.arange(0, 5000, 4)
     over_fitted = MatrixScaling(penalty="odir", reg_lambda=1.0, reg_mu=1.0).fit(

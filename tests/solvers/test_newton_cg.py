@@ -137,3 +137,12 @@ def test_running_out_of_iterations_is_said():
     found = newton_cg(objective, objective.map.identity(), max_iterations=1)
     assert found.status is Status.OUT_OF_ITERATIONS
     assert not found.converged
+
+
+def test_scores_of_an_absurd_size_are_not_called_converged():
+    """At 1e12 rounding hides every gain; the status must say so unless nothing is left to gain."""
+    objective = a_problem(DiagonalMap(3, True), strength=0.0)
+    huge = Objective(CrossEntropy(), objective.map, 1e12 * objective.features, objective.labels)
+    found = newton_cg(huge, huge.map.identity())
+    assert found.loss <= found.identity_loss
+    assert not found.converged or found.decrement <= 1e-6

@@ -16,6 +16,9 @@ Vector = NDArray[np.float64]
 # In nats; the last step makes the remaining error about the square of this.
 TOLERANCE = 1e-8
 
+MAX_EVALUATIONS = (
+    3000  # passes after which rows are as good as separable and parameters on their way to infinity
+)
 SUFFICIENT_DECREASE = 0.1
 RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 SMALLEST_STEP = 2.0**-30
@@ -82,7 +85,7 @@ def newton_steps(
     solve: Solver | None = None
     built_here = False
     n_iterations = 0
-    while n_iterations < max_iterations:
+    while n_iterations < max_iterations and n_evaluations < MAX_EVALUATIONS:
         n_iterations += 1
         if solve is None:
             built_here = curvature is None

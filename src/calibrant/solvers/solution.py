@@ -11,21 +11,29 @@ from calibrant.errors import ConvergenceWarning
 
 __all__ = ["Solution", "Status"]
 
+ROUNDING = 1e-6  # nats that rounding may leave on the table
+
 
 class Status(StrEnum):
     """Why a solver stopped, in words a user can act on."""
 
     CONVERGED = "converged"
     AT_BOUND = (
-        "the best value lies at the edge of the allowed range; the calibration rows are (nearly) all right or "
-        "carry no information: use more rows, or a method with a penalty"
+        "the best value lies at the edge of the allowed range: the calibration rows are (nearly) all right, all "
+        "wrong or without information, or the scores are of an unusual size; use more rows or other bounds"
     )
     RUNNING_AWAY = (
         "some parameters grow without end while the loss hardly changes, as it happens when rows of a class are "
         "too few or all right; use a stronger penalty, more rows or a method with fewer parameters"
     )
-    OUT_OF_ITERATIONS = "the iteration limit was reached first; raise max_iterations or use a penalty"
-    OUT_OF_PRECISION = "no further progress is possible in this float type"
+    OUT_OF_ITERATIONS = (
+        "the fit was stopped before its end, which weak penalties and separable rows put far away; use a "
+        "stronger penalty, more rows or a method with fewer parameters"
+    )
+    OUT_OF_PRECISION = (
+        "no further progress is possible in this float type; if the scores are of an unusual size, divide them "
+        "by a constant first"
+    )
     IDENTITY = "the identity is at least as good on the calibration rows, so it is kept"
 
 
@@ -62,7 +70,9 @@ class Solution:
     @property
     def converged(self) -> bool:
         """Whether ``theta`` is an optimum to the precision asked for or possible."""
-        return self.status in (Status.CONVERGED, Status.OUT_OF_PRECISION, Status.IDENTITY)
+        if self.status is Status.OUT_OF_PRECISION:
+            return self.decrement <= ROUNDING
+        return self.status in (Status.CONVERGED, Status.IDENTITY)
 
     def warn_unless_converged(self, method: str) -> None:
         """Tell the user if the fit stopped early or at an edge."""

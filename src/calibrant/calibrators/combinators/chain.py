@@ -1,13 +1,12 @@
 """Chain: one calibrator after another."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.errors import MissingClassWarning, ParameterError
+from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
@@ -61,13 +60,10 @@ class Chain(Calibrator):
         if len(self.calibrators) == 0:
             raise ParameterError("Chain needs at least one calibrator.")
         self.calibrators_ = []
-        with warnings.catch_warnings():
-            # The chain has said it already.
-            warnings.simplefilter("ignore", MissingClassWarning)
-            for calibrator in self.calibrators:
-                fitted = clone(calibrator).fit_labelled(data)
-                self.calibrators_.append(fitted)
-                data = replace(data, predictions=fitted.transform(data.predictions))
+        for calibrator in self.calibrators:
+            fitted = clone(calibrator).fit_labelled(data, warn_of_absent=False)
+            self.calibrators_.append(fitted)
+            data = replace(data, predictions=fitted.transform(data.predictions))
 
     def _transform(self, predictions: Predictions) -> Predictions:
         for calibrator in self.calibrators_:

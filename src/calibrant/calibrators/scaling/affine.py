@@ -68,7 +68,8 @@ class AffineScaling(Calibrator):
     def zeroed(self) -> Self:
         """Return a copy whose off-diagonal weights are zero, without refitting (MS-ODIR-zero).
 
-        Shows how much of the map lives off the diagonal :cite:`kull2019`; every averaged model is treated.
+        Shows how much of the map lives off the diagonal :cite:`kull2019`; every averaged model is treated. The copy
+        has no ``solution_`` and no ``search_``, since no fit led to it.
         """
         check_is_fitted(self)
         twin = clone(self)

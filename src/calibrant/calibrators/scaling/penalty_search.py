@@ -172,7 +172,8 @@ def climb(
                 if max(abs(candidate[0]), abs(candidate[1])) > decades:
                     break
                 loss = fits.loss(strengths(candidate))
-                if loss > best - WORTHWHILE:
+                # Written so that a loss that is no number, or too large for small gains to show, ends the walk.
+                if not loss < best - max(WORTHWHILE, 1e-9 * abs(best)):
                     break
                 position, best, improved = candidate, loss, True
     return strengths(position)
