@@ -1,0 +1,33 @@
+"""Ranking statistics for studies of several methods on several tasks.
+
+Tables have one row per task and one column per method: a frame whose columns name the methods, or an array.
+Tasks without a result for some method are left out with a warning that counts them, or refused
+(``missing="raise"``). Smaller numbers are better unless ``higher_is_better=True``; an infinite loss ranks last.
+Start with :func:`friedman_test`; if methods differ, :func:`nemenyi_test` or :func:`wilcoxon_holm` say which, and
+:func:`bonferroni_dunn_test` compares one of them with the rest.
+"""
+
+from calibrant.ranking.bonferroni_dunn import BonferroniDunnResult, bonferroni_dunn_test
+from calibrant.ranking.critical_difference import critical_difference
+from calibrant.ranking.friedman import FriedmanResult, friedman_test
+from calibrant.ranking.groups import groups_without_difference
+from calibrant.ranking.holm import holm
+from calibrant.ranking.nemenyi import NemenyiResult, nemenyi_test
+from calibrant.ranking.ranks import average_ranks, ranks
+from calibrant.ranking.wilcoxon import WilcoxonHolmResult, wilcoxon_holm
+
+__all__ = [
+    "BonferroniDunnResult",
+    "FriedmanResult",
+    "NemenyiResult",
+    "WilcoxonHolmResult",
+    "average_ranks",
+    "bonferroni_dunn_test",
+    "critical_difference",
+    "friedman_test",
+    "groups_without_difference",
+    "holm",
+    "nemenyi_test",
+    "ranks",
+    "wilcoxon_holm",
+]

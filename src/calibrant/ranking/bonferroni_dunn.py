@@ -1,0 +1,146 @@
+"""The Bonferroni-Dunn test: whether one method differs from each of the others."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from calibrant.errors import ParameterError
+from calibrant.ranking.critical_difference import check_level, critical_difference, rank_difference_error
+from calibrant.ranking.ranks import listed, ranks_of
+from calibrant.ranking.table import Missing, StudyTable
+
+__all__ = ["BonferroniDunnResult", "bonferroni_dunn_test"]
+
+
+@dataclass(frozen=True, eq=False)
+class BonferroniDunnResult:
+    """Outcome of the comparisons of a control with all other methods.
+
+    Attributes
+    ----------
+    p_values : ndarray of shape (k,)
+        Adjusted for k - 1 comparisons; one for the control itself.
+    z : ndarray of shape (k,)
+        How many standard deviations the average rank of each method lies above (worse than) the control's.
+    average_ranks : ndarray of shape (k,)
+        Mean rank of every method, 1 being best.
+    critical_difference : float
+        A difference of average ranks from the control's that is significant at the level ``alpha``.
+    control : str
+        Name of the method that the others are compared with.
+    methods : tuple of str
+        Names of the methods.
+    n_tasks : int
+        N.
+    alpha : float
+        Level of the critical difference.
+    sides : int
+        1 if only methods that are worse than the control count, 2 if better ones do as well.
+    """
+
+    p_values: NDArray[np.float64]
+    z: NDArray[np.float64]
+    average_ranks: NDArray[np.float64]
+    critical_difference: float
+    control: str
+    methods: tuple[str, ...]
+    n_tasks: int
+    alpha: float
+    sides: int
+
+    def __str__(self) -> str:
+        different = [name for name, p in zip(self.methods, self.p_values, strict=True) if p < self.alpha]
+        worse = "worse than" if self.sides == 1 else "different from"
+        return (
+            f"Bonferroni-Dunn test on {self.n_tasks} tasks: average ranks "
+            f"{listed(self.methods, self.average_ranks)}; critical difference {self.critical_difference:.3g} at the "
+            f"{100 * self.alpha:g} % level; {worse} {self.control}: {', '.join(different) or 'none'}."
+        )
+
+
+def bonferroni_dunn_test(
+    table: Any,
+    control: str | int,
+    *,
+    higher_is_better: bool = False,
+    sides: Literal[1, 2] = 2,
+    alpha: float = 0.05,
+    missing: Missing = "drop",
+) -> BonferroniDunnResult:
+    r"""Compare the average rank of one method with those of all others.
+
+    .. math::
+
+        z_j = \frac{R_j - R_0}{\sqrt{k (k + 1) / (6 N)}}, \qquad
+        p_j = \min\{ 1, (k - 1) \, s \, (1 - \Phi(|z_j|)) \}
+
+    with s = 2 sides; for one side s = 1 and :math:`z_j` without its sign taken away, so that only methods worse
+    than the control can have a small p :cite:`dunn1961,demsar2006`.
+
+    Parameters
+    ----------
+    table : frame or array of shape (N, k)
+        One row per task, one column per method.
+    control : str or int
+        Name of the control, or its column number; a name comes first.
+    higher_is_better : bool, default=False
+        Whether a larger number is the better one.
+    sides : {1, 2}, default=2
+        1 to ask only whether the control is better than each of the others.
+    alpha : float, default=0.05
+        Level for the critical difference; the p-values do not depend on it.
+    missing : {"drop", "raise"}, default="drop"
+        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+
+    Returns
+    -------
+    BonferroniDunnResult
+
+    Notes
+    -----
+    More powerful than Nemenyi's test because it makes k - 1 comparisons, not k (k - 1) / 2; the control must
+    have been chosen before looking at the ranks. Costs O(N k log k).
+
+    Examples
+    --------
+    >>> losses = [[0.4, 0.3, 0.1], [0.5, 0.6, 0.2], [0.6, 0.5, 0.2], [0.8, 0.4, 0.3], [0.9, 0.8, 0.7]]
+    >>> bonferroni_dunn_test(losses, 2).p_values.round(4)
+    array([0.0089, 0.1156, 1.    ])
+    >>> bonferroni_dunn_test(losses, 2, sides=1).p_values.round(4)
+    array([0.0044, 0.0578, 1.    ])
+    """
+    check_level(alpha)
+    if sides not in (1, 2):
+        raise ParameterError(f"sides must be 1 or 2, not {sides!r}.")
+    study = StudyTable.parse(table, missing=missing)
+    position = _position(control, study.methods)
+    averages = ranks_of(study.values, higher_is_better).mean(axis=0)
+    z = (averages - averages[position]) / rank_difference_error(study.n_methods, study.n_tasks)
+    tails = ndtr(-z) if sides == 1 else 2 * ndtr(-np.abs(z))
+    p_values = np.minimum((study.n_methods - 1) * tails, 1.0)
+    p_values[position] = 1.0
+    return BonferroniDunnResult(
+        p_values=p_values,
+        z=z,
+        average_ranks=averages,
+        critical_difference=critical_difference(
+            study.n_methods, study.n_tasks, test="bonferroni-dunn", alpha=alpha, sides=sides
+        ),
+        control=study.methods[position],
+        methods=study.methods,
+        n_tasks=study.n_tasks,
+        alpha=alpha,
+        sides=sides,
+    )
+
+
+def _position(control: str | int, methods: tuple[str, ...]) -> int:
+    """Return the column number of the control."""
+    if str(control) in methods:
+        return methods.index(str(control))
+    if isinstance(control, int | np.integer) and 0 <= control < len(methods):
+        return int(control)
+    raise ParameterError(f"control must be one of the methods {methods}, but is {control!r}.")
