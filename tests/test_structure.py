@@ -29,7 +29,7 @@ LAYERS = [
     {"calibrator"},
     {"registry"},
     {"calibrators", "metrics"},
-    {"persistence", "intervals"},
+    {"persistence", "intervals", "ranking", "conventions", "scorers", "streaming"},
     {"hypothesis_tests", "plots"},
     {"report", "studies", "distributed"},
     {"cli", "demo"},

@@ -100,7 +100,12 @@ def make(name: str, **parameters: Any) -> Calibrator:
 
 
 def metrics() -> list[str]:
-    """Return the names of all metrics in :mod:`calibrant.metrics`."""
-    import calibrant.metrics as package
+    """Return the names of all metrics in :mod:`calibrant.metrics` that need no further argument.
 
-    return sorted(package.__all__)
+    >>> "log_loss" in metrics()
+    True
+    """
+    import calibrant.metrics as package
+    from calibrant.metrics.declaration import declared_metrics
+
+    return [name for name in declared_metrics() if name in package.__all__]

@@ -34,11 +34,12 @@ class Bins:
         Ends of the bins, from low to high.
     closed : {"left", "right"}
         Which end of a bin belongs to it.
-    count : ndarray of shape (B,)
-        Number of rows.
-    weight : ndarray of shape (B,)
+    count : ndarray of shape (B,) or (..., B)
+        Number of rows. Leading axes are for several scores of each row in the same bins, such as the
+        probabilities of all classes.
+    weight : ndarray of the same shape
         Sum of their weights; equal to ``count`` where rows have none.
-    score_sum, outcome_sum : ndarray of shape (B,)
+    score_sum, outcome_sum : ndarray of the same shape
         Weighted sums of scores and of outcomes.
 
     Notes
@@ -68,7 +69,7 @@ class Bins:
     @property
     def n_bins(self) -> int:
         """Number of bins, empty ones included."""
-        return len(self.count)
+        return int(self.count.shape[-1])
 
     @property
     def filled(self) -> NDArray[np.bool_]:
@@ -93,8 +94,9 @@ class Bins:
     @property
     def share(self) -> FloatArray:
         """Share of the total weight in every bin, (B,); zeros if there is none at all."""
-        total = self.weight.sum()
-        return self.weight / total if total > 0 else np.zeros_like(self.weight)
+        total = self.weight.sum(axis=-1, keepdims=True)
+        shares: FloatArray = np.divide(self.weight, total, out=np.zeros_like(self.weight), where=total > 0)
+        return shares
 
     def __add__(self, other: object) -> Self:
         """Return the bins of both sets of rows together."""

@@ -1,12 +1,70 @@
 """Measures of probabilistic predictions: ``(y_true, y_proba, *, sample_weight=None, ...) -> float``.
 
 ``y_proba`` is whatever a calibrator takes: an array of probabilities, a frame, or
-:class:`~calibrant.predictions.Predictions`; logits come only through ``Predictions.from_logits``. A weight
-of two is the same as a row given twice, and rows of weight zero are left out.
+:class:`~calibrant.predictions.Predictions`; logits come only through ``Predictions.from_logits``. Rows of weight
+zero are left out, and only the ratios of weights matter. A weight of two is the same as a row given twice, except
+for estimators that correct a bias; :class:`MetricTraits` says which.
 """
 
-from calibrant.metrics.binned import classwise_ece, confidence_ece
+from calibrant.metrics.binned import confidence_ece, maximum_calibration_error
 from calibrant.metrics.classification import accuracy
-from calibrant.metrics.proper import brier_score, log_loss
+from calibrant.metrics.classwise import class_ece, classwise_ece
+from calibrant.metrics.confidence_in_words import overconfidence, underconfidence
+from calibrant.metrics.cumulative import ks_calibration_error, kuiper_calibration_error
+from calibrant.metrics.debiased import debiased_ece
+from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, realised_cost
+from calibrant.metrics.declaration import MetricTraits, describe
+from calibrant.metrics.decomposition import Decomposition, decompose
+from calibrant.metrics.gain import calibration_gain
+from calibrant.metrics.kde import kde_ece
+from calibrant.metrics.kernel import kernel_calibration_error
+from calibrant.metrics.loss_gap import average_loss_gap
+from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
+from calibrant.metrics.miscalibration import miscalibration
+from calibrant.metrics.proper import brier_score, log_loss, spherical_loss
+from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
+from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
+from calibrant.metrics.utility import OneClass, OptimalDecision, TopClasses, utility_calibration_error
 
-__all__ = ["accuracy", "brier_score", "classwise_ece", "confidence_ece", "log_loss"]
+__all__ = [
+    "Decomposition",
+    "LowerBound",
+    "MetricTraits",
+    "OneClass",
+    "OptimalDecision",
+    "TopClasses",
+    "accuracy",
+    "average_loss_gap",
+    "bayes_decisions",
+    "brier_score",
+    "calibration_error_lower_bound",
+    "calibration_gain",
+    "class_ece",
+    "classwise_ece",
+    "confidence_ece",
+    "cost_gap",
+    "debiased_ece",
+    "decompose",
+    "describe",
+    "ece_sweep",
+    "expected_cost",
+    "kde_ece",
+    "kernel_calibration_error",
+    "ks_calibration_error",
+    "kuiper_calibration_error",
+    "log_loss",
+    "lp_calibration_error",
+    "maximum_calibration_error",
+    "miscalibration",
+    "overconfidence",
+    "realised_cost",
+    "smooth_ece",
+    "spherical_loss",
+    "sweep_n_bins",
+    "top_k_confidence_ece",
+    "top_k_label_ece",
+    "top_label_ece",
+    "underconfidence",
+    "utility_calibration_error",
+]

@@ -6,13 +6,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.binning import BinningScheme, Bins, EqualMass, EqualWidth, Partition
+from calibrant.binning import BinningScheme, EqualMass, EqualWidth, Partition
 from calibrant.errors import ParameterError
 
-__all__ = ["Norm", "Strategy", "binned_error", "check_norm", "chosen_scheme", "gap_norm"]
+__all__ = ["Norm", "Strategy", "check_norm", "chosen_partition", "chosen_scheme", "gap_norms"]
 
 Strategy = Literal["uniform", "quantile"]
 Norm = float | Literal["max"]
+FloatArray = NDArray[np.float64]
 
 
 def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None) -> BinningScheme:
@@ -33,32 +34,45 @@ def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None
     )
 
 
-def check_norm(norm: Any) -> None:
-    """Refuse what is neither ``"max"`` nor a finite number of at least one."""
-    if norm != "max" and not (isinstance(norm, Real) and 1 <= float(norm) < np.inf):
-        raise ParameterError(f"norm must be 1, 2, another number of at least 1, or 'max', not {norm!r}.")
-
-
-def gap_norm(bins: Bins, norm: Norm) -> float:
-    """Return the weighted p-norm of the gaps of all bins, or the largest; empty bins count nothing."""
-    gaps = np.abs(bins.gap)
-    if norm == "max":
-        return float(gaps.max())
-    return float((bins.share @ gaps**norm) ** (1 / norm))
-
-
-def binned_error(
-    scores: NDArray[np.floating],
-    outcomes: NDArray[Any],
-    weights: NDArray[np.float64] | None,
-    scheme: BinningScheme,
-    norm: Norm,
-) -> float:
-    """Return the calibration error of one column of scores, all of shape (n,)."""
+def chosen_partition(
+    scheme: BinningScheme, scores: NDArray[np.floating], weights: FloatArray | None
+) -> Partition:
+    """Return the bins of a scheme for these scores, or say that it gave something else."""
     partition = scheme(scores, weights)
     if not isinstance(partition, Partition):
         raise ParameterError(
             "binning must return FixedEdges or another Partition when called on scores, "
             f"not {type(partition).__name__}."
         )
-    return gap_norm(partition.bins(scores, outcomes, weights), norm)
+    return partition
+
+
+def check_norm(norm: Any) -> None:
+    """Refuse what is neither ``"max"`` nor a finite number of at least one."""
+    if norm != "max" and not (isinstance(norm, Real) and 1 <= float(norm) < np.inf):
+        raise ParameterError(f"norm must be 1, 2, another number of at least 1, or 'max', not {norm!r}.")
+
+
+def gap_norms(
+    weight: FloatArray, score_sum: FloatArray, outcome_sum: FloatArray, starts: NDArray[np.intp], norm: Norm
+) -> FloatArray:
+    r"""Return the weighted p-norm of the gaps of each run of bins, or the largest gap.
+
+    Parameters
+    ----------
+    weight, score_sum, outcome_sum : ndarray of shape (C,)
+        Sums over the rows of each bin; bins without weight count nothing.
+    starts : ndarray of shape (S,)
+        Where each run of bins begins, the first at 0.
+    norm : float or "max"
+        p.
+    """
+    if norm == 1:
+        gaps: FloatArray = np.add.reduceat(np.abs(outcome_sum - score_sum), starts)
+        return gaps / np.add.reduceat(weight, starts)
+    gap = np.divide(np.abs(outcome_sum - score_sum), weight, out=np.zeros_like(weight), where=weight > 0)
+    if norm == "max":
+        largest: FloatArray = np.maximum.reduceat(gap, starts)
+        return largest
+    powers: FloatArray = np.add.reduceat(weight * gap**norm, starts) / np.add.reduceat(weight, starts)
+    return powers ** (1 / norm)

@@ -1,21 +1,24 @@
-"""Calibration errors estimated from bins of the score."""
+"""Calibration errors of the predicted class, estimated from bins of the confidence in it."""
 
-from typing import Any, Literal, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from calibrant.binning import BinningScheme
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, binned_error, check_norm, chosen_scheme
+from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
+from calibrant.metrics.binned_metric import BinnedMetric
+from calibrant.metrics.declaration import metric
+from calibrant.metrics.slots import PredictedClass
 
-__all__ = ["classwise_ece", "confidence_ece"]
-
-# Columns are read in groups: one column of a row-major array would touch as much memory as sixteen.
-COLUMNS_AT_A_TIME = 16
+__all__ = ["confidence_ece", "maximum_calibration_error"]
 
 
+def _confidence_ece(
+    n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None
+) -> BinnedMetric:
+    return BinnedMetric(PredictedClass(), chosen_scheme(n_bins, strategy, binning), norm)
+
+
+@metric(parts=_confidence_ece)
 def confidence_ece(
     y_true: Any,
     y_proba: Any,
@@ -77,118 +80,65 @@ def confidence_ece(
     >>> round(confidence_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
     0.1
     """
-    check_norm(norm)
-    scheme = chosen_scheme(n_bins, strategy, binning)
-    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    predicted = data.predictions.predicted
-    confidence = data.predictions.probabilities[np.arange(data.n_rows), predicted]
-    return binned_error(confidence, predicted == data.labels, data.weights, scheme, norm)
+    parts = _confidence_ece(n_bins, strategy, norm, binning)
+    return parts(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
-@overload
-def classwise_ece(
+def _maximum_calibration_error(
+    n_bins: int, strategy: Strategy, binning: BinningScheme | None
+) -> BinnedMetric:
+    return _confidence_ece(n_bins, strategy, "max", binning)
+
+
+@metric(parts=_maximum_calibration_error)
+def maximum_calibration_error(
     y_true: Any,
     y_proba: Any,
     *,
     sample_weight: Any = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    norm: Norm = 1,
     binning: BinningScheme | None = None,
-    reduction: Literal["mean", "sum"] = "mean",
-) -> float: ...
+) -> float:
+    r"""Largest gap between confidence and accuracy over all bins.
 
+    .. math:: \max_{b:\, W_b > 0} | \mathrm{acc}_b - \mathrm{conf}_b |
 
-@overload
-def classwise_ece(
-    y_true: Any,
-    y_proba: Any,
-    *,
-    sample_weight: Any = None,
-    n_bins: int = 15,
-    strategy: Strategy = "uniform",
-    norm: Norm = 1,
-    binning: BinningScheme | None = None,
-    reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
-
-
-def classwise_ece(
-    y_true: Any,
-    y_proba: Any,
-    *,
-    sample_weight: Any = None,
-    n_bins: int = 15,
-    strategy: Strategy = "uniform",
-    norm: Norm = 1,
-    binning: BinningScheme | None = None,
-    reduction: Literal["mean", "sum", "none"] = "mean",
-) -> float | NDArray[np.float64]:
-    r"""Gap between the probability of each class and how often it occurs.
-
-    For class k, with rows in bins by :math:`p_{ik}`, the error is
-
-    .. math::
-
-        E_k = \Bigl( \sum_b \frac{W_b}{W} \, | \bar y_b - \bar p_b |^p \Bigr)^{1/p},
-
-    where :math:`\bar p_b` and :math:`\bar y_b` are the weighted means of :math:`p_{ik}` and of
-    :math:`[y_i = k]` in bin b and :math:`W_b` its weight; the result is their mean over classes,
-    :math:`\frac{1}{K} \sum_k E_k` :cite:`kull2019`.
+    with the bins of :func:`confidence_ece`, of which this is the case ``norm="max"`` :cite:`naeini2015`.
 
     Parameters
     ----------
     y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns. Classes without rows count too.
+        True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two, of which both columns count.
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     n_bins : int, default=15
         Number of bins from 0 to 1.
     strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, or of equal weight within each class (equal scores share a bin).
-    norm : 1, 2, other number of at least 1, or "max", default=1
-        p, for each class by itself; ``"max"`` is the largest gap of a filled bin.
+        Bins of equal width, or of equal weight (equal scores share a bin).
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``: :class:`~calibrant.binning.EqualWidth`,
-        :class:`~calibrant.binning.EqualMass`, :class:`~calibrant.binning.FixedEdges`, or a function of
-        scores and weights that returns one of these. Called once for each class.
-    reduction : {"mean", "sum", "none"}, default="mean"
-        Mean or sum of the errors of the classes, or all of them.
+        Takes the place of ``n_bins`` and ``strategy``; see :func:`confidence_ece`.
 
     Returns
     -------
-    float, or ndarray of shape (K,) for ``reduction="none"``
-        From 0 to 1 for each class; lower is better.
+    float
+        From 0 to 1; lower is better.
 
     Notes
     -----
-    The tables of :cite:`kull2019` print the *sum* over classes, of bins that are fourteen of equal width,
-    [a, b), and a fifteenth for probabilities of exactly one: ``reduction="sum"`` and
-    ``binning=FixedEdges((*np.linspace(0, 1, 15), 1.0))``. With many classes nearly all probabilities of a
-    class are close to zero, in the first bin of equal width; ``strategy="quantile"`` resolves them.
-
-    Costs O(nK), plus K sorts of n numbers for quantiles; memory beyond the probabilities O(n).
+    A bin with a single row can decide the value, so with equal-width bins this says little about a classifier;
+    ``strategy="quantile"`` gives all bins the same weight. Tables of :cite:`kull2019`:
+    ``binning=EqualWidth(15, closed="right")``. Costs O(nK), plus a sort of n numbers for quantiles.
 
     Examples
     --------
-    >>> p = [[0.8, 0.1, 0.1]] * 10
-    >>> classwise_ece([0] * 9 + [1], p, reduction="none").round(6)
-    array([0.1, 0. , 0.1])
-    >>> round(classwise_ece([0] * 9 + [1], p), 6)
-    0.066667
+    Nine of ten right at a confidence of 80 %, and a single row that is wrong at 60 %:
+
+    >>> p = [[0.8, 0.2]] * 10 + [[0.4, 0.6]]
+    >>> round(maximum_calibration_error([0] * 9 + [1, 0], p), 6)
+    0.6
     """
-    check_norm(norm)
-    if reduction not in ("mean", "sum", "none"):
-        raise ParameterError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}.")
-    scheme = chosen_scheme(n_bins, strategy, binning)
-    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    errors = np.empty(data.n_classes)
-    for first in range(0, data.n_classes, COLUMNS_AT_A_TIME):
-        group = data.predictions.probabilities[:, first : first + COLUMNS_AT_A_TIME]
-        for column, scores in enumerate(np.ascontiguousarray(group.T), start=first):
-            errors[column] = binned_error(scores, data.labels == column, data.weights, scheme, norm)
-    if reduction == "none":
-        return errors
-    return float(errors.mean() if reduction == "mean" else errors.sum())
+    parts = _maximum_calibration_error(n_bins, strategy, binning)
+    return parts(LabelledPredictions.parse(y_proba, y_true, sample_weight))

@@ -1,14 +1,29 @@
 """Measures of the predicted class alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import MetricTraits, metric
+from calibrant.metrics.mean_metric import MeanMetric
+from calibrant.predictions import Predictions
 
 __all__ = ["accuracy"]
 
 
+def _right(predictions: Predictions) -> Callable[[NDArray[np.intp]], NDArray[np.float64]]:
+    predicted = predictions.predicted
+    return lambda labels: np.asarray(predicted == labels, dtype=np.float64)
+
+
+def _accuracy() -> MeanMetric:
+    return MeanMetric(lambda data: _right(data.predictions)(data.labels), _right)
+
+
+@metric(MetricTraits(higher_is_better=True), parts=_accuracy)
 def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     r"""Share of rows whose most probable class is the true one.
 
@@ -35,5 +50,4 @@ def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     >>> accuracy([0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]], sample_weight=[1, 1, 2])
     0.5
     """
-    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    return float(np.average(data.predictions.predicted == data.labels, weights=data.weights))
+    return _accuracy()(LabelledPredictions.parse(y_proba, y_true, sample_weight))

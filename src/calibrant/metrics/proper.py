@@ -3,17 +3,34 @@
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.row_blocks import BlockSums, row_blocks
-from calibrant.numerics.simplex import log_softmax
-from calibrant.space import Space
+from calibrant.metrics.declaration import MetricTraits, metric
+from calibrant.metrics.mean_metric import MeanMetric
+from calibrant.metrics.prepared_losses import LossesOf, prepared_losses
+from calibrant.metrics.row_losses import row_losses
+from calibrant.predictions import Predictions
 
-__all__ = ["brier_score", "log_loss"]
+__all__ = ["brier_score", "log_loss", "spherical_loss"]
 
 
+PROPER = MetricTraits(proper=True)
+
+
+def _log_loss(floor: float) -> MeanMetric:
+    if not 0.0 <= floor < 1.0:
+        raise ParameterError(f"floor must be at least 0 and below 1, but is {floor}.")
+    ceiling = -np.log(floor) if floor > 0 else np.inf
+
+    def losses_of(predictions: Predictions) -> LossesOf:
+        losses = prepared_losses(predictions, "log")
+        return lambda labels: np.minimum(losses(labels), ceiling)
+
+    return MeanMetric(lambda data: np.minimum(row_losses(data, "log"), ceiling), losses_of)
+
+
+@metric(PROPER, parts=_log_loss)
 def log_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None, floor: float = 0.0) -> float:
     r"""Mean negative logarithm of the probability of what happened.
 
@@ -61,31 +78,27 @@ def log_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None, floor: flo
     >>> log_loss([1], Predictions.from_logits([[2000.0, 0.0]]))
     2000.0
     """
-    if not 0.0 <= floor < 1.0:
-        raise ParameterError(f"floor must be at least 0 and below 1, but is {floor}.")
-    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    logarithms = _log_probabilities_of_truth(data)
-    if floor > 0:
-        np.maximum(logarithms, np.log(floor), out=logarithms)
-    # Subtracting from zero, unlike a change of sign, never gives -0.0.
-    return float(0.0 - np.average(logarithms, weights=data.weights))
+    return _log_loss(floor)(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
-def _log_probabilities_of_truth(data: LabelledPredictions) -> NDArray[np.float64]:
-    """Return the logarithm of the probability of the true class of every row, (n,)."""
-    scores = data.predictions.scores
-    if data.predictions.space is Space.PROBABILITIES:
-        given = scores[np.arange(data.n_rows), data.labels].astype(np.float64)
-        with np.errstate(divide="ignore"):
-            # Rows sum to one only up to rounding, and nothing is more probable than certain.
-            return np.log(np.minimum(given, 1.0, out=given))
-    result = np.empty(data.n_rows)
-    for rows in row_blocks(*scores.shape):
-        block = log_softmax(scores[rows].astype(np.float64))
-        result[rows] = block[np.arange(len(block)), data.labels[rows]]
-    return result
+def _brier_score(scale_by_half: bool | Literal["auto"]) -> MeanMetric:
+    if scale_by_half not in (True, False, "auto"):
+        raise ParameterError(f"scale_by_half must be True, False or 'auto', not {scale_by_half!r}.")
+
+    def factor(n_classes: int) -> float:
+        """Return what turns the losses, halved for two classes already, into what is asked for."""
+        halved = n_classes == 2
+        wanted = halved if scale_by_half == "auto" else scale_by_half
+        return (0.5 if wanted else 1.0) / (0.5 if halved else 1.0)
+
+    def losses_of(predictions: Predictions) -> LossesOf:
+        losses = prepared_losses(predictions, "brier")
+        return lambda labels: factor(predictions.n_classes) * losses(labels)
+
+    return MeanMetric(lambda data: factor(data.n_classes) * row_losses(data, "brier"), losses_of)
 
 
+@metric(PROPER, parts=_brier_score)
 def brier_score(
     y_true: Any,
     y_proba: Any,
@@ -132,18 +145,46 @@ def brier_score(
     >>> brier_score([1], [0.5])      # two classes
     0.25
     """
-    if scale_by_half not in (True, False, "auto"):
-        raise ParameterError(f"scale_by_half must be True, False or 'auto', not {scale_by_half!r}.")
-    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    probabilities = data.predictions.probabilities
+    return _brier_score(scale_by_half)(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
-    def squared_distance(rows: slice) -> float:
-        difference = probabilities[rows].astype(np.float64)
-        difference[np.arange(len(difference)), data.labels[rows]] -= 1
-        distances = np.einsum("ik,ik->i", difference, difference)
-        return float(distances.sum() if data.weights is None else data.weights[rows] @ distances)
 
-    with BlockSums.over(data.n_rows, data.n_classes) as total:
-        score = total(squared_distance) / data.total_weight
-    halve = data.n_classes == 2 if scale_by_half == "auto" else scale_by_half
-    return score / 2 if halve else score
+def _spherical_loss() -> MeanMetric:
+    return MeanMetric(
+        lambda data: row_losses(data, "spherical"),
+        lambda predictions: prepared_losses(predictions, "spherical"),
+    )
+
+
+@metric(PROPER, parts=_spherical_loss)
+def spherical_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
+    r"""One minus the cosine of the angle between the probabilities and what happened.
+
+    .. math::
+
+        \frac{1}{W} \sum_i w_i \Bigl( 1 - \frac{p_{iy_i}}{\lVert p_i \rVert_2} \Bigr), \qquad W = \sum_i w_i
+
+    A proper score that, like the Brier score, is bounded, and like the log-loss, grows fast when a likely
+    class was wrong :cite:`gneiting2007`. The spherical score itself, which is the higher the better, is one
+    minus this.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        From 0 to 1; lower is better. Costs O(nK), in blocks of rows.
+
+    Examples
+    --------
+    >>> loss = spherical_loss([0], [[0.5, 0.5]])
+    >>> round(1 - loss, 6) == round(0.5**0.5, 6)      # 45 degrees
+    True
+    """
+    return _spherical_loss()(LabelledPredictions.parse(y_proba, y_true, sample_weight))

@@ -1,0 +1,234 @@
+"""Conventions: metrics with the settings behind published tables, by the name of the publication."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import EqualWidth, FixedEdges
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics import (
+    accuracy,
+    brier_score,
+    classwise_ece,
+    confidence_ece,
+    log_loss,
+    maximum_calibration_error,
+)
+from calibrant.metrics.declaration import describe
+from calibrant.metrics.events import columns, confidences
+
+__all__ = ["Convention", "convention", "conventions"]
+
+Metric = Callable[..., float]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """The metrics of a publication as its tables were computed.
+
+    Attributes
+    ----------
+    name : str
+        First author and year.
+    source : str
+        What the tables are of, in a few words.
+    metrics : mapping
+        From the names of metrics to functions ``(y_true, y_proba, *, sample_weight=None)``; each is an
+        attribute too.
+
+    Examples
+    --------
+    >>> kull = convention("kull2019")
+    >>> round(kull.classwise_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)      # a sum over classes
+    0.2
+    """
+
+    name: str
+    source: str
+    metrics: Mapping[str, Metric]
+
+    def __getattr__(self, name: str) -> Metric:
+        try:
+            return self.metrics[name]
+        except KeyError:
+            raise AttributeError(f"{self.name} has no {name}; it has {sorted(self.metrics)}") from None
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {describe(function)}" for name, function in self.metrics.items()]
+        return "\n".join([f"{self.name}: {self.source}", *lines])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return convention, (self.name,)
+
+
+def convention(name: str) -> Convention:
+    """Return the metrics of a publication as its tables were computed.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`conventions`.
+
+    Notes
+    -----
+    ``"kull2019"``
+        Confidence-ECE and maximum calibration error with 15 bins (a, b] of equal width. Classwise-ECE is the
+        *sum* over classes, though the paper's formula is the mean, with 14 bins [a, b) and one more for
+        probabilities of exactly one. The Brier score is the mean over rows and classes. The log-loss contains a
+        clip at 1e-15. ``error_rate`` in per cent :cite:`kull2019`.
+    ``"valk2022"``
+        All in per cent except log-loss and Brier score; 15 bins that hold the same number of rows, equal
+        scores apart if need be; classwise-ECE is the mean over classes and leaves out rows that give a class
+        the probability zero. The formula printed in the thesis has another factor of one over the number of
+        bins, which its figures do not contain :cite:`valk2022`.
+    ``"wenger2020"``
+        Confidence-ECE with 100 bins between 1/K and one, each represented not by its mean confidence but by
+        a centre, which is taken half of 1/100 below its upper edge although the bins are narrower. For a
+        norm above one there is no root. The formula of the paper has no weights, the figures do
+        :cite:`wenger2020`.
+    ``"tomani2022"``
+        Confidence-ECE with 10 bins (a, b] of equal width; Brier score summed over classes :cite:`tomani2022`.
+    ``"guo2017"``
+        Confidence-ECE and maximum calibration error with 15 bins (a, b] of equal width :cite:`guo2017`.
+
+    Examples
+    --------
+    >>> print(convention("guo2017"))
+    guo2017: temperature scaling of modern networks
+    confidence_ece: confidence_ece(norm=1, binning=EqualWidth(closed='right', n_bins=15, low=0.0, high=1.0))
+    maximum_calibration_error: maximum_calibration_error(binning=EqualWidth(closed='right', n_bins=15,
+    low=0.0, high=1.0))
+    """
+    try:
+        return _CONVENTIONS[name]
+    except KeyError:
+        raise ParameterError(f"there is no convention {name!r}; known are {conventions()}.") from None
+
+
+def conventions() -> list[str]:
+    """Return the names of all conventions.
+
+    >>> conventions()
+    ['guo2017', 'kull2019', 'tomani2022', 'valk2022', 'wenger2020']
+    """
+    return sorted(_CONVENTIONS)
+
+
+def error_rate_in_percent(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
+    """Return the share of wrong rows, times one hundred."""
+    return 100 * (1 - accuracy(y_true, y_proba, sample_weight=sample_weight))
+
+
+def brier_mean_over_classes(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
+    """Return the mean over rows and classes of the squared difference."""
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    total = brier_score(y_true, y_proba, sample_weight=sample_weight, scale_by_half=False)
+    return total / data.n_classes
+
+
+def confidence_ece_of_equal_counts(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15
+) -> float:
+    """Return confidence-ECE in per cent, with bins of the same number of rows."""
+    data = _without_weights(y_true, y_proba, sample_weight, "valk2022")
+    right = data.predictions.predicted == data.labels
+    return 100 * _error_of_equal_counts(confidences(data.predictions), right, n_bins)
+
+
+def classwise_ece_of_equal_counts(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15
+) -> float:
+    """Return the mean over classes in per cent, with bins of the same number of rows and without zeros."""
+    data = _without_weights(y_true, y_proba, sample_weight, "valk2022")
+    errors = [
+        _error_of_equal_counts(column[column > 0], (data.labels == k)[column > 0], n_bins)
+        for k, column in enumerate(columns(data.predictions))
+    ]
+    return 100 * float(np.mean(errors))
+
+
+def confidence_ece_of_bin_centres(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 100, norm: float = 1
+) -> float:
+    """Return the weighted mean gap between accuracies and the centres of bins from 1/K to one."""
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    right = data.predictions.predicted == data.labels
+    partition = EqualWidth(n_bins, low=1 / data.n_classes)
+    bins = partition.bins(confidences(data.predictions), right, data.weights)
+    centres = bins.edges[1:] - 1 / (2 * n_bins)
+    return float(bins.share @ np.abs(bins.mean_outcome - centres) ** norm)
+
+
+def _error_of_equal_counts(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], n_bins: int) -> float:
+    """Return the weighted mean gap of consecutive runs of the sorted scores; the first ones take the remainder."""
+    if len(scores) == 0:
+        return 0.0
+    order = np.argsort(scores, kind="stable")
+    runs = [run for run in np.array_split(order, n_bins) if len(run)]
+    gaps = [len(run) * abs(scores[run].mean(dtype=np.float64) - outcomes[run].mean()) for run in runs]
+    return float(sum(gaps) / len(scores))
+
+
+def _without_weights(y_true: Any, y_proba: Any, sample_weight: Any, name: str) -> LabelledPredictions:
+    if sample_weight is not None:
+        raise ParameterError(
+            f"the bins of {name} hold equal numbers of rows, so weights have no place in them; "
+            "use the metric itself with strategy='quantile'."
+        )
+    return LabelledPredictions.parse(y_proba, y_true)
+
+
+RIGHT_CLOSED = EqualWidth(15, closed="right")
+
+
+def _named(name: str, source: str, **metrics: Metric) -> tuple[str, Convention]:
+    return name, Convention(name, source, MappingProxyType(metrics))
+
+
+_CONVENTIONS = dict(
+    [
+        _named(
+            "kull2019",
+            "Dirichlet calibration, tables of the supplement",
+            log_loss=partial(log_loss, floor=1e-15),
+            brier_score=brier_mean_over_classes,
+            confidence_ece=partial(confidence_ece, binning=RIGHT_CLOSED),
+            classwise_ece=partial(
+                classwise_ece, reduction="sum", binning=FixedEdges((*np.linspace(0, 1, 15), 1.0))
+            ),
+            maximum_calibration_error=partial(maximum_calibration_error, binning=RIGHT_CLOSED),
+            error_rate=error_rate_in_percent,
+        ),
+        _named(
+            "valk2022",
+            "non-parametric multi-class calibration, tables of the thesis",
+            log_loss=log_loss,
+            brier_score=partial(brier_score, scale_by_half=False),
+            confidence_ece=confidence_ece_of_equal_counts,
+            classwise_ece=classwise_ece_of_equal_counts,
+        ),
+        _named(
+            "wenger2020",
+            "Gaussian-process calibration",
+            confidence_ece=confidence_ece_of_bin_centres,
+        ),
+        _named(
+            "tomani2022",
+            "parameterized temperature scaling",
+            confidence_ece=partial(confidence_ece, binning=EqualWidth(10, closed="right")),
+            brier_score=partial(brier_score, scale_by_half=False),
+        ),
+        _named(
+            "guo2017",
+            "temperature scaling of modern networks",
+            confidence_ece=partial(confidence_ece, binning=RIGHT_CLOSED),
+            maximum_calibration_error=partial(maximum_calibration_error, binning=RIGHT_CLOSED),
+        ),
+    ]
+)

@@ -1,0 +1,124 @@
+"""BinnedMetric: what every binned calibration error is made of, for one set of labels, for many, or in batches."""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import BinningScheme, Bins, Partition
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.bin_errors import Norm, check_norm, gap_norms
+from calibrant.metrics.declaration import Evaluator
+from calibrant.metrics.prepared_bins import PreparedBins
+from calibrant.metrics.slot_bins import bins_of_slots, cell_numbers
+from calibrant.metrics.slots import SlotsOf
+from calibrant.numerics.row_blocks import BlockSums, row_blocks
+from calibrant.predictions import Predictions
+
+__all__ = ["BinnedMetric", "Reduction"]
+
+Reduction = Literal["mean", "sum", "none"]
+FloatArray = NDArray[np.float64]
+
+
+# Parts of the rows that threads take over; whatever their number, so that sums do not depend on it.
+SHARES = 16
+
+
+@dataclass(frozen=True)
+class BinnedMetric:
+    r"""Which scores are compared with which events, in which bins, by which norm.
+
+    .. math:: E_s = \Bigl( \sum_b \frac{W_b}{W} \, | \bar o_b - \bar s_b |^p \Bigr)^{1/p}
+
+    for every slot s, and the mean or the sum of all slots.
+    """
+
+    slots_of: SlotsOf
+    scheme: BinningScheme
+    norm: Norm = 1
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        check_norm(self.norm)
+        if self.reduction not in ("mean", "sum", "none"):
+            raise ParameterError(f"reduction must be 'mean', 'sum' or 'none', not {self.reduction!r}.")
+
+    def __call__(self, data: LabelledPredictions) -> float:
+        """Return the metric."""
+        return self.reduced(self.errors(data))
+
+    def reduced(self, errors: FloatArray) -> float:
+        """Return the one number for the errors of all slots."""
+        return float(errors.sum() if self.reduction == "sum" else errors.mean())
+
+    def errors(self, data: LabelledPredictions) -> FloatArray:
+        """Return the error of every slot, (S,)."""
+        if isinstance(self.scheme, Partition):
+            return self.errors_of(self.of(data))
+        return np.array([self._error(data, *column) for column in self.slots_of.columns(data.predictions)])
+
+    def of(self, data: LabelledPredictions) -> Bins:
+        """Return the bins of these rows, which can be added to those of others with the same classes."""
+        if not isinstance(self.scheme, Partition):
+            raise ParameterError(
+                f"{self.scheme!r} chooses its bins from all scores at once, so batches cannot be added up; "
+                "choose the bins from some of the scores first and pass them as binning=FixedEdges(edges)."
+            )
+        partition, predictions = self.scheme, data.predictions
+        n_slots = self.slots_of.n_slots(data.n_classes)
+
+        def bins(rows: slice) -> Bins:
+            weights = None if data.weights is None else data.weights[rows]
+            slots = self.slots_of(predictions, rows)
+            return bins_of_slots(slots, data.labels[rows], weights, partition, data.n_classes)
+
+        def bins_of_share(share: slice) -> Bins:
+            """Add up small blocks at once, so that no more than a few sets of bins wait to be added."""
+            blocks = row_blocks(share.stop - share.start, n_slots)
+            return reduce(
+                add, (bins(slice(share.start + rows.start, share.start + rows.stop)) for rows in blocks)
+            )
+
+        with BlockSums.over(data.n_rows, n_slots, min_rows=-(-data.n_rows // SHARES)) as total:
+            return total(bins_of_share)
+
+    def errors_of(self, bins: Bins) -> FloatArray:
+        """Return the error of every slot from its bins, (S,)."""
+        n_slots = len(bins.weight)
+        starts = np.arange(n_slots) * (bins.weight.size // n_slots)
+        return gap_norms(
+            bins.weight.ravel(), bins.score_sum.ravel(), bins.outcome_sum.ravel(), starts, self.norm
+        )
+
+    def value(self, bins: Bins) -> float:
+        """Return the metric from the bins of all rows."""
+        return self.reduced(self.errors_of(bins))
+
+    def prepared(self, predictions: Predictions) -> Evaluator:
+        """Return the metric as a function of labels and weights alone."""
+        bins = PreparedBins(self.slots_of, self.scheme, predictions)
+
+        def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:
+            return self.reduced(gap_norms(*bins.sums(labels, weights), self.norm))
+
+        return evaluate
+
+    def _error(
+        self, data: LabelledPredictions, scores: NDArray[np.floating], targets: NDArray[np.intp]
+    ) -> float:
+        """Return the error of one slot, whose bins are chosen by its own scores."""
+        weights, hits = data.weights, targets == data.labels
+        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.slots_of.apart_by_class)
+        hit_weights = None if weights is None else weights[hits]
+
+        def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> FloatArray:
+            return np.bincount(cells, values, n_cells).astype(np.float64, copy=False)
+
+        scores = scores if weights is None else weights * scores
+        columns = sums(cells, weights), sums(cells, scores), sums(cells[hits], hit_weights)
+        return float(gap_norms(*columns, np.array([0]), self.norm)[0])

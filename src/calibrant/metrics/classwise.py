@@ -1,0 +1,175 @@
+"""Calibration errors of every class, or of one, estimated from bins of its probability."""
+
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import BinningScheme
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
+from calibrant.metrics.binned_metric import BinnedMetric, Reduction
+from calibrant.metrics.declaration import metric
+from calibrant.metrics.slots import EveryClass, SingleClass
+
+__all__ = ["class_ece", "classwise_ece"]
+
+
+def _classwise_ece(
+    n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
+) -> BinnedMetric:
+    return BinnedMetric(EveryClass(), chosen_scheme(n_bins, strategy, binning), norm, reduction)
+
+
+@overload
+def classwise_ece(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = 1,
+    binning: BinningScheme | None = None,
+    reduction: Literal["mean", "sum"] = "mean",
+) -> float: ...
+
+
+@overload
+def classwise_ece(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = 1,
+    binning: BinningScheme | None = None,
+    reduction: Literal["none"],
+) -> NDArray[np.float64]: ...
+
+
+@metric(parts=_classwise_ece)
+def classwise_ece(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = 1,
+    binning: BinningScheme | None = None,
+    reduction: Reduction = "mean",
+) -> float | NDArray[np.float64]:
+    r"""Gap between the probability of each class and how often it occurs.
+
+    For class k, with rows in bins by :math:`p_{ik}`, the error is
+
+    .. math::
+
+        E_k = \Bigl( \sum_b \frac{W_b}{W} \, | \bar y_b - \bar p_b |^p \Bigr)^{1/p},
+
+    where :math:`\bar p_b` and :math:`\bar y_b` are the weighted means of :math:`p_{ik}` and of
+    :math:`[y_i = k]` in bin b and :math:`W_b` its weight; the result is their mean over classes,
+    :math:`\frac{1}{K} \sum_k E_k` :cite:`kull2019`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns. Classes without rows count too.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two, of which both columns count.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    n_bins : int, default=15
+        Number of bins from 0 to 1.
+    strategy : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width, or of equal weight within each class (equal scores share a bin).
+    norm : 1, 2, other number of at least 1, or "max", default=1
+        p, for each class by itself; ``"max"`` is the largest gap of a filled bin.
+    binning : scheme, optional
+        Takes the place of ``n_bins`` and ``strategy``: :class:`~calibrant.binning.EqualWidth`,
+        :class:`~calibrant.binning.EqualMass`, :class:`~calibrant.binning.FixedEdges`, or a function of
+        scores and weights that returns one of these. Called once for each class.
+    reduction : {"mean", "sum", "none"}, default="mean"
+        Mean or sum of the errors of the classes, or all of them.
+
+    Returns
+    -------
+    float, or ndarray of shape (K,) for ``reduction="none"``
+        From 0 to 1 for each class; lower is better.
+
+    Notes
+    -----
+    The tables of :cite:`kull2019` print the *sum* over classes, of bins that are fourteen of equal width,
+    [a, b), and a fifteenth for probabilities of exactly one: ``reduction="sum"`` and
+    ``binning=FixedEdges((*np.linspace(0, 1, 15), 1.0))``. With many classes nearly all probabilities of a
+    class are close to zero, in the first bin of equal width; ``strategy="quantile"`` resolves them.
+
+    Costs O(nK), plus K sorts of n numbers for quantiles; memory beyond the probabilities O(n).
+
+    Examples
+    --------
+    >>> p = [[0.8, 0.1, 0.1]] * 10
+    >>> classwise_ece([0] * 9 + [1], p, reduction="none").round(6)
+    array([0.1, 0. , 0.1])
+    >>> round(classwise_ece([0] * 9 + [1], p), 6)
+    0.066667
+    """
+    parts = _classwise_ece(n_bins, strategy, norm, binning, reduction)
+    errors = parts.errors(LabelledPredictions.parse(y_proba, y_true, sample_weight))
+    return errors if reduction == "none" else parts.reduced(errors)
+
+
+@metric()
+def class_ece(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    label: Any,
+    sample_weight: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = 1,
+    binning: BinningScheme | None = None,
+) -> float:
+    r"""Gap between the probability of one class and how often it occurs.
+
+    .. math:: E_k = \Bigl( \sum_b \frac{W_b}{W} \, | \bar y_b - \bar p_b |^p \Bigr)^{1/p}
+
+    with rows in bins by :math:`p_{ik}`, as in :func:`classwise_ece`, for the one class k
+    :cite:`kull2019`. With two classes and the positive one as ``label`` this is the usual binary ECE.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    label : label
+        The class, as it is called in ``y_true``.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    n_bins, strategy, norm, binning
+        As for :func:`classwise_ece`.
+
+    Returns
+    -------
+    float
+        From 0 to 1; lower is better. Costs O(n), plus a sort of n numbers for quantiles.
+
+    Examples
+    --------
+    >>> p = [[0.8, 0.1, 0.1]] * 10
+    >>> round(class_ece(["ant"] * 8 + ["bee", "cat"], p, label="ant"), 6)
+    0.0
+    >>> round(class_ece([0] * 9 + [1], p, label=2), 6)
+    0.1
+    """
+    scheme = chosen_scheme(n_bins, strategy, binning)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    column = np.flatnonzero(data.classes == label)
+    if len(column) != 1:
+        raise ParameterError(f"label must be one of the classes {data.classes.tolist()}, not {label!r}.")
+    return BinnedMetric(SingleClass(int(column[0])), scheme, norm)(data)

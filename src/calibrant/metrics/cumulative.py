@@ -1,0 +1,183 @@
+"""Calibration errors from sums of residuals in the order of the score: no bins, nothing to choose."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
+from calibrant.metrics.events import Kind, check_kind, columns, confidences, mean_over_events
+from calibrant.numerics.cumulative import MAXIMUM, RANGE, PathStatistic, ScoreGroups
+from calibrant.predictions import Predictions
+
+__all__ = ["CumulativeStatistic", "chosen_statistic", "ks_calibration_error", "kuiper_calibration_error"]
+
+CumulativeStatistic = Literal["kuiper", "ks"]
+"""``"kuiper"``: the range of the cumulative residuals. ``"ks"``: their largest absolute value."""
+
+
+def chosen_statistic(statistic: CumulativeStatistic) -> PathStatistic:
+    """Return the statistic of this name."""
+    if statistic not in get_args(CumulativeStatistic):
+        raise ParameterError(f"statistic must be 'kuiper' or 'ks', not {statistic!r}.")
+    return RANGE if statistic == "kuiper" else MAXIMUM
+
+
+def _prepared(statistic: PathStatistic) -> Callable[..., Evaluator]:
+    """Return a function that sorts the scores once, for any number of labels; O(n) memory per event."""
+
+    def prepare(predictions: Predictions, *, kind: Kind) -> Evaluator:
+        check_kind(kind)
+        events: list[tuple[_Event, NDArray[np.intp] | int]]
+        if kind == "confidence":
+            events = [(_Event(confidences(predictions)), predictions.predicted)]
+        elif kind == "positive":
+            _check_two_classes(predictions)
+            events = [(_Event(predictions.probabilities[:, 1]), 1)]
+        else:
+            events = [(_Event(column), k) for k, column in enumerate(columns(predictions))]
+
+        def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+            errors = [statistic.measure(event.path(labels == column, weights)) for event, column in events]
+            return float(np.mean(errors))
+
+        return evaluate
+
+    return prepare
+
+
+class _Event:
+    """The probability of an event in every row, sorted."""
+
+    def __init__(self, scores: NDArray[np.floating]) -> None:
+        # Rows sum to one only up to rounding, and nothing is more probable than certain.
+        self.scores = np.minimum(scores, 1.0, dtype=np.float64)
+        self.groups = ScoreGroups.of(self.scores)
+
+    def path(self, outcomes: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the cumulative residuals, observed minus predicted."""
+        return self.groups.path(outcomes - self.scores, weights)
+
+
+def _check_two_classes(predictions: Predictions) -> None:
+    if predictions.n_classes != 2:
+        raise ParameterError(
+            f"kind='positive' is for two classes, but there are {predictions.n_classes}; use kind='classwise'."
+        )
+
+
+def _error(data: LabelledPredictions, kind: Kind, statistic: PathStatistic) -> float:
+    return mean_over_events(
+        data,
+        kind,
+        lambda scores, outcomes, weights: statistic.measure(_Event(scores).path(outcomes, weights)),
+    )
+
+
+@metric(MetricTraits(), prepare=_prepared(MAXIMUM))
+def ks_calibration_error(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
+) -> float:
+    r"""Largest sum of residuals up to any score: how far predicted and observed frequencies drift apart.
+
+    With scores :math:`s_i`, outcomes :math:`o_i \in \{0, 1\}` and :math:`W = \sum_i w_i`,
+
+    .. math:: \max_t |C(t)|, \qquad C(t) = \frac{1}{W} \sum_{i :\, s_i \le t} w_i \, (o_i - s_i)
+
+    after Kolmogorov and Smirnov :cite:`gupta2021,arrieta2022` (ECCE-MAD in the latter).
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    kind : {"confidence", "classwise", "positive"}, default="confidence"
+        The predicted class by the confidence in it; every class by its own probability, the mean of all; or
+        the second class of two.
+
+    Returns
+    -------
+    float
+        From 0 to 1; lower is better. At least half of :func:`kuiper_calibration_error` and at most all of it.
+
+    Notes
+    -----
+    There are no bins and nothing to smooth. Rows of equal score enter together, so that their order
+    does not matter. Unlike the binned error, over- and underconfidence in neighbouring scores cancel. Chance
+    alone gives about :math:`1.25 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
+    :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test`.
+
+    Costs O(n log n) for each class, plus O(nK); memory O(n).
+
+    Examples
+    --------
+    Nine of ten right at a confidence of 80 %:
+
+    >>> round(ks_calibration_error([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
+    0.1
+    """
+    check_kind(kind)
+    return _error(LabelledPredictions.parse(y_proba, y_true, sample_weight), kind, MAXIMUM)
+
+
+@metric(MetricTraits(), prepare=_prepared(RANGE))
+def kuiper_calibration_error(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
+) -> float:
+    r"""Largest sum of residuals over any interval of scores: the worst error a threshold can meet.
+
+    With scores :math:`s_i`, outcomes :math:`o_i \in \{0, 1\}` and :math:`W = \sum_i w_i`,
+
+    .. math::
+
+        \max_{a \le b} \Bigl| \frac{1}{W} \sum_{i :\, a \le s_i \le b} w_i \, (o_i - s_i) \Bigr|
+        = \max_t C(t) - \min_t C(t),
+
+    where C is the cumulative residual, zero before the first score. The right side is the statistic of Kuiper
+    :cite:`arrieta2022` (ECCE-R), the left one the cutoff calibration error :cite:`rossellini2025`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    kind : {"confidence", "classwise", "positive"}, default="confidence"
+        The predicted class by the confidence in it; every class by its own probability, the mean of all; or
+        the second class of two.
+
+    Returns
+    -------
+    float
+        From 0 to 1; lower is better.
+
+    Notes
+    -----
+    There are no bins and nothing to smooth. Rows of equal score enter together, so that their order does
+    not matter. Read it as follows: whoever acts on all rows with scores in some interval is wrong about how
+    often the event occurs among them by no more than this share of all rows. Chance alone gives about
+    :math:`1.6 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
+    :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test` for the test and
+    :func:`~calibrant.hypothesis_tests.detectable.smallest_detectable_error` for what n rows can show.
+
+    Costs O(n log n) for each class, plus O(nK); memory O(n).
+
+    Examples
+    --------
+    Underconfident at 60 % (two rows, both right), overconfident at 90 % (one of two right). The path goes up
+    by 0.8 of four rows, then down by as much:
+
+    >>> p = [[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.9, 0.1]]
+    >>> round(kuiper_calibration_error([0, 0, 0, 1], p), 6)
+    0.2
+    """
+    check_kind(kind)
+    return _error(LabelledPredictions.parse(y_proba, y_true, sample_weight), kind, RANGE)

@@ -1,0 +1,243 @@
+"""Decisions under given costs: the best ones, what they should cost, and what they did cost."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
+from calibrant.metrics.events import confidences
+from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.row_blocks import row_blocks
+from calibrant.predictions import Predictions
+
+__all__ = ["SAME_COST", "bayes_decisions", "cost_gap", "expected_cost", "realised_cost"]
+
+SAME_COST = 1e-12
+"""Expected costs that differ by less, relative to the largest cost, are equal: sums of rounded numbers."""
+
+Costs = NDArray[np.float64]
+Plan = tuple[NDArray[np.intp], NDArray[np.float64]]
+"""Decision of every row and what it is expected to cost, both of shape (n,)."""
+
+
+def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
+    r"""Decision of least expected cost for every row.
+
+    .. math:: \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k
+
+    Parameters
+    ----------
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    costs : array of shape (n_decisions, K)
+        Cost :math:`C_{dk}` of decision d if class k is the true one; a gain is a negative cost.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Row numbers of ``costs``; the first of equals, where equal means within 1e-12 of the largest cost.
+
+    Notes
+    -----
+    Optimal if the probabilities are right; :func:`cost_gap` says whether they can be relied on for these costs.
+    Costs O(n K n_decisions) time and O(n) memory.
+
+    Examples
+    --------
+    To treat costs 1, not to treat a sick patient costs 10: treat from a probability of 1/10 on.
+
+    >>> costs = [[0, 10],        # wait
+    ...          [1, 1]]         # treat
+    >>> bayes_decisions([0.05, 0.2, 0.7], costs)
+    array([0, 1, 1])
+    """
+    matrix = _parsed_costs(costs)
+    return _plan(Predictions.parse(y_proba), matrix)[0]
+
+
+def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> float:
+    r"""Mean cost to be expected of the best decisions if the probabilities are right.
+
+    .. math:: \frac{1}{W} \sum_i w_i \min_d \sum_k C_{dk} \, p_{ik}, \qquad W = \sum_i w_i
+
+    Parameters
+    ----------
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums.
+    costs : array of shape (n_decisions, K)
+        Cost :math:`C_{dk}` of decision d if class k is the true one.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    float
+        In the unit of the costs. Costs O(n K n_decisions) time and O(n) memory.
+
+    Examples
+    --------
+    >>> round(expected_cost([0.05, 0.2, 0.7], [[0, 10], [1, 1]]), 6)        # (0.5 + 1 + 1) / 3
+    0.833333
+    """
+    matrix = _parsed_costs(costs)
+    predictions = Predictions.parse(y_proba)
+    # Weights are parsed along with labels; the predicted classes stand in for those, which play no part.
+    predicted = predictions.predicted
+    labels = predicted if predictions.classes is None else predictions.classes[predicted]
+    data = LabelledPredictions.parse(predictions, labels, sample_weight)
+    return float(np.average(_plan(data.predictions, matrix)[1], weights=data.weights))
+
+
+def _prepare_realised_cost(predictions: Predictions, costs: Any = None) -> Evaluator:
+    matrix = None if costs is None else _parsed_costs(costs)
+    decisions, _ = _plan(predictions, matrix)
+    return lambda labels, weights: float(np.average(_paid(decisions, labels, matrix), weights=weights))
+
+
+@metric(MetricTraits(commutes_with_permutations=False), prepare=_prepare_realised_cost)
+def realised_cost(y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs: Any = None) -> float:
+    r"""Mean cost of the decisions that the probabilities recommend.
+
+    .. math:: \frac{1}{W} \sum_i w_i \, C_{\delta(p_i) \, y_i},
+              \qquad \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k, \quad W = \sum_i w_i
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    costs : array of shape (n_decisions, K), optional
+        Cost :math:`C_{dk}` of decision d if class k, in the order of the columns, is the true one. By default
+        the decision is for a class and costs 1 if it is another one: the error rate.
+
+    Returns
+    -------
+    float
+        In the unit of the costs; lower is better. No probabilities have a lower expectation than the true ones,
+        but others may have the same. Costs O(n K n_decisions) time and O(n) memory.
+
+    Examples
+    --------
+    >>> realised_cost([0, 1, 1, 0], [0.05, 0.08, 0.7, 0.2], costs=[[0, 10], [1, 1]])      # (0 + 10 + 1 + 1) / 4
+    3.0
+    >>> realised_cost([0, 1, 1, 0], [0.05, 0.08, 0.7, 0.2])
+    0.25
+    """
+    matrix = None if costs is None else _parsed_costs(costs)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    return _prepare_realised_cost(data.predictions, matrix)(data.labels, data.weights)
+
+
+def _prepare_cost_gap(predictions: Predictions, costs: Any = None, signed: bool = False) -> Evaluator:
+    matrix = None if costs is None else _parsed_costs(costs)
+    decisions, expected = _plan(predictions, matrix)
+
+    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+        gap = float(np.average(_paid(decisions, labels, matrix) - expected, weights=weights))
+        return gap if signed else abs(gap)
+
+    return evaluate
+
+
+@metric(MetricTraits(commutes_with_permutations=False), prepare=_prepare_cost_gap)
+def cost_gap(
+    y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs: Any = None, signed: bool = False
+) -> float:
+    r"""Difference between what decisions did cost and what they were expected to cost.
+
+    .. math::
+
+        \Bigl| \frac{1}{W} \sum_i w_i \Bigl( C_{\delta(p_i) \, y_i} - \sum_k C_{\delta(p_i) \, k} \, p_{ik}
+        \Bigr) \Bigr|, \qquad \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k, \quad W = \sum_i w_i
+
+    Zero in expectation for predictions that are calibrated for these decisions :cite:`zhao2021`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    costs : array of shape (n_decisions, K), optional
+        Cost :math:`C_{dk}` of decision d if class k, in the order of the columns, is the true one. By default
+        the decision is for a class and costs 1 if it is another one: the gap between mean confidence and
+        accuracy.
+    signed : bool, default=False
+        Keep the sign: positive if the decisions cost more than expected.
+
+    Returns
+    -------
+    float
+        In the unit of the costs; nearer to zero is better. Costs O(n K n_decisions) time and O(n) memory.
+
+    Examples
+    --------
+    >>> y, p = [0, 1, 1, 0], [0.05, 0.08, 0.7, 0.2]
+    >>> round(cost_gap(y, p, costs=[[0, 10], [1, 1]], signed=True), 6)     # 3 paid, 3.3 / 4 expected
+    2.175
+    """
+    if not isinstance(signed, bool | np.bool_):
+        raise ParameterError(f"signed must be True or False, not {signed!r}.")
+    matrix = None if costs is None else _parsed_costs(costs)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    return _prepare_cost_gap(data.predictions, matrix, bool(signed))(data.labels, data.weights)
+
+
+def _parsed_costs(costs: Any) -> Costs:
+    """Return finite costs as float64, (n_decisions, K)."""
+    try:
+        matrix = np.asarray(costs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            "costs must be a table of numbers, a row per decision, a column per class."
+        ) from error
+    if matrix.ndim != 2 or len(matrix) == 0 or not np.isfinite(matrix).all():
+        raise ParameterError(
+            "costs must be finite numbers, a row per decision and a column per class, "
+            f"but have shape {matrix.shape}" + ("." if matrix.ndim != 2 else " or are not finite.")
+        )
+    return matrix
+
+
+def _plan(predictions: Predictions, costs: Costs | None) -> Plan:
+    """Return the decision of every row and its expected cost, in blocks of rows."""
+    if costs is None:
+        return _plan_for_a_class(predictions)
+    if costs.shape[1] != predictions.n_classes:
+        raise ParameterError(
+            f"costs have {costs.shape[1]} columns, but there are {predictions.n_classes} classes; "
+            "give every decision a cost for every class."
+        )
+    decisions = np.empty(predictions.n_rows, dtype=np.intp)
+    expected = np.empty(predictions.n_rows)
+    tolerance = SAME_COST * float(np.abs(costs).max())
+    for rows in row_blocks(predictions.n_rows, predictions.n_classes + len(costs)):
+        block = predictions.probabilities[rows].astype(np.float64)
+        # Otherwise a constant added to all costs would count for more, or less, than itself.
+        block /= row_sums(block)[:, np.newaxis]
+        prices = block @ costs.T  # (rows, n_decisions)
+        decisions[rows] = (prices <= prices.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+        expected[rows] = prices[np.arange(len(prices)), decisions[rows]]
+    return decisions, expected
+
+
+def _plan_for_a_class(predictions: Predictions) -> Plan:
+    """Return the predicted class of every row and the probability of all others, without a matrix of K by K."""
+    expected = 1 - confidences(predictions).astype(np.float64)
+    for rows in row_blocks(predictions.n_rows, predictions.n_classes):
+        total = row_sums(predictions.probabilities[rows].astype(np.float64))
+        expected[rows] = 1 - (1 - expected[rows]) / total
+    return predictions.predicted, expected
+
+
+def _paid(decisions: NDArray[np.intp], labels: NDArray[np.intp], costs: Costs | None) -> NDArray[np.float64]:
+    """Return the cost of every row, (n,)."""
+    return (decisions != labels).astype(np.float64) if costs is None else costs[decisions, labels]

@@ -1,0 +1,206 @@
+"""What a metric declares of itself, so that scorers, tests and intervals can be made from any of them."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+
+__all__ = [
+    "Evaluator",
+    "MetricParts",
+    "MetricTraits",
+    "declared_metrics",
+    "describe",
+    "evaluator",
+    "is_declared",
+    "metric",
+    "options_of",
+    "parts_of",
+    "traits_of",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Evaluator = Callable[[NDArray[np.intp], NDArray[np.float64] | None], float]
+"""The metric of fixed predictions as a function of column numbers of true classes, (n,), and weights."""
+
+
+@dataclass(frozen=True)
+class MetricTraits:
+    """Facts about a metric; the common tests verify each claim.
+
+    Attributes
+    ----------
+    higher_is_better : bool
+        Whether a larger value is a better one.
+    proper : bool
+        Whether, in expectation, no predictions beat the true probabilities.
+    weights_are_counts : bool
+        Whether a weight of two is the same as a row given twice. Otherwise rows are independent observations
+        and weights say how much each matters; only their ratios count.
+    commutes_with_permutations : bool
+        Whether the order of the classes plays no part.
+    always_defined : bool
+        Whether there is a value for any rows; otherwise NaN says that these rows have none.
+    """
+
+    higher_is_better: bool = False
+    proper: bool = False
+    weights_are_counts: bool = True
+    commutes_with_permutations: bool = True
+    always_defined: bool = True
+
+
+class MetricParts(Protocol):
+    """A metric taken apart, with its options settled."""
+
+    def prepared(self, predictions: Predictions) -> Evaluator:
+        """Return the metric as a function of labels and weights alone."""
+        ...
+
+    def of(self, data: LabelledPredictions) -> Any:
+        """Return the sums of some rows; those of two sets of rows add up by ``+``."""
+        ...
+
+    def value(self, sums: Any) -> float:
+        """Return the metric from the sums of all rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Declaration:
+    traits: MetricTraits
+    prepare: Callable[..., Evaluator] | None
+    parts: Callable[..., "MetricParts"] | None
+
+
+_DECLARED: dict[Callable[..., Any], _Declaration] = {}
+
+
+def metric(
+    traits: MetricTraits = MetricTraits(),  # noqa: B008 (frozen)
+    *,
+    prepare: Callable[..., Evaluator] | None = None,
+    parts: Callable[..., MetricParts] | None = None,
+) -> Callable[[Function], Function]:
+    """Declare a function ``(y_true, y_proba, *, sample_weight=None, ...) -> float`` to be a metric.
+
+    Parameters
+    ----------
+    traits : MetricTraits
+        What holds for it.
+    prepare : function, optional
+        ``prepare(predictions, **options)`` returns an :data:`Evaluator`: all that depends on the predictions
+        alone is computed once, for thousands of evaluations with other labels or weights. ``options`` are the
+        keyword arguments of the metric except ``sample_weight``.
+    parts : function, optional
+        ``parts(**options)`` returns the :class:`MetricParts` of a metric that is a function of sums over rows;
+        it can then be prepared too, and collected in batches.
+    """
+
+    def declare(function: Function) -> Function:
+        _DECLARED[function] = _Declaration(traits, prepare, parts)
+        return function
+
+    return declare
+
+
+def declared_metrics() -> dict[str, Callable[..., Any]]:
+    """Return name -> function for every declared metric that needs no further argument, in alphabetical order."""
+    functions = sorted(_DECLARED, key=lambda function: function.__name__)
+    return {function.__name__: function for function in functions if not _needed(function)}
+
+
+def _needed(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the arguments after the first two that have no default."""
+    parameters = list(inspect.signature(function).parameters.values())[2:]
+    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+
+
+def is_declared(function: Callable[..., Any]) -> bool:
+    """Tell whether a function, or what a ``partial`` wraps, is one of our metrics."""
+    return _unwrapped(function)[0] in _DECLARED
+
+
+def traits_of(function: Callable[..., Any]) -> MetricTraits:
+    """Return the traits of a declared metric, also through ``functools.partial``."""
+    return _DECLARED[_unwrapped(function)[0]].traits
+
+
+def options_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options with which a metric will be called: what a ``partial`` sets, else its defaults."""
+    inner, given = _unwrapped(function)
+    parameters = inspect.signature(inner).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {name: value for name, value in {**defaults, **given}.items() if name != "sample_weight"}
+
+
+def describe(function: Callable[..., Any]) -> str:
+    """Return the name of a metric with every option that defines its value.
+
+    >>> from functools import partial
+    >>> from calibrant.metrics import confidence_ece
+    >>> describe(partial(confidence_ece, strategy="quantile"))
+    "confidence_ece(n_bins=15, strategy='quantile', norm=1)"
+    """
+    inner, _ = _unwrapped(function)
+    name = getattr(inner, "__name__", type(inner).__name__)
+    try:
+        options = options_of(function)
+    except (TypeError, ValueError):  # callables without a signature, such as some of C
+        return name
+    if options.get("binning") is not None:  # it takes the place of these two
+        options.pop("n_bins", None)
+        options.pop("strategy", None)
+    given = ", ".join(f"{key}={value!r}" for key, value in options.items() if value is not None)
+    return f"{name}({given})"
+
+
+def parts_of(function: Callable[..., Any]) -> MetricParts | None:
+    """Return the parts of a metric that is a function of sums over rows; None for any other."""
+    declaration = _DECLARED.get(_unwrapped(function)[0])
+    if declaration is None or declaration.parts is None:
+        return None
+    return declaration.parts(**options_of(function))
+
+
+def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evaluator:
+    """Return the metric as a function of labels and weights alone, for the predictions of ``data``.
+
+    Our own metrics prepare themselves once. Any other function is called as ``function(y_true, y_proba)``
+    with the labels in the user's own terms and an ndarray (n, K) of probabilities, and with
+    ``sample_weight=`` only if there are weights.
+    """
+    declaration = _DECLARED.get(_unwrapped(function)[0])
+    if declaration is not None and declaration.parts is not None:
+        return declaration.parts(**options_of(function)).prepared(data.predictions)
+    if declaration is not None and declaration.prepare is not None:
+        return declaration.prepare(data.predictions, **options_of(function))
+    known = declaration is not None
+    y_proba: Predictions | NDArray[np.floating] = (
+        data.predictions if known else data.predictions.probabilities
+    )
+    classes = data.classes
+
+    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+        if weights is None:
+            return float(function(classes[labels], y_proba))
+        return float(function(classes[labels], y_proba, sample_weight=weights))
+
+    return evaluate
+
+
+def _unwrapped(function: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the innermost function of nested partials, and the keywords they set."""
+    given: dict[str, Any] = {}
+    while isinstance(function, partial):
+        given = {**function.keywords, **given}
+        function = function.func
+    return function, given

@@ -1,0 +1,157 @@
+"""Calibration error from kernel density estimates of the score."""
+
+from functools import partial
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import trapezoid
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import MetricTraits, metric
+from calibrant.metrics.events import Kind, check_kind, mean_over_events
+from calibrant.metrics.kde_bandwidth import SMALLEST_BANDWIDTH, rule_of_thumb, triweight
+from calibrant.metrics.kde_published import published_kde_error
+from calibrant.numerics.reflected_kernel import linear_binning, reflected_convolution
+
+__all__ = ["kde_ece"]
+
+Convention = Literal["paper", "published"]
+FloatArray = NDArray[np.float64]
+
+CELLS_PER_BANDWIDTH = 32
+
+
+# The number of rows that sets the bandwidth is the effective one: repeated rows are not more evidence.
+@metric(MetricTraits(weights_are_counts=False))
+def kde_ece(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    kind: Kind = "confidence",
+    norm: float = 1,
+    bandwidth: float | None = None,
+    convention: Convention = "paper",
+) -> float:
+    r"""Calibration error whose density of scores and rate of events are kernel estimates.
+
+    For scores :math:`c_i` of events :math:`y_i \in \{0, 1\}` with weights :math:`w_i` that sum to one, and a
+    kernel :math:`K_h` reflected at 0 and at 1,
+
+    .. math::
+
+        \Bigl( \int_0^1 | t - \hat\pi(t) |^p \hat f(t) \, dt \Bigr)^{1/p}, \qquad
+        \hat f(t) = \sum_i w_i K_h(t, c_i), \qquad
+        \hat\pi(t) = \frac{1}{\hat f(t)} \sum_i w_i y_i K_h(t, c_i)
+
+    with the triweight kernel :math:`\propto (1 - u^2)^3` of standard deviation h, which ends at 3h, and
+    :math:`h = 1.06 \, \hat\sigma n^{-1/5}` :cite:`zhang2020`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows. In the bandwidth, n is the effective number of rows,
+        :math:`(\sum_i w_i)^2 / \sum_i w_i^2`; only ratios of weights matter.
+    kind : {"confidence", "classwise", "positive"}, default="confidence"
+        The predicted class by the confidence in it; every class by its probability, the mean of all; or the
+        second class of two.
+    norm : number of at least 1, default=1
+        p.
+    bandwidth : float, optional
+        Standard deviation h of the kernel, from 0.00025 to 1, in place of the rule. For a kernel that ends at
+        a given distance, pass a third of it.
+    convention : {"paper", "published"}, default="paper"
+        ``"published"`` follows the authors' program, see the notes.
+
+    Returns
+    -------
+    float
+        From 0 to 1, of the published program also more; lower is better.
+
+    Notes
+    -----
+    The rule for h is Scott's, in which h is the standard deviation of the kernel. With rows that are all
+    alike the smallest bandwidth, 0.00025, takes its place. The error depends on h: smoothing lowers it where
+    scores are miscalibrated in both directions, and blurs the scores themselves by about 0.8 h.
+
+    The authors' program differs from this in the following, all of which ``convention="published"`` does too:
+
+    - h is :math:`\hat\sigma_1 (2n)^{-1/5}` with the standard deviation :math:`\hat\sigma_1` of the scores of
+      rows *whose event happened*, both rounded to float32;
+    - there is no root: the result is the mean of the p-th power;
+    - each score is reflected once, at the nearer end, and the integral, divided by that of the density, is
+      taken on a grid of 2^14 points from -0.6 to 1.6 whose ends are not 0 and 1;
+    - where both densities are below 1e-6 the integrand of the point before is repeated, so that a stretch
+      without scores adds to the error, which can pass 1 if there are few rows;
+    - with two classes it takes the second one, ``kind="positive"``, otherwise the predicted one.
+
+    Where the program fails, for want of events or of spread, the rule of the paper gives h.
+
+    Costs O(n + G log G) with a grid of G <= 131,072 cells, at least 32 to a bandwidth; memory O(n + G).
+
+    Examples
+    --------
+    Nine of ten right at a confidence of 80 %:
+
+    >>> round(kde_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
+    0.1
+    """
+    check_kind(kind)
+    _check_options(norm, bandwidth, convention)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    error = _smoothed_error if convention == "paper" else published_kde_error
+    return mean_over_events(data, kind, partial(error, norm=float(norm), bandwidth=bandwidth))
+
+
+def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
+    if not (isinstance(norm, Real) and 1 <= float(norm) < np.inf):
+        raise ParameterError(f"norm must be 1, 2 or another finite number of at least 1, not {norm!r}.")
+    if bandwidth is not None and not (
+        isinstance(bandwidth, Real) and SMALLEST_BANDWIDTH <= float(bandwidth) <= 1
+    ):
+        raise ParameterError(f"bandwidth must be from 0.00025 to 1, or None for the rule, not {bandwidth!r}.")
+    if convention not in get_args(Convention):
+        raise ParameterError(f"convention must be 'paper' or 'published', not {convention!r}.")
+
+
+def _smoothed_error(
+    scores: NDArray[np.floating],
+    outcomes: NDArray[np.bool_],
+    weights: FloatArray | None,
+    norm: float,
+    bandwidth: float | None,
+) -> float:
+    places = np.clip(scores, 0, 1).astype(np.float64)
+    width = rule_of_thumb(places, weights) if bandwidth is None else float(bandwidth)
+    n_cells = 2 ** int(np.clip(np.ceil(np.log2(CELLS_PER_BANDWIDTH / width)), 10, 17))
+    of_events = outcomes.astype(np.float64) if weights is None else outcomes * weights
+    masses = np.stack([linear_binning(places, mass, n_cells) for mass in (weights, of_events)])  # (2, G + 1)
+    masses /= len(places) if weights is None else weights.sum()
+    density, events = reflected_convolution(masses, _folded_triweight(n_cells, width))
+    nodes = np.linspace(0.0, 1.0, n_cells + 1)
+    gap = np.abs(nodes * density - events)
+    if norm != 1:
+        # Below this the transforms leave nothing but rounding; for p = 1 no division is needed at all.
+        inside = density > 1e-12 * density.max()
+        rate_gap = np.divide(gap, density, out=np.zeros_like(gap), where=inside)
+        gap = np.minimum(rate_gap, 1.0) ** norm * np.maximum(density, 0.0)
+    return float(max(trapezoid(gap, dx=1 / n_cells), 0.0) ** (1 / norm))
+
+
+def _folded_triweight(n_cells: int, width: float) -> FloatArray:
+    """Return the kernel at all distances up to 1, with what lies beyond reflected back and forth."""
+    distances = np.linspace(0.0, 1.0, n_cells + 1)
+    folded = np.zeros_like(distances)
+    near = distances[: int(3 * width * n_cells) + 1]
+    folded[: len(near)] = triweight(near, width)
+    if 3 * width > 1:  # at most 3, as bandwidths end at 1
+        for shift in (-4.0, -2.0, 2.0, 4.0):
+            folded += triweight(distances + shift, width)
+    return folded

@@ -1,0 +1,265 @@
+"""Average loss gap: how far what decisions promise is from what they bring, over many losses."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.decisions import SAME_COST
+from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
+from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.row_blocks import BlockSums
+from calibrant.predictions import Predictions
+
+__all__ = ["average_loss_gap"]
+
+# Some hundred rows by so many losses stay inside a second-level cache.
+LOSSES_AT_A_TIME = 512
+ROWS_AT_LEAST = 128
+
+# Decisions of all rows for all losses are kept between evaluations up to this size.
+MOST_BYTES_KEPT = 2**28
+
+# Whole numbers up to this one are exact in float32.
+EXACT_IN_FLOAT32 = 2**24
+
+FloatArray = NDArray[np.float64]
+
+
+class _Losses:
+    """Loss matrices in parts, as differences from their first decision."""
+
+    def __init__(self, matrices: FloatArray) -> None:
+        self.first = matrices[:, 0]  # (m, K)
+        # What another decision costs more than the first, (D - 1, K, m).
+        self.rises = np.ascontiguousarray((matrices[:, 1:] - matrices[:, :1]).transpose(1, 2, 0))
+        self.tolerances = SAME_COST * np.abs(matrices).max(axis=(1, 2))
+        self.width = matrices.shape[2] + len(self.rises) * len(matrices)  # numbers of one row at work
+
+    @classmethod
+    def in_parts(cls, matrices: FloatArray) -> Iterator[tuple[slice, "_Losses"]]:
+        """Yield some matrices at a time, and which they are."""
+        for start in range(0, len(matrices), LOSSES_AT_A_TIME):
+            part = slice(start, min(start + LOSSES_AT_A_TIME, len(matrices)))
+            yield part, cls(matrices[part])
+
+    def choices(self, block: FloatArray) -> list[FloatArray]:
+        """Return for each decision but the first where it is taken: ones and zeros, (rows, m)."""
+        if len(self.rises) == 1:
+            return [(block @ self.rises[0] < -self.tolerances).astype(np.float64)]
+        prices = np.matmul(block, self.rises)  # (D - 1, rows, m), those of the first decision being zero
+        bound = prices.min(axis=0, initial=0.0) + self.tolerances
+        undecided = bound < 0
+        choices = []
+        for price in prices:
+            taken = (price <= bound) & undecided
+            undecided ^= taken
+            choices.append(taken.astype(np.float64))
+        return choices
+
+    def totals(self, block: FloatArray, choices: list[FloatArray]) -> FloatArray:
+        """Return the sum over rows of the loss of the decision taken, weighted by the class entries of rows."""
+        result = self.first @ block.sum(axis=0)
+        for rise, chosen in zip(self.rises, choices, strict=True):
+            result += np.einsum("km,mk->m", rise, chosen.T @ block)
+        return np.asarray(result, dtype=np.float64)
+
+
+def _gaps(
+    predictions: Predictions, labels: NDArray[np.intp], weights: FloatArray | None, matrices: FloatArray
+) -> FloatArray:
+    """Return mean promised minus mean realised loss for every loss matrix, (m,)."""
+    gaps = np.empty(len(matrices))
+    for part, losses in _Losses.in_parts(matrices):
+
+        def contribution(rows: slice, losses: _Losses = losses) -> FloatArray:
+            block = _normalised(predictions, rows)
+            choices = losses.choices(block)
+            block[np.arange(len(block)), labels[rows]] -= 1
+            if weights is not None:
+                block *= weights[rows, np.newaxis]
+            return losses.totals(block, choices)
+
+        with BlockSums.over(predictions.n_rows, losses.width, min_rows=ROWS_AT_LEAST) as total:
+            gaps[part] = total(contribution)
+    return gaps / (predictions.n_rows if weights is None else weights.sum())
+
+
+def _normalised(predictions: Predictions, rows: slice) -> FloatArray:
+    """Return rows that sum to one: otherwise a constant added to a loss would count in the gap."""
+    block = predictions.probabilities[rows].astype(np.float64)
+    block /= row_sums(block)[:, np.newaxis]
+    return block
+
+
+class _KeptDecisions:
+    """The decisions of all rows for all losses, made when first asked for.
+
+    They are zeros and ones, which float32 products count exactly, so that other labels give the same figure as
+    without it, at a fraction of the time. Weights would be rounded: with those, decisions are made anew.
+    """
+
+    def __init__(self, predictions: Predictions, matrices: FloatArray) -> None:
+        self.predictions = predictions
+        self.matrices = matrices
+        n_entries = predictions.n_rows * len(matrices) * (matrices.shape[1] - 1)
+        self.fits = 4 * n_entries <= MOST_BYTES_KEPT and predictions.n_rows < EXACT_IN_FLOAT32
+
+    @cached_property
+    def _decisions_and_promises(self) -> tuple[list[NDArray[np.float32]], FloatArray]:
+        """Where each decision but the first is taken, (n, m), and the sum of the losses promised, (m,)."""
+        shape = self.predictions.n_rows, len(self.matrices)
+        kept = [np.empty(shape, dtype=np.float32) for _ in range(self.matrices.shape[1] - 1)]
+        promised = np.empty(len(self.matrices))
+        for part, losses in _Losses.in_parts(self.matrices):
+
+            def contribution(rows: slice, part: slice = part, losses: _Losses = losses) -> FloatArray:
+                block = _normalised(self.predictions, rows)
+                choices = losses.choices(block)
+                for all_rows, chosen in zip(kept, choices, strict=True):
+                    all_rows[rows, part] = chosen
+                return losses.totals(block, choices)
+
+            with BlockSums.over(self.predictions.n_rows, losses.width, min_rows=ROWS_AT_LEAST) as total:
+                promised[part] = total(contribution)
+        return kept, promised
+
+    def evaluate(self, labels: NDArray[np.intp], weights: FloatArray | None) -> float:
+        if weights is not None or not self.fits:
+            return float(np.abs(_gaps(self.predictions, labels, weights, self.matrices)).mean())
+        kept, promised = self._decisions_and_promises
+        n_rows, n_classes = self.predictions.n_rows, self.predictions.n_classes
+        happened = np.zeros((n_rows, n_classes), dtype=np.float32)
+        happened[np.arange(n_rows), labels] = 1
+        realised = self.matrices[:, 0] @ np.bincount(labels, minlength=n_classes).astype(np.float64)
+        for decision, chosen in enumerate(kept, start=1):
+            counts = (chosen.T @ happened).astype(np.float64)  # (m, K)
+            realised += np.einsum("mk,mk->m", self.matrices[:, decision] - self.matrices[:, 0], counts)
+        return float(np.abs(promised - realised).mean()) / n_rows
+
+
+def _prepare(
+    predictions: Predictions,
+    n_losses: int = 500,
+    n_decisions: int = 2,
+    losses: Any = None,
+    random_state: Any = 0,
+) -> Evaluator:
+    _check_options(n_losses, n_decisions, losses, random_state)
+    matrices = _matrices(predictions.n_classes, n_losses, n_decisions, losses, random_state)
+    return _KeptDecisions(predictions, matrices).evaluate
+
+
+@metric(MetricTraits(commutes_with_permutations=False), prepare=_prepare)
+def average_loss_gap(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    n_losses: int = 500,
+    n_decisions: int = 2,
+    losses: Any = None,
+    random_state: int | np.random.Generator | np.random.RandomState = 0,
+) -> float:
+    r"""Mean gap, over many losses, between what decisions promise and what they bring.
+
+    .. math::
+
+        \frac{1}{m} \sum_l \Bigl| \frac{1}{W} \sum_i w_i \Bigl( \sum_k p_{ik} \, L_{l \delta_{li} k}
+        - L_{l \delta_{li} y_i} \Bigr) \Bigr|, \qquad \delta_{li} = \arg\min_d \sum_k p_{ik} \, L_{ldk},
+        \quad W = \sum_i w_i
+
+    with losses :math:`L_{ldk}` of decision d if class k is the true one, by default drawn from the standard
+    normal distribution :cite:`zhao2021`. For one loss of your own, see :func:`~calibrant.metrics.cost_gap`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums,
+        since the gap has a meaning only for probabilities that sum to one.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    n_losses : int, default=500
+        Number m of losses to draw.
+    n_decisions : int, default=2
+        Number of decisions between which each of them lets you choose.
+    losses : array of shape (m, n_decisions, K), optional
+        Losses to use in place of drawn ones.
+    random_state : int, Generator or RandomState, default=0
+        Seed, or source of the random numbers. A seed means numpy's old generator, whose stream never changes;
+        0 gives the losses, and so the figures, of :cite:`valk2022`.
+
+    Returns
+    -------
+    float
+        0 is best. Calibrated predictions have about :math:`1 / \sqrt n`.
+
+    Notes
+    -----
+    Of losses within 1e-12 of each other, relative to the largest entry, the first decision is taken. Other seeds
+    change the default figure by some percent; compare methods with the same losses. Costs O(n K m n_decisions)
+    as matrix products in blocks of rows and losses: memory O(m K n_decisions) beyond the input.
+
+    Examples
+    --------
+    >>> y, p = [0, 0, 0, 1], [[0.9, 0.1]] * 4
+    >>> zero_one = [[[0, 1], [1, 0]]]                     # 10 % of errors promised, 25 % found
+    >>> round(average_loss_gap(y, p, losses=zero_one), 12)
+    0.15
+    >>> round(average_loss_gap(y, p), 3)
+    0.158
+    """
+    _check_options(n_losses, n_decisions, losses, random_state)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    matrices = _matrices(data.n_classes, n_losses, n_decisions, losses, random_state)
+    return float(np.abs(_gaps(data.predictions, data.labels, data.weights, matrices)).mean())
+
+
+def _check_options(n_losses: Any, n_decisions: Any, losses: Any, random_state: Any) -> None:
+    if losses is not None:
+        _parsed_losses(losses)
+        return
+    for name, count in (("n_losses", n_losses), ("n_decisions", n_decisions)):
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise ParameterError(f"{name} must be a whole number of at least 1, not {count!r}.")
+    sources = int | np.integer | np.random.Generator | np.random.RandomState
+    if not isinstance(random_state, sources) or (
+        isinstance(random_state, int | np.integer) and not 0 <= random_state < 2**32
+    ):
+        raise ParameterError(
+            f"random_state must be a seed from 0 to 2^32 - 1 or a random generator of numpy, not {random_state!r}."
+        )
+
+
+def _parsed_losses(losses: Any) -> FloatArray:
+    try:
+        matrices = np.asarray(losses, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError("losses must be numbers of shape (n_losses, n_decisions, n_classes).") from error
+    if matrices.ndim != 3 or matrices.size == 0 or not np.isfinite(matrices).all():
+        raise ParameterError(
+            "losses must be finite numbers of shape (n_losses, n_decisions, n_classes), "
+            f"but they have shape {matrices.shape} or are not finite; for one matrix, pass [matrix]."
+        )
+    return matrices
+
+
+def _matrices(n_classes: int, n_losses: int, n_decisions: int, losses: Any, random_state: Any) -> FloatArray:
+    """Return the losses of the user, or random ones, (m, D, K)."""
+    if losses is not None:
+        matrices = _parsed_losses(losses)
+        if matrices.shape[2] != n_classes:
+            raise ParameterError(
+                f"losses are for {matrices.shape[2]} classes, but there are {n_classes}; "
+                "give every decision a loss for every class."
+            )
+        return matrices
+    seeded = isinstance(random_state, int | np.integer)
+    source = np.random.RandomState(random_state) if seeded else random_state
+    return np.asarray(source.standard_normal((n_losses, n_decisions, n_classes)), dtype=np.float64)

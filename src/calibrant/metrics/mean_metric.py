@@ -1,0 +1,72 @@
+"""MeanMetric: a metric that is the weighted mean of one number for each row."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import Evaluator
+from calibrant.metrics.prepared_losses import LossesOf
+from calibrant.predictions import Predictions
+
+__all__ = ["MeanMetric", "MeanSums"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MeanSums:
+    """Sums over rows, from which their mean follows; sums of two sets of rows add up."""
+
+    weight: float
+    total: float
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.weight + other.weight, self.total + other.total)
+
+
+@dataclass(frozen=True)
+class MeanMetric:
+    r"""The mean :math:`\frac{1}{W} \sum_i w_i v_i` of a value v of each row.
+
+    Attributes
+    ----------
+    values : function
+        Returns the values of labelled rows, (n,).
+    values_of : function
+        Returns, for predictions, the values as a function of labels.
+    """
+
+    values: Callable[[LabelledPredictions], Vector]
+    values_of: Callable[[Predictions], LossesOf]
+
+    def __call__(self, data: LabelledPredictions) -> float:
+        """Return the metric."""
+        return float(np.average(self.values(data), weights=data.weights))
+
+    def of(self, data: LabelledPredictions) -> MeanSums:
+        """Return the sums of these rows."""
+        values = self.values(data)
+        total = values.sum() if data.weights is None else data.weights @ values
+        return MeanSums(data.total_weight, float(total))
+
+    def value(self, sums: MeanSums) -> float:
+        """Return the metric from the sums of all rows."""
+        return sums.total / sums.weight
+
+    def prepared(self, predictions: Predictions) -> Evaluator:
+        """Return the metric as a function of labels and weights alone."""
+        values_of = self.values_of(predictions)
+
+        def evaluate(labels: NDArray[np.intp], weights: Vector | None) -> float:
+            values = values_of(labels)
+            if weights is None:
+                return float(values.mean())
+            # A row that was not drawn has weight zero, and must not count even if its loss is infinite.
+            total = weights @ np.where(weights > 0, values, 0.0)
+            return float(total / weights.sum())
+
+        return evaluate

@@ -1,0 +1,144 @@
+"""Miscalibration: the loss that a non-decreasing map of the scores would have removed."""
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, logsumexp
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import metric
+from calibrant.metrics.events import Kind, check_kind, mean_over_events
+from calibrant.numerics.isotonic import isotonic_fit
+from calibrant.numerics.row_blocks import row_blocks
+from calibrant.numerics.simplex import log_softmax
+from calibrant.space import Space
+
+__all__ = ["miscalibration"]
+
+Loss = Literal["brier", "log"]
+FloatArray = NDArray[np.float64]
+
+
+@metric()
+def miscalibration(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    kind: Kind = "confidence",
+    loss: Loss = "brier",
+) -> float:
+    r"""Loss that is lost for want of calibration, by isotonic regression and without bins.
+
+    With score s and outcome o of an event, for example the confidence and whether the prediction is right,
+
+    .. math::
+
+        \mathrm{MCB} = \frac{1}{W} \sum_i w_i \, \ell(s_i, o_i) - \frac{1}{W} \sum_i w_i \, \ell(g(s_i), o_i),
+        \qquad W = \sum_i w_i,
+
+    where g is the non-decreasing function of the scores that fits the outcomes best: the first term of the
+    CORP decomposition of a proper score :cite:`dimitriadis2021`. The losses are
+
+    .. math::
+
+        \ell_{\text{Brier}}(s, o) = (s - o)^2, \qquad
+        \ell_{\text{log}}(s, o) = -o \log s - (1 - o) \log (1 - s) .
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    kind : {"confidence", "classwise", "positive"}, default="confidence"
+        The predicted class by its confidence; every class by its probability, the mean of all; or the second
+        class of two.
+    loss : {"brier", "log"}, default="brier"
+        Which loss; one function g serves for both. The Brier loss is in squared probability, like the square
+        of ECE with ``norm=2``; the logarithmic loss in nats.
+
+    Returns
+    -------
+    float
+        At least 0; lower is better. At most 1 for the Brier loss. The logarithmic loss is infinite if
+        something happened that was given the probability zero, and only then: where a class at probability
+        one is wrong, the other classes of the row have their say, and logits never go through a probability
+        that rounds to zero or one.
+
+    Notes
+    -----
+    Never negative, since the scores as they are are one of the functions that g is chosen from. Zero only if
+    they already equal the mean outcome of each block of g. It is an estimate from the rows it is fitted to,
+    and so above zero for calibrated predictions too, of the order :math:`n^{-2/3}`. Scores that rank events
+    the wrong way round are not undone: no non-decreasing map could.
+
+    Within a block of g, of mean outcome v, the second term is :math:`v (1 - v)` or the entropy of v, so that
+    no sum over rows is needed for it. Costs a sort of n numbers for each event and O(n) memory.
+
+    Examples
+    --------
+    Nine of ten right at a confidence of 80 %; a confidence of 90 % would have been best:
+
+    >>> round(miscalibration([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)      # (0.8 - 0.9) ** 2
+    0.01
+    >>> loss = miscalibration([0] * 9 + [1], [[0.8, 0.2]] * 10, loss="log")
+    >>> round(loss, 6) == round(0.9 * float(np.log(0.9 / 0.8)) + 0.1 * float(np.log(0.1 / 0.2)), 6)
+    True
+    """
+    if loss not in get_args(Loss):
+        raise ParameterError(f"loss must be 'brier' or 'log', not {loss!r}.")
+    check_kind(kind)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+
+    def error(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: FloatArray | None) -> float:
+        fit = isotonic_fit(scores, outcomes, weights)
+        value = fit.value
+        if loss == "brier":
+            losses = np.square(scores.astype(np.float64) - outcomes)
+            best = value * (1 - value)
+        else:
+            losses = _log_losses(data, scores, outcomes)
+            best = entr(value) + entr(1 - value)
+        excess = np.average(losses, weights=weights) - np.average(best, weights=fit.weight)
+        return max(float(excess), 0.0)  # rounding can make a zero negative
+
+    return mean_over_events(data, kind, error)
+
+
+def _log_losses(
+    data: LabelledPredictions, scores: NDArray[np.floating], outcomes: NDArray[np.bool_]
+) -> FloatArray:
+    """Return the logarithmic loss of every row, (n,), exact also where a score is rounded to zero or one."""
+    happened = scores.astype(np.float64)
+    np.subtract(1, happened, out=happened, where=~outcomes)
+    rounded = np.flatnonzero(happened <= 0)
+    happened[rounded] = 1.0
+    # Rows sum to one only up to rounding, and nothing is more probable than certain.
+    losses: FloatArray = -np.log(np.minimum(happened, 1.0))
+    for block in row_blocks(len(rounded), data.n_classes):
+        rows = rounded[block]
+        losses[rows] = _exact_log_losses(data, rows, outcomes[rows])
+    return losses
+
+
+def _exact_log_losses(
+    data: LabelledPredictions, rows: NDArray[np.intp], outcomes: NDArray[np.bool_]
+) -> FloatArray:
+    """Return losses of events that happened at a score of zero, or did not happen at a score of one.
+
+    The event that happened is that of the true class. An event at a score of one is that of the predicted
+    class, and that it did not happen means that one of the other classes did.
+    """
+    scores = data.predictions.scores[rows].astype(np.float64)
+    with np.errstate(divide="ignore"):
+        given = data.predictions.space is Space.PROBABILITIES
+        logarithms = np.log(scores) if given else log_softmax(scores)
+        every_row = np.arange(len(rows))
+        true_class = logarithms[every_row, data.labels[rows]]
+        logarithms[every_row, data.predictions.predicted[rows]] = -np.inf
+        return np.where(outcomes, -true_class, -logsumexp(logarithms, axis=1))

@@ -1,0 +1,108 @@
+"""PreparedBins: bins of fixed predictions, ready for any number of label vectors and weights."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import BinningScheme, Partition
+from calibrant.metrics.slot_bins import cell_numbers, fixed_cells
+from calibrant.metrics.slots import SlotsOf
+from calibrant.predictions import Predictions
+
+__all__ = ["PreparedBins"]
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class _Assigned:
+    """The bin of every score, and the sums that do not depend on labels, for certain weights."""
+
+    cells: NDArray[Any]  # (n, S)
+    starts: IndexArray  # (S,) first bin of every slot
+    n_cells: int
+    weights: FloatArray | None  # (n,)
+    weight: FloatArray  # (n_cells,)
+    score_sum: FloatArray  # (n_cells,)
+
+    def is_for(self, weights: FloatArray | None) -> bool:
+        if weights is None or self.weights is None:
+            return weights is self.weights
+        return np.array_equal(weights, self.weights)
+
+
+class PreparedBins:
+    """Know the bin of every score in advance, so that new labels cost O(n) and new weights O(nS).
+
+    A scheme that chooses bins by the scores chooses them anew when weights change. Memory: one small whole
+    number for every score.
+    """
+
+    def __init__(self, slots_of: SlotsOf, scheme: BinningScheme, predictions: Predictions) -> None:
+        self._slots_of = slots_of
+        self._scheme = scheme
+        self._predictions = predictions
+        self._slots = slots_of(predictions)
+        # Every class has its slot: each row has one hit, and its place is known.
+        targets = self._slots.targets
+        self._one_hit_a_row = targets.ndim == 1 and len(targets) == predictions.n_classes
+        self._rows = np.arange(predictions.n_rows)
+        self._last = self._assigned(None)
+
+    def sums(
+        self, labels: IndexArray, weights: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray, FloatArray, IndexArray]:
+        """Return weight, sum of scores and sum of outcomes of every bin, and where each slot's bins begin."""
+        # One reference, taken once: another thread may put in its own at any time.
+        bins = self._last
+        if not bins.is_for(weights):
+            if isinstance(self._scheme, Partition):
+                bins = self._added_up(bins.cells, bins.starts, bins.n_cells, weights)
+            else:
+                bins = self._assigned(weights)
+            self._last = bins
+        if self._one_hit_a_row:
+            hits, hit_weights = bins.cells[self._rows, labels], weights
+        else:
+            matches = self._slots.hits(labels)
+            hits = bins.cells[matches]
+            hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
+        outcome_sum = np.bincount(hits, hit_weights, bins.n_cells).astype(np.float64, copy=False)
+        return bins.weight, bins.score_sum, outcome_sum, bins.starts
+
+    def _assigned(self, weights: FloatArray | None) -> _Assigned:
+        """Choose the bin of every score."""
+        slots, predictions = self._slots, self._predictions
+        if isinstance(self._scheme, Partition):
+            cells, (n_slots, n_groups, n_bins) = fixed_cells(slots, self._scheme, predictions.n_classes)
+            sizes = [n_groups * n_bins] * n_slots
+        else:
+            cells, sizes = np.empty(slots.scores.shape, dtype=np.intp), []
+            for column, (scores, targets) in enumerate(self._slots_of.columns(predictions)):
+                numbers, size = cell_numbers(scores, targets, weights, self._scheme, slots.apart_by_class)
+                cells[:, column] = numbers + sum(sizes)
+                sizes.append(size)
+        n_cells = sum(sizes)
+        # The table is read at random places: the smaller, the more of it is in the cache.
+        small = cells.astype(np.min_scalar_type(n_cells))
+        return self._added_up(small, np.cumsum([0, *sizes[:-1]], dtype=np.intp), n_cells, weights)
+
+    def _added_up(
+        self,
+        cells: NDArray[Any],
+        starts: IndexArray,
+        n_cells: int,
+        weights: FloatArray | None,
+    ) -> _Assigned:
+        """Sum weights and scores in every bin, slot by slot to keep memory at O(n)."""
+        weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)
+        for column in range(cells.shape[1]):
+            numbers, scores = cells[:, column], self._slots.scores[:, column]
+            weight += np.bincount(numbers, weights, n_cells)
+            score_sum += np.bincount(numbers, scores if weights is None else weights * scores, n_cells)
+        # A copy, since the caller may use one array for many weights.
+        kept = None if weights is None else weights.copy()
+        return _Assigned(cells, starts, n_cells, kept, weight, score_sum)

@@ -1,0 +1,88 @@
+"""Bins of slots: one fixed partition for all of them at once, or bins chosen by the scores of each."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import BinningScheme, Bins, Partition
+from calibrant.metrics.bin_errors import chosen_partition
+from calibrant.metrics.slots import Slots
+
+__all__ = ["bins_of_slots", "cell_numbers", "fixed_cells"]
+
+FloatArray = NDArray[np.float64]
+IndexArray = NDArray[np.intp]
+
+
+def fixed_cells(
+    slots: Slots, partition: Partition, n_classes: int
+) -> tuple[IndexArray, tuple[int, int, int]]:
+    """Return the bin number of every score, (n, S), and the shape (S, groups, B) that was numbered through.
+
+    The bins of all slots, and of all classes where these are apart, are counted in one row.
+    """
+    n_bins = len(partition.bin_edges()) - 1
+    n_slots = slots.scores.shape[1]
+    n_groups = n_classes if slots.apart_by_class else 1
+    cells = partition.index(slots.scores)
+    if slots.apart_by_class:
+        cells += n_bins * slots.targets
+    if n_slots > 1:
+        cells += n_groups * n_bins * np.arange(n_slots)
+    return cells, (n_slots, n_groups, n_bins)
+
+
+def bins_of_slots(
+    slots: Slots, labels: IndexArray, weights: FloatArray | None, partition: Partition, n_classes: int
+) -> Bins:
+    """Return bins of shape (S, groups, B) that hold the sums of every slot; O(nS)."""
+    cells, shape = fixed_cells(slots, partition, n_classes)
+    size = int(np.prod(shape))
+    flat, scores = cells.ravel(), slots.scores.ravel()
+    count = np.bincount(flat, minlength=size)
+    if slots.targets.ndim == 1 and len(slots.targets) == n_classes:
+        # Every class has its slot, so each row has one hit, and its place is known.
+        hits, hit_weights = cells[np.arange(len(labels)), labels], weights
+    else:
+        matches = slots.hits(labels)
+        hits = cells[matches]
+        hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
+    if weights is not None:
+        weights = np.repeat(weights, shape[0])
+        scores = weights * scores
+
+    def sums(cells: IndexArray, values: NDArray[np.floating] | None) -> FloatArray:
+        return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
+
+    return Bins(
+        partition.bin_edges(),
+        partition.closed,
+        count=count.reshape(shape),
+        weight=count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
+        score_sum=sums(flat, scores),
+        outcome_sum=sums(hits, hit_weights),
+    )
+
+
+def cell_numbers(
+    scores: NDArray[np.floating],
+    targets: IndexArray,
+    weights: FloatArray | None,
+    scheme: BinningScheme,
+    apart_by_class: bool,
+) -> tuple[IndexArray, int]:
+    """Return the bin number of every score of one slot, (n,), and how many there are.
+
+    The bins are chosen by these very scores; if classes are apart, by the scores of each class.
+    """
+    if not apart_by_class or targets.ndim == 0:
+        partition = chosen_partition(scheme, scores, weights)
+        return partition.index(scores), len(partition.bin_edges()) - 1
+    cells = np.empty(len(scores), dtype=np.intp)
+    n_cells = 0
+    order = np.argsort(targets, kind="stable")
+    ends = np.flatnonzero(np.diff(targets[order])) + 1
+    for rows in np.split(order, ends):
+        partition = chosen_partition(scheme, scores[rows], None if weights is None else weights[rows])
+        cells[rows] = n_cells + partition.index(scores[rows])
+        n_cells += len(partition.bin_edges()) - 1
+    return cells, n_cells

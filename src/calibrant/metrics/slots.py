@@ -1,0 +1,172 @@
+"""Slots: for every row, the scores that a calibration error looks at and the classes they are about."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.metrics.events import COLUMNS_AT_A_TIME
+from calibrant.numerics.row_blocks import row_blocks
+from calibrant.predictions import Predictions
+
+__all__ = [
+    "EveryClass",
+    "PredictedClass",
+    "SingleClass",
+    "Slots",
+    "SlotsOf",
+    "TopRanks",
+]
+
+ScoreArray = NDArray[np.floating]
+ClassArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """S scores of every row, and of each the class whose occurrence it announces.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n, S)
+        Probabilities in their own float type.
+    targets : ndarray of shape (n, S) or (S,)
+        Column numbers of the classes that the scores are about; (S,) if they are the same in all rows.
+    apart_by_class : bool
+        Whether rows are binned apart when their scores are about different classes.
+    """
+
+    scores: ScoreArray
+    targets: ClassArray
+    apart_by_class: bool = False
+
+    def hits(self, labels: ClassArray) -> NDArray[np.bool_]:
+        """Return whether the announced class occurred, (n, S)."""
+        matches: NDArray[np.bool_] = self.targets == labels[:, np.newaxis]
+        return matches
+
+
+class SlotsOf(Protocol):
+    """A way to choose slots, such as the predicted class or every class."""
+
+    @property
+    def apart_by_class(self) -> bool:
+        """Whether rows are binned apart when their scores are about different classes."""
+        ...
+
+    def n_slots(self, n_classes: int) -> int:
+        """Return the number of slots, S."""
+        ...
+
+    def __call__(self, predictions: Predictions, rows: slice = ...) -> Slots:
+        """Return the slots of some rows."""
+        ...
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+        """Yield the slots one by one for all rows: scores (n,) and targets (n,) or ()."""
+        ...
+
+
+ALL_ROWS = slice(None)
+
+
+@dataclass(frozen=True)
+class PredictedClass:
+    """One slot: the most probable class, of all rows together or of each predicted class apart."""
+
+    apart_by_class: bool = False
+
+    def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
+        return 1
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        predicted = predictions.predicted[rows, np.newaxis]
+        scores = np.take_along_axis(predictions.probabilities[rows], predicted, axis=1)
+        return Slots(scores, predicted, self.apart_by_class)
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+        yield from _columns_of(self, predictions)
+
+
+@dataclass(frozen=True)
+class SingleClass:
+    """One slot: the class of a given column."""
+
+    column: int
+    apart_by_class = False
+
+    def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
+        return 1
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        chosen = slice(self.column, self.column + 1)
+        return Slots(predictions.probabilities[rows, chosen], np.array([self.column]))
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+        yield from _columns_of(self, predictions)
+
+
+@dataclass(frozen=True)
+class EveryClass:
+    """One slot for each class, in the order of the columns."""
+
+    apart_by_class = False
+
+    def n_slots(self, n_classes: int) -> int:
+        return n_classes
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        return Slots(predictions.probabilities[rows], np.arange(predictions.n_classes))
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+        for first in range(0, predictions.n_classes, COLUMNS_AT_A_TIME):
+            group = predictions.probabilities[:, first : first + COLUMNS_AT_A_TIME]
+            for column, scores in enumerate(np.ascontiguousarray(group.T), start=first):
+                yield scores, np.array(column)
+
+
+@dataclass(frozen=True)
+class TopRanks:
+    """One slot for each of the k most probable classes of a row, from the first rank down."""
+
+    k: int
+    apart_by_class: bool = False
+
+    def n_slots(self, n_classes: int) -> int:
+        return min(self.k, n_classes)
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        block = predictions.probabilities[rows]
+        ranked = _largest(block, self.n_slots(predictions.n_classes))
+        return Slots(np.take_along_axis(block, ranked, axis=1), ranked, self.apart_by_class)
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+        yield from _columns_of(self, predictions)
+
+
+def _columns_of(
+    choose: Callable[[Predictions], Slots], predictions: Predictions
+) -> Iterator[tuple[ScoreArray, ClassArray]]:
+    slots = choose(predictions)
+    for column, scores in enumerate(np.ascontiguousarray(slots.scores.T)):
+        yield scores, slots.targets[..., column]
+
+
+def _largest(matrix: ScoreArray, k: int) -> ClassArray:
+    """Return the columns of the k largest entries of every row, the largest first; O(nk) memory."""
+    largest = np.empty((len(matrix), k), dtype=np.intp)
+    for rows in row_blocks(*matrix.shape):
+        largest[rows] = _largest_in_block(matrix[rows], k)
+    return largest
+
+
+def _largest_in_block(block: ScoreArray, k: int) -> ClassArray:
+    """Of equal entries the first column comes first."""
+    if k < block.shape[1] // 4:
+        # Only the k largest need sorting. Columns in order first, so that the stable sort settles ties.
+        chosen = np.sort(np.argpartition(-block, k - 1, axis=1)[:, :k], axis=1)
+        order = np.argsort(-np.take_along_axis(block, chosen, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(chosen, order, axis=1)
+    return np.argsort(-block, axis=1, kind="stable")[:, :k]

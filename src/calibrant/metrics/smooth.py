@@ -1,0 +1,172 @@
+"""Smooth calibration error: residuals smoothed by a kernel that is as wide as the error itself."""
+
+from functools import partial
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import MetricTraits, metric
+from calibrant.metrics.events import Kind, check_kind, mean_over_events
+from calibrant.numerics.reflected_kernel import cosine_coefficients, linear_binning, smoothed_variation
+
+__all__ = ["smooth_ece"]
+
+
+class _Level(NamedTuple):
+    """Grids that are fine enough for kernels of this width and wider."""
+
+    width: float
+    n_cells: int
+    """Residuals are shared out between the ends of cells, which widens the kernel by (cell / width)^2 / 12."""
+    n_pieces: int
+    """Pieces of the integral, at least four to a width, where the cosine series has died away."""
+
+
+# The fixed point is sought downwards, from level to level.
+LEVELS = (
+    _Level(2.0**-6, 2**16, 2**10),
+    _Level(2.0**-8, 2**16, 2**12),
+    _Level(2.0**-10, 2**16, 2**14),
+    _Level(2.0**-12, 2**17, 2**15),
+    _Level(2.0**-14, 2**18, 2**16),
+    _Level(2.0**-16, 2**18, 2**18),
+)
+
+
+@metric(MetricTraits())
+def smooth_ece(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    kind: Kind = "confidence",
+    bandwidth: float | None = None,
+) -> float:
+    r"""Calibration error without bins, of residuals smoothed by a kernel as wide as the error is large.
+
+    For scores :math:`p_i` of events :math:`y_i \in \{0, 1\}` with weights :math:`w_i` that sum to one,
+
+    .. math::
+
+        \mathrm{smECE}_s = \int_0^1 \Bigl| \sum_i w_i K_s(t, p_i) (y_i - p_i) \Bigr| \, dt,
+        \qquad \mathrm{smECE} = s \text{ where } s = \mathrm{smECE}_s,
+
+    with the Gaussian kernel reflected at both ends,
+    :math:`K_s(t, p) = \sum_k [\varphi_s(t - p - 2k) + \varphi_s(t + p - 2k)]` :cite:`blasiok2024`. As
+    :math:`\mathrm{smECE}_s` never increases with s, there is exactly one such s.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    kind : {"confidence", "classwise", "positive"}, default="confidence"
+        The predicted class by the confidence in it; every class by its probability, the mean of all, each at
+        its own width; or the second class of two.
+    bandwidth : float, optional
+        A width s of at least 2e-5 at which to return :math:`\mathrm{smECE}_s`, in place of the fixed point.
+
+    Returns
+    -------
+    float
+        From 0 to 1; lower is better. At least the gap between the means of :math:`y_i` and of :math:`p_i`, at
+        most the mean of :math:`|y_i - p_i|`.
+
+    Notes
+    -----
+    The distance to calibration, the least mean change of the scores that would make them calibrated, is at
+    most 2 smECE and at least smECE squared over 4 :cite:`blasiok2024`. Unlike a binned error, smECE does not
+    jump when scores move a little.
+
+    Residuals are shared out between the nodes of a grid, where the reflected kernel is diagonal in the cosine
+    basis. That moves the value by less than one part in 10,000 for s above 0.00025; below, a fixed point by
+    less than 1e-6, and the error at a given s by up to one part in 100. A fixed point below 1.5e-5 is given as
+    :math:`\mathrm{smECE}_s` at that width, which is no larger than it. Costs O(n + G log G) for a grid of at
+    most G = 262,144 cells, for each event; memory O(n + G).
+
+    Examples
+    --------
+    Nine of ten right at a confidence of 80 %; one place has the same error at every width:
+
+    >>> round(smooth_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
+    0.1
+    """
+    check_kind(kind)
+    _check_bandwidth(bandwidth)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    return mean_over_events(data, kind, partial(_column_error, bandwidth=bandwidth))
+
+
+def _check_bandwidth(bandwidth: Any) -> None:
+    if bandwidth is not None and not (isinstance(bandwidth, Real) and 2e-5 <= float(bandwidth) < np.inf):
+        raise ParameterError(
+            "bandwidth must be a finite number of at least 2e-5, or None for the fixed point, "
+            f"not {bandwidth!r}."
+        )
+
+
+def _column_error(
+    scores: NDArray[np.floating],
+    outcomes: NDArray[np.bool_],
+    weights: NDArray[np.float64] | None,
+    bandwidth: float | None,
+) -> float:
+    places = np.clip(scores, 0, 1).astype(np.float64)
+    masses = outcomes - places
+    masses *= 1 / len(masses) if weights is None else weights / weights.sum()
+    residuals = _Residuals(places, masses)
+    if bandwidth is None:
+        return _fixed_point(residuals)
+    level = next(level for level in LEVELS if level.width <= bandwidth)
+    return residuals.smoothed(float(bandwidth), level)
+
+
+class _Residuals:
+    """Weighted residuals at their scores, smoothed at any width."""
+
+    def __init__(self, places: NDArray[np.float64], masses: NDArray[np.float64]) -> None:
+        self.places = places
+        self.masses = masses
+        self.coefficients: dict[int, NDArray[np.float64]] = {}
+
+    def smoothed(self, width: float, level: _Level) -> float:
+        """Return smECE at ``width`` on the grids of ``level``."""
+        if level.n_cells not in self.coefficients:
+            nodes = linear_binning(self.places, self.masses, level.n_cells)
+            self.coefficients[level.n_cells] = cosine_coefficients(nodes)
+        return smoothed_variation(self.coefficients[level.n_cells], width, level.n_pieces)
+
+
+def _fixed_point(residuals: _Residuals) -> float:
+    """Return the s at which smECE_s = s, to rounding on the grids of its level."""
+    # Smoothing ever further leaves the mean residual; not smoothing at all, at most the mean of their sizes.
+    low, high = float(np.abs(residuals.masses.sum())), float(np.abs(residuals.masses).sum())
+    if high <= low:  # all of one sign: no width cancels any of them
+        return low
+    for level in LEVELS:
+        start = max(low, level.width)
+        if high <= start:
+            continue
+        value = residuals.smoothed(start, level)
+        if value > start:
+            return _root(residuals, level, start, high)
+        if start == low:
+            return value
+        high = start
+    return residuals.smoothed(LEVELS[-1].width, LEVELS[-1])
+
+
+def _root(residuals: _Residuals, level: _Level, low: float, high: float) -> float:
+    def excess(width: float) -> float:
+        return residuals.smoothed(width, level) - width
+
+    # The bounds hold up to rounding only.
+    return high if excess(high) >= 0 else float(brentq(excess, low, high, xtol=1e-14, rtol=1e-14))

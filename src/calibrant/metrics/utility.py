@@ -1,0 +1,334 @@
+"""Utility calibration: do predictions deliver what they promise to somebody who acts on them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
+from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
+from calibrant.metrics.events import confidences
+from calibrant.numerics.cumulative import ScoreGroups
+from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.row_blocks import BlockSums, row_blocks
+from calibrant.predictions import Predictions
+
+__all__ = [
+    "OneClass",
+    "OptimalDecision",
+    "Prospect",
+    "TopClasses",
+    "Utility",
+    "check_utility",
+    "utility_calibration_error",
+]
+
+FloatArray = NDArray[np.float64]
+
+# Sums of the same numbers in another order differ by less than this share of the largest of them.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """What predictions promise for a utility, row by row.
+
+    Attributes
+    ----------
+    expected, variance : ndarray of shape (n,)
+        Mean and variance of the utility if the predicted probabilities are true.
+    realised : function
+        Takes column numbers of true classes, (n,), and returns the utility that came, (n,).
+    span : float
+        Largest difference between two utilities that one row can have.
+    tolerance : float
+        Expected utilities that differ by no more are equal up to rounding.
+    """
+
+    expected: FloatArray
+    variance: FloatArray
+    realised: Callable[[NDArray[np.intp]], NDArray[Any]]
+    span: float = 1.0
+    tolerance: float = 0.0
+
+
+@runtime_checkable
+class Utility(Protocol):
+    """What a prediction is worth once the true class is known, :math:`U(f, y)`.
+
+    :class:`TopClasses`, :class:`OneClass` and :class:`OptimalDecision` are utilities; so is any object with
+    these two members.
+    """
+
+    @property
+    def claim(self) -> str:
+        """What predictions say if they are calibrated for this utility, without a full stop."""
+        ...
+
+    def prospect(self, predictions: Predictions) -> Prospect:
+        """Return what the predictions promise."""
+        ...
+
+
+def check_utility(utility: Any) -> None:
+    """Refuse what is no utility."""
+    if isinstance(utility, type) or not isinstance(utility, Utility):
+        raise ParameterError(
+            f"utility must be TopClasses(k), OneClass(column), OptimalDecision(costs) or an object with "
+            f"'claim' and 'prospect', not {utility!r}."
+        )
+
+
+@dataclass(frozen=True)
+class TopClasses:
+    """One if the true class is among the k most probable, else zero; of equals the first columns count.
+
+    Parameters
+    ----------
+    k : int, default=1
+        Size of the set; one is the predicted class. Less than the number of classes.
+    """
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        _check_whole_number("k", self.k, least=1)
+
+    @property
+    def claim(self) -> str:
+        """What calibrated predictions say."""
+        if self.k == 1:
+            return "the predicted class is right as often as its probability says"
+        return f"the true class is among the {self.k} most probable as often as their probabilities say"
+
+    def prospect(self, predictions: Predictions) -> Prospect:
+        """Return the probability of the set; O(nK) time, in blocks of rows."""
+        if self.k >= predictions.n_classes:
+            raise ParameterError(
+                f"k must be less than the number of classes, {predictions.n_classes}, but is {self.k}; "
+                "the true class is always among all of them."
+            )
+        if self.k == 1:
+            predicted = predictions.predicted
+            return _event(confidences(predictions), lambda labels: labels == predicted)
+        probabilities = predictions.probabilities
+        total = np.empty(predictions.n_rows)
+        others = predictions.n_classes - self.k
+        for rows in row_blocks(*probabilities.shape):
+            block = np.partition(probabilities[rows].astype(np.float64), others, axis=1)
+            total[rows] = row_sums(block[:, others:])
+        return _event(total, lambda labels: self._contains(predictions, labels), ROUNDING)
+
+    def _contains(self, predictions: Predictions, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Tell for every row whether fewer than k classes come before the true one."""
+        contained = np.empty(predictions.n_rows, dtype=np.bool_)
+        place = np.arange(predictions.n_classes)
+        for rows in row_blocks(*predictions.scores.shape):
+            block, column = predictions.scores[rows], labels[rows, np.newaxis]
+            own = np.take_along_axis(block, column, axis=1)
+            before = (block > own) | ((block == own) & (place < column))
+            contained[rows] = np.count_nonzero(before, axis=1) < self.k
+        return contained
+
+
+@dataclass(frozen=True)
+class OneClass:
+    """One if the true class is this one, else zero.
+
+    Parameters
+    ----------
+    column : int
+        Column number of the class.
+    """
+
+    column: int
+
+    def __post_init__(self) -> None:
+        _check_whole_number("column", self.column, least=0)
+
+    @property
+    def claim(self) -> str:
+        """What calibrated predictions say."""
+        return f"the class of column {self.column} occurs as often as its probability says"
+
+    def prospect(self, predictions: Predictions) -> Prospect:
+        """Return the probability of the class; O(n)."""
+        if self.column >= predictions.n_classes:
+            raise ParameterError(
+                f"column must be less than the number of classes, {predictions.n_classes}, "
+                f"but is {self.column}."
+            )
+        return _event(predictions.probabilities[:, self.column], lambda labels: labels == self.column)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OptimalDecision:
+    r"""Minus the cost of the decision that is best on the predicted probabilities.
+
+    The decision is :math:`d_i = \arg\min_d \sum_k p_{ik} c_{dk}`, the first of equals, and the utility
+    :math:`-c_{d_i y_i}`.
+
+    Parameters
+    ----------
+    costs : array of shape (D, K)
+        Cost of each decision (row) for each true class (column); gains are negative costs.
+    """
+
+    costs: FloatArray
+
+    def __init__(self, costs: Any) -> None:
+        try:
+            matrix = np.array(costs, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                "costs must be a table of numbers, one row per decision and one column per class."
+            ) from error
+        if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
+            raise ParameterError(
+                "costs must be a table of finite numbers, one row per decision and one column per class, "
+                f"but have shape {matrix.shape}."
+            )
+        matrix.flags.writeable = False
+        object.__setattr__(self, "costs", matrix)
+
+    def __repr__(self) -> str:
+        n_decisions, n_classes = self.costs.shape
+        shown = self.costs.tolist() if self.costs.size <= 16 else f"<{n_decisions} x {n_classes}>"
+        return f"OptimalDecision(costs={shown})"
+
+    @property
+    def claim(self) -> str:
+        """What calibrated predictions say."""
+        return "the best decision costs as much as the probabilities say"
+
+    def prospect(self, predictions: Predictions) -> Prospect:
+        """Return the expected utility of the best decision; O(nKD) time, in blocks of rows.
+
+        Rows are divided by their sum, so that a constant added to all costs changes no residual.
+        """
+        costs, probabilities = self.costs, predictions.probabilities
+        n_rows, n_classes = probabilities.shape
+        if costs.shape[1] != n_classes:
+            raise ParameterError(
+                f"costs must have one column per class, {n_classes}, but have {costs.shape[1]}."
+            )
+        tolerance = ROUNDING * float(np.abs(costs).max())
+        decision = np.empty(n_rows, dtype=np.intp)
+        expected, variance = np.empty(n_rows), np.empty(n_rows)
+
+        def judge(rows: slice) -> int:
+            block = probabilities[rows].astype(np.float64)
+            block /= row_sums(block)[:, np.newaxis]
+            means = block @ costs.T
+            # A product of matrices rounds the same row in more than one way: equals are found by tolerance.
+            decision[rows] = (means <= means.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+            chosen = costs[decision[rows]]
+            expected[rows] = -np.einsum("ik,ik->i", block, chosen)
+            chosen += expected[rows, np.newaxis]
+            variance[rows] = np.einsum("ik,ik->i", block, np.square(chosen, out=chosen))
+            return len(block)
+
+        with BlockSums.over(n_rows, n_classes + len(costs), min_rows=64) as over_all_rows:
+            over_all_rows(judge)
+        variance[variance <= tolerance**2] = 0.0
+        spans = costs.max(axis=1) - costs.min(axis=1)
+        return Prospect(
+            expected,
+            variance,
+            lambda labels: -costs[decision, labels],
+            span=float(spans[decision].max()),
+            tolerance=tolerance,
+        )
+
+
+def _event(
+    probabilities: NDArray[np.floating],
+    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    tolerance: float = 0.0,
+) -> Prospect:
+    """Return the prospect of a utility that is one if something occurs, else zero."""
+    # Rows sum to one only up to rounding, and nothing is more probable than certain.
+    expected = np.minimum(probabilities, 1.0, dtype=np.float64)
+    return Prospect(expected, expected * (1 - expected), occurs, tolerance=tolerance)
+
+
+def _check_whole_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def _prepare(predictions: Predictions, *, utility: Utility, statistic: CumulativeStatistic) -> Evaluator:
+    measure = chosen_statistic(statistic).measure
+    check_utility(utility)
+    prospect = utility.prospect(predictions)
+    groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
+
+    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+        return measure(groups.path(prospect.realised(labels) - prospect.expected, weights))
+
+    return evaluate
+
+
+@metric(MetricTraits(), prepare=_prepare)
+def utility_calibration_error(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    utility: Utility = TopClasses(),  # noqa: B008 (frozen)
+    statistic: CumulativeStatistic = "kuiper",
+) -> float:
+    r"""Gap between the utility that predictions promise and the one they deliver.
+
+    With the utility :math:`U(f, y)` of a prediction f when y is true, the promise
+    :math:`v_i = \sum_k f_{ik} U(f_i, k)` and :math:`W = \sum_i w_i`,
+
+    .. math:: \max_{a \le b} \Bigl| \frac{1}{W} \sum_{i :\, a \le v_i \le b} w_i \, (U(f_i, y_i) - v_i) \Bigr|,
+
+    the largest error among rows whose promise lies in any interval :cite:`hegazy2025`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    utility : Utility, default=TopClasses(1)
+        :class:`TopClasses` for the predicted class or a set of k, :class:`OneClass` for a class,
+        :class:`OptimalDecision` for a cost matrix of one's own, or any other :class:`Utility`.
+    statistic : {"kuiper", "ks"}, default="kuiper"
+        The formula above, or the largest error among the rows that promise no more than some t.
+
+    Returns
+    -------
+    float
+        At least 0; lower is better. At most 1 for the first three, in units of the costs for the last.
+
+    Notes
+    -----
+    With :class:`TopClasses` and ``k=1`` this is
+    :func:`~calibrant.metrics.cumulative.kuiper_calibration_error`. Costs one O(nK) pass (O(nKD) for D
+    decisions) in blocks of rows and a sort of n numbers; memory O(n).
+
+    Examples
+    --------
+    To treat costs 1, not to treat somebody ill costs 4. All four are treated at a chance of illness of one
+    half, and the treatment costs what it costs; nobody is at a chance of 20 %, which promises a cost of 0.8
+    a head, and one of two is ill, which costs 2:
+
+    >>> costs = [[0, 4], [1, 1]]
+    >>> p = [0.5, 0.5, 0.5, 0.5, 0.2, 0.2]
+    >>> error = utility_calibration_error([0, 0, 0, 0, 0, 1], p, utility=OptimalDecision(costs))
+    >>> round(error, 6)      # (2 - 0.8) times two rows of six
+    0.4
+    """
+    chosen_statistic(statistic)
+    check_utility(utility)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    return _prepare(data.predictions, utility=utility, statistic=statistic)(data.labels, data.weights)
