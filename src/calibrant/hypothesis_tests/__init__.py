@@ -1,0 +1,33 @@
+"""Tests of the hypothesis that predictions are calibrated, and what a number of rows can show.
+
+Each test returns a :class:`TestResult`, which says in words what was found and from how many rows.
+"""
+
+from calibrant.hypothesis_tests.consistency import consistency_test
+from calibrant.hypothesis_tests.cumulative import ClasswiseTests, classwise_cumulative_tests, cumulative_test
+from calibrant.hypothesis_tests.detectable import DetectableError, smallest_detectable_error
+from calibrant.hypothesis_tests.hosmer_lemeshow import hosmer_lemeshow_test
+from calibrant.hypothesis_tests.kernel import kernel_test
+from calibrant.hypothesis_tests.result import TestResult
+from calibrant.hypothesis_tests.slope_intercept import (
+    Coefficient,
+    SlopeIntercept,
+    calibration_slope_intercept,
+)
+from calibrant.hypothesis_tests.spiegelhalter import spiegelhalter_test
+
+__all__ = [
+    "ClasswiseTests",
+    "Coefficient",
+    "DetectableError",
+    "SlopeIntercept",
+    "TestResult",
+    "calibration_slope_intercept",
+    "classwise_cumulative_tests",
+    "consistency_test",
+    "cumulative_test",
+    "hosmer_lemeshow_test",
+    "kernel_test",
+    "smallest_detectable_error",
+    "spiegelhalter_test",
+]

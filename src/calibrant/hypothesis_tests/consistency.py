@@ -1,0 +1,204 @@
+"""Consistency test: a metric against its values for labels drawn from the predictions."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from operator import index as whole_number
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.result import TestResult
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import MetricTraits, describe, evaluator, is_declared, traits_of
+from calibrant.numerics.label_sampling import LabelSampler
+
+__all__ = ["consistency_test"]
+
+Alternative = Literal["auto", "greater", "less", "two-sided"]
+PValue = Literal["valid", "share"]
+
+# Values this close, relative to their size, are equal but for the order in which numbers were added up.
+TIE_TOLERANCE = 1e-12
+
+AGAINST = {
+    "greater": "large values count against it",
+    "less": "small values count against it",
+    "two-sided": "values far out on either side count against it",
+}
+
+
+def consistency_test(
+    metric: Callable[..., float],
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    n_resamples: int = 10_000,
+    random_state: int | np.random.Generator = 0,
+    alternative: Alternative = "auto",
+    p_value: PValue = "valid",
+    progress: Callable[[int, int], object] | None = None,
+) -> TestResult:
+    r"""Test calibration by any metric: compare its value with those that calibrated predictions would give.
+
+    If the predictions are calibrated in the full sense, labels drawn with the predicted probabilities of
+    their rows look like the true ones. With metric values :math:`m_r` of R such sets of labels and the
+    observed one :math:`m`,
+
+    .. math:: p = \frac{1 + \#\{r : m_r \ge m\}}{1 + R}.
+
+    These are the consistency bars of :cite:`broecker2007`, the test of :cite:`vaicenavicius2019` and, with
+    binned errors, the p-conf-ECE and p-cw-ECE of :cite:`kull2019`.
+
+    Parameters
+    ----------
+    metric : function
+        A metric of this library, a ``functools.partial`` of one that sets its options, or any function
+        ``(y_true, y_proba) -> float`` that takes labels and an array (n, K) of probabilities. With weights it
+        is given ``sample_weight=`` too.
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Weights, passed on to the metric. A row of weight two is one observation that matters twice: one label
+        is drawn for it.
+    n_resamples : int, default=10_000
+        Number of sets of labels, R.
+    random_state : int or Generator, default=0
+        Seed of the draws. The first 1,000 of 10,000 sets are those of a run with 1,000.
+    alternative : {"auto", "greater", "less", "two-sided"}, default="auto"
+        Which values count against calibration. ``"auto"``: large ones, as for every calibration error and any
+        function of your own; small ones where higher is better; both for a proper score, since a loss below
+        what the predictions promise is a sign of too little confidence.
+    p_value : {"valid", "share"}, default="valid"
+        ``"valid"``: as above, which rejects a true hypothesis with the stated probability at most, for any R.
+        ``"share"``: the share of :math:`m_r` above :math:`m`, ties counting half, which the programs behind
+        published tables print. It can be 0, which no number of draws justifies.
+    progress : function, optional
+        Called as ``progress(done, n_resamples)`` about a hundred times on the way.
+
+    Returns
+    -------
+    TestResult
+        With the Monte-Carlo standard error of the p-value :math:`\sqrt{p (1 - p) / R}`, and the mean and 95 %
+        quantile of the metric under calibration (the 5 % quantile if small values count against it): an ECE
+        of 0.01 means nothing where calibrated predictions have one of 0.012 on average.
+
+    Notes
+    -----
+    The hypothesis is calibration in the full sense, whatever the metric; the metric decides which
+    departures are seen. A small p-value says that the predictions are wrong somewhere, not by how much: with
+    many rows, trifling errors show.
+
+    A metric of this library prepares once what depends on the predictions only; after that a draw costs about
+    10 ns per row and a binned error or proper score not much more: seconds for 10,000 resamples of 10,000 rows.
+    Any other function is called R + 1 times. Tables for the draws take 5 to 6 bytes per probability.
+
+    The p-conf-ECE in table 19 of the supplement of :cite:`kull2019` is the share of 1,000 draws for *ten* bins,
+    not the fifteen of its other tables; the p-cw-ECE in table 20 that of 10,000 draws for its usual bins.
+
+    If the metric is NaN for a set of drawn labels, that set counts as more extreme than the observed one.
+
+    Examples
+    --------
+    Nine of ten right at a confidence of 60 %: with calibrated predictions nine or ten are right with
+    the probability :math:`10 \cdot 0.6^9 \cdot 0.4 + 0.6^{10} = 0.046`, and three or fewer with 0.055.
+
+    >>> from calibrant.metrics import confidence_ece
+    >>> result = consistency_test(confidence_ece, [0] * 9 + [1], [[0.6, 0.4]] * 10, n_resamples=2000)
+    >>> round(result.statistic, 6), round(result.p_value, 1)
+    (0.3, 0.1)
+    """
+    _check_options(metric, n_resamples, alternative, p_value, progress)
+    generator = _generator(random_state)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    # With names, drawn labels keep their columns also where a class happens not to be drawn.
+    data = replace(data, predictions=replace(data.predictions, classes=data.classes))
+    evaluate = evaluator(metric, data)
+    observed = evaluate(data.labels, data.weights)
+    if np.isnan(observed):
+        raise ParameterError(
+            f"{describe(metric)} is NaN for these rows, which cannot be tested; "
+            "choose a metric that is defined for them."
+        )
+    sampler = LabelSampler(data.predictions.probabilities)
+    simulated = np.empty(n_resamples)
+    step = max(1, n_resamples // 100)
+    for done in range(n_resamples):
+        simulated[done] = evaluate(sampler.draw(generator), data.weights)
+        if progress is not None and ((done + 1) % step == 0 or done + 1 == n_resamples):
+            progress(done + 1, n_resamples)
+    tail = _chosen_tail(metric) if alternative == "auto" else alternative
+    p = _p_value(simulated, observed, tail, p_value)
+    defined = simulated[~np.isnan(simulated)]
+    return TestResult(
+        statistic=observed,
+        p_value=p,
+        test=f"consistency test by {describe(metric)}, {AGAINST[tail]}",
+        null_hypothesis="every label was drawn with the predicted probabilities of its row",
+        n_rows=data.n_rows,
+        n_resamples=n_resamples,
+        p_value_error=float(np.sqrt(p * (1 - p) / n_resamples)),
+        null_mean=float(defined.mean()) if len(defined) else None,
+        null_quantile=_quantile(defined, 0.05 if tail == "less" else 0.95) if len(defined) else None,
+    )
+
+
+def _chosen_tail(metric: Callable[..., float]) -> Alternative:
+    traits = traits_of(metric) if is_declared(metric) else MetricTraits()
+    if traits.proper:
+        return "two-sided"
+    return "less" if traits.higher_is_better else "greater"
+
+
+def _p_value(simulated: NDArray[np.float64], observed: float, tail: Alternative, how: PValue) -> float:
+    if tail == "less":
+        return _p_value(-simulated, -observed, "greater", how)
+    if tail == "two-sided":
+        smaller = min(_p_value(simulated, observed, side, how) for side in get_args(Alternative)[1:3])
+        return min(1.0, 2 * smaller)
+    equal = np.isclose(simulated, observed, rtol=TIE_TOLERANCE, atol=0.0)
+    above = ~equal & ~(simulated <= observed)  # NaN is above
+    n_equal, n_above = int(equal.sum()), int(above.sum())
+    if how == "share":
+        return (n_above + n_equal / 2) / len(simulated)
+    return (1 + n_above + n_equal) / (1 + len(simulated))
+
+
+def _quantile(values: NDArray[np.float64], level: float) -> float:
+    """Return a quantile that is one of the values, so that infinite ones do no harm."""
+    return float(np.quantile(values, level, method="inverted_cdf"))
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    try:
+        # Twice as fast as numpy's default, and most of the time of a draw goes into random numbers.
+        return np.random.Generator(np.random.SFC64(whole_number(random_state)))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"random_state must be a whole number of at least 0 or a numpy Generator, not {random_state!r}."
+        ) from error
+
+
+def _check_options(metric: Any, n_resamples: Any, alternative: Any, p_value: Any, progress: Any) -> None:
+    if not callable(metric):
+        raise ParameterError(f"metric must be a function of labels and probabilities, not {metric!r}.")
+    try:
+        enough = whole_number(n_resamples) >= 1
+    except TypeError:
+        enough = False
+    if not enough:
+        raise ParameterError(f"n_resamples must be a whole number of at least 1, but is {n_resamples!r}.")
+    if alternative not in get_args(Alternative):
+        raise ParameterError(
+            f"alternative must be 'auto', 'greater', 'less' or 'two-sided', not {alternative!r}."
+        )
+    if p_value not in get_args(PValue):
+        raise ParameterError(f"p_value must be 'valid' or 'share', not {p_value!r}.")
+    if progress is not None and not callable(progress):
+        raise ParameterError(f"progress must be a function of two counts, not {progress!r}.")

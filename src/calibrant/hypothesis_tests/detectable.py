@@ -1,0 +1,167 @@
+"""The smallest calibration error that so many rows can show."""
+
+from dataclasses import dataclass
+from math import log, sqrt
+from numbers import Real
+from typing import Any
+
+from scipy.special import ndtri
+
+from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.cumulative import PathNoise
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
+from calibrant.metrics.utility import TopClasses, Utility, check_utility
+from calibrant.numerics.cumulative import ScoreGroups
+from calibrant.predictions import Predictions
+
+__all__ = ["DetectableError", "smallest_detectable_error"]
+
+
+@dataclass(frozen=True)
+class DetectableError:
+    """What a test can find with these rows; ``float()`` of it is the error.
+
+    Attributes
+    ----------
+    error : float
+        A true error of this size is detected with probability ``power`` or more.
+    noise_limit : float
+        An observed error of up to this size is not significant at the level ``alpha``.
+    largest_possible : float
+        The largest error there can be: 1 for an event, else the largest difference of utilities in a row.
+    alpha, power : float
+    statistic : str
+        "kuiper" or "ks".
+    n_rows : int
+    """
+
+    error: float
+    noise_limit: float
+    largest_possible: float
+    alpha: float
+    power: float
+    statistic: str
+    n_rows: int
+
+    def __float__(self) -> float:
+        return self.error
+
+    def __str__(self) -> str:
+        name = {"kuiper": "Kuiper", "ks": "KS"}[self.statistic]
+        if self.error > self.largest_possible:
+            found = f"{self.n_rows} rows are too few to be sure of finding even the largest {name} error"
+        else:
+            found = (
+                f"with {self.n_rows} rows, a true {name} error of {self.error:.3g} is found with probability "
+                f"{self.power:g} or more"
+            )
+        return (
+            f"{found[0].upper()}{found[1:]} (test at level {self.alpha:g}); an observed one of up to "
+            f"{self.noise_limit:.3g} may be noise."
+        )
+
+
+def smallest_detectable_error(
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    utility: Utility = TopClasses(),  # noqa: B008 (frozen)
+    statistic: CumulativeStatistic = "kuiper",
+    alpha: float = 0.05,
+    power: float = 0.8,
+    continuity_correction: bool = True,
+) -> DetectableError:
+    r"""Return the smallest calibration error that the rows at hand detect reliably; no labels are needed.
+
+    The true error :math:`\kappa` is the one that very many rows would give: in some interval of scores the
+    event happens less often than predicted (or more often), by a share :math:`\kappa` of *all* rows. The
+    result is the smallest :math:`\kappa` that
+    :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test` rejects at level :math:`\alpha` with
+    at least the wanted power, *whichever* interval it is and however the error is spread over it:
+
+    .. math:: \kappa = x_\alpha \sigma + z \sqrt{\sigma^2 + c \kappa}
+
+    with :math:`\sigma` the standard deviation of the mean residual, :math:`x_\alpha` the critical value in
+    its units, z the normal quantile of the power and :math:`c = \max_i w_i / \sum_i w_i` (times the largest
+    difference of utilities in a row).
+
+    Parameters
+    ----------
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        Importance of the rows; only ratios matter.
+    utility : Utility, default=TopClasses(1)
+        What is to be tested, as in :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test`.
+    statistic : {"kuiper", "ks"}, default="kuiper"
+        For KS, the interval begins at the lowest or ends at the highest score.
+    alpha : float, default=0.05
+        Level of the test.
+    power : float, default=0.8
+        Probability of detection, at least one half and less than one.
+    continuity_correction : bool, default=True
+        As in the test.
+
+    Returns
+    -------
+    DetectableError
+        The number and, by ``print``, a sentence.
+
+    Notes
+    -----
+    *Why.* The statistic is at least the absolute sum of residuals over the interval. That sum has the mean
+    :math:`\kappa`, and a variance of at most :math:`\sigma^2 + c \kappa`, since a chance that moves by
+    :math:`\delta` changes its variance by no more than :math:`\delta`. The normal approximation then gives
+    the formula, which is solved in closed form. At least :math:`-\log(1 - \text{power})` rows must be
+    touched by an error, which is the limit if all predictions are certain.
+
+    *How sharp.* It is a promise for the worst interval, so most errors are found more often. In simulations
+    with 1000 rows and a power of 0.8, errors of this size were found with frequency 0.86 to 0.90 if spread
+    over all rows or over both ends of the scores, and 0.97 to 0.99 if confined to the upper half or the
+    middle; half of the error with 0.25 to 0.38 and 0.43 to 0.51.
+
+    The error falls like :math:`1/\sqrt n`: four times as many rows, half of it. Costs O(nK) and a sort.
+
+    Examples
+    --------
+    >>> print(smallest_detectable_error([[0.9, 0.1]] * 900))
+    With 900 rows, a true Kuiper error of 0.0293 is found with probability 0.8 or more (test at level 0.05);
+    an observed one of up to 0.0196 may be noise.
+    """
+    law = chosen_statistic(statistic)
+    check_utility(utility)
+    _check_between("alpha", alpha, 0.0, is_open=True)
+    _check_between("power", power, 0.5, is_open=False)
+    data = _as_if_right(y_proba, sample_weight)
+    prospect = utility.prospect(data.predictions)
+    groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
+    noise = PathNoise.of(prospect, groups, data.weights, law, continuity_correction)
+    limit = noise.quantile(alpha)
+    largest_share = (1.0 if data.weights is None else float(data.weights.max())) / data.total_weight
+    c, z = prospect.span * largest_share, float(ndtri(power))
+    excess = z * z * c / 2 + z * sqrt(noise.deviation**2 + c * limit + (z * c / 2) ** 2)
+    return DetectableError(
+        error=max(limit + excess, -log(1 - power) * c),
+        noise_limit=limit,
+        largest_possible=prospect.span,
+        alpha=float(alpha),
+        power=float(power),
+        statistic=statistic,
+        n_rows=data.n_rows,
+    )
+
+
+def _as_if_right(y_proba: Any, sample_weight: Any) -> LabelledPredictions:
+    """Parse predictions and weights; labels play no part, and those predicted are as good as any."""
+    predictions = Predictions.parse(y_proba)
+    predicted = predictions.predicted
+    labels = predicted if predictions.classes is None else predictions.classes[predicted]
+    return LabelledPredictions.parse(predictions, labels, sample_weight)
+
+
+def _check_between(name: str, value: Any, low: float, *, is_open: bool) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not (low < value < 1 or (value == low and not is_open)):
+        bound = "above" if is_open else "at least"
+        raise ParameterError(f"{name} must be {bound} {low:g} and below 1, but is {value!r}.")

@@ -1,0 +1,254 @@
+"""The kernel test: could calibrated predictions have a kernel calibration error as large as this."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.result import TestResult
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.kernel_pairs import Pairs, Residuals, check_block_size
+from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
+from calibrant.numerics.row_blocks import row_blocks
+
+__all__ = ["kernel_test"]
+
+Method = Literal["auto", "resampling", "wild", "block"]
+TestKind = Literal["full", "confidence"]
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+NULL_HYPOTHESES = {
+    "full": "classes occur with exactly the predicted probabilities",
+    "confidence": "the predicted class is right with exactly the probability it was given",
+}
+
+# Multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
+AFFORDABLE = 1.2e11
+
+# Columns of a matrix product that serves several resamples at once.
+COLUMNS_AT_A_TIME = 2048
+
+
+def kernel_test(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    kind: TestKind = "full",
+    method: Method = "auto",
+    kernel: Kernel = "laplace",
+    bandwidth: float | None = None,
+    block_size: int | None = None,
+    n_resamples: int = 1000,
+    random_state: Any = 0,
+) -> TestResult:
+    r"""Test calibration, by default of whole probability vectors, with the squared kernel calibration error.
+
+    .. math::
+
+        T = \frac{1}{n (n - 1)} \sum_{i \ne j} k(p_i, p_j) \, \langle e_{y_i} - p_i, e_{y_j} - p_j \rangle,
+
+    the unbiased :func:`~calibrant.metrics.kernel.kernel_calibration_error`, is zero on average if the
+    predictions are calibrated and positive otherwise; large values are evidence
+    :cite:`widmann2019,widmann2021`.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. They must not have been fitted
+        to these labels.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows; rows are independent, whatever they weigh, and only ratios count.
+    kind : {"full", "confidence"}, default="full"
+        Whole vectors of probabilities, or the confidence in the predicted class only.
+    method : {"auto", "resampling", "wild", "block"}, default="auto"
+        Where the null distribution comes from, see the notes. ``"auto"`` is the first that takes a few seconds.
+    kernel : {"laplace", "gaussian"}, default="laplace"
+        :math:`\exp(-\|p - q\| / s)` or :math:`\exp(-\|p - q\|^2 / (2 s^2))`.
+    bandwidth : float, optional
+        s; by default the median distance between different predictions.
+    block_size : int, optional
+        Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default.
+    n_resamples : int, default=1000
+        Simulated data sets, R, for the other two methods.
+    random_state : int, Generator or None, default=0
+        Seed of the simulation, and of the way rows are dealt out to blocks.
+
+    Returns
+    -------
+    TestResult
+        With T as the statistic; for ``method="block"`` its ratio to its standard error.
+
+    Notes
+    -----
+    ``"resampling"`` draws labels from the predicted probabilities, which is what the null hypothesis says:
+    the level is exact for any n. Costs O(n^2 K R) in matrix products.
+
+    ``"wild"`` multiplies the residual vector of every row by a random sign; the sum over pairs of such
+    products has the same limit distribution. Costs O(n^2 (K + R)). Its level is approximate: it takes the size
+    of residuals from the data, and for few rows, or few wrong ones, that is uncertain.
+
+    ``"block"`` takes the mean of T over m = n / B blocks of rows, which is nearly normal, and its standard
+    error from their spread: :math:`p = 1 - \Phi(\sqrt m \, \bar T / \mathrm{sd}(T))`. Costs O(n B K), works for
+    millions of rows, and has much less power than the others for the same rows.
+
+    Memory O(n R) bytes at most. Results do not depend on the order of the rows.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> p = generator.random(300)
+    >>> happened = (generator.random(300) < p).astype(int)
+    >>> kernel_test(happened, p).p_value > 0.05
+    True
+    >>> overconfident = p**3 / (p**3 + (1 - p) ** 3)
+    >>> kernel_test(happened, overconfident).p_value < 0.01
+    True
+    """
+    _check_options(kind, method, n_resamples)
+    check_kernel(kernel, bandwidth)
+    if block_size is not None:
+        check_block_size(block_size)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    sample = Residuals.of_all_classes(data) if kind == "full" else Residuals.of_confidence(data)
+    width = sample.bandwidth if bandwidth is None else float(bandwidth)
+    if method == "auto":
+        method = _affordable_method(len(sample), sample.features.shape[1], n_resamples)
+    null_hypothesis = NULL_HYPOTHESES[kind]
+    described = f"kind={kind!r}, method={method!r}, kernel={kernel!r}, bandwidth={width:.4g}"
+    if method == "block":
+        size = max(2, round(len(sample) ** 0.5)) if block_size is None else block_size
+        ratio = _block_ratio(sample.pairs_in_blocks(kernel, width, size, random_state))
+        name = f"kernel_test({described}, block_size={size})"
+        return TestResult(ratio, float(ndtr(-ratio)), name, null_hypothesis, len(sample))
+    generator = np.random.default_rng(random_state)
+    simulate = _by_labels if method == "resampling" else _by_signs
+    ordered = sample.take(sample.order)  # random numbers go by contents too
+    products = simulate(ordered, kernel, width, n_resamples, generator)
+    weight = float(sample.weights.sum() ** 2 - np.vdot(sample.weights, sample.weights))
+    observed, *simulated = (Pairs(product, 0.0, weight, 1.0).unbiased for product in products.tolist())
+    return _simulation_result(
+        observed, np.array(simulated), f"kernel_test({described})", null_hypothesis, len(sample)
+    )
+
+
+def _check_options(kind: Any, method: Any, n_resamples: Any) -> None:
+    if kind not in get_args(TestKind):
+        raise ParameterError(f"kind must be 'full' or 'confidence', not {kind!r}.")
+    if method not in get_args(Method):
+        raise ParameterError(f"method must be 'auto', 'resampling', 'wild' or 'block', not {method!r}.")
+    whole = isinstance(n_resamples, (int, np.integer)) and not isinstance(n_resamples, bool)
+    if not whole or n_resamples < 1:
+        raise ParameterError(f"n_resamples must be a whole number of at least 1, not {n_resamples!r}.")
+
+
+def _affordable_method(
+    n_rows: int, n_columns: int, n_resamples: int
+) -> Literal["resampling", "wild", "block"]:
+    if n_rows**2 * n_columns * n_resamples <= AFFORDABLE:
+        return "resampling"
+    return "wild" if n_rows**2 * (n_columns + n_resamples) <= AFFORDABLE else "block"
+
+
+def _block_ratio(sums: Matrix) -> float:
+    """Return the weighted mean over blocks divided by its standard error, from sums and weights of pairs."""
+    products, weights = sums.T
+    n_blocks = len(products)
+    mean = products.sum() / weights.sum() if weights.sum() > 0 else 0.0
+    deviations = products - weights * mean
+    error = np.sqrt(np.vdot(deviations, deviations) * n_blocks / max(1, n_blocks - 1))
+    # Without spread nothing can be said: one block, or residuals that are all zero.
+    return float(products.sum() / error) if error > 0 else 0.0
+
+
+def _by_labels(
+    sample: Residuals, kernel: Kernel, bandwidth: float, n_resamples: int, generator: np.random.Generator
+) -> Vector:
+    """Return the sum over pairs as observed and with labels drawn from the predictions, (1 + R,)."""
+    n_columns = sample.features.shape[1]
+    at_a_time = max(1, COLUMNS_AT_A_TIME // n_columns)
+    parts = []
+    tile = _hollow(lambda i, j: sample.kernel_tile(i, j, kernel, bandwidth))
+    for first in range(0, 1 + n_resamples, at_a_time):
+        labels = _drawn_labels(sample, min(at_a_time, 1 + n_resamples - first), generator)
+        if first == 0:
+            labels[:, 0] = np.where(sample.labels < 0, n_columns, sample.labels)
+
+        def residuals(rows: slice, labels: NDArray[np.int32] = labels) -> Matrix:
+            # One column more for "none of them", which is then cut off.
+            happened = np.zeros((*labels[rows].shape, n_columns + 1))
+            np.put_along_axis(happened, labels[rows][:, :, np.newaxis], 1.0, axis=2)
+            difference = happened[:, :, :-1] - sample.points(rows)[:, np.newaxis]
+            difference *= sample.weights[rows, np.newaxis, np.newaxis]
+            return difference.reshape(len(difference), -1)
+
+        parts.append(quadratic_forms(len(sample), tile, residuals).reshape(-1, n_columns).sum(axis=1))
+    return np.concatenate(parts)
+
+
+def _drawn_labels(sample: Residuals, n_draws: int, generator: np.random.Generator) -> NDArray[np.int32]:
+    """Draw labels of every row by its probabilities, (n, R); the number of columns stands for none of them."""
+    n_columns = sample.features.shape[1]
+    labels = np.empty((len(sample), n_draws), dtype=np.int32)
+    for rows in row_blocks(len(sample), max(n_columns, n_draws)):
+        below = np.cumsum(sample.points(rows), axis=1)
+        if n_columns > 1:
+            below /= below[:, -1:]
+        # One sorted array for all rows of the block: the steps of row i lie between i and i + 1.
+        offsets = np.arange(len(below))[:, np.newaxis]
+        draws = np.minimum(generator.random((len(below), n_draws)) + offsets, np.nextafter(offsets + 1.0, 0))
+        labels[rows] = np.searchsorted((below + offsets).ravel(), draws, side="right") - n_columns * offsets
+    if n_columns > 1:
+        np.minimum(labels, n_columns - 1, out=labels)
+    return labels
+
+
+def _by_signs(
+    sample: Residuals, kernel: Kernel, bandwidth: float, n_resamples: int, generator: np.random.Generator
+) -> Vector:
+    """Return the sum over pairs as observed and with residuals of random sign, (1 + R,)."""
+    signs = generator.integers(0, 2, (len(sample), 1 + n_resamples), dtype=np.int8)
+    signs *= 2
+    signs -= 1
+    signs[:, 0] = 1
+    tile = _hollow(lambda i, j: sample.product_tile(i, j, kernel, bandwidth))
+    return quadratic_forms(len(sample), tile, lambda rows: signs[rows].astype(np.float64))
+
+
+def _hollow(tile: Callable[[slice, slice], Matrix]) -> Callable[[slice, slice], Matrix]:
+    """Return the tiles of the same matrix with zeros on its diagonal."""
+
+    def without_diagonal(rows: slice, columns: slice) -> Matrix:
+        result = tile(rows, columns)
+        if rows == columns:
+            np.fill_diagonal(result, 0.0)
+        return result
+
+    return without_diagonal
+
+
+def _simulation_result(
+    observed: float, simulated: Vector, name: str, null_hypothesis: str, n_rows: int
+) -> TestResult:
+    n_resamples = len(simulated)
+    # Few rows have few different outcomes; a tie is a tie whatever the last digits are.
+    tolerance = 1e-10 * max(abs(observed), float(np.abs(simulated).max()))
+    # The observed data set counts as one of the simulated: under the null hypothesis it is.
+    p_value = (1 + int((simulated >= observed - tolerance).sum())) / (1 + n_resamples)
+    return TestResult(
+        statistic=observed,
+        p_value=p_value,
+        test=name,
+        null_hypothesis=null_hypothesis,
+        n_rows=n_rows,
+        n_resamples=n_resamples,
+        p_value_error=float(np.sqrt(p_value * (1 - p_value) / n_resamples)),
+        null_mean=float(simulated.mean()),
+        null_quantile=float(np.quantile(simulated, 0.95)),
+    )

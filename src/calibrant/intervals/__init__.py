@@ -1,0 +1,20 @@
+"""How sure a measured number is: intervals for any metric, for differences, and for bins.
+
+:func:`bootstrap` takes any metric, :func:`paired_bootstrap` the difference of two predictions of the same rows;
+:func:`loss_difference` needs no resampling, and :func:`clopper_pearson` is exact for shares.
+"""
+
+from calibrant.intervals.bootstrap import bootstrap
+from calibrant.intervals.clopper_pearson import bin_intervals, clopper_pearson
+from calibrant.intervals.interval import Interval
+from calibrant.intervals.loss_difference import loss_difference
+from calibrant.intervals.paired import paired_bootstrap
+
+__all__ = [
+    "Interval",
+    "bin_intervals",
+    "bootstrap",
+    "clopper_pearson",
+    "loss_difference",
+    "paired_bootstrap",
+]

@@ -1,0 +1,36 @@
+"""Groups of rows that belong together, such as all images of one patient."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+
+__all__ = ["group_numbers"]
+
+
+def group_numbers(groups: Any, n_rows: int, sample_weight: Any) -> NDArray[np.intp]:
+    """Return the group number of every row of positive weight, from 0 without gaps.
+
+    ``n_rows`` is the number of rows as given, before those of weight zero were left out.
+
+    >>> group_numbers(["b", "a", "c", "b"], 4, [1, 1, 0, 1])
+    array([1, 0, 1])
+    """
+    names = np.asarray(groups)
+    if names.shape != (n_rows,):
+        raise ParameterError(
+            f"groups must have one entry per row, but have shape {names.shape} for {n_rows} rows; "
+            "pass a flat array of that length."
+        )
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        row = int(np.argmax(np.isnan(names)))
+        raise ParameterError(f"groups must be known, but row {row} has NaN; give it a group of its own.")
+    if sample_weight is not None:
+        names = names[np.asarray(sample_weight, dtype=np.float64) > 0]
+    try:
+        _, numbers = np.unique(names, return_inverse=True)
+    except TypeError as error:
+        raise ParameterError("groups must be all numbers or all strings; convert them first.") from error
+    return numbers.reshape(-1).astype(np.intp, copy=False)

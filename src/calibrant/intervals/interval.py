@@ -1,0 +1,103 @@
+"""Interval: a number, how far it may be off, and how both were found."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from calibrant.errors import ParameterError
+
+__all__ = ["Interval", "check_level"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with a confidence interval; ``low, high = interval`` unpacks its ends.
+
+    Attributes
+    ----------
+    estimate : float
+        The number itself, of all rows.
+    low, high : float
+        Ends of the interval. Not a number where nothing can be said; infinite where there is no bound.
+    level : float
+        Share of such intervals that are to contain the true value.
+    method : str
+        How the interval was computed.
+    definition : str
+        What was estimated: the metric with every option that defines its value.
+    n_rows : int
+        Number of rows that took part.
+    standard_error : float
+        Estimated standard deviation of the estimate.
+    n_groups : int or None
+        Number of independent groups of rows, if there were groups.
+    n_resamples : int or None
+        Number of resamples drawn, for a bootstrap.
+    n_undefined : int
+        Number of resamples in which the metric had no value, and which were left out.
+    p_value : float or None
+        For a difference in closed form: two-sided, of the hypothesis that it is zero.
+    probability_second_better : float or None
+        For a paired bootstrap: the share of resamples in which the second predictions were better, ties half.
+
+    Examples
+    --------
+    >>> interval = Interval(0.9, 0.87, 0.93, 0.95, "percentile bootstrap", "accuracy()", 400, 0.015)
+    >>> low, high = interval
+    >>> low, 0.88 in interval
+    (0.87, True)
+    >>> print(interval)
+    accuracy(): 0.9, 95 % interval [0.87, 0.93] (percentile bootstrap, 400 rows)
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    method: str
+    definition: str
+    n_rows: int
+    standard_error: float
+    n_groups: int | None = None
+    n_resamples: int | None = None
+    n_undefined: int = 0
+    p_value: float | None = None
+    probability_second_better: float | None = None
+
+    @property
+    def width(self) -> float:
+        """Distance between the ends."""
+        return self.high - self.low
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all attributes as plain numbers and strings."""
+        return asdict(self)
+
+    def __iter__(self) -> Iterator[float]:
+        yield self.low
+        yield self.high
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        notes = [self.method, f"{self.n_rows} rows"]
+        if self.n_groups is not None:
+            notes.append(f"{self.n_groups} groups")
+        if self.n_resamples is not None:
+            undefined = f", {self.n_undefined} undefined" if self.n_undefined else ""
+            notes.append(f"{self.n_resamples} resamples{undefined}")
+        if self.p_value is not None:
+            notes.append(f"p = {self.p_value:.3g}")
+        if self.probability_second_better is not None:
+            notes.append(f"second better in {100 * self.probability_second_better:.4g} %")
+        return (
+            f"{self.definition}: {self.estimate:.4g}, {100 * self.level:g} % interval "
+            f"[{self.low:.4g}, {self.high:.4g}] ({', '.join(notes)})"
+        )
+
+
+def check_level(level: Any) -> None:
+    """Refuse a level that is not strictly between 0 and 1."""
+    if not 0 < level < 1:
+        raise ParameterError(f"level must lie strictly between 0 and 1, such as 0.95, but is {level!r}.")

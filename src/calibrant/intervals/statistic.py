@@ -1,0 +1,88 @@
+"""A metric as a function of how often each row was drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import evaluator, is_declared, parts_of
+from calibrant.metrics.mean_metric import MeanMetric
+from calibrant.space import Space
+
+__all__ = ["Statistic", "statistic_of"]
+
+Statistic = Callable[[NDArray[np.intp] | None], float]
+"""The value for rows that were drawn ``counts`` times, (n,); for the rows as they are if it is None. It may
+remember its last arguments, and must not be called by two threads at once."""
+
+
+def statistic_of(metric: Callable[..., Any], data: LabelledPredictions, y_proba: Any) -> Statistic:
+    """Return a metric of ours by way of weights, any other by way of repeated rows.
+
+    Another function gets the labels in the user's own terms, and probabilities in the shape of ``y_proba``
+    as it was given: the positive class alone if that was flat.
+    """
+    if not callable(metric):
+        raise ParameterError(f"metric must be a function (y_true, y_proba) -> float, not {metric!r}.")
+    if not is_declared(metric):
+        return _by_rows(metric, data, y_proba)
+    parts = parts_of(metric)
+    return _mean(parts.values(data), data) if isinstance(parts, MeanMetric) else _by_weights(metric, data)
+
+
+def _mean(values: NDArray[np.float64], data: LabelledPredictions) -> Statistic:
+    """Return the mean of what every row costs, which does not change from resample to resample."""
+    infinite = np.flatnonzero(np.isinf(values))
+    finite = values.copy()
+    finite[infinite] = 0.0
+
+    def statistic(counts: NDArray[np.intp] | None) -> float:
+        if counts is None:
+            return float(np.average(values, weights=data.weights))
+        if counts[infinite].any():  # apart, since infinity times zero is not a number
+            return float("inf")
+        weights = _weights(counts, data)
+        return float((weights * finite).sum() / weights.sum())  # a product by BLAS would start threads
+
+    return statistic
+
+
+def _by_weights(metric: Callable[..., Any], data: LabelledPredictions) -> Statistic:
+    evaluate = evaluator(metric, data)
+
+    def statistic(counts: NDArray[np.intp] | None) -> float:
+        if counts is None:
+            return evaluate(data.labels, data.weights)
+        return evaluate(data.labels, _weights(counts, data))
+
+    return statistic
+
+
+def _weights(counts: NDArray[np.intp], data: LabelledPredictions) -> NDArray[np.float64]:
+    return counts.astype(np.float64) if data.weights is None else counts * data.weights
+
+
+def _by_rows(metric: Callable[..., Any], data: LabelledPredictions, y_proba: Any) -> Statistic:
+    labels = data.classes[data.labels]
+    scores = data.predictions.probabilities
+    if data.predictions.space is Space.PROBABILITIES and np.ndim(y_proba) == 1:
+        scores = scores[:, 1]
+
+    def statistic(counts: NDArray[np.intp] | None) -> float:
+        if counts is None:
+            rows: Any = slice(None)
+        else:
+            rows = np.repeat(np.arange(len(counts)), counts)
+        weights = {} if data.weights is None else {"sample_weight": data.weights[rows]}
+        value = metric(labels[rows], scores[rows], **weights)
+        if np.ndim(value) != 0:
+            raise ParameterError(
+                f"metric must return one number, but returned an array of shape {np.shape(value)}; "
+                "wrap it in a function that picks or averages."
+            )
+        return float(value)
+
+    return statistic

@@ -1,0 +1,264 @@
+"""The kernel test: its statistic, its null distributions against enumeration, its level and its power."""
+
+from itertools import product
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import calibrant.hypothesis_tests.kernel as module
+from calibrant.errors import ParameterError, PredictionError
+from calibrant.hypothesis_tests.kernel import kernel_test
+from calibrant.metrics.kernel import Residuals, kernel_calibration_error
+from data import load
+
+METHODS = ["resampling", "wild", "block"]
+KINDS = ["full", "confidence"]
+
+
+def calibrated_problem(n_rows, n_classes, generator, concentration=0.5):
+    """Probabilities and labels drawn from them."""
+    probabilities = generator.dirichlet(np.full(n_classes, concentration), n_rows)
+    labels = (probabilities.cumsum(axis=1)[:, :-1] < generator.random((n_rows, 1))).sum(axis=1)
+    return labels, probabilities
+
+
+def overconfident(probabilities):
+    squares = probabilities**2
+    return squares / squares.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("n_classes", [2, 3, 40])
+def test_the_statistic_is_the_unbiased_error(kind, method, n_classes):
+    labels, vectors = calibrated_problem(300, n_classes, np.random.default_rng(0))
+    weights = np.random.default_rng(1).random(300)
+    result = kernel_test(labels, vectors, sample_weight=weights, kind=kind, method=method, n_resamples=5)
+    expected = kernel_calibration_error(labels, vectors, sample_weight=weights, kind=kind)
+    assert result.statistic == pytest.approx(expected, rel=1e-9)
+    assert (result.n_rows, result.n_resamples) == (300, 5)
+
+
+def test_resampling_finds_the_exact_p_value_of_four_rows():
+    """All 81 ways to label four rows of three classes, each with its probability."""
+    vectors = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.4, 0.35, 0.25], [0.7, 0.2, 0.1]])
+    observed_labels = [1, 0, 1, 2]
+    bandwidth = 0.5
+
+    def value(labels):
+        return kernel_calibration_error(labels, vectors, bandwidth=bandwidth)
+
+    observed = value(observed_labels)
+    probability = sum(
+        np.prod(vectors[range(4), labels])
+        for labels in product(range(3), repeat=4)
+        if value(list(labels)) >= observed - 1e-12
+    )
+    result = kernel_test(observed_labels, vectors, method="resampling", bandwidth=bandwidth, n_resamples=4000)
+    assert abs(result.p_value - probability) < 4 * sqrt(probability * (1 - probability) / 4000) + 1 / 4000
+
+
+def test_resampling_of_confidences_finds_the_exact_p_value():
+    """Five rows, and all 32 ways to be right or wrong."""
+    confidences = np.array([0.9, 0.8, 0.75, 0.6, 0.55])
+    vectors = np.column_stack([confidences, 1 - confidences])
+    observed_labels = [1, 1, 0, 0, 1]
+
+    def value(labels):
+        return kernel_calibration_error(labels, vectors, kind="confidence")
+
+    observed = value(observed_labels)
+    probability = sum(
+        np.prod(vectors[range(5), labels])
+        for labels in product(range(2), repeat=5)
+        if value(list(labels)) >= observed - 1e-12
+    )
+    result = kernel_test(observed_labels, vectors, kind="confidence", method="resampling", n_resamples=4000)
+    assert abs(result.p_value - probability) < 4 * sqrt(probability * (1 - probability) / 4000) + 1 / 4000
+
+
+def test_the_wild_bootstrap_finds_the_share_of_signs():
+    """All 64 choices of signs for six rows, from the matrix of kernel times residual products."""
+    generator = np.random.default_rng(3)
+    vectors, labels = generator.dirichlet(np.ones(3), 6), generator.integers(0, 3, 6)
+    residuals = np.eye(3)[labels] - vectors
+    distances = np.linalg.norm(vectors[:, np.newaxis] - vectors, axis=2)
+    matrix = np.exp(-distances / 0.4) * (residuals @ residuals.T)
+    np.fill_diagonal(matrix, 0)
+    values = [np.array(s) @ matrix @ np.array(s) for s in product([-1, 1], repeat=6)]
+    share = np.mean(np.array(values) >= matrix.sum() - 1e-12)
+    result = kernel_test(labels, vectors, method="wild", bandwidth=0.4, n_resamples=4000)
+    assert abs(result.p_value - share) < 4 * sqrt(share * (1 - share) / 4000) + 1 / 4000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_block_test_is_a_t_statistic_of_block_estimates(kind):
+    """400 rows in 20 equal blocks: sqrt(m) mean / sd, and the upper tail of the normal distribution."""
+    labels, vectors = calibrated_problem(400, 3, np.random.default_rng(0))
+    result = kernel_test(
+        labels, vectors, kind=kind, method="block", block_size=20, bandwidth=0.3, random_state=7
+    )
+    whole = Residuals(vectors, labels, np.ones(400))
+    right = vectors.argmax(axis=1) == labels
+    sample = whole if kind == "full" else Residuals.of_event(vectors.max(axis=1), right, None)
+    estimates = [
+        kernel_calibration_error(labels[block], vectors[block], kind=kind, bandwidth=0.3)
+        for block in sample.blocks(20, 7)
+    ]
+    ratio = sqrt(20) * np.mean(estimates) / np.std(estimates, ddof=1)
+    assert result.statistic == pytest.approx(ratio, rel=1e-9)
+    assert result.p_value == pytest.approx(stats.norm.sf(ratio), rel=1e-9)
+    assert result.n_resamples is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_rows_does_not_matter_nor_the_scale_of_weights(method, kind):
+    labels, vectors = calibrated_problem(200, 3, np.random.default_rng(0))
+    weights = np.random.default_rng(1).random(200)
+    rows = np.random.default_rng(2).permutation(200)
+    options = {"kind": kind, "method": method, "n_resamples": 99}
+    expected = kernel_test(labels, vectors, sample_weight=weights, **options)
+    moved = kernel_test(labels[rows], vectors[rows], sample_weight=1e6 * weights[rows], **options)
+    assert moved.p_value == pytest.approx(expected.p_value, rel=1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_overconfidence_is_found(method):
+    labels, vectors = calibrated_problem(1500, 3, np.random.default_rng(0))
+    result = kernel_test(labels, overconfident(vectors), method=method, n_resamples=199)
+    assert result.p_value <= 0.005
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_calibrated_predictions_are_seldom_rejected(method):
+    """Five or more of twenty tests at the 5 % level would have the probability 0.003."""
+    assert rejections(method, 100, 3, 20, n_resamples=99) < 5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_of_zero_leave_rows_out(method):
+    labels, vectors = calibrated_problem(90, 3, np.random.default_rng(0))
+    keep = np.arange(90) % 3 > 0
+    options = {"method": method, "n_resamples": 49}
+    weighted = kernel_test(labels, vectors, sample_weight=keep.astype(float), **options)
+    assert weighted == kernel_test(labels[keep], vectors[keep], **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_corners_give_a_p_value(method, kind):
+    """One row, certain and right, certain and wrong, all alike, float32, and many classes."""
+    certain = np.eye(3, dtype=np.float32)[[0, 1, 2, 0]]
+    options = {"method": method, "kind": kind, "n_resamples": 19}
+    for labels, vectors in [
+        ([1], [[0.5, 0.5]]),
+        ([1, 1, 1, 1], certain),
+        ([0, 1, 0, 0], np.full((4, 2), 0.5)),
+        ([0, 1, 2], np.full((3, 1000), 1e-3, dtype=np.float32)),
+    ]:
+        assert 0 <= kernel_test(labels, vectors, **options).p_value <= 1
+    perfect = kernel_test([0, 1, 2, 0], certain, **options)
+    assert perfect.statistic == 0
+    assert perfect.p_value == (0.5 if method == "block" else 1.0)
+
+
+def test_a_refuted_certainty_is_evidence():
+    """Labels that the predictions call impossible never occur among the resamples."""
+    result = kernel_test([1] * 8, [[1.0, 0.0]] * 8, method="resampling", n_resamples=99)
+    assert result.p_value == 0.01
+    assert (result.null_mean, result.null_quantile) == (0, 0)
+
+
+def test_auto_goes_by_cost(monkeypatch):
+    labels, vectors = calibrated_problem(60, 3, np.random.default_rng(0))
+
+    def method(affordable):
+        monkeypatch.setattr(module, "AFFORDABLE", affordable)
+        return kernel_test(labels, vectors, n_resamples=100).test
+
+    assert "method='resampling'" in method(60**2 * 300)
+    assert "method='wild'" in method(60**2 * 103)
+    assert "method='block'" in method(60**2 * 100)
+
+
+def test_batches_of_resamples_make_no_difference_to_the_observed_value(monkeypatch):
+    labels, vectors = calibrated_problem(100, 3, np.random.default_rng(0), concentration=1.0)
+    many = kernel_test(labels, vectors, method="resampling", n_resamples=400)
+    monkeypatch.setattr(module, "COLUMNS_AT_A_TIME", 7)
+    few = kernel_test(labels, vectors, method="resampling", n_resamples=400)
+    assert few.statistic == pytest.approx(many.statistic, rel=1e-9)
+    assert few.n_resamples == 400
+    assert abs(few.p_value - many.p_value) < 5 * sqrt(2) * max(many.p_value_error, 0.01)
+
+
+def test_a_network_is_found_out_by_every_method():
+    """ResNet-110 on CIFAR-10, known to be overconfident."""
+    network = load("kull_nn/c10_resnet110")
+    logits, labels = network["test_logits"], network["test_y"].ravel()
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    vectors = powers / powers.sum(axis=1, keepdims=True)
+    for method, n_rows in [("resampling", 1000), ("wild", 2000), ("block", 10_000)]:
+        assert kernel_test(labels[:n_rows], vectors[:n_rows], method=method, n_resamples=199).p_value < 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "classwise"}, "kind must be 'full' or 'confidence', not 'classwise'"),
+        ({"method": "bootstrap"}, "method must be"),
+        ({"kernel": "rbf"}, "kernel must be"),
+        ({"bandwidth": -1}, "bandwidth must be"),
+        ({"block_size": 1}, "block_size must be"),
+        ({"n_resamples": 0}, "n_resamples must be a whole number of at least 1, not 0"),
+        ({"n_resamples": True}, "n_resamples must be"),
+    ],
+)
+def test_bad_options_are_refused_before_the_data_are_looked_at(options, message):
+    with pytest.raises(ParameterError, match=message):
+        kernel_test(None, "nothing", **options)
+
+
+def test_bad_predictions_give_the_usual_error():
+    with pytest.raises(PredictionError, match="rows must sum to 1"):
+        kernel_test([0, 1], [[0.5, 0.6], [0.5, 0.5]])
+
+
+def rejections(method, n_rows, n_classes, n_tests, change=lambda p: p, **options):
+    generator = np.random.default_rng(n_classes)
+    found = 0
+    for seed in range(n_tests):
+        labels, vectors = calibrated_problem(n_rows, n_classes, generator)
+        result = kernel_test(labels, change(vectors), method=method, random_state=seed, **options)
+        found += result.p_value <= 0.05
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_level_is_five_percent(method, n_classes, kind):
+    """Rejections of 600 calibrated data sets are binomial(600, 0.05), within 3.5 of its deviations."""
+    found = rejections(method, 80, n_classes, 600, kind=kind, n_resamples=199)
+    assert abs(found - 30) < 3.5 * sqrt(600 * 0.05 * 0.95)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_the_level_of_the_block_test_is_at_most_five_percent(n_classes):
+    """Blocks are skewed to the right, so that few of them make the test cautious; not more than by half."""
+    found = rejections("block", 1000, n_classes, 600, block_size=5, bandwidth=0.5)
+    assert found < 30 + 3.5 * sqrt(600 * 0.05 * 0.95)
+    assert found > 15 - 3.5 * sqrt(600 * 0.025 * 0.975)
+
+
+@pytest.mark.slow
+def test_all_pairs_have_more_power_than_blocks():
+    """300 rows of an overconfident classifier: nearly always found from all pairs, less often in blocks."""
+    found = {method: rejections(method, 300, 3, 60, overconfident, n_resamples=199) for method in METHODS}
+    assert found["resampling"] >= 55
+    assert found["wild"] >= 55
+    assert found["block"] < found["resampling"]

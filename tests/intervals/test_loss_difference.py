@@ -1,0 +1,141 @@
+"""The difference of two mean losses against loops, scipy and closed forms."""
+
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibrant import Predictions
+from calibrant.errors import CalibrationWarning, LabelError, ParameterError
+from calibrant.intervals import loss_difference
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.row_losses import row_losses
+
+
+def problem(n_rows=80, n_classes=3, seed=0):
+    generator = np.random.default_rng(seed)
+    first, second = (generator.dirichlet(np.ones(n_classes), n_rows) for _ in range(2))
+    return generator.integers(0, n_classes, n_rows), first, second, generator.random(n_rows) + 0.1
+
+
+def differences(y, first, second, loss):
+    return row_losses(LabelledPredictions.parse(second, y), loss) - row_losses(
+        LabelledPredictions.parse(first, y), loss
+    )
+
+
+@pytest.mark.parametrize("loss", ["log", "brier", "spherical"])
+def test_scipy_s_t_test_finds_the_same(loss):
+    y, first, second, _ = problem()
+    theirs = scipy.stats.ttest_1samp(differences(y, first, second, loss), 0.0)
+    ours = loss_difference(y, first, second, loss=loss, level=0.9)
+    low, high = theirs.confidence_interval(0.9)
+    assert tuple(ours) == pytest.approx((low, high), rel=1e-10)
+    assert ours.p_value == pytest.approx(theirs.pvalue, rel=1e-10)
+    assert ours.definition == f"{loss} loss, second minus first"
+
+
+@given(seed=st.integers(0, 30), n_groups=st.integers(2, 9), weighted=st.booleans())
+def test_the_clustered_error_equals_a_loop(seed, n_groups, weighted):
+    y, first, second, weights = problem(30, seed=seed)
+    groups = np.random.default_rng(seed).integers(0, n_groups, 30)
+    groups[:2] = 0, 1
+    d = differences(y, first, second, "brier")
+    w = weights if weighted else np.ones(30)
+    mean = sum(w * d) / sum(w)
+    names = sorted(set(groups.tolist()))
+    squares = sum(sum(w[i] * (d[i] - mean) for i in range(30) if groups[i] == g) ** 2 for g in names)
+    error = sqrt(len(names) / (len(names) - 1) * squares) / sum(w)
+    ours = loss_difference(
+        y, first, second, loss="brier", groups=groups, sample_weight=weights if weighted else None
+    )
+    assert ours.estimate == pytest.approx(mean, rel=1e-9)
+    assert ours.standard_error == pytest.approx(error, rel=1e-9)
+    quantile = scipy.stats.t.ppf(0.975, len(names) - 1)
+    assert ours.high == pytest.approx(mean + quantile * error, rel=1e-9)
+    assert ours.n_groups == len(names)
+
+
+def test_groups_of_equal_rows_count_as_one_row_each():
+    y, first, second, _ = problem(40)
+    alone = loss_difference(y, first, second)
+    copies = loss_difference(
+        *(np.repeat(rows, 3, axis=0) for rows in (y, first, second)), groups=np.repeat(np.arange(40), 3)
+    )
+    assert tuple(copies) == pytest.approx(tuple(alone), rel=1e-10)
+    assert copies.p_value == pytest.approx(alone.p_value, rel=1e-9)
+    assert (copies.n_rows, copies.n_groups, alone.n_groups) == (120, 40, None)
+
+
+def test_groups_of_single_rows_change_nothing():
+    y, first, second, weights = problem()
+    alone = loss_difference(y, first, second, sample_weight=weights)
+    grouped = loss_difference(y, first, second, sample_weight=weights, groups=[f"row {i}" for i in range(80)])
+    assert tuple(grouped) == pytest.approx(tuple(alone), rel=1e-12)
+
+
+def test_only_ratios_of_weights_matter_and_zeros_leave_rows_out():
+    y, first, second, weights = problem()
+    weights[::4] = 0
+    keep, groups = weights > 0, np.arange(80) // 3
+    found = loss_difference(y, first, second, sample_weight=weights, groups=groups)
+    scaled = loss_difference(y, first, second, sample_weight=1e3 * weights, groups=groups)
+    without = loss_difference(
+        y[keep], first[keep], second[keep], sample_weight=weights[keep], groups=groups[keep]
+    )
+    assert tuple(found) == pytest.approx(tuple(scaled), rel=1e-10)
+    assert tuple(found) == pytest.approx(tuple(without), rel=1e-12)
+    assert found.n_rows == 60
+
+
+def test_logits_and_their_softmax_are_the_same():
+    y, first, second, _ = problem()
+    given_logits = loss_difference(y, first, Predictions.from_logits(np.log(second)))
+    assert tuple(given_logits) == pytest.approx(tuple(loss_difference(y, first, second)), rel=1e-9)
+
+
+def test_equal_predictions_do_not_differ():
+    y, first, _, _ = problem()
+    found = loss_difference(y, first, first)
+    assert (found.estimate, *found, found.p_value) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_a_difference_that_is_the_same_in_every_row_is_certain():
+    found = loss_difference([0, 0, 1], [0.5] * 3, [0.25, 0.25, 0.75], loss="brier")
+    assert tuple(found) == (-0.1875, -0.1875)
+    assert found.p_value == 0.0
+
+
+def test_one_row_or_group_leaves_the_interval_open():
+    with pytest.warns(CalibrationWarning, match="one row does not show"):
+        found = loss_difference([1], [0.5], [0.75], loss="brier")
+    assert found.estimate == -0.1875
+    assert tuple(found) == (-inf, inf)
+    assert np.isnan(found.p_value)
+    with pytest.warns(CalibrationWarning, match="one group does not show"):
+        loss_difference([1, 1], [0.5, 0.5], [0.75, 0.7], loss="brier", groups=["a", "a"])
+
+
+def test_an_infinite_loss_decides_and_a_warning_says_so():
+    with pytest.warns(CalibrationWarning, match="1 rows have an infinite loss"):
+        found = loss_difference([1, 1], [0.5, 0.5], [0.0, 0.9])
+    assert found.estimate == inf
+    assert tuple(found) == (-inf, inf)
+    with pytest.warns(CalibrationWarning, match="infinite loss"):
+        both = loss_difference([1, 1], [0.0, 0.5], [0.0, 0.9])
+    assert np.isnan(both.estimate)
+
+
+def test_bad_input_is_refused():
+    y, first, second, _ = problem()
+    with pytest.raises(ParameterError, match="loss must be"):
+        loss_difference(y, first, second, loss="zero-one")
+    with pytest.raises(ParameterError, match="level must lie"):
+        loss_difference(y, first, second, level=95)
+    with pytest.raises(LabelError):
+        loss_difference(y, first, second[:-1])
+    with pytest.raises(ParameterError, match="one entry per row"):
+        loss_difference(y, first, second, groups=[1, 2])
