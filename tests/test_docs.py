@@ -14,7 +14,20 @@ from typing import NamedTuple
 import pytest
 
 import calibrant
-from calibrant import binning, errors, metrics, objective, registry, solvers
+from calibrant import (
+    binning,
+    conventions,
+    errors,
+    hypothesis_tests,
+    intervals,
+    metrics,
+    objective,
+    ranking,
+    registry,
+    scorers,
+    solvers,
+    streaming,
+)
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -118,7 +131,18 @@ PUBLIC = [
     *calibrant.__all__,
     *(
         f"{module.__name__.removeprefix('calibrant.')}.{name}"
-        for module in (metrics, binning, objective, solvers)
+        for module in (
+            metrics,
+            conventions,
+            hypothesis_tests,
+            intervals,
+            ranking,
+            streaming,
+            scorers,
+            binning,
+            objective,
+            solvers,
+        )
         for name in module.__all__
         if inspect.isroutine(getattr(module, name)) or inspect.isclass(getattr(module, name))
     ),
