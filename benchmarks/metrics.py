@@ -127,7 +127,7 @@ def peers(labels: Any, p: Any) -> Iterator[tuple[str, str, Callable[[], float], 
         yield (
             "debiased_ece",
             "uncertainty-calibration",
-            lambda: float(calibration.get_calibration_error(p, labels)),
+            lambda: float(calibration.get_calibration_error(p, labels, mode="top-label")),
             {},
         )
     if find_spec("relplot"):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
-from calibrant.numerics.row_blocks import row_blocks
+from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.space import Space
 
@@ -160,9 +160,14 @@ class Predictions:
     def predicted(self) -> NDArray[np.intp]:
         """Column number of the largest score of every row (the first of equals)."""
         largest = np.empty(self.n_rows, dtype=np.intp)
+
         # In blocks, because numpy copies a read-only array as a whole before it looks for maxima.
-        for rows in row_blocks(self.n_rows, self.n_classes, self.scores.itemsize):
+        def find(rows: slice) -> int:
             self.scores[rows].argmax(axis=1, out=largest[rows])
+            return 1
+
+        with BlockSums.over(self.n_rows, self.n_classes, self.scores.itemsize) as in_all_blocks:
+            in_all_blocks(find)
         return largest
 
     def take(self, rows: Any) -> Self:
@@ -258,7 +263,8 @@ def _check_floor(floor: float) -> None:
 
 def _check_probability_rows(matrix: FloatArray) -> None:
     with np.errstate(invalid="ignore", over="ignore"):
-        totals = matrix.sum(axis=1)
+        # A product with ones is several times as fast as a sum along short rows.
+        totals = matrix @ np.ones(matrix.shape[1], matrix.dtype)
     if not np.isfinite(totals).all():
         _raise_not_finite(matrix, "probabilities", "remove or repair those rows")
     if matrix.min() < 0:

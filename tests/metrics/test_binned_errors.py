@@ -213,7 +213,7 @@ def test_logits_and_their_softmax_give_the_same_errors():
 
 
 def test_memory_stays_far_below_one_copy_of_the_predictions():
-    labels, probabilities = random_problem(20_000, 400, np.float32)
+    labels, probabilities = random_problem(40_000, 400, np.float32)
     predictions = Predictions.from_probabilities(probabilities)
     for strategy in ("uniform", "quantile"):
         tracemalloc.start()

@@ -6,9 +6,9 @@ from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from calibrant.intervals.statistic import Statistic
+from calibrant.numerics.row_blocks import one_blas_thread
 from calibrant.numerics.row_resampling import RowResampling
 
 __all__ = ["replicates"]
@@ -42,6 +42,6 @@ def replicates(
     if n_threads == 1:
         fill(0, 1)
     else:
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
             list(pool.map(fill, range(n_threads), repeat(n_threads)))
     return values

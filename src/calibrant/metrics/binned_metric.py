@@ -28,6 +28,9 @@ FloatArray = NDArray[np.float64]
 # Parts of the rows that threads take over; whatever their number, so that sums do not depend on it.
 SHARES = 16
 
+# Counting holds Python's lock: in smaller blocks two threads wait for each other more than they work.
+SCORES_AT_A_TIME = 2**17
+
 
 @dataclass(frozen=True)
 class BinnedMetric:
@@ -79,7 +82,7 @@ class BinnedMetric:
 
         def bins_of_share(share: slice) -> Bins:
             """Add up small blocks at once, so that no more than a few sets of bins wait to be added."""
-            blocks = row_blocks(share.stop - share.start, n_slots)
+            blocks = row_blocks(share.stop - share.start, n_slots, min_rows=SCORES_AT_A_TIME // n_slots)
             return reduce(
                 add, (bins(slice(share.start + rows.start, share.start + rows.stop)) for rows in blocks)
             )

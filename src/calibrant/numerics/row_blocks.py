@@ -1,14 +1,16 @@
 """Rows in blocks that fit the cache, and sums over them with a small thread pool."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Protocol, Self, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
-__all__ = ["BlockSums", "Mergeable", "n_threads_available", "row_blocks"]
+__all__ = ["BlockSums", "Mergeable", "n_threads_available", "one_blas_thread", "row_blocks"]
 
 # Half of a common second-level cache: a block and one or two temporaries of its size stay inside.
 BLOCK_BYTES = 2**18
@@ -48,6 +50,24 @@ def n_threads_available() -> int:
     return os.cpu_count() or 1
 
 
+# What brings a BLAS of its own, besides numpy.
+BRINGS_BLAS = frozenset({"scipy.linalg", "torch"})
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS works with one thread, for calls that come from threads already."""
+    limited: AbstractContextManager[object] = _libraries(BRINGS_BLAS.intersection(sys.modules)).limit(
+        limits=1, user_api="blas"
+    )
+    return limited
+
+
+@cache
+def _libraries(loaded: frozenset[str]) -> ThreadpoolController:  # noqa: ARG001 (a new look when others came)
+    # Finding the libraries takes milliseconds, as long as a pass over a million numbers.
+    return ThreadpoolController()
+
+
 class BlockSums:
     """Add up contributions of row blocks, in parallel where there is enough work.
 
@@ -81,5 +101,5 @@ class BlockSums:
         if n_threads == 1:
             yield cls(blocks, None)
             return
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
             yield cls(blocks, pool)
