@@ -78,7 +78,7 @@ def cumulative_test(
     r"""Test whether predictions are calibrated, without bins and without simulation.
 
     The statistic is the range (Kuiper) or the largest absolute value (Kolmogorov, Smirnov) of the cumulative
-    residuals of :func:`~calibrant.metrics.utility.utility_calibration_error`. Under calibration these tend to
+    residuals of :func:`~calibrant.metrics.utility_calibration_error`. Under calibration these tend to
     a Brownian motion of standard deviation :math:`\sigma` at its end, with
     :math:`\sigma^2 = \sum_i w_i^2 \mathrm{Var}_i / W^2`, where :math:`\mathrm{Var}_i` is the variance of the
     utility under the predicted probabilities, p (1 - p) for an event, so that :cite:`arrieta2022`

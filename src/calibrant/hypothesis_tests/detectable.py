@@ -77,7 +77,7 @@ def smallest_detectable_error(
     The true error :math:`\kappa` is the one that very many rows would give: in some interval of scores the
     event happens less often than predicted (or more often), by a share :math:`\kappa` of *all* rows. The
     result is the smallest :math:`\kappa` that
-    :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test` rejects at level :math:`\alpha` with
+    :func:`~calibrant.hypothesis_tests.cumulative_test` rejects at level :math:`\alpha` with
     at least the wanted power, *whichever* interval it is and however the error is spread over it:
 
     .. math:: \kappa = x_\alpha \sigma + z \sqrt{\sigma^2 + c \kappa}
@@ -93,7 +93,7 @@ def smallest_detectable_error(
     sample_weight : array of shape (n,), optional
         Importance of the rows; only ratios matter.
     utility : Utility, default=TopClasses(1)
-        What is to be tested, as in :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test`.
+        What is to be tested, as in :func:`~calibrant.hypothesis_tests.cumulative_test`.
     statistic : {"kuiper", "ks"}, default="kuiper"
         For KS, the interval begins at the lowest or ends at the highest score.
     alpha : float, default=0.05

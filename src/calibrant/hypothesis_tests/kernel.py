@@ -52,7 +52,7 @@ def kernel_test(
 
         T = \frac{1}{n (n - 1)} \sum_{i \ne j} k(p_i, p_j) \, \langle e_{y_i} - p_i, e_{y_j} - p_j \rangle,
 
-    the unbiased :func:`~calibrant.metrics.kernel.kernel_calibration_error`, is zero on average if the
+    the unbiased :func:`~calibrant.metrics.kernel_calibration_error`, is zero on average if the
     predictions are calibrated and positive otherwise; large values are evidence
     :cite:`widmann2019,widmann2021`.
 

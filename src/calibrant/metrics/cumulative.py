@@ -111,7 +111,7 @@ def ks_calibration_error(
     There are no bins and nothing to smooth. Rows of equal score enter together, so that their order
     does not matter. Unlike the binned error, over- and underconfidence in neighbouring scores cancel. Chance
     alone gives about :math:`1.25 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
-    :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test`.
+    :func:`~calibrant.hypothesis_tests.cumulative_test`.
 
     Costs O(n log n) for each class, plus O(nK); memory O(n).
 
@@ -165,8 +165,8 @@ def kuiper_calibration_error(
     not matter. Read it as follows: whoever acts on all rows with scores in some interval is wrong about how
     often the event occurs among them by no more than this share of all rows. Chance alone gives about
     :math:`1.6 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
-    :func:`~calibrant.hypothesis_tests.cumulative.cumulative_test` for the test and
-    :func:`~calibrant.hypothesis_tests.detectable.smallest_detectable_error` for what n rows can show.
+    :func:`~calibrant.hypothesis_tests.cumulative_test` for the test and
+    :func:`~calibrant.hypothesis_tests.smallest_detectable_error` for what n rows can show.
 
     Costs O(n log n) for each class, plus O(nK); memory O(n).
 

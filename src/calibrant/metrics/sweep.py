@@ -121,7 +121,7 @@ def sweep_n_bins(
     kind: Kind = "confidence",
     strategy: Strategy = "quantile",
 ) -> IndexArray:
-    """Return the number of bins that :func:`ece_sweep` uses, with the same parameters.
+    """Return the number of bins that :func:`~calibrant.metrics.ece_sweep` uses, with the same parameters.
 
     Returns
     -------

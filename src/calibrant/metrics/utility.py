@@ -313,7 +313,7 @@ def utility_calibration_error(
     Notes
     -----
     With :class:`TopClasses` and ``k=1`` this is
-    :func:`~calibrant.metrics.cumulative.kuiper_calibration_error`. Costs one O(nK) pass (O(nKD) for D
+    :func:`~calibrant.metrics.kuiper_calibration_error`. Costs one O(nK) pass (O(nKD) for D
     decisions) in blocks of rows and a sort of n numbers; memory O(n).
 
     Examples

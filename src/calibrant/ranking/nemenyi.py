@@ -61,7 +61,7 @@ def nemenyi_test(
     r"""Compare the average ranks of all pairs of methods.
 
     .. math:: p_{jl} = P\Bigl( \text{range of k standard normal numbers} >
-              \sqrt 2 \, |R_j - R_l| \Big/ \sqrt{k (k + 1) / (6 N)} \Bigr)
+              \sqrt 2 \, |R_j - R_l| /  \sqrt{k (k + 1) / (6 N)} \Bigr)
 
     so that some pair of equal methods has p below alpha with probability alpha only
     :cite:`nemenyi1963,demsar2006`.

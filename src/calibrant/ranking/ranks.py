@@ -71,7 +71,7 @@ def average_ranks(
     decimals: int | None = None,
     missing: Missing = "drop",
 ) -> NDArray[np.float64]:
-    r"""Mean rank of every method over all tasks, :math:`R_j = \frac{1}{N} \sum_i r_{ij}`; see :func:`ranks`.
+    r"""Mean rank of every method over all tasks, :math:`R_j = \frac{1}{N} \sum_i r_{ij}`; see :func:`~calibrant.ranking.ranks`.
 
     Returns
     -------
