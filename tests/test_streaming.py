@@ -13,12 +13,19 @@ import calibrant.metrics
 from calibrant import Predictions
 from calibrant.binning import EqualMass
 from calibrant.errors import LabelError, ParameterError, PredictionError
-from calibrant.metrics import brier_score, classwise_ece, confidence_ece, log_loss, top_label_ece
+from calibrant.metrics import brier_score, class_ece, classwise_ece, confidence_ece, log_loss, top_label_ece
+from calibrant.metrics.declaration import options_of
 from calibrant.streaming import Accumulator, streaming_metrics
 from strategies import problems
 
 NAMES = streaming_metrics()
 every_metric = pytest.mark.parametrize("name", NAMES)
+
+
+def metric_of(name):
+    """The metric with bins that are known before the first batch."""
+    metric = getattr(calibrant.metrics, name)
+    return partial(metric, strategy="uniform") if "strategy" in options_of(metric) else metric
 
 
 def rows(n_rows=500, n_classes=4, seed=0):
@@ -33,6 +40,7 @@ def test_every_binned_metric_and_proper_score_can_be_collected():
         "brier_score",
         "classwise_ece",
         "confidence_ece",
+        "debiased_ece",
         "log_loss",
         "maximum_calibration_error",
         "spherical_loss",
@@ -46,10 +54,11 @@ def test_every_binned_metric_and_proper_score_can_be_collected():
 @every_metric
 def test_batches_give_the_value_of_all_rows(name):
     y, p, w = rows()
-    accumulator = Accumulator(name)
+    metric = metric_of(name)
+    accumulator = Accumulator(metric)
     for batch in np.array_split(np.arange(len(y)), 7):
         accumulator.update(y[batch], p[batch], w[batch])
-    expected = getattr(calibrant.metrics, name)(y, p, sample_weight=w)
+    expected = metric(y, p, sample_weight=w)
     assert accumulator.result() == pytest.approx(expected, rel=1e-12)
     assert accumulator.n_rows == len(y)
 
@@ -59,18 +68,29 @@ def test_batches_give_the_value_of_all_rows(name):
 @given(problem=problems(), cut=st.integers(1, 5), swap=st.booleans())
 def test_two_parts_merge_in_any_order(name, problem, cut, swap):
     p, y = problem
-    parts = [Accumulator(name).update(y[s], p[s]) for s in (slice(0, cut), slice(cut, None))]
+    metric = metric_of(name)
+    parts = [Accumulator(metric).update(y[s], p[s]) for s in (slice(0, cut), slice(cut, None))]
     merged = parts[swap].merge(parts[not swap]).result()
-    expected = getattr(calibrant.metrics, name)(y, p)
+    expected = metric(y, p)
     assert merged == pytest.approx(expected, rel=1e-6 if p.dtype == np.float32 else 1e-9, abs=1e-12)
 
 
 @every_metric
 def test_they_travel_between_processes(name):
     y, p, _ = rows()
-    accumulator = pickle.loads(pickle.dumps(Accumulator(name).update(y, p)))
-    assert accumulator.result() == pytest.approx(getattr(calibrant.metrics, name)(y, p), rel=1e-12)
-    assert accumulator.merge(Accumulator(name).update(y, p)).n_rows == 2 * len(y)
+    metric = metric_of(name)
+    accumulator = pickle.loads(pickle.dumps(Accumulator(metric).update(y, p)))
+    assert accumulator.result() == pytest.approx(metric(y, p), rel=1e-12)
+    assert accumulator.merge(Accumulator(metric).update(y, p)).n_rows == 2 * len(y)
+
+
+def test_the_error_of_one_class_is_collected_by_its_name():
+    y, p, _ = rows(n_classes=3)
+    names = np.array(["ant", "bee", "cat"])
+    accumulator = Accumulator(partial(class_ece, label="bee"), classes=names)
+    for batch in np.array_split(np.argsort(y), 5):
+        accumulator.update(names[y[batch]], p[batch])
+    assert accumulator.result() == pytest.approx(class_ece(y, p, label=1), rel=1e-12)
 
 
 def test_memory_does_not_grow_with_rows():

@@ -1,17 +1,19 @@
 """Calibration errors of every class, or of one, estimated from bins of its probability."""
 
+from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.binning import BinningScheme
+from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
+from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
-from calibrant.metrics.declaration import metric
+from calibrant.metrics.declaration import Evaluator, metric
 from calibrant.metrics.slots import EveryClass, SingleClass
+from calibrant.predictions import Predictions
 
 __all__ = ["class_ece", "classwise_ece"]
 
@@ -122,7 +124,43 @@ def classwise_ece(
     return errors if reduction == "none" else parts.reduced(errors)
 
 
-@metric()
+@dataclass(frozen=True)
+class _ClassError:
+    """The binned error of one class, whose column is known when the classes are."""
+
+    label: Any
+    scheme: BinningScheme
+    norm: Norm
+
+    def __post_init__(self) -> None:
+        check_norm(self.norm)
+
+    def of(self, data: LabelledPredictions) -> Bins:
+        return self.in_classes(data.classes).of(data)
+
+    def value(self, bins: Bins) -> float:
+        # Which column the sums are of plays no part any more.
+        return BinnedMetric(SingleClass(0), self.scheme, self.norm).value(bins)
+
+    def prepared(self, predictions: Predictions) -> Evaluator:
+        classes = predictions.classes
+        named = np.arange(predictions.n_classes) if classes is None else classes
+        return self.in_classes(named).prepared(predictions)
+
+    def in_classes(self, classes: NDArray[Any]) -> BinnedMetric:
+        column = np.flatnonzero(classes == self.label)
+        if len(column) != 1:
+            raise ParameterError(f"label must be one of the classes {classes.tolist()}, not {self.label!r}.")
+        return BinnedMetric(SingleClass(int(column[0])), self.scheme, self.norm)
+
+
+def _class_ece(
+    label: Any, n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None
+) -> _ClassError:
+    return _ClassError(label, chosen_scheme(n_bins, strategy, binning), norm)
+
+
+@metric(parts=_class_ece)
 def class_ece(
     y_true: Any,
     y_proba: Any,
@@ -167,9 +205,6 @@ def class_ece(
     >>> round(class_ece([0] * 9 + [1], p, label=2), 6)
     0.1
     """
-    scheme = chosen_scheme(n_bins, strategy, binning)
+    parts = _class_ece(label, n_bins, strategy, norm, binning)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    column = np.flatnonzero(data.classes == label)
-    if len(column) != 1:
-        raise ParameterError(f"label must be one of the classes {data.classes.tolist()}, not {label!r}.")
-    return BinnedMetric(SingleClass(int(column[0])), scheme, norm)(data)
+    return parts.in_classes(data.classes)(data)

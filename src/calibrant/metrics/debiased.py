@@ -1,29 +1,100 @@
 """Debiased ECE: a binned calibration error less what noise alone puts into it."""
 
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf
 
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
-from calibrant.metrics.declaration import MetricTraits, metric
-from calibrant.metrics.events import Kind, check_kind, mean_over_events
+from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
+from calibrant.metrics.events import Kind, check_kind, events
+from calibrant.metrics.noise_sums import Correction, NoiseSums
+from calibrant.predictions import Predictions
 
 __all__ = ["debiased_ece"]
 
-Correction = Literal["variance", "pairs", "tcal"]
 FloatArray = NDArray[np.float64]
 
-# With fewer than one row and this much more, nothing is known of the variance in a bin: it has one row, or
-# the weights of the others are lost in the rounding of the sum.
-EFFECTIVE_ROWS_TOLERANCE = 1e-9
+
+@dataclass(frozen=True)
+class _DebiasedError:
+    """A debiased error with its options settled."""
+
+    kind: Kind
+    scheme: BinningScheme | None  # none: as many bins as the cube root of the rows says
+    strategy: Strategy
+    norm: Literal[1, 2]
+    correction: Correction
+    signed: bool
+
+    def __call__(self, data: LabelledPredictions) -> float:
+        """Return the metric."""
+        scheme = self.scheme or chosen_scheme(_cube_root(data.n_rows), self.strategy, None)
+        # Relative to the largest, so that squares of weights neither vanish nor overflow.
+        weights = None if data.weights is None else data.weights / data.weights.max()
+        errors = [
+            self._errors(NoiseSums.of(chosen_partition(scheme, scores, weights), scores, hits, weights))
+            for scores, hits in events(data, self.kind)
+        ]
+        return float(np.mean(errors))
+
+    def of(self, data: LabelledPredictions) -> NoiseSums:
+        """Return the sums of these rows for every event, (E, B)."""
+        if not isinstance(self.scheme, Partition):
+            raise ParameterError(
+                "bins that are chosen from all scores at once cannot be added up batch by batch; choose them from "
+                "some of the scores first and pass them as binning=FixedEdges(edges)."
+            )
+        partition = self.scheme
+        return NoiseSums.stacked(
+            [NoiseSums.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
+        )
+
+    def value(self, sums: NoiseSums) -> float:
+        """Return the metric from the sums of all rows."""
+        return float(np.mean(self._errors(sums)))
+
+    def prepared(self, predictions: Predictions) -> Evaluator:
+        """Return the metric as a function of labels and weights alone."""
+        classes = np.arange(predictions.n_classes)
+
+        def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:
+            data = LabelledPredictions(predictions, labels, classes, weights)
+            return self(data if weights is None or weights.all() else data.take(weights > 0))
+
+        return evaluate
+
+    def _errors(self, sums: NoiseSums) -> FloatArray:
+        estimate = sums.absolute_error() if self.norm == 1 else sums.square_error(self.correction)
+        return estimate if self.signed else np.maximum(estimate, 0.0) ** (1 / self.norm)
 
 
-@metric(MetricTraits(weights_are_counts=False))
+def _debiased_ece(
+    kind: Kind,
+    n_bins: int | Literal["cube_root"],
+    strategy: Strategy,
+    norm: Literal[1, 2],
+    binning: BinningScheme | None,
+    correction: Correction,
+    signed: bool,
+) -> _DebiasedError:
+    if norm not in (1, 2):
+        raise ParameterError(f"norm must be 1 or 2, for which the noise is known, not {norm!r}.")
+    if correction not in get_args(Correction):
+        raise ParameterError(f"correction must be 'variance', 'pairs' or 'tcal', not {correction!r}.")
+    if norm == 1 and correction != "variance":
+        raise ParameterError(f"correction={correction!r} is for norm=2; leave it out for norm=1.")
+    check_kind(kind)
+    scheme = chosen_scheme(1 if n_bins == "cube_root" else n_bins, strategy, binning)
+    chosen = None if n_bins == "cube_root" and binning is None else scheme
+    return _DebiasedError(kind, chosen, strategy, norm, correction, signed)
+
+
+@metric(MetricTraits(weights_are_counts=False), parts=_debiased_ece)
 def debiased_ece(
     y_true: Any,
     y_proba: Any,
@@ -127,26 +198,8 @@ def debiased_ece(
     >>> round(debiased_ece(y * 10, p * 10, norm=2, signed=True), 6)
     0.009091
     """
-    if norm not in (1, 2):
-        raise ParameterError(f"norm must be 1 or 2, for which the noise is known, not {norm!r}.")
-    if correction not in get_args(Correction):
-        raise ParameterError(f"correction must be 'variance', 'pairs' or 'tcal', not {correction!r}.")
-    if norm == 1 and correction != "variance":
-        raise ParameterError(f"correction={correction!r} is for norm=2; leave it out for norm=1.")
-    check_kind(kind)
-    scheme = chosen_scheme(1 if n_bins == "cube_root" else n_bins, strategy, binning)
-    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    if n_bins == "cube_root":
-        scheme = chosen_scheme(_cube_root(data.n_rows), strategy, binning)
-
-    def error(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: FloatArray | None) -> float:
-        sums = _BinSums(chosen_partition(scheme, scores, weights), scores, outcomes, weights)
-        estimate = sums.absolute_error() if norm == 1 else sums.square_error(correction)
-        if signed:
-            return estimate
-        return float(max(estimate, 0.0) ** (1 / norm))
-
-    return mean_over_events(data, kind, error)
+    parts = _debiased_ece(kind, n_bins, strategy, norm, binning, correction, signed)
+    return parts(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
 def _cube_root(n_rows: int) -> int:
@@ -157,58 +210,3 @@ def _cube_root(n_rows: int) -> int:
     """
     root: int = round(n_rows ** (1 / 3))
     return root if root**3 >= n_rows else root + 1
-
-
-class _BinSums:
-    """What the corrections need to know of bins with at least two rows, each array (B,)."""
-
-    def __init__(
-        self,
-        partition: Partition,
-        scores: NDArray[np.floating],
-        outcomes: NDArray[np.bool_],
-        weights: FloatArray | None,
-    ) -> None:
-        index = partition.index(scores)
-
-        def sums(values: FloatArray) -> FloatArray:
-            return np.bincount(index, values).astype(np.float64, copy=False)
-
-        residuals: FloatArray = np.subtract(outcomes, scores, dtype=np.float64)
-        # Relative to the largest, so that squares of weights neither vanish nor overflow.
-        relative: FloatArray = np.ones(len(index)) if weights is None else weights / weights.max()
-        weight, square_weight = sums(relative), sums(relative * relative)
-        several = weight * weight > (1 + EFFECTIVE_ROWS_TOLERANCE) * square_weight
-        self.share: FloatArray = weight[several] / weight.sum()
-        self.weight: FloatArray = weight[several]
-        self.square_weight: FloatArray = square_weight[several]
-        self.residual: FloatArray = sums(relative * residuals)[several]
-        self.square_residual: FloatArray = sums(np.square(relative * residuals))[several]
-        self.mean_outcome: FloatArray = sums(relative * outcomes)[several] / self.weight
-
-    @property
-    def outcome_spread(self) -> FloatArray:
-        """Variance of one outcome as if all of a bin had the same probability."""
-        spread: FloatArray = self.mean_outcome * (1 - self.mean_outcome)
-        return spread
-
-    def square_error(self, correction: Correction) -> float:
-        """Return the mean square of the gaps less its noise."""
-        square_weight = self.weight * self.weight
-        pairs = square_weight - self.square_weight  # weight of all pairs of two different rows
-        if correction == "variance":
-            # One less than the effective number of rows is pairs / self.square_weight.
-            squares = (self.residual / self.weight) ** 2 - self.outcome_spread * self.square_weight / pairs
-        else:
-            divisor = pairs if correction == "pairs" else square_weight
-            squares = (self.residual * self.residual - self.square_residual) / divisor
-        return float(self.share @ squares)
-
-    def absolute_error(self) -> float:
-        """Return twice the mean of the gaps less its mean under a second draw of the noise."""
-        gap = np.abs(self.residual) / self.weight
-        deviation = np.sqrt(self.outcome_spread * self.square_weight) / self.weight
-        # A bin without spread keeps its gap.
-        ratio = np.divide(gap, deviation, out=np.full_like(gap, np.inf), where=deviation > 0)
-        folded = np.sqrt(2 / np.pi) * deviation * np.exp(-ratio * ratio / 2) + gap * erf(ratio / np.sqrt(2))
-        return float(self.share @ (2 * gap - folded))

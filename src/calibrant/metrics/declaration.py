@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -179,15 +179,16 @@ def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evalua
     ``sample_weight=`` only if there are weights.
     """
     declaration = _DECLARED.get(_unwrapped(function)[0])
-    if declaration is not None and declaration.parts is not None:
-        return declaration.parts(**options_of(function)).prepared(data.predictions)
-    if declaration is not None and declaration.prepare is not None:
-        return declaration.prepare(data.predictions, **options_of(function))
-    known = declaration is not None
-    y_proba: Predictions | NDArray[np.floating] = (
-        data.predictions if known else data.predictions.probabilities
-    )
     classes = data.classes
+    predictions = data.predictions
+    if not np.array_equal(classes, np.arange(data.n_classes)):
+        # The names must be known also where resampled labels lack some of them.
+        predictions = replace(predictions, classes=classes)
+    if declaration is not None and declaration.parts is not None:
+        return declaration.parts(**options_of(function)).prepared(predictions)
+    if declaration is not None and declaration.prepare is not None:
+        return declaration.prepare(predictions, **options_of(function))
+    y_proba = predictions.probabilities if declaration is None else predictions
 
     def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
         if weights is None:

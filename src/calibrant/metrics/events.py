@@ -10,7 +10,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
-__all__ = ["Kind", "check_kind", "columns", "confidences", "mean_over_events"]
+__all__ = ["Kind", "check_kind", "columns", "confidences", "events", "mean_over_events"]
 
 Kind = Literal["confidence", "classwise", "positive"]
 """``"confidence"``: the predicted class, by the confidence in it. ``"classwise"``: every class by its own
@@ -41,18 +41,22 @@ def columns(predictions: Predictions) -> Iterator[NDArray[np.floating]]:
         yield from np.ascontiguousarray(group.T)
 
 
-def mean_over_events(data: LabelledPredictions, kind: Kind, error: Error) -> float:
-    """Return the error of the one event of this kind, or the mean of the errors of all classes."""
+def events(data: LabelledPredictions, kind: Kind) -> Iterator[tuple[NDArray[np.floating], NDArray[np.bool_]]]:
+    """Yield scores and outcomes, (n,) each, of the one event of this kind or of every class in turn."""
     check_kind(kind)
     if kind == "confidence":
-        return error(confidences(data.predictions), data.predictions.predicted == data.labels, data.weights)
-    if kind == "positive":
+        yield confidences(data.predictions), data.predictions.predicted == data.labels
+    elif kind == "positive":
         if data.n_classes != 2:
             raise ParameterError(
                 f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='classwise'."
             )
-        return error(data.predictions.probabilities[:, 1], data.labels == 1, data.weights)
-    errors = [
-        error(column, data.labels == k, data.weights) for k, column in enumerate(columns(data.predictions))
-    ]
-    return float(np.mean(errors))
+        yield data.predictions.probabilities[:, 1], data.labels == 1
+    else:
+        for k, column in enumerate(columns(data.predictions)):
+            yield column, data.labels == k
+
+
+def mean_over_events(data: LabelledPredictions, kind: Kind, error: Error) -> float:
+    """Return the error of the one event of this kind, or the mean of the errors of all classes."""
+    return float(np.mean([error(scores, hits, data.weights) for scores, hits in events(data, kind)]))
