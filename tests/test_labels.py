@@ -200,3 +200,19 @@ def test_codes_lead_back_to_the_labels(data, n_classes):
 @given(labels=st.lists(st.integers(0, 4), min_size=1, max_size=8))
 def test_column_numbers_are_their_own_codes(labels):
     assert encoded(labels, 5) == (labels, [0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("names", [["ant", "bee", "cat"], [1, 2, 3]])
+def test_categories_name_the_classes_also_where_one_does_not_occur(names):
+    """Categories come from the data frame, so nothing need be guessed; columns are in sorted order."""
+    labels = pd.Series(pd.Categorical([names[1], names[0]], categories=names[::-1]))
+    codes, classes = encode_labels(labels, 3)
+    assert codes.tolist() == [1, 0]
+    assert classes.tolist() == names
+
+
+def test_more_categories_than_columns_do_not_count():
+    labels = pd.Series(pd.Categorical(["bee", "ant"], categories=["ant", "bee", "cat"]))
+    codes, classes = encode_labels(labels, 2)
+    assert codes.tolist() == [1, 0]
+    assert classes.tolist() == ["ant", "bee"]

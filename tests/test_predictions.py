@@ -389,3 +389,15 @@ def test_chosen_rows_of_labelled_predictions_bring_their_weights():
     chosen = data.take([2, 0])
     assert (chosen.labels.tolist(), chosen.weights.tolist()) == ([2, 0], [3.0, 1.0])
     assert data.take([2, 0], np.array([5.0, 5.0])).weights.tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), np.array([3, 0]), np.array([True, False, True, False])])
+def test_taken_rows_keep_what_was_computed_for_all(rows):
+    generator = np.random.default_rng(0)
+    predictions = Predictions.from_logits(generator.normal(size=(4, 3)))
+    fresh = predictions.take(rows)
+    _ = predictions.predicted, predictions.probabilities
+    taken = predictions.take(rows)
+    assert {"predicted", "probabilities"} <= set(taken.__dict__)
+    np.testing.assert_array_equal(taken.predicted, fresh.predicted)
+    np.testing.assert_array_equal(taken.probabilities, fresh.probabilities)

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 import calibrant.metrics
 from calibrant import Predictions
 from calibrant.binning import EqualMass
-from calibrant.errors import LabelError, ParameterError, PredictionError
-from calibrant.metrics import brier_score, class_ece, classwise_ece, confidence_ece, log_loss, top_label_ece
+from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
+from calibrant.metrics import (
+    brier_score,
+    class_ece,
+    classwise_ece,
+    confidence_ece,
+    debiased_ece,
+    log_loss,
+    top_label_ece,
+)
 from calibrant.metrics.declaration import options_of
 from calibrant.streaming import Accumulator, streaming_metrics
 from strategies import problems
@@ -111,8 +119,9 @@ def test_options_are_kept_and_shown():
 
 def test_quantile_bins_come_from_a_sample():
     y, p, _ = rows()
-    with pytest.raises(ParameterError, match="chooses its bins from all scores"):
-        Accumulator(partial(confidence_ece, strategy="quantile")).update(y, p)
+    for metric in (confidence_ece, debiased_ece, partial(class_ece, label=1)):
+        with pytest.raises(ParameterError, match="chooses its bins from all scores"):
+            Accumulator(partial(metric, strategy="quantile"))
     edges = EqualMass(10)(p.max(axis=1))
     accumulator = Accumulator(partial(confidence_ece, binning=edges)).update(y[:100], p[:100])
     accumulator.update(y[100:], p[100:])
@@ -196,6 +205,19 @@ def test_metrics_that_need_all_rows_are_refused():
         Accumulator(print)
     with pytest.raises(ParameterError, match="norm must be"):
         Accumulator(partial(confidence_ece, norm=0))
+
+
+def test_several_numbers_are_refused():
+    with pytest.raises(ParameterError, match="reduction='none' gives several numbers"):
+        Accumulator(partial(classwise_ece, reduction="none"))
+
+
+def test_names_that_repeat_and_weights_of_no_length_are_refused():
+    with pytest.raises(ParameterError, match="classes must be different labels"):
+        Accumulator("accuracy", classes=["a", "a"])
+    y, p, _ = rows()
+    with pytest.raises(WeightError, match="one number per row"):
+        Accumulator("accuracy").update(y, p, 2.0)
 
 
 def test_logits_are_collected_exactly():

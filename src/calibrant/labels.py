@@ -18,8 +18,9 @@ def encode_labels(
 ) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return ``(codes, classes)``: the column number of every label and the label of every column.
 
-    In this order: names given with the predictions, if every label is among them; column numbers, if all
-    labels are integers 0..K-1; sorted order, if exactly K different labels occur. Anything else is refused.
+    In this order: names given with the predictions, if every label is among them; the sorted categories of
+    categorical labels of pandas, if they are K; column numbers, if all labels are integers 0..K-1; sorted order,
+    if exactly K different labels occur. Anything else is refused.
 
     >>> encode_labels(["cat", "dog", "cat"], 2)
     (array([0, 1, 0]), array(['cat', 'dog'], dtype='<U3'))
@@ -31,6 +32,12 @@ def encode_labels(
         codes = _codes_among(labels, classes)
         if codes is not None:
             return codes, classes
+    categories = getattr(getattr(y, "dtype", None), "categories", None)  # a method where it is not of pandas
+    if hasattr(categories, "__len__") and len(categories) == n_classes:
+        named = np.sort(_as_vector(categories))
+        codes = _codes_among(labels, named)
+        if codes is not None:
+            return codes, named
     if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < n_classes:
         return labels.astype(np.intp, copy=False), np.arange(n_classes)
     occurring, codes = np.unique(labels, return_inverse=True)

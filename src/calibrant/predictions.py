@@ -172,7 +172,11 @@ class Predictions:
 
     def take(self, rows: Any) -> Self:
         """Return the chosen rows (an index array, boolean mask or slice)."""
-        return replace(self, scores=_read_only(self.scores[rows]))
+        taken = replace(self, scores=_read_only(self.scores[rows]))
+        for known in ("predicted", "probabilities"):
+            if known in self.__dict__:  # computed already: the rows of it need not be computed again
+                taken.__dict__[known] = self.__dict__[known][rows]
+        return taken
 
     def with_floor(self, floor: float) -> Self:
         """Return the same predictions with another floor for log(0)."""

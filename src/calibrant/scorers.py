@@ -9,7 +9,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from calibrant.errors import ParameterError
-from calibrant.metrics.declaration import declared_metrics, describe, is_declared, traits_of
+from calibrant.metrics.declaration import (
+    declared_metrics,
+    describe,
+    is_declared,
+    options_of,
+    parts_of,
+    traits_of,
+)
 from calibrant.predictions import Predictions
 
 __all__ = ["Scorer", "scorer", "scorer_names"]
@@ -40,7 +47,7 @@ class Scorer(BaseEstimator):  # type: ignore[misc]
         """Return the signed metric of ``estimator.predict_proba(X)``."""
         if not hasattr(estimator, "predict_proba"):
             raise ParameterError(
-                f"{type(estimator).__name__} has no predict_proba, which {self!r} needs; wrap it in "
+                f"{type(estimator).__name__} has no predict_proba, which {self!r} needs; a classifier gets one from "
                 "CalibratedClassifier."
             )
         probabilities = Predictions.from_probabilities(
@@ -93,14 +100,20 @@ def scorer(metric: str | Callable[..., Any], **options: Any) -> Scorer:
     if isinstance(metric, str):
         by_name = {_name(name, function): function for name, function in declared_metrics().items()}
         if metric not in by_name:
-            raise ParameterError(f"there is no scorer {metric!r}; known are {sorted(by_name)}.")
+            meant = f"neg_{metric}" in by_name
+            hint = f"use 'neg_{metric}', since less is better" if meant else f"known are {sorted(by_name)}"
+            raise ParameterError(f"there is no scorer {metric!r}; {hint}.")
         metric = by_name[metric]
     if not is_declared(metric):
         raise ParameterError(
             f"{describe(metric)} is no metric of calibrant's, so its sign is unknown; make a Scorer(metric, sign)."
         )
     sign = 1 if traits_of(metric).higher_is_better else -1
-    return Scorer(partial(metric, **options) if options else metric, sign)
+    chosen = partial(metric, **options) if options else metric
+    # Both refuse wrong options now, not in the middle of a search.
+    options_of(chosen)
+    parts_of(chosen)
+    return Scorer(chosen, sign)
 
 
 def _name(name: str, function: Callable[..., Any]) -> str:

@@ -69,11 +69,11 @@ class Accumulator:
 
     def __init__(self, metric: str | Callable[..., Any], *, classes: Any = None) -> None:
         self._metric = _function(metric)
-        self._classes: NDArray[Any] | None = None if classes is None else np.asarray(classes)
+        self._classes = _distinct(classes)
         self._sums: Any = None
         self.definition = describe(self._metric)
         self.n_rows = 0
-        self._parts()  # refuses a metric that does not add up, and options that are wrong
+        self._parts().check_batches()  # refuses what does not add up, and options that are wrong
 
     def update(self, y_true: Any, y_proba: Any, sample_weight: Any = None) -> Self:
         """Add a batch of rows, which may be empty, and return self; a batch that is refused changes nothing."""
@@ -130,8 +130,8 @@ class Accumulator:
         if known is not None and not np.array_equal(known, np.arange(predictions.n_classes)):
             # Column numbers need no names, and give clearer errors without.
             predictions = replace(predictions, classes=known)
-        if sample_weight is not None and len(sample_weight) and not np.any(sample_weight):
-            LabelledPredictions.parse(predictions, y_true, np.ones_like(sample_weight, dtype=np.float64))
+        if np.ndim(sample_weight) == 1 and np.size(sample_weight) and not np.any(sample_weight):
+            LabelledPredictions.parse(predictions, y_true, np.ones(len(sample_weight)))
             return None
         data = LabelledPredictions.parse(predictions, y_true, sample_weight)
         self._check_classes(data.classes)
@@ -144,6 +144,15 @@ class Accumulator:
                 f"the classes of all batches must be the same, but are {classes.tolist()} "
                 f"after {known.tolist()}; give the columns of every batch in one order."
             )
+
+
+def _distinct(classes: Any) -> NDArray[Any] | None:
+    if classes is None:
+        return None
+    names = np.asarray(classes)
+    if names.ndim != 1 or len(np.unique(names)) != len(names):
+        raise ParameterError(f"classes must be different labels, one per column, but are {classes!r}.")
+    return names
 
 
 def _function(metric: str | Callable[..., Any]) -> Callable[..., Any]:

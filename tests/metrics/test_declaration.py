@@ -5,9 +5,20 @@ from functools import partial
 import numpy as np
 import pytest
 
+from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics import class_ece, confidence_ece, describe, log_loss, miscalibration
-from calibrant.metrics.declaration import evaluator, is_declared, traits_of
+from calibrant.metrics import (
+    accuracy,
+    class_ece,
+    classwise_ece,
+    confidence_ece,
+    cost_gap,
+    debiased_ece,
+    describe,
+    log_loss,
+    miscalibration,
+)
+from calibrant.metrics.declaration import evaluator, is_declared, is_two_sided, options_of, traits_of
 
 
 def rows():
@@ -62,3 +73,29 @@ def test_bins_of_ones_own_take_the_place_of_their_number():
     assert describe(partial(confidence_ece, binning=EqualMass(5))) == (
         "confidence_ece(norm=1, binning=EqualMass(n_bins=5, closed='left'))"
     )
+
+
+def test_several_numbers_cannot_be_evaluated_as_one():
+    y, p = rows()
+    with pytest.raises(ParameterError, match="reduction='none' gives several numbers"):
+        evaluator(partial(classwise_ece, reduction="none"), LabelledPredictions.parse(p, y))
+
+
+def test_options_that_do_not_exist_are_named():
+    with pytest.raises(ParameterError, match=r"log_loss has no option 'clip'; it has \['floor'\]"):
+        options_of(partial(log_loss, clip=1e-15))
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (log_loss, True),
+        (accuracy, True),
+        (confidence_ece, False),
+        (cost_gap, False),
+        (partial(cost_gap, signed=True), True),
+        (partial(debiased_ece, signed=True), False),
+    ],
+)
+def test_values_that_are_too_good_count_where_they_can(metric, expected):
+    assert is_two_sided(metric) is expected

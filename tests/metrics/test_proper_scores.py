@@ -176,9 +176,9 @@ def test_of_equal_probabilities_the_first_column_is_predicted():
     assert accuracy([0, 0], [[0.5, 0.5], [0.5, 0.5]]) == 1.0
 
 
-@pytest.mark.parametrize("floor", [-0.1, 1.0, 2.0, np.nan])
+@pytest.mark.parametrize("floor", [-0.1, 1.0, 2.0, np.nan, "small", None])
 def test_a_floor_must_be_a_probability_below_one(floor):
-    with pytest.raises(ParameterError, match="floor must be at least 0"):
+    with pytest.raises(ParameterError, match="floor must be a number of at least 0"):
         log_loss([0, 1], [0.2, 0.7], floor=floor)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.numerics.folds import folds_by_content
+from calibrant.numerics.folds import content_seed, folds_by_content
 
 
 def weight_per_row(rows, weights, n_rows):
@@ -99,3 +99,17 @@ def test_ties_of_the_first_key_are_broken_by_the_second():
     again = folds_by_content((first[::-1], second[::-1]), None, 2)
     for fold, other in zip(folds, again, strict=True):
         assert set(second[fold.test_rows]) == set(second[::-1][other.test_rows])
+
+
+def test_another_seed_gives_other_folds_of_the_same_sizes():
+    keys = (np.arange(60.0),)
+    first, second = (folds_by_content(keys, None, 3, seed) for seed in (0, 1))
+    assert [len(fold.test_rows) for fold in first] == [len(fold.test_rows) for fold in second] == [20] * 3
+    assert any(not np.array_equal(a.test_rows, b.test_rows) for a, b in zip(first, second, strict=True))
+
+
+def test_a_seed_of_content_changes_with_every_value_and_its_place():
+    values = np.zeros(50, dtype=bool)
+    seeds = {content_seed(np.roll(values | (np.arange(50) == 0), k)) for k in range(50)}
+    assert len(seeds) == 50
+    assert content_seed(values) == content_seed(values.copy())

@@ -1,7 +1,6 @@
 """Consistency test: a metric against its values for labels drawn from the predictions."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from operator import index as whole_number
 from typing import Any, Literal, get_args
 
@@ -115,8 +114,6 @@ def consistency_test(
     _check_options(metric, n_resamples, alternative, p_value, progress)
     generator = _generator(random_state)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    # With names, drawn labels keep their columns also where a class happens not to be drawn.
-    data = replace(data, predictions=replace(data.predictions, classes=data.classes))
     evaluate = evaluator(metric, data)
     observed = evaluate(data.labels, data.weights)
     if np.isnan(observed):

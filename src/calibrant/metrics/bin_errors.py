@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth, Partition
 from calibrant.errors import ParameterError
 
-__all__ = ["Norm", "Strategy", "check_norm", "chosen_partition", "chosen_scheme", "gap_norms"]
+__all__ = ["Norm", "Strategy", "check_fixed", "check_norm", "chosen_partition", "chosen_scheme", "gap_norms"]
 
 Strategy = Literal["uniform", "quantile"]
 Norm = float | Literal["max"]
@@ -45,6 +45,15 @@ def chosen_partition(
             f"not {type(partition).__name__}."
         )
     return partition
+
+
+def check_fixed(scheme: BinningScheme | None) -> None:
+    """Refuse bins that are not known before the scores, for rows that come in batches."""
+    if not isinstance(scheme, Partition):
+        raise ParameterError(
+            f"{scheme!r} chooses its bins from all scores at once, so batches cannot be added up; "
+            "choose the bins from some of the scores first and pass them as binning=FixedEdges(edges)."
+        )
 
 
 def check_norm(norm: Any) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, check_norm, gap_norms
+from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, gap_norms
 from calibrant.metrics.declaration import Evaluator
 from calibrant.metrics.prepared_bins import PreparedBins
 from calibrant.metrics.slot_bins import bins_of_slots, cell_numbers
@@ -57,6 +57,10 @@ class BinnedMetric:
 
     def reduced(self, errors: FloatArray) -> float:
         """Return the one number for the errors of all slots."""
+        if self.reduction == "none":
+            raise ParameterError(
+                "reduction='none' gives several numbers where one is needed; choose 'mean' or 'sum'."
+            )
         return float(errors.sum() if self.reduction == "sum" else errors.mean())
 
     def errors(self, data: LabelledPredictions) -> FloatArray:
@@ -67,11 +71,8 @@ class BinnedMetric:
 
     def of(self, data: LabelledPredictions) -> Bins:
         """Return the bins of these rows, which can be added to those of others with the same classes."""
-        if not isinstance(self.scheme, Partition):
-            raise ParameterError(
-                f"{self.scheme!r} chooses its bins from all scores at once, so batches cannot be added up; "
-                "choose the bins from some of the scores first and pass them as binning=FixedEdges(edges)."
-            )
+        self.check_batches()
+        assert isinstance(self.scheme, Partition)
         partition, predictions = self.scheme, data.predictions
         n_slots = self.slots_of.n_slots(data.n_classes)
 
@@ -90,6 +91,12 @@ class BinnedMetric:
         with BlockSums.over(data.n_rows, n_slots, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
 
+    def check_batches(self) -> None:
+        """Refuse bins that depend on all rows, and several numbers for one."""
+        check_fixed(self.scheme)
+        if self.reduction == "none":
+            self.reduced(np.zeros(1))
+
     def errors_of(self, bins: Bins) -> FloatArray:
         """Return the error of every slot from its bins, (S,)."""
         n_slots = len(bins.weight)
@@ -104,6 +111,8 @@ class BinnedMetric:
 
     def prepared(self, predictions: Predictions) -> Evaluator:
         """Return the metric as a function of labels and weights alone."""
+        if self.reduction == "none":
+            self.reduced(np.zeros(1))
         bins = PreparedBins(self.slots_of, self.scheme, predictions)
 
         def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:

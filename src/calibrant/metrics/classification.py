@@ -23,7 +23,7 @@ def _accuracy() -> MeanMetric:
     return MeanMetric(lambda data: _right(data.predictions)(data.labels), _right)
 
 
-@metric(MetricTraits(higher_is_better=True), parts=_accuracy)
+@metric(MetricTraits(higher_is_better=True, two_sided=True), parts=_accuracy)
 def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     r"""Share of rows whose most probable class is the true one.
 

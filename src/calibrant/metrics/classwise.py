@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme
+from calibrant.metrics.bin_errors import Norm, Strategy, check_fixed, check_norm, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import Evaluator, metric
 from calibrant.metrics.slots import EveryClass, SingleClass
@@ -137,6 +137,9 @@ class _ClassError:
 
     def of(self, data: LabelledPredictions) -> Bins:
         return self.in_classes(data.classes).of(data)
+
+    def check_batches(self) -> None:
+        check_fixed(self.scheme)
 
     def value(self, bins: Bins) -> float:
         # Which column the sums are of plays no part any more.

@@ -37,7 +37,7 @@ def _prepare_underconfidence(predictions: Predictions) -> Evaluator:
     return lambda labels, weights: _mean_of_some(doubt, predicted == labels, weights)
 
 
-@metric(MetricTraits(always_defined=False), prepare=_prepare_overconfidence)
+@metric(MetricTraits(always_defined=False, two_sided=True), prepare=_prepare_overconfidence)
 def overconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     r"""Mean confidence in the predicted class where it is wrong.
 
@@ -80,7 +80,7 @@ def overconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> f
     return _prepare_overconfidence(data.predictions)(data.labels, data.weights)
 
 
-@metric(MetricTraits(always_defined=False), prepare=_prepare_underconfidence)
+@metric(MetricTraits(always_defined=False, two_sided=True), prepare=_prepare_underconfidence)
 def underconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     r"""Mean doubt about the predicted class where it is right.
 

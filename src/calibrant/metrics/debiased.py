@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.bin_errors import Strategy, check_fixed, chosen_partition, chosen_scheme
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, events
 from calibrant.metrics.noise_sums import Correction, NoiseSums
@@ -44,15 +44,16 @@ class _DebiasedError:
 
     def of(self, data: LabelledPredictions) -> NoiseSums:
         """Return the sums of these rows for every event, (E, B)."""
-        if not isinstance(self.scheme, Partition):
-            raise ParameterError(
-                "bins that are chosen from all scores at once cannot be added up batch by batch; choose them from "
-                "some of the scores first and pass them as binning=FixedEdges(edges)."
-            )
+        self.check_batches()
+        assert isinstance(self.scheme, Partition)
         partition = self.scheme
         return NoiseSums.stacked(
             [NoiseSums.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
         )
+
+    def check_batches(self) -> None:
+        """Refuse bins that depend on all rows."""
+        check_fixed(self.scheme)
 
     def value(self, sums: NoiseSums) -> float:
         """Return the metric from the sums of all rows."""
@@ -61,6 +62,7 @@ class _DebiasedError:
     def prepared(self, predictions: Predictions) -> Evaluator:
         """Return the metric as a function of labels and weights alone."""
         classes = np.arange(predictions.n_classes)
+        _ = predictions.predicted  # once, and rows that are taken below keep it
 
         def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:
             data = LabelledPredictions(predictions, labels, classes, weights)
@@ -176,7 +178,8 @@ def debiased_ece(
 
     **Weights** w put :math:`W_b^2 / \sum w_i^2`, the effective number of rows, in place of :math:`n_b` in the
     corrections, :math:`W_b / W` in place of the share of rows, and sums over pairs weigh each by
-    :math:`w_i w_j`; all that was said of bias remains true. Only ratios of weights matter.
+    :math:`w_i w_j`. For ``"pairs"`` all that was said of bias remains true, for the others approximately. Only
+    ratios of weights matter.
 
     **Classwise** is the mean over classes, here and everywhere in this library; the marginal calibration error
     of :cite:`kumar2019` is the root of the mean square: ``max(0, debiased_ece(..., kind="classwise",

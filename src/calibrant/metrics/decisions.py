@@ -97,7 +97,7 @@ def _prepare_realised_cost(predictions: Predictions, costs: Any = None) -> Evalu
     return lambda labels, weights: float(np.average(_paid(decisions, labels, matrix), weights=weights))
 
 
-@metric(MetricTraits(commutes_with_permutations=False), prepare=_prepare_realised_cost)
+@metric(MetricTraits(commutes_with_permutations=False, two_sided=True), prepare=_prepare_realised_cost)
 def realised_cost(y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs: Any = None) -> float:
     r"""Mean cost of the decisions that the probabilities recommend.
 
@@ -145,7 +145,7 @@ def _prepare_cost_gap(predictions: Predictions, costs: Any = None, signed: bool 
     return evaluate
 
 
-@metric(MetricTraits(commutes_with_permutations=False), prepare=_prepare_cost_gap)
+@metric(MetricTraits(commutes_with_permutations=False, two_sided="signed"), prepare=_prepare_cost_gap)
 def cost_gap(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs: Any = None, signed: bool = False
 ) -> float:

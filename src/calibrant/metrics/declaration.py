@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
@@ -20,6 +21,7 @@ __all__ = [
     "describe",
     "evaluator",
     "is_declared",
+    "is_two_sided",
     "metric",
     "options_of",
     "parts_of",
@@ -49,6 +51,9 @@ class MetricTraits:
         Whether the order of the classes plays no part.
     always_defined : bool
         Whether there is a value for any rows; otherwise NaN says that these rows have none.
+    two_sided : bool or str
+        Whether values that are too good are as much evidence against calibrated predictions as values that are too
+        bad, as with an accuracy above all that was promised; or the name of the option that makes it so.
     """
 
     higher_is_better: bool = False
@@ -56,6 +61,7 @@ class MetricTraits:
     weights_are_counts: bool = True
     commutes_with_permutations: bool = True
     always_defined: bool = True
+    two_sided: bool | str = False
 
 
 class MetricParts(Protocol):
@@ -71,6 +77,10 @@ class MetricParts(Protocol):
 
     def value(self, sums: Any) -> float:
         """Return the metric from the sums of all rows."""
+        ...
+
+    def check_batches(self) -> None:
+        """Refuse options with which batches do not add up."""
         ...
 
 
@@ -134,11 +144,21 @@ def traits_of(function: Callable[..., Any]) -> MetricTraits:
     return _DECLARED[_unwrapped(function)[0]].traits
 
 
+def is_two_sided(function: Callable[..., Any]) -> bool:
+    """Tell whether calibrated predictions can be refuted by small values of a metric as well as by large ones."""
+    two_sided = traits_of(function).two_sided
+    return bool(options_of(function).get(two_sided)) if isinstance(two_sided, str) else two_sided
+
+
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the options with which a metric will be called: what a ``partial`` sets, else its defaults."""
     inner, given = _unwrapped(function)
-    parameters = inspect.signature(inner).parameters.values()
-    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    parameters = inspect.signature(inner).parameters
+    defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
+    unknown = sorted(given.keys() - parameters.keys())
+    if unknown and inner in _DECLARED:
+        known = [name for name in defaults if name != "sample_weight"]
+        raise ParameterError(f"{inner.__name__} has no option {unknown[0]!r}; it has {known}.")
     return {name: value for name, value in {**defaults, **given}.items() if name != "sample_weight"}
 
 

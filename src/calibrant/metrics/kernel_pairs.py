@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import confidences
+from calibrant.numerics.folds import content_seed
 from calibrant.numerics.kernels import (
     Kernel,
     content_order,
@@ -162,10 +163,15 @@ class Residuals:
     def blocks(self, block_size: int, seed: Any = 0) -> list[NDArray[np.intp]]:
         """Deal out all rows at random to blocks of this size or one or a few rows more.
 
-        What decides is the contents of the rows, whatever their order. Each block is sorted as ``order`` is.
+        What decides is the contents of the rows, whatever their order. Each block is sorted as ``order`` is. Rows of
+        equal predictions are sorted by their labels, so what happened must be in the seed too: else their shares in
+        the blocks would be the same in all data sets.
         """
-        shuffled = np.random.default_rng(seed).permutation(len(self))
-        places = np.argsort(self.largest[self.order], kind="stable")[shuffled]
+        places = np.argsort(self.largest[self.order], kind="stable")
+        if isinstance(seed, int | np.integer):
+            likely = self.features[np.arange(len(self)), np.maximum(self.labels, 0)] == self.largest
+            seed = [int(seed), content_seed((likely & (self.labels >= 0))[self.order[places]])]
+        places = np.random.default_rng(seed).permutation(places)
         n_blocks = max(1, len(self) // block_size)
         return [self.order[np.sort(block)] for block in np.array_split(places, n_blocks)]
 

@@ -1,5 +1,6 @@
 """Proper scoring rules: losses that only honest probabilities minimise."""
 
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +16,13 @@ from calibrant.predictions import Predictions
 __all__ = ["brier_score", "log_loss", "spherical_loss"]
 
 
-PROPER = MetricTraits(proper=True)
+PROPER = MetricTraits(proper=True, two_sided=True)
 
 
-def _log_loss(floor: float) -> MeanMetric:
-    if not 0.0 <= floor < 1.0:
-        raise ParameterError(f"floor must be at least 0 and below 1, but is {floor}.")
+def _log_loss(floor: Any) -> MeanMetric:
+    if not (isinstance(floor, Real) and 0.0 <= float(floor) < 1.0):
+        raise ParameterError(f"floor must be a number of at least 0 and below 1, but is {floor!r}.")
+    floor = float(floor)
     ceiling = -np.log(floor) if floor > 0 else np.inf
 
     def losses_of(predictions: Predictions) -> LossesOf:

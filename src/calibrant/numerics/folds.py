@@ -1,12 +1,13 @@
 """Folds that depend on what the rows contain, not on how they are ordered."""
 
+import zlib
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fold", "folds_by_content"]
+__all__ = ["Fold", "content_seed", "folds_by_content"]
 
 Vector = NDArray[np.float64]
 
@@ -23,8 +24,23 @@ class Fold:
     test_weights: Vector | None
 
 
-def folds_by_content(keys: tuple[Vector, ...], weights: Vector | None, n_folds: int) -> list[Fold]:
-    """Sort the rows by ``keys`` and deal them out at random, always by the same random numbers.
+def content_seed(values: NDArray[np.generic]) -> int:
+    """Return a seed that depends on every one of some values in their order, and on nothing else.
+
+    Where rows with equal keys differ in an outcome, a fixed seed would make the share of outcomes in each fold a
+    fixed function of their number, and no longer random from one data set to the next; a seed made of the
+    outcomes keeps it random.
+
+    >>> content_seed(np.array([True, False])) == content_seed(np.array([False, True]))
+    False
+    """
+    return zlib.crc32(np.ascontiguousarray(values).tobytes())
+
+
+def folds_by_content(
+    keys: tuple[Vector, ...], weights: Vector | None, n_folds: int, seed: int = 0
+) -> list[Fold]:
+    """Sort the rows by ``keys`` and deal them out at random, always by the same random numbers for one seed.
 
     The folds are the same for any order of the rows, if rows with equal keys are alike. Weights that are whole
     numbers count rows: a row of weight two takes two places, as two equal rows would, and its halves may fall
@@ -37,12 +53,13 @@ def folds_by_content(keys: tuple[Vector, ...], weights: Vector | None, n_folds: 
     [0, 1, 2, 3]
     """
     if weights is None or weights.min() == weights.max():
-        return _whole_rows(_shuffled(len(keys[0]), n_folds)[_ranks(np.lexsort(keys[::-1]))], weights, n_folds)
+        fold_of = _shuffled(len(keys[0]), n_folds, seed)[_ranks(np.lexsort(keys[::-1]))]
+        return _whole_rows(fold_of, weights, n_folds)
     order = np.lexsort((weights, *keys[::-1]))
     if np.array_equal(weights, np.round(weights)) and weights.max() < LARGEST_COUNT:
-        return _counted_rows(order, weights, n_folds)
+        return _counted_rows(order, weights, n_folds, seed)
     fold_of = np.empty(len(order), dtype=np.intp)
-    fold_of[order] = _balanced(weights[order], n_folds)
+    fold_of[order] = _balanced(weights[order], n_folds, seed)
     return _whole_rows(fold_of, weights, n_folds)
 
 
@@ -57,12 +74,12 @@ def _whole_rows(fold_of: NDArray[np.intp], weights: Vector | None, n_folds: int)
     return folds
 
 
-def _counted_rows(order: NDArray[np.intp], weights: Vector, n_folds: int) -> list[Fold]:
+def _counted_rows(order: NDArray[np.intp], weights: Vector, n_folds: int, seed: int) -> list[Fold]:
     """Deal out places; each row takes as many as its weight counts."""
     unit = int(np.gcd.reduce(weights.astype(np.int64)))
     counts = (weights[order] / unit).astype(np.intp)
     row_of_place = np.repeat(order, counts)
-    fold_of_place = _shuffled(len(row_of_place), n_folds)
+    fold_of_place = _shuffled(len(row_of_place), n_folds, seed)
     folds = []
     for fold in range(n_folds):
         held_out = unit * np.bincount(row_of_place[fold_of_place == fold], minlength=len(order)).astype(
@@ -74,9 +91,9 @@ def _counted_rows(order: NDArray[np.intp], weights: Vector, n_folds: int) -> lis
     return folds
 
 
-def _balanced(weights: Vector, n_folds: int) -> NDArray[np.intp]:
+def _balanced(weights: Vector, n_folds: int, seed: int) -> NDArray[np.intp]:
     """Return a fold for every weight, such that all folds weigh nearly the same."""
-    rows = np.random.default_rng(0).permutation(len(weights))
+    rows = np.random.default_rng(seed).permutation(len(weights))
     rows = rows[np.argsort(-weights[rows], kind="stable")]
     fold_of = np.empty(len(weights), dtype=np.intp)
     loads = [(0.0, fold) for fold in range(n_folds)]
@@ -87,9 +104,9 @@ def _balanced(weights: Vector, n_folds: int) -> NDArray[np.intp]:
     return fold_of
 
 
-def _shuffled(n_places: int, n_folds: int) -> NDArray[np.intp]:
-    """Return a fold for every place, all folds equally often, in an order that is always the same."""
-    return np.random.default_rng(0).permutation(np.arange(n_places) % n_folds)
+def _shuffled(n_places: int, n_folds: int, seed: int) -> NDArray[np.intp]:
+    """Return a fold for every place, all folds equally often, in an order that only the seed decides."""
+    return np.random.default_rng(seed).permutation(np.arange(n_places) % n_folds)
 
 
 def _ranks(order: NDArray[np.intp]) -> NDArray[np.intp]:
