@@ -1,5 +1,6 @@
 """Labels to column numbers: which class each calibration row really had."""
 
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def encode_labels(
         if codes is not None:
             return codes, classes
     categories = getattr(getattr(y, "dtype", None), "categories", None)  # a method where it is not of pandas
-    if hasattr(categories, "__len__") and len(categories) == n_classes:
+    if isinstance(categories, Sized) and len(categories) == n_classes:
         named = np.sort(_as_vector(categories))
         codes = _codes_among(labels, named)
         if codes is not None:

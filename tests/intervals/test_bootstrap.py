@@ -9,14 +9,20 @@ import scipy.stats
 import sklearn.metrics
 
 from calibrant import Predictions
-from calibrant.errors import CalibrationWarning, LabelError, ParameterError, PredictionError, WeightError
+from calibrant.errors import CalibrationWarning
 from calibrant.intervals import bootstrap
 from calibrant.intervals.jackknife import acceleration
 from calibrant.intervals.limits import bca_limits
 from calibrant.intervals.replicates import replicates
 from calibrant.intervals.statistic import statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics import accuracy, brier_score, classwise_ece, confidence_ece, log_loss
+from calibrant.metrics import (
+    accuracy,
+    brier_score,
+    classwise_ece,
+    confidence_ece,
+    log_loss,
+)
 from calibrant.metrics.row_losses import row_losses
 from calibrant.numerics.row_resampling import RowResampling
 
@@ -291,35 +297,13 @@ class TestWhereItEnds:
         with pytest.warns(CalibrationWarning, match="needs finite values"):
             assert bootstrap(log_loss, y, p, method="bca").method == "percentile bootstrap"
 
-
-class TestRefused:
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"level": 1.0}, "level must lie strictly between 0 and 1"),
-            ({"method": "normal"}, "method must be 'percentile', 'bca' or 'basic', not 'normal'"),
-            ({"n_resamples": 39}, "at least 40 for level 0.95"),
-            ({"n_resamples": 100.5}, "n_resamples must be a whole number"),
-            ({"random_state": -1}, "random_state must be"),
-            ({"groups": [0, 1]}, r"groups must have one entry per row, but have shape \(2,\) for 4 rows"),
-            ({"groups": [0, 1, np.nan, 2]}, "row 2 has NaN"),
-            ({"groups": [0, 0, 1, 1], "stratify": True}, "set stratify=False"),
-        ],
-    )
-    def test_an_option_without_meaning(self, options, message):
-        with pytest.raises(ParameterError, match=message):
-            bootstrap(accuracy, [0, 1, 1, 0], [0.2, 0.9, 0.4, 0.1], **options)
-
-    def test_what_is_no_metric(self):
-        with pytest.raises(ParameterError, match="metric must be a function"):
-            bootstrap("accuracy", [0, 1], [0.2, 0.9])
-        with pytest.raises(ParameterError, match=r"metric must return one number, .* shape \(2,\)"):
-            bootstrap(lambda _, p: p[:2], [0, 1], [0.2, 0.9])
-
-    def test_data_as_metrics_refuse_them(self):
-        with pytest.raises(PredictionError):
-            bootstrap(accuracy, [0, 1], [0.2, 1.9])
-        with pytest.raises(LabelError):
-            bootstrap(accuracy, [0, 1, 1], [0.2, 0.9])
-        with pytest.raises(WeightError):
-            bootstrap(accuracy, [0, 1], [0.2, 0.9], sample_weight=[1, -1])
+    def test_a_loss_that_is_always_infinite_has_no_interval(self):
+        with pytest.warns(
+            CalibrationWarning, match=r"all resamples gave inf, so there is no interval; .*\(log_loss, floor="
+        ):
+            interval = bootstrap(log_loss, [0] * 20, [1.0] * 20)
+        assert interval.estimate == np.inf
+        assert not interval.excludes_estimate
+        assert bootstrap(partial(log_loss, floor=0.5), [0, 0], [0.0, 1.0]).estimate == pytest.approx(
+            np.log(2) / 2
+        )

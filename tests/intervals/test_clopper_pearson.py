@@ -74,10 +74,12 @@ def test_impossible_counts_are_refused(successes, trials):
         clopper_pearson(successes, trials)
 
 
-@pytest.mark.parametrize("level", [0, 1, 1.5, np.nan])
+@pytest.mark.parametrize("level", [0, 1, 1.5, np.nan, 2, "a", None, [0.9, 0.95]])
 def test_an_impossible_level_is_refused(level):
     with pytest.raises(ParameterError, match="level must lie strictly between 0 and 1"):
         clopper_pearson(1, 2, level)
+    with pytest.raises(ParameterError, match="level must lie strictly between 0 and 1"):
+        bin_intervals(EqualWidth(2).bins(np.array([0.2, 0.7]), np.array([0, 1])), level)
 
 
 def random_rows(n_rows=200):
@@ -125,3 +127,31 @@ def test_weighted_bins_without_the_spread_of_their_weights_are_refused():
         bin_intervals(EqualWidth(5).bins(scores, outcomes, weights))
     with pytest.raises(ParameterError, match="one number per bin"):
         bin_intervals(EqualWidth(5).bins(scores, outcomes, weights), squared_weight=[1.0])
+    with pytest.raises(ParameterError, match=r"one number per bin, but has shape \(1,\) for 1 bin\."):
+        bin_intervals(EqualWidth(1).bins(scores, outcomes, weights), squared_weight=["a"])
+
+
+def test_what_is_not_bins_is_refused_with_the_way_to_make_them():
+    scores, outcomes, _ = random_rows()
+    for arguments in ((None,), (outcomes, scores), ([0, 1], [0.2, 0.7])):
+        with pytest.raises(
+            ParameterError, match=r"bins must be Bins, such as EqualWidth\(15\).bins\(scores, outcomes\)"
+        ):
+            bin_intervals(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "found"),
+    [([0, 2, 2], "2 in 1 row"), ([0, -1, 1], "-1 in 1 row"), ([0, 1, 0.5], "0.5 in 1 row")],
+)
+def test_outcomes_other_than_zeros_and_ones_are_refused(outcomes, found):
+    bins = EqualWidth(4).bins(np.array([0.1, 0.3, 0.8]), np.array(outcomes, dtype=float))
+    with pytest.raises(ParameterError, match=f"must be zeros and ones, but those of bin . add up to {found}"):
+        bin_intervals(bins)
+
+
+def test_weighted_outcomes_above_one_are_refused():
+    scores, weights = np.array([0.1, 0.3]), np.array([0.5, 0.3])
+    bins = EqualWidth(2).bins(scores, np.array([2, 1]), weights)
+    with pytest.raises(ParameterError, match=r"add up to 1\.3 in 2 rows"):
+        bin_intervals(bins, squared_weight=EqualWidth(2).bins(scores, scores, weights**2).weight)

@@ -12,6 +12,7 @@ from calibrant import Predictions
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError
 from calibrant.intervals import loss_difference
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics import log_loss
 from calibrant.metrics.row_losses import row_losses
 
 
@@ -35,7 +36,8 @@ def test_scipy_s_t_test_finds_the_same(loss):
     low, high = theirs.confidence_interval(0.9)
     assert tuple(ours) == pytest.approx((low, high), rel=1e-10)
     assert ours.p_value == pytest.approx(theirs.pvalue, rel=1e-10)
-    assert ours.definition == f"{loss} loss, second minus first"
+    name = "Brier loss, halved for two classes" if loss == "brier" else f"{loss} loss"
+    assert ours.definition == f"{name}, second minus first"
 
 
 @given(seed=st.integers(0, 30), n_groups=st.integers(2, 9), weighted=st.booleans())
@@ -47,14 +49,17 @@ def test_the_clustered_error_equals_a_loop(seed, n_groups, weighted):
     w = weights if weighted else np.ones(30)
     mean = sum(w * d) / sum(w)
     names = sorted(set(groups.tolist()))
-    squares = sum(sum(w[i] * (d[i] - mean) for i in range(30) if groups[i] == g) ** 2 for g in names)
-    error = sqrt(len(names) / (len(names) - 1) * squares) / sum(w)
+    shares = {g: sum(w[groups == g]) / sum(w) for g in names}
+    squares = sum(
+        sum(w[i] * (d[i] - mean) for i in range(30) if groups[i] == g) ** 2 / (1 - shares[g]) for g in names
+    )
+    error = sqrt(squares) / sum(w)
     ours = loss_difference(
         y, first, second, loss="brier", groups=groups, sample_weight=weights if weighted else None
     )
     assert ours.estimate == pytest.approx(mean, rel=1e-9)
     assert ours.standard_error == pytest.approx(error, rel=1e-9)
-    quantile = scipy.stats.t.ppf(0.975, len(names) - 1)
+    quantile = scipy.stats.t.ppf(0.975, 1 / sum(share**2 for share in shares.values()) - 1)
     assert ours.high == pytest.approx(mean + quantile * error, rel=1e-9)
     assert ours.n_groups == len(names)
 
@@ -120,22 +125,84 @@ def test_one_row_or_group_leaves_the_interval_open():
 
 
 def test_an_infinite_loss_decides_and_a_warning_says_so():
-    with pytest.warns(CalibrationWarning, match="1 rows have an infinite loss"):
+    with pytest.warns(
+        CalibrationWarning, match=r"infinite loss, in 1 row of the second predictions: .* is infinite.*floor="
+    ) as w:
         found = loss_difference([1, 1], [0.5, 0.5], [0.0, 0.9])
     assert found.estimate == inf
     assert tuple(found) == (-inf, inf)
-    with pytest.warns(CalibrationWarning, match="infinite loss"):
-        both = loss_difference([1, 1], [0.0, 0.5], [0.0, 0.9])
-    assert np.isnan(both.estimate)
+    assert found.note is not None
+    assert found.note in str(found)
+    with pytest.warns(
+        CalibrationWarning, match=r"infinite loss, in 2 rows of the first predictions"
+    ) as other:
+        assert loss_difference([1, 1], [0.0, 0.0], [0.5, 0.9]).estimate == -inf
+    assert {warning.filename for warning in [*w, *other]} == {__file__}
+
+
+@pytest.mark.parametrize("rows", [([0.0, 0.5], [0.0, 0.9]), ([0.0, 0.5], [0.5, 0.0])])
+def test_two_infinite_means_have_no_difference_and_a_floor_gives_them_one(rows):
+    """Also when different rows are refuted; with the floor f a zero costs -log f."""
+    with pytest.warns(
+        CalibrationWarning,
+        match=r"in 1 row of the first predictions and 1 row of the second predictions: "
+        r"the difference of two infinite means has no value; set floor=",
+    ):
+        found = loss_difference([1, 1], *rows)
+    assert np.isnan([found.estimate, *found, found.p_value]).all()
+    assert not found.excludes_estimate
+    assert found.note in str(found)
+    floored = loss_difference([1, 1], *rows, floor=0.01)
+    expected = np.mean(np.log(np.maximum(rows[0], 0.01)) - np.log(np.maximum(rows[1], 0.01)))
+    assert floored.estimate == pytest.approx(expected, rel=1e-12)
+    assert np.isfinite(tuple(floored)).all()
+    assert floored.definition == "log loss with floor 0.01, second minus first"
+    assert floored.note is None
+
+
+def test_the_floor_is_the_one_of_the_log_loss():
+    generator = np.random.default_rng(0)
+    first, second = (generator.multinomial(5, [0.5, 0.3, 0.2], 80) / 5 for _ in range(2))
+    y = generator.integers(0, 3, 80)
+    found = loss_difference(y, first, second, floor=1e-4)
+    assert found.estimate == pytest.approx(log_loss(y, second, floor=1e-4) - log_loss(y, first, floor=1e-4))
 
 
 def test_bad_input_is_refused():
     y, first, second, _ = problem()
     with pytest.raises(ParameterError, match="loss must be"):
         loss_difference(y, first, second, loss="zero-one")
-    with pytest.raises(ParameterError, match="level must lie"):
-        loss_difference(y, first, second, level=95)
+    for level in (95, "a", None, 2, [0.9, 0.95]):
+        with pytest.raises(ParameterError, match="level must lie"):
+            loss_difference(y, first, second, level=level)
+    for floor in (-0.1, 1.0, "a", None, np.nan):
+        with pytest.raises(ParameterError, match="floor must be a number of at least 0 and below 1"):
+            loss_difference(y, first, second, floor=floor)
+    with pytest.raises(ParameterError, match="floor is for loss='log', since the brier loss is finite"):
+        loss_difference(y, first, second, loss="brier", floor=1e-6)
     with pytest.raises(LabelError):
         loss_difference(y, first, second[:-1])
     with pytest.raises(ParameterError, match="one entry per row"):
         loss_difference(y, first, second, groups=[1, 2])
+
+
+def test_unequal_weights_leave_fewer_degrees_of_freedom():
+    """Two rows of weight 1 and one of weight 2: shares 1/4, 1/4, 1/2, so 8/3 effective rows; by hand."""
+    p_first, p_second = [0.5, 0.5, 0.5], [0.4, 0.3, 0.1]
+    found = loss_difference([0, 0, 0], p_first, p_second, loss="brier", sample_weight=[1, 1, 2])
+    by_row = np.array([0.16, 0.09, 0.01]) - 0.25
+    shares = np.array([0.25, 0.25, 0.5])
+    mean = shares @ by_row
+    error = np.sqrt((shares**2 * (by_row - mean) ** 2 / (1 - shares)).sum())
+    assert found.standard_error == pytest.approx(error)
+    half = scipy.stats.t.ppf(0.975, 8 / 3 - 1) * error
+    assert (found.low, found.high) == pytest.approx((mean - half, mean + half))
+    assert "effective 2.67 units" in str(found)
+
+
+def test_equal_weights_change_nothing():
+    generator = np.random.default_rng(0)
+    y, p, q = generator.integers(0, 2, 50), generator.random(50), generator.random(50)
+    plain, weighted = loss_difference(y, p, q), loss_difference(y, p, q, sample_weight=np.full(50, 3.0))
+    assert tuple(plain) == pytest.approx(tuple(weighted))
+    assert plain.p_value == pytest.approx(weighted.p_value)

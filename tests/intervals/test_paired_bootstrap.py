@@ -8,7 +8,7 @@ import pytest
 from calibrant import Predictions, TemperatureScaling
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError
 from calibrant.intervals import bootstrap, loss_difference, paired_bootstrap
-from calibrant.metrics import accuracy, brier_score, confidence_ece, log_loss
+from calibrant.metrics import accuracy, brier_score, calibration_gain, confidence_ece, log_loss
 from data import load
 
 
@@ -94,10 +94,33 @@ def test_equal_predictions_are_a_tie():
 
 
 def test_two_infinite_losses_have_no_difference():
-    with pytest.warns(CalibrationWarning, match="has no value for these rows"):
+    """Each has a value, infinity; what has none is the difference."""
+    with pytest.warns(
+        CalibrationWarning,
+        match=r"log_loss\(floor=0.0\) is infinite for both predictions, and the difference .* has no value; "
+        r"functools.partial\(log_loss, floor=1e-6\)",
+    ):
         found = paired_bootstrap(log_loss, [0, 1], [0.5, 0.0], [0.4, 0.0])
     assert np.isnan(found.estimate)
     assert found.probability_second_better is None
+    assert found.note in str(found)
+    floored = paired_bootstrap(partial(log_loss, floor=1e-6), [0, 1], [0.5, 0.0], [0.4, 0.0])
+    assert floored.estimate == pytest.approx(-np.log(0.6 / 0.5) / 2)
+
+
+def test_a_metric_without_a_value_is_told_from_two_infinite_ones():
+    with pytest.warns(CalibrationWarning, match="the metric has no value for these rows"):
+        found = paired_bootstrap(lambda *_: float("nan"), [0, 1], [0.5, 0.0], [0.4, 0.0])
+    assert np.isnan(tuple(found)).all()
+
+
+def test_predictions_that_are_always_refuted_are_infinitely_worse():
+    with pytest.warns(
+        CalibrationWarning, match=r"all resamples gave -inf, so there is no interval; .*floor="
+    ):
+        found = paired_bootstrap(log_loss, [0] * 9, [1.0] * 9, [0.4] * 9)
+    assert found.estimate == -np.inf
+    assert found.probability_second_better == 1.0
 
 
 def test_bad_input_is_refused():
@@ -106,6 +129,29 @@ def test_bad_input_is_refused():
         paired_bootstrap(brier_score, y, bold, right[:-1])
     with pytest.raises(ParameterError, match="set stratify=False"):
         paired_bootstrap(brier_score, y, bold, right, groups=y, stratify=True)
+    for options, message in (
+        ({"level": "a"}, "level must lie"),
+        ({"level": None}, "level must lie"),
+        ({"level": 2}, "level must lie"),
+        ({"random_state": "a"}, "random_state must be"),
+        ({"random_state": 1.5}, "random_state must be"),
+        ({"higher_is_better": "a"}, "higher_is_better must be True or False"),
+        ({"stratify": "a"}, "stratify must be True or False"),
+        ({"progress": 3}, "progress must be a function"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            paired_bootstrap(brier_score, y, bold, right, **options)
+    with pytest.raises(ParameterError, match=r"calibration_gain.*missing a required argument: 'after'"):
+        paired_bootstrap(calibration_gain, y, bold, right)
+
+
+def test_its_progress_is_told():
+    y, bold, right = problem()
+    seen = []
+    paired_bootstrap(
+        brier_score, y, bold, right, n_resamples=300, progress=lambda *counts: seen.append(counts)
+    )
+    assert seen == [(done, 300) for done in range(3, 301, 3)]
 
 
 def test_temperature_scaling_of_a_network_is_clearly_better():

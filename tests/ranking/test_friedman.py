@@ -1,5 +1,7 @@
 """Friedman's test against scipy, the analysis of variance of ranks, and cases with a known answer."""
 
+from itertools import permutations, product
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -47,11 +49,32 @@ def test_the_direction_turns_the_ranks_and_nothing_else(table):
 
 
 def test_the_same_order_everywhere_gives_the_largest_statistic():
-    """N (k - 1) = 5 x 3, and an F beyond all bounds."""
+    """N (k - 1) = 5 x 3, and an F beyond all bounds; four more tasks agree with the first one by 1/24 each."""
     result = friedman_test([[1, 2, 3, 4]] * 5)
     assert result.statistic == pytest.approx(15, rel=1e-14)
     assert result.p_value == pytest.approx(chi2.sf(15, 3))
-    assert (result.f_statistic, result.f_p_value) == (float("inf"), 0.0)
+    assert result.f_statistic == float("inf")
+    assert result.f_p_value == pytest.approx(24.0**-4, rel=1e-12)
+
+
+@pytest.mark.parametrize("first", [(1.0, 2.0), (1.0, 2.0, 3.0), (1.0, 2.0, 2.0), (1.0, 1.0, 2.0, 2.0)])
+@pytest.mark.parametrize("n_tasks", [2, 3])
+def test_the_chance_that_all_tasks_agree_is_counted(first, n_tasks):
+    """Of all orders of the other tasks, each equally likely, exactly the share p gives an infinite F."""
+    orders = list(permutations(first))
+    tables = [[first, *others] for others in product(orders, repeat=n_tasks - 1)]
+    share = np.mean([friedman_test(table).f_statistic == float("inf") for table in tables])
+    assert friedman_test([first] * n_tasks).f_p_value == pytest.approx(share, rel=1e-12)
+
+
+def test_two_methods_on_two_tasks_show_nothing():
+    """Two tasks agree half of the time."""
+    assert str(friedman_test([[2, 3], [3, 4]])).endswith("F inf, p = 0.5.")
+
+
+def test_no_p_value_is_printed_as_zero():
+    words = str(friedman_test([[1, 2]] * 2000))
+    assert "chi-square 2000, p < 1e-300; F inf, p < 1e-300." in words
 
 
 def test_methods_that_tie_everywhere_do_not_differ():

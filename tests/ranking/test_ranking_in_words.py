@@ -29,3 +29,16 @@ def test_wilcoxon_names_the_pairs():
 
 def test_equal_methods_differ_in_nothing():
     assert str(wilcoxon_holm(np.ones((6, 3)))).endswith("different at the 5 % level: none.")
+
+
+def test_one_task_is_not_many():
+    assert "Nemenyi's test on 1 task: " in str(nemenyi_test([[1, 2]]))
+    assert "Bonferroni-Dunn test on 1 task: " in str(bonferroni_dunn_test([[1, 2]], 0))
+    assert "signed rank tests on 1 task, " in str(wilcoxon_holm([[1, 2]]))
+
+
+def test_a_p_value_too_small_for_a_number_is_not_called_zero():
+    """3000 differences of one sign lie some 47 standard deviations out."""
+    losses = np.arange(3000.0)
+    words = str(wilcoxon_holm(np.column_stack([losses, losses + 1 + losses / 1e4])))
+    assert words.endswith("different at the 5 % level: 0 and 1 (p < 1e-300).")

@@ -1,5 +1,7 @@
 """Tables of results and the ranks in them, against a loop that counts."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,7 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.ranking import average_ranks, friedman_test, nemenyi_test, ranks, wilcoxon_holm
+from calibrant.ranking import (
+    average_ranks,
+    bonferroni_dunn_test,
+    friedman_test,
+    nemenyi_test,
+    ranks,
+    wilcoxon_holm,
+)
 from calibrant.ranking.table import StudyTable
 
 # Few different numbers, so that ties are frequent, and infinities.
@@ -118,11 +127,34 @@ def test_the_table_is_left_as_it_was():
         ([[0.1], [0.2]], r"has shape \(2, 1\)"),
         ([[0.1, "x"]], "one number for every task and method"),
         ([[0.1, 0.2], [0.3]], "same length"),
+        ([[0.1, 0.2j], [0.3, 0.4]], "none that is complex"),
+        (np.ma.masked_array([[0.1, 0.2j]], mask=[[0, 0]]), "none that is complex"),
+        (np.ma.masked_array([["a", "b"]], mask=[[0, 0]]), "one number for every task and method"),
+        (pd.DataFrame({"a": [1j], "b": [2.0]}), "none that is complex"),
     ],
 )
 def test_what_is_not_a_table_is_refused(table, message):
     with pytest.raises(ParameterError, match=message):
         ranks(table)
+
+
+@pytest.mark.parametrize("wrong", ["a", "False", None, 2, np.array([True, False])], ids=repr)
+def test_the_direction_is_true_or_false(wrong):
+    """Any string would be true."""
+    table = [[0.1, 0.2], [0.2, 0.3]]
+    for function in (
+        ranks,
+        average_ranks,
+        friedman_test,
+        nemenyi_test,
+        wilcoxon_holm,
+        partial(bonferroni_dunn_test, control=0),
+    ):
+        with pytest.raises(ParameterError, match="higher_is_better must be True or False, not"):
+            function(table, higher_is_better=wrong)
+    with pytest.raises(ParameterError, match="correct_for_ties must be True or False, not"):
+        friedman_test(table, correct_for_ties=wrong)
+    np.testing.assert_array_equal(ranks(table, higher_is_better=np.True_), [[2, 1], [2, 1]])
 
 
 def test_bad_options_are_refused():
@@ -135,10 +167,10 @@ def test_bad_options_are_refused():
         ranks(table, missing="ignore")
     with pytest.raises(ParameterError, match="2 different names"):
         StudyTable.parse(table, names=["a", "a"])
-    with pytest.raises(ParameterError, match="at least 2 complete tasks"):
+    with pytest.raises(ParameterError, match="at least 2 complete tasks are needed, but there is 1;"):
         friedman_test(table[:1])
     with (
-        pytest.warns(CalibrationWarning, match="1 of 1 tasks"),
-        pytest.raises(ParameterError, match="at least 1 complete tasks are needed, but there are 0"),
+        pytest.warns(CalibrationWarning, match="1 of 1 task lacks a result, .*; it is left out"),
+        pytest.raises(ParameterError, match="at least 1 complete task is needed, but there are 0"),
     ):
         average_ranks([[np.nan, 0.1]])

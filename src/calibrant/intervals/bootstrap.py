@@ -4,10 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from calibrant.intervals.accepted_metric import check_metric, floor_advice
 from calibrant.intervals.drawing import method_name, resampling_of, threads_for
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.limits import BootstrapMethod
-from calibrant.intervals.resampled_interval import BootstrapOptions, resampled_interval
+from calibrant.intervals.options import BootstrapOptions, Progress
+from calibrant.intervals.resampled_interval import resampled_interval
 from calibrant.intervals.statistic import statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import describe
@@ -27,6 +29,7 @@ def bootstrap(
     stratify: bool = False,
     groups: Any = None,
     random_state: Any = 0,
+    progress: Progress | None = None,
 ) -> Interval:
     r"""Interval of any metric, by drawing rows with replacement.
 
@@ -57,12 +60,16 @@ def bootstrap(
         :cite:`field2007`. Without it the interval would be too narrow.
     random_state : int, Generator or None, default=0
         Source of the random numbers. The same integer gives the same interval, with any number of threads.
+    progress : function, optional
+        Called as ``progress(done, n_resamples)`` about a hundred times on the way, always by the thread that
+        called this function. What it raises ends the computation, as an interrupt does.
 
     Returns
     -------
     Interval
         A warning, and ``n_undefined``, tell of resamples in which the metric is NaN; they are left out. If all
-        resamples give the same value, the interval has no width, and a warning says so.
+        resamples give the same value, the interval has no width, and a warning says so. If the estimate lies
+        outside of the interval, ``excludes_estimate`` is True and the printed sentence says so.
 
     Notes
     -----
@@ -84,12 +91,28 @@ def bootstrap(
     roots of its ends, or zero where they are negative, are one of the error. To show that there is an error at
     all, a test of calibration is made for it.
 
+    The same holds for whatever cannot fall below zero and is above it by noise alone: ``smooth_ece``,
+    ``miscalibration``, ``top_label_ece``, ``top_k_label_ece``, ``classwise_ece``, and to a lesser degree the
+    cumulative and kernel density errors. For good predictions the percentile interval of such a metric may lie
+    above its own estimate; it then says nothing of the true error, ``excludes_estimate`` tells it, and so
+    does the printed sentence. Means over rows and the metrics that are unbiased, such as
+    ``lp_calibration_error``, ``kernel_calibration_error`` and the signed ``debiased_ece``, do not have this.
+
     **Metrics with weights that are not counts** (bias-corrected ones) see a row that was drawn twice as one
     observation of double importance, so that pairs of a row with itself do not come back as bias.
 
-    Drawing costs O(n) per resample and the metric what it costs for other weights; rows are not copied. BCa
-    needs some 500 evaluations more, for its acceleration. For means of 200 rows (log-loss, Brier score, accuracy)
-    intervals for 95 % contained the true value in 93.6 to 94.6 % of 1000 simulations, percentile and BCa alike.
+    **Cost.** Drawing costs O(n) per resample and the metric what it costs for other weights; rows are not copied.
+    Proper scores, binned, cumulative and cost errors prepare once what depends on the predictions alone, and
+    take microseconds to milliseconds. The others (``ece_sweep``, ``kde_ece``, ``kernel_calibration_error``,
+    ``lp_calibration_error``, ``miscalibration``, ``smooth_ece``) and functions of your own are computed anew for
+    every resample, so that an interval costs ``n_resamples`` times the metric. For 10,000 rows and ten classes
+    ``kernel_calibration_error``, quadratic in the rows, takes a second or more each time, and half an hour or
+    more for 2000 resamples. So time one call first; then draw fewer resamples (200 will do for a level of 0.9),
+    or give fewer rows, a quarter of which doubles the width, and watch ``progress``. BCa needs some 500
+    evaluations more, for its acceleration, which ``progress`` does not count.
+
+    **Coverage.** For means of 200 rows (log-loss, Brier score, accuracy) intervals for 95 % contained the true
+    value in 93.6 to 94.6 % of 1000 simulations, percentile and BCa alike.
 
     Examples
     --------
@@ -98,11 +121,16 @@ def bootstrap(
     >>> print(bootstrap(accuracy, y, p))
     accuracy(): 0.8, 95 % interval [0.72, 0.87] (percentile bootstrap, 100 rows, 2000 resamples)
     """
-    options = BootstrapOptions(level, method, n_resamples, random_state)
+    options = BootstrapOptions(level, method, n_resamples, random_state, progress)
+    check_metric(metric, sample_weight is not None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     resampling = resampling_of(data, y_true, sample_weight, stratify, groups)
     resampled = resampled_interval(
-        partial(statistic_of, metric, data, y_proba), resampling, options, threads_for(metric, data.n_rows)
+        partial(statistic_of, metric, data, y_proba),
+        resampling,
+        options,
+        threads_for(metric, data.n_rows),
+        if_infinite=floor_advice(metric),
     )
     return Interval(
         estimate=resampled.estimate,
@@ -116,4 +144,5 @@ def bootstrap(
         n_groups=None if groups is None else resampling.n_units,
         n_resamples=int(n_resamples),
         n_undefined=resampled.n_undefined,
+        note=resampled.note,
     )

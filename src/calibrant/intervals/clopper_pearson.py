@@ -8,7 +8,9 @@ from scipy.special import betaincinv
 
 from calibrant.binning import Bins
 from calibrant.errors import ParameterError
-from calibrant.intervals.interval import check_level
+from calibrant.intervals.options import check_level
+from calibrant.ranking.options import real_array
+from calibrant.ranking.words import counted
 
 __all__ = ["bin_intervals", "clopper_pearson"]
 
@@ -106,13 +108,18 @@ def bin_intervals(
     >>> low.round(4), high.round(4)
     (array([0.   , 0.509]), array([1.    , 0.9134]))
     """
+    if not isinstance(bins, Bins):
+        raise ParameterError(
+            f"bins must be Bins, such as EqualWidth(15).bins(scores, outcomes), not a {type(bins).__name__}."
+        )
+    check_level(level)
     trials = bins.count.astype(np.float64)
     if squared_weight is not None:
-        squares = np.asarray(squared_weight, dtype=np.float64)
-        if squares.shape != trials.shape:
+        squares = real_array(squared_weight)
+        if squares is None or squares.shape != trials.shape:
             raise ParameterError(
-                f"squared_weight must have one number per bin, but has shape {squares.shape} for "
-                f"{bins.n_bins} bins."
+                f"squared_weight must have one number per bin, but has shape {np.shape(squared_weight)} for "
+                f"{counted(bins.n_bins, 'bin')}."
             )
         trials = np.divide(bins.weight**2, squares, out=np.zeros_like(trials), where=squares > 0)
     elif not np.allclose(bins.weight, bins.count, rtol=1e-9):
@@ -120,6 +127,21 @@ def bin_intervals(
             "the rows of these bins have weights, whose spread is needed; pass squared_weight=, the sum of "
             "their squares in every bin."
         )
+    _check_outcomes(bins, weighted=squared_weight is not None)
     successes = np.clip(bins.mean_outcome, 0.0, 1.0) * trials
     low, high = clopper_pearson(successes, trials, level)
     return np.asarray(low), np.asarray(high)
+
+
+def _check_outcomes(bins: Bins, weighted: bool) -> None:
+    """Refuse sums that zeros and ones do not have, up to rounding."""
+    rounding = 1e-6 * np.maximum(bins.weight, 1.0)
+    wrong = (bins.outcome_sum < -rounding) | (bins.outcome_sum > bins.weight + rounding)
+    if not weighted:
+        wrong |= np.abs(bins.outcome_sum - np.rint(bins.outcome_sum)) > rounding
+    if wrong.any():
+        at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        raise ParameterError(
+            f"the outcomes of bins must be zeros and ones, but those of bin {int(at[-1])} add up to "
+            f"{bins.outcome_sum[at]:g} in {counted(int(bins.count[at]), 'row')}; pass 0 and 1, or False and True."
+        )

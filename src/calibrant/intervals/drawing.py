@@ -9,6 +9,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import is_declared
 from calibrant.numerics.row_blocks import n_threads_available
 from calibrant.numerics.row_resampling import RowResampling
+from calibrant.ranking.options import check_flag
 
 __all__ = ["method_name", "resampling_of", "threads_for"]
 
@@ -20,6 +21,7 @@ def resampling_of(
     data: LabelledPredictions, y_true: Any, sample_weight: Any, stratify: bool, groups: Any
 ) -> RowResampling:
     """Return the way in which the rows of ``data`` are to be drawn."""
+    check_flag("stratify", stratify)
     if groups is None:
         return RowResampling(data.n_rows, strata=data.labels if stratify else None)
     if stratify:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
+from calibrant.ranking.words import counted
 
 __all__ = ["group_numbers"]
 
@@ -21,7 +22,7 @@ def group_numbers(groups: Any, n_rows: int, sample_weight: Any) -> NDArray[np.in
     names = np.asarray(groups)
     if names.shape != (n_rows,):
         raise ParameterError(
-            f"groups must have one entry per row, but have shape {names.shape} for {n_rows} rows; "
+            f"groups must have one entry per row, but have shape {names.shape} for {counted(n_rows, 'row')}; "
             "pass a flat array of that length."
         )
     if names.dtype.kind == "f" and np.isnan(names).any():

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from math import isclose, isnan
 from typing import Any
 
-from calibrant.errors import ParameterError
+from calibrant.ranking.words import counted, p_value_in_words
 
-__all__ = ["Interval", "check_level"]
+__all__ = ["Interval"]
+
+# The estimate and the values of resamples add up the same numbers in another order.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Interval:
         For a difference in closed form: two-sided, of the hypothesis that it is zero.
     probability_second_better : float or None
         For a paired bootstrap: the share of resamples in which the second predictions were better, ties half.
+    note : str or None
+        Why there is no value or no bound, where there is none.
 
     Examples
     --------
@@ -63,11 +69,24 @@ class Interval:
     n_undefined: int = 0
     p_value: float | None = None
     probability_second_better: float | None = None
+    note: str | None = None
 
     @property
     def width(self) -> float:
         """Distance between the ends."""
         return self.high - self.low
+
+    @property
+    def excludes_estimate(self) -> bool:
+        """Whether the estimate lies outside, as it may for metrics that resampling makes larger or smaller.
+
+        Such an interval is not one of the true value; see the notes of
+        :func:`~calibrant.intervals.bootstrap`.
+        """
+        if isnan(self.estimate) or isnan(self.low) or isnan(self.high) or self.estimate in self:
+            return False
+        nearest = self.low if self.estimate < self.low else self.high
+        return not isclose(self.estimate, nearest, rel_tol=ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes as plain numbers and strings."""
@@ -81,23 +100,33 @@ class Interval:
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        notes = [self.method, f"{self.n_rows} rows"]
+        notes = [self.method, counted(self.n_rows, "row")]
         if self.n_groups is not None:
-            notes.append(f"{self.n_groups} groups")
+            notes.append(counted(self.n_groups, "group"))
         if self.n_resamples is not None:
             undefined = f", {self.n_undefined} undefined" if self.n_undefined else ""
-            notes.append(f"{self.n_resamples} resamples{undefined}")
+            notes.append(counted(self.n_resamples, "resample") + undefined)
         if self.p_value is not None:
-            notes.append(f"p = {self.p_value:.3g}")
+            notes.append(p_value_in_words(self.p_value))
         if self.probability_second_better is not None:
             notes.append(f"second better in {100 * self.probability_second_better:.4g} %")
         return (
             f"{self.definition}: {self.estimate:.4g}, {100 * self.level:g} % interval "
-            f"[{self.low:.4g}, {self.high:.4g}] ({', '.join(notes)})"
+            f"[{self.low:.4g}, {self.high:.4g}] ({', '.join(notes)}){self._remark()}"
         )
 
-
-def check_level(level: Any) -> None:
-    """Refuse a level that is not strictly between 0 and 1."""
-    if not 0 < level < 1:
-        raise ParameterError(f"level must lie strictly between 0 and 1, such as 0.95, but is {level!r}.")
+    def _remark(self) -> str:
+        """Return what must be known before the interval is used."""
+        if self.note is not None:
+            return f"; {self.note}"
+        if not self.excludes_estimate:
+            return ""
+        if "bootstrap" not in self.method:
+            return "; the estimate lies outside"
+        subject = "difference" if self.method.startswith("paired") else "metric"
+        # Only the percentile interval goes where the resamples went; the others lean the opposite way.
+        grows = (self.estimate < self.low) == ("percentile" in self.method)
+        return (
+            f"; the estimate lies outside: this {subject} {'grows' if grows else 'shrinks'} under resampling; "
+            "see the notes of bootstrap"
+        )

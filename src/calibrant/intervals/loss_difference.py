@@ -1,18 +1,21 @@
 """The difference of two mean losses, with its interval in closed form."""
 
 import warnings
-from math import inf, nan
+from math import inf, log, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from calibrant.errors import CalibrationWarning
+from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.intervals.groups import group_numbers
-from calibrant.intervals.interval import Interval, check_level
+from calibrant.intervals.interval import Interval
+from calibrant.intervals.options import check_level
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.row_losses import Loss, check_loss, row_losses
+from calibrant.ranking.options import is_number
+from calibrant.ranking.words import counted
 
 __all__ = ["loss_difference"]
 
@@ -23,6 +26,7 @@ def loss_difference(
     y_proba_second: Any,
     *,
     loss: Loss = "log",
+    floor: float = 0.0,
     sample_weight: Any = None,
     groups: Any = None,
     level: float = 0.95,
@@ -49,6 +53,10 @@ def loss_difference(
         Two predictions of the same rows, for example before and after calibration.
     loss : {"log", "brier", "spherical"}, default="log"
         Logarithmic loss, squared distance (halved for two classes), or one minus the spherical score.
+    floor : float, default=0.0
+        For the logarithmic loss: smaller probabilities of the true class count as this, as in
+        :func:`~calibrant.metrics.log_loss`. With a floor, predictions with zeros, such as those of a forest,
+        can be compared; how much a zero costs, and hence the result, depends on it.
     sample_weight : array of shape (n,), optional
         How much each row matters. Every row remains one observation: a weight of two moves the mean like two
         rows, but does not make it any surer.
@@ -71,36 +79,91 @@ def loss_difference(
     and 1600 rows. With 400 groups of five equal rows it was 94.8 %, but about 60 % without ``groups``. Costs
     O(nK), memory O(n).
 
-    If the logarithmic loss is infinite in some row, because a true class had the probability zero, the mean
-    decides alone which is better and no interval exists; a warning says so.
+    Unequal weights leave fewer effective observations, :math:`W^2 / \sum_i w_i^2`, whose number less one is the
+    degrees of freedom, and squared residuals are divided by :math:`1 - w_i / W`. Heavy-tailed weights are still covered
+    less often: log-normal ones with a standard deviation of 1.5 in 91 % of intervals for 95 % from 200 rows.
+
+    If the logarithmic loss is infinite in some row, because a true class had the probability zero, no interval
+    exists. If only one of the predictions has such rows, the difference is infinite, and positive where it is
+    the second: refuted predictions are the worse ones. If both have them, infinity minus infinity has no value,
+    and ``estimate`` and both ends are NaN. A warning and ``note`` give the reason; ``floor`` avoids it.
 
     Examples
     --------
     >>> y = [0, 0, 1, 1]
     >>> interval = loss_difference(y, [0.5] * 4, [0.3, 0.5, 0.7, 0.7], loss="brier")
     >>> print(interval)
-    brier loss, second minus first: -0.12, 95 % interval [-0.2473, 0.007298] (t interval, 4 rows, p = 0.0577)
+    Brier loss, halved for two classes, second minus first: -0.12, 95 % interval [-0.2473, 0.007298]
+    (t interval, 4 rows, p = 0.0577)
+
+    Zeros of a true class in both predictions, which count as one in a thousand:
+
+    >>> found = loss_difference([0, 0, 1], [0.0, 1.0, 0.7], [0.2, 1.0, 1.0], floor=1e-3)
+    >>> round(found.estimate, 4)         # (log(1 / 0.8) + log(0.7)) / 3
+    -0.0445
     """
     check_level(level)
     check_loss(loss)
+    _check_floor(floor, loss)
     first = LabelledPredictions.parse(y_proba_first, y_true, sample_weight)
     second = LabelledPredictions.parse(y_proba_second, y_true, sample_weight)
     numbers = None if groups is None else group_numbers(groups, len(y_true), sample_weight)
+    ceiling = -log(floor) if floor > 0 else inf
+    losses = [np.minimum(row_losses(data, loss), ceiling) for data in (first, second)]
     with np.errstate(invalid="ignore"):  # infinity minus infinity: no value
-        differences = row_losses(second, loss) - row_losses(first, loss)
-    found = _mean_with_error(differences, first.weights, numbers)
-    half_width = float(stdtrit(found.n_units - 1, (1 + level) / 2)) * found.error if found.error > 0 else 0.0
+        differences = losses[1] - losses[0]
+    note = _why_infinite(*(int(np.count_nonzero(np.isinf(of_rows))) for of_rows in losses))
+    found = _mean_with_error(differences, first.weights, numbers, note)
+    half_width = float(stdtrit(found.degrees, (1 + level) / 2)) * found.error if found.error > 0 else 0.0
+    if note is None and found.degrees < FEWEST_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
+        note = f"unequal weights leave an effective {found.degrees + 1:.3g} units, so the interval may be too short"
+    bounded = np.isfinite(half_width) or np.isnan(found.mean)
     return Interval(
         estimate=found.mean,
-        low=found.mean - half_width if np.isfinite(half_width) else -inf,
-        high=found.mean + half_width if np.isfinite(half_width) else inf,
+        low=found.mean - half_width if bounded else -inf,
+        high=found.mean + half_width if bounded else inf,
         level=float(level),
         method="t interval" if groups is None else "t interval by group",
-        definition=f"{loss} loss, second minus first",
+        definition=f"{_definition(loss, floor)}, second minus first",
         n_rows=first.n_rows,
         standard_error=found.error,
         n_groups=None if groups is None else found.n_units,
         p_value=_p_value(found),
+        note=note,
+    )
+
+
+FEWEST_UNITS = 20
+
+
+def _check_floor(floor: Any, loss: Loss) -> None:
+    if not is_number(floor) or not 0 <= floor < 1:
+        raise ParameterError(f"floor must be a number of at least 0 and below 1, but is {floor!r}.")
+    if floor > 0 and loss != "log":
+        raise ParameterError(f"floor is for loss='log', since the {loss} loss is finite; leave it out.")
+
+
+def _definition(loss: Loss, floor: float) -> str:
+    if loss == "brier":
+        return "Brier loss, halved for two classes"
+    return f"{loss} loss" + (f" with floor {floor:g}" if floor > 0 else "")
+
+
+def _why_infinite(n_first: int, n_second: int) -> str | None:
+    """Return why the difference has no interval, if so many rows of either predictions have an infinite loss."""
+    if n_first == n_second == 0:
+        return None
+    where = " and ".join(
+        f"{counted(count, 'row')} of the {which} predictions"
+        for which, count in (("first", n_first), ("second", n_second))
+        if count
+    )
+    found = (
+        "of two infinite means has no value" if n_first and n_second else "is infinite, without an interval"
+    )
+    return (
+        f"the true class had the probability zero, and so an infinite loss, in {where}: the difference {found}; "
+        "set floor=, such as floor=1e-6, or use loss='brier'"
     )
 
 
@@ -108,38 +171,39 @@ class _Mean(NamedTuple):
     mean: float
     error: float
     n_units: int
+    degrees: float  # of freedom of the error: one less than the effective number of units
 
 
 def _mean_with_error(
-    differences: NDArray[np.float64], weights: NDArray[np.float64] | None, groups: NDArray[np.intp] | None
+    differences: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    groups: NDArray[np.intp] | None,
+    why_infinite: str | None,
 ) -> _Mean:
     n_units = len(differences) if groups is None else int(groups.max()) + 1
     with np.errstate(invalid="ignore"):
         mean = float(np.average(differences, weights=weights))
-    if not np.isfinite(mean):
-        warnings.warn(
-            f"{np.count_nonzero(~np.isfinite(differences))} rows have an infinite loss, so the difference has no "
-            "interval; use loss='brier', or predictions without zeros.",
-            CalibrationWarning,
-            stacklevel=4,
-        )
-        return _Mean(mean, inf, n_units)
+    if why_infinite is not None:
+        warnings.warn(f"{why_infinite}.", CalibrationWarning, stacklevel=3)
+        return _Mean(mean, inf, n_units, n_units - 1)
     if n_units == 1:
         unit = "row" if groups is None else "group"
         warnings.warn(
             f"one {unit} does not show how much {unit}s differ, so the interval is unbounded; give more.",
             CalibrationWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
-        return _Mean(mean, inf, n_units)
+        return _Mean(mean, inf, n_units, 0)
     residuals = differences - mean
-    if weights is not None:
-        residuals *= weights
+    masses = np.ones_like(differences) if weights is None else weights
+    residuals *= masses
     if groups is not None:
         residuals = np.bincount(groups, residuals).astype(np.float64, copy=False)
-    total = float(len(differences) if weights is None else weights.sum())
-    error = float(np.sqrt(n_units / (n_units - 1) * (residuals @ residuals))) / total
-    return _Mean(mean, error, n_units)
+        masses = np.bincount(groups, masses).astype(np.float64, copy=False)
+    shares = masses / masses.sum()
+    # A unit pulls the mean towards itself by its share, and its residual falls short by as much.
+    error = float(np.sqrt((residuals * residuals / (1 - shares)).sum())) / float(masses.sum())
+    return _Mean(mean, error, n_units, float(1 / (shares @ shares)) - 1)
 
 
 def _p_value(found: _Mean) -> float:
@@ -147,4 +211,4 @@ def _p_value(found: _Mean) -> float:
         return nan
     if found.error == 0:
         return 1.0 if found.mean == 0 else 0.0
-    return float(2 * stdtr(found.n_units - 1, -abs(found.mean) / found.error))
+    return float(2 * stdtr(found.degrees, -abs(found.mean) / found.error))

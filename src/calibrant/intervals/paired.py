@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.intervals.accepted_metric import check_metric, floor_advice
 from calibrant.intervals.drawing import method_name, resampling_of, threads_for
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.limits import BootstrapMethod
-from calibrant.intervals.resampled_interval import BootstrapOptions, resampled_interval
+from calibrant.intervals.options import BootstrapOptions, Progress
+from calibrant.intervals.resampled_interval import NO_VALUE, resampled_interval
 from calibrant.intervals.statistic import Statistic, statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import describe, is_declared, traits_of
+from calibrant.ranking.options import check_flag
 
 __all__ = ["paired_bootstrap"]
 
@@ -31,6 +34,7 @@ def paired_bootstrap(
     groups: Any = None,
     higher_is_better: bool | None = None,
     random_state: Any = 0,
+    progress: Progress | None = None,
 ) -> Interval:
     r"""Interval of metric(second) - metric(first), with the same resampled rows for both.
 
@@ -48,7 +52,7 @@ def paired_bootstrap(
         Two predictions of the same rows, for example before and after calibration.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
-    level, method, n_resamples, stratify, groups, random_state
+    level, method, n_resamples, stratify, groups, random_state, progress
         As for :func:`bootstrap`.
     higher_is_better : bool, optional
         Whether a larger value is a better one; our own metrics know it.
@@ -63,7 +67,11 @@ def paired_bootstrap(
     Notes
     -----
     For the mean of a loss over rows, :func:`loss_difference` gives the interval in closed form. Costs two
-    evaluations of the metric per resample.
+    evaluations of the metric per resample. A metric with an upward bias, see the notes of :func:`bootstrap`, has
+    it in both predictions, though not to the same degree.
+
+    If the metric is infinite for both predictions, as :func:`~calibrant.metrics.log_loss` is where true classes
+    had the probability zero, their difference has no value; ``partial(log_loss, floor=1e-6)`` has one.
 
     Examples
     --------
@@ -73,7 +81,10 @@ def paired_bootstrap(
     >>> round(interval.estimate, 6), interval.high < 0, interval.probability_second_better
     (-0.125, True, 1.0)
     """
-    options = BootstrapOptions(level, method, n_resamples, random_state)
+    options = BootstrapOptions(level, method, n_resamples, random_state, progress)
+    check_metric(metric, sample_weight is not None)
+    if higher_is_better is not None:
+        check_flag("higher_is_better", higher_is_better)
     first = LabelledPredictions.parse(y_proba_first, y_true, sample_weight)
     second = LabelledPredictions.parse(y_proba_second, y_true, sample_weight)
     resampling = resampling_of(first, y_true, sample_weight, stratify, groups)
@@ -83,7 +94,26 @@ def paired_bootstrap(
         of_second = statistic_of(metric, second, y_proba_second)
         return lambda counts: of_second(counts) - of_first(counts)
 
-    resampled = resampled_interval(make_difference, resampling, options, threads_for(metric, first.n_rows))
+    def why_undefined() -> str:
+        both = [
+            statistic_of(metric, data, y)(None)
+            for data, y in ((first, y_proba_first), (second, y_proba_second))
+        ]
+        if not np.isinf(both).all():
+            return NO_VALUE
+        return (
+            f"{describe(metric)} is infinite for both predictions, and the difference of two infinities has no "
+            f"value{floor_advice(metric)}"
+        )
+
+    resampled = resampled_interval(
+        make_difference,
+        resampling,
+        options,
+        threads_for(metric, first.n_rows),
+        why_undefined,
+        floor_advice(metric),
+    )
     if higher_is_better is None and is_declared(metric):
         higher_is_better = traits_of(metric).higher_is_better
     return Interval(
@@ -99,6 +129,7 @@ def paired_bootstrap(
         n_resamples=int(n_resamples),
         n_undefined=resampled.n_undefined,
         probability_second_better=_share_better(resampled.values, higher_is_better),
+        note=resampled.note,
     )
 
 

@@ -3,59 +3,29 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.intervals.interval import check_level
+from calibrant.errors import CalibrationWarning
 from calibrant.intervals.jackknife import acceleration
 from calibrant.intervals.limits import (
     BootstrapMethod,
     Limits,
     basic_limits,
     bca_limits,
-    check_method,
     percentile_limits,
 )
+from calibrant.intervals.options import BootstrapOptions
 from calibrant.intervals.replicates import replicates
 from calibrant.intervals.statistic import Statistic
 from calibrant.numerics.row_resampling import RowResampling
 
-__all__ = ["BootstrapOptions", "Resampled", "resampled_interval"]
+__all__ = ["NO_VALUE", "Resampled", "resampled_interval"]
+
+NO_VALUE = "the metric has no value for these rows, so there is no interval either"
 
 Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class BootstrapOptions:
-    """What a user can choose; refused on creation if it has no meaning."""
-
-    level: float
-    method: BootstrapMethod
-    n_resamples: int
-    random_state: Any
-
-    def __post_init__(self) -> None:
-        check_level(self.level)
-        check_method(self.method)
-        least = ceil(2 / (1 - self.level) - 1e-9)  # one resample beyond either end
-        if not isinstance(self.n_resamples, int | np.integer) or self.n_resamples < least:
-            raise ParameterError(
-                f"n_resamples must be a whole number of at least {least} for level {self.level:g}, "
-                f"not {self.n_resamples!r}."
-            )
-
-    def generator(self) -> np.random.Generator:
-        """Return the source of all random numbers."""
-        try:
-            return np.random.default_rng(self.random_state)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"random_state must be a non-negative integer, a Generator or None, not {self.random_state!r}."
-            ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +42,8 @@ class Resampled:
         Number of the other resamples.
     method : str
         The method that gave the limits in the end.
+    note : str or None
+        Why there is no value or no bound.
     """
 
     estimate: float
@@ -79,6 +51,7 @@ class Resampled:
     values: Values
     n_undefined: int
     method: str
+    note: str | None = None
 
     @property
     def standard_error(self) -> float:
@@ -93,15 +66,24 @@ def resampled_interval(
     resampling: RowResampling,
     options: BootstrapOptions,
     n_threads: int = 1,
+    why_undefined: Callable[[], str] = lambda: NO_VALUE,
+    if_infinite: str = "",
 ) -> Resampled:
-    """Draw resamples and find limits; whatever is not as it should be is said in a warning."""
+    """Draw resamples and find limits; whatever is not as it should be is said in a warning.
+
+    ``why_undefined`` says why the rows as they are have no value, and ``if_infinite`` what to do about infinite
+    ones.
+    """
     generator = options.generator()
     statistic = make_statistic()
     estimate = statistic(None)
     if np.isnan(estimate):
-        _warn("the metric has no value for these rows, so there is no interval either")
-        return Resampled(estimate, Limits(estimate, estimate), np.empty(0), 0, options.method)
-    values = replicates(make_statistic, resampling, options.n_resamples, generator, n_threads)
+        reason = why_undefined()
+        _warn(reason)
+        return Resampled(estimate, Limits(estimate, estimate), np.empty(0), 0, options.method, reason)
+    values = replicates(
+        make_statistic, resampling, options.n_resamples, generator, n_threads, options.progress
+    )
     defined = values[~np.isnan(values)]
     n_undefined = len(values) - len(defined)
     if n_undefined:
@@ -112,7 +94,11 @@ def resampled_interval(
     if len(defined) == 0:
         nothing = float("nan")
         return Resampled(estimate, Limits(nothing, nothing), defined, n_undefined, options.method)
-    if defined.min() == defined.max():
+    note = None
+    if defined.min() == defined.max() and np.isinf(defined[0]):
+        note = f"all resamples gave {defined[0]:g}, so there is no interval{if_infinite}"
+        _warn(note)
+    elif defined.min() == defined.max():
         _warn(
             f"all resamples gave {defined[0]:.6g}, so the interval has no width: these rows do not show how "
             "far the estimate may be off; for a share, clopper_pearson does"
@@ -120,7 +106,7 @@ def resampled_interval(
     limits, method = _limits(
         estimate, defined, options, lambda: acceleration(statistic, resampling, generator)
     )
-    return Resampled(estimate, limits, defined, n_undefined, method)
+    return Resampled(estimate, limits, defined, n_undefined, method, note)
 
 
 def _limits(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import ParameterError
+from calibrant.intervals.accepted_metric import one_number
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import evaluator, is_declared, parts_of
 from calibrant.metrics.mean_metric import MeanMetric
@@ -25,8 +25,6 @@ def statistic_of(metric: Callable[..., Any], data: LabelledPredictions, y_proba:
     Another function gets the labels in the user's own terms, and probabilities in the shape of ``y_proba``
     as it was given: the positive class alone if that was flat.
     """
-    if not callable(metric):
-        raise ParameterError(f"metric must be a function (y_true, y_proba) -> float, not {metric!r}.")
     if not is_declared(metric):
         return _by_rows(metric, data, y_proba)
     parts = parts_of(metric)
@@ -77,12 +75,6 @@ def _by_rows(metric: Callable[..., Any], data: LabelledPredictions, y_proba: Any
         else:
             rows = np.repeat(np.arange(len(counts)), counts)
         weights = {} if data.weights is None else {"sample_weight": data.weights[rows]}
-        value = metric(labels[rows], scores[rows], **weights)
-        if np.ndim(value) != 0:
-            raise ParameterError(
-                f"metric must return one number, but returned an array of shape {np.shape(value)}; "
-                "wrap it in a function that picks or averages."
-            )
-        return float(value)
+        return one_number(metric(labels[rows], scores[rows], **weights), metric)
 
     return statistic

@@ -9,8 +9,10 @@ from scipy.special import ndtr
 
 from calibrant.errors import ParameterError
 from calibrant.ranking.critical_difference import check_level, critical_difference, rank_difference_error
+from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.words import counted
 
 __all__ = ["BonferroniDunnResult", "bonferroni_dunn_test"]
 
@@ -55,7 +57,7 @@ class BonferroniDunnResult:
         different = [name for name, p in zip(self.methods, self.p_values, strict=True) if p < self.alpha]
         worse = "worse than" if self.sides == 1 else "different from"
         return (
-            f"Bonferroni-Dunn test on {self.n_tasks} tasks: average ranks "
+            f"Bonferroni-Dunn test on {counted(self.n_tasks, 'task')}: average ranks "
             f"{listed(self.methods, self.average_ranks)}; critical difference {self.critical_difference:.3g} at the "
             f"{100 * self.alpha:g} % level; {worse} {self.control}: {', '.join(different) or 'none'}."
         )
@@ -113,6 +115,7 @@ def bonferroni_dunn_test(
     array([0.0044, 0.0578, 1.    ])
     """
     check_level(alpha)
+    check_flag("higher_is_better", higher_is_better)
     if sides not in (1, 2):
         raise ParameterError(f"sides must be 1 or 2, not {sides!r}.")
     study = StudyTable.parse(table, missing=missing)

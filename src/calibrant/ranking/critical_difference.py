@@ -7,6 +7,7 @@ from scipy.special import ndtri
 
 from calibrant.errors import ParameterError
 from calibrant.ranking.normal_range import normal_range_quantile
+from calibrant.ranking.options import check_share
 
 __all__ = ["PostHocTest", "check_level", "critical_difference", "rank_difference_error"]
 
@@ -94,5 +95,4 @@ def rank_difference_error(n_methods: int, n_tasks: int) -> float:
 
 def check_level(alpha: float) -> None:
     """Refuse a level outside of (0, 1)."""
-    if not 0 < alpha < 1:
-        raise ParameterError(f"alpha must lie strictly between 0 and 1, but is {alpha!r}.")
+    check_share("alpha", alpha, 0.05)

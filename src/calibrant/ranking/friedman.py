@@ -5,10 +5,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 from scipy.stats import chi2, f
 
+from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import ranks_of
 from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.words import counted, p_value_in_words
 
 __all__ = ["FriedmanResult", "friedman_test"]
 
@@ -25,7 +28,7 @@ class FriedmanResult:
         Its upper tail, with k - 1 degrees of freedom.
     f_statistic, f_p_value : float
         The form of Iman and Davenport, which keeps its level better for few tasks; F has k - 1 and
-        (k - 1)(N - 1) degrees of freedom.
+        (k - 1)(N - 1) degrees of freedom. F is infinite if all tasks agree; its p-value then is exact.
     average_ranks : ndarray of shape (k,)
         Mean rank of every method, 1 being best.
     methods : tuple of str
@@ -45,8 +48,9 @@ class FriedmanResult:
 
     def __str__(self) -> str:
         return (
-            f"Friedman's test of {self.n_methods} methods on {self.n_tasks} tasks: chi-square "
-            f"{self.statistic:.4g}, p = {self.p_value:.3g}; F {self.f_statistic:.4g}, p = {self.f_p_value:.3g}."
+            f"Friedman's test of {self.n_methods} methods on {counted(self.n_tasks, 'task')}: chi-square "
+            f"{self.statistic:.4g}, {p_value_in_words(self.p_value)}; F {self.f_statistic:.4g}, "
+            f"{p_value_in_words(self.f_p_value)}."
         )
 
 
@@ -85,9 +89,14 @@ def friedman_test(
     Notes
     -----
     With the correction F equals the two-way analysis of variance of the ranks. If all methods tie on every
-    task, both statistics are 0 and p is 1; if every task has the same order, F is infinite. For two methods it
-    is the sign test. Tasks must be independent: results of one data set by several classifiers are not.
-    Costs O(N k log k).
+    task, both statistics are 0 and p is 1. For two methods it is the sign test. Tasks must be independent:
+    results of one data set by several classifiers are not. Costs O(N k log k).
+
+    If every task has the same order, F is infinite and its approximate p-value would be 0, however few tasks
+    there are. Under the hypothesis all k! orders of a task are equally likely, so that all tasks agree with the
+    probability :math:`(1 / k!)^{N - 1}`, which is the exact p-value of an infinite F and is given as
+    ``f_p_value``: 1/2 for two methods on two tasks. Where t methods tie, their t! exchanges are one order, and
+    k! is divided by t!.
 
     Examples
     --------
@@ -98,6 +107,8 @@ def friedman_test(
     >>> print(result)
     Friedman's test of 3 methods on 4 tasks: chi-square 6.5, p = 0.0388; F 13, p = 0.00659.
     """
+    check_flag("higher_is_better", higher_is_better)
+    check_flag("correct_for_ties", correct_for_ties)
     study = StudyTable.parse(table, missing=missing, min_tasks=2)
     n_tasks, n_methods = study.n_tasks, study.n_methods
     given = ranks_of(study.values, higher_is_better)
@@ -109,14 +120,25 @@ def friedman_test(
     largest = n_tasks * (n_methods - 1)
     # The same order in all tasks gives the largest value, up to rounding.
     same_order = statistic > largest * (1 - 1e-12)
-    f_statistic = float("inf") if same_order else (n_tasks - 1) * statistic / (largest - statistic)
+    if same_order:
+        f_statistic, f_p_value = float("inf"), _chance_of_agreement(given[0], n_tasks)
+    else:
+        f_statistic = (n_tasks - 1) * statistic / (largest - statistic)
+        f_p_value = float(f.sf(f_statistic, n_methods - 1, (n_methods - 1) * (n_tasks - 1)))
     return FriedmanResult(
         statistic=statistic,
         p_value=float(chi2.sf(statistic, n_methods - 1)),
         f_statistic=f_statistic,
-        f_p_value=float(f.sf(f_statistic, n_methods - 1, (n_methods - 1) * (n_tasks - 1))),
+        f_p_value=f_p_value,
         average_ranks=np.asarray(given.mean(axis=0), dtype=np.float64),
         methods=study.methods,
         n_tasks=n_tasks,
         n_methods=n_methods,
     )
+
+
+def _chance_of_agreement(ranks: NDArray[np.float64], n_tasks: int) -> float:
+    """Return the probability that all tasks have the ranks of the first if every order is equally likely."""
+    _, ties = np.unique(ranks, return_counts=True)
+    log_orders = gammaln(len(ranks) + 1) - gammaln(ties + 1).sum()
+    return float(np.exp(-(n_tasks - 1) * log_orders))

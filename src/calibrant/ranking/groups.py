@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from calibrant.errors import ParameterError
+from calibrant.ranking.options import is_number, real_array
+from calibrant.ranking.words import counted
 
 __all__ = ["groups_without_difference"]
 
@@ -35,15 +37,16 @@ def groups_without_difference(
     >>> groups_without_difference([2.6, 1.2, 3.4, 2.0], 1.0, methods=["a", "b", "c", "d"])
     [('b', 'd'), ('d', 'a'), ('a', 'c')]
     """
-    ranks = np.asarray(average_ranks, dtype=np.float64)
-    if ranks.ndim != 1 or not np.isfinite(ranks).all():
+    ranks = real_array(average_ranks)
+    if ranks is None or ranks.ndim != 1 or not np.isfinite(ranks).all():
         raise ParameterError(f"average_ranks must be a flat array of finite numbers, not {average_ranks!r}.")
-    if not critical_difference > 0:
+    if not is_number(critical_difference) or not critical_difference > 0:
         raise ParameterError(f"critical_difference must be positive, but is {critical_difference!r}.")
     names = tuple(str(name) for name in (range(len(ranks)) if methods is None else methods))
     if len(names) != len(ranks):
         raise ParameterError(
-            f"there are {len(ranks)} average ranks but {len(names)} names; give one for each."
+            f"groups need one name for each average rank, but {counted(len(names), 'name')} came with "
+            f"{counted(len(ranks), 'average rank')}; give one for each."
         )
     order = np.argsort(ranks, kind="stable")
     ordered = ranks[order]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
+from calibrant.ranking.options import real_array
 
 __all__ = ["holm"]
 
@@ -33,8 +34,8 @@ def holm(p_values: Any) -> NDArray[np.float64]:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    given = np.asarray(p_values, dtype=np.float64)
-    if given.ndim != 1 or not ((given >= 0) & (given <= 1)).all():
+    given = real_array(p_values)
+    if given is None or given.ndim != 1 or not ((given >= 0) & (given <= 1)).all():
         raise ParameterError(f"p_values must be a flat array of numbers from 0 to 1, not {p_values!r}.")
     order = np.argsort(given, kind="stable")
     scaled = np.minimum(given[order] * np.arange(len(given), 0, -1), 1.0)

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from calibrant.ranking.critical_difference import check_level, critical_difference, rank_difference_error
 from calibrant.ranking.groups import groups_without_difference
 from calibrant.ranking.normal_range import normal_range_tail
+from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.words import counted
 
 __all__ = ["NemenyiResult", "nemenyi_test"]
 
@@ -49,7 +51,8 @@ class NemenyiResult:
     def __str__(self) -> str:
         groups = "; ".join(" = ".join(group) for group in self.groups() if len(group) > 1)
         return (
-            f"Nemenyi's test on {self.n_tasks} tasks: average ranks {listed(self.methods, self.average_ranks)}; "
+            f"Nemenyi's test on {counted(self.n_tasks, 'task')}: average ranks "
+            f"{listed(self.methods, self.average_ranks)}; "
             f"critical difference {self.critical_difference:.3g} at the {100 * self.alpha:g} % level; "
             f"not different: {groups or 'none'}."
         )
@@ -97,6 +100,7 @@ def nemenyi_test(
     [('2', '1'), ('1', '0')]
     """
     check_level(alpha)
+    check_flag("higher_is_better", higher_is_better)
     study = StudyTable.parse(table, missing=missing)
     averages = ranks_of(study.values, higher_is_better).mean(axis=0)
     differences = np.abs(averages[:, np.newaxis] - averages)

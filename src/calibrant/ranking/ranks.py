@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from calibrant.errors import ParameterError
+from calibrant.ranking.options import check_flag
 from calibrant.ranking.table import Missing, StudyTable
 
 __all__ = ["Ties", "average_ranks", "listed", "ranks", "ranks_of"]
@@ -90,6 +91,7 @@ def average_ranks(
 def _checked_ranks(
     table: Any, higher_is_better: bool, ties: Ties, decimals: int | None, missing: Missing
 ) -> NDArray[np.float64]:
+    check_flag("higher_is_better", higher_is_better)
     if ties not in ("average", "min"):
         raise ParameterError(f"ties must be 'average' or 'min', not {ties!r}.")
     if decimals is not None and not isinstance(decimals, int | np.integer):

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.ranking.options import real_array
+from calibrant.ranking.words import counted
 
 __all__ = ["Missing", "StudyTable"]
 
@@ -68,17 +70,21 @@ class StudyTable:
         incomplete = np.isnan(values).any(axis=1)
         if incomplete.any():
             row, column = divmod(int(np.argmax(np.isnan(values))), values.shape[1])
+            one = int(incomplete.sum()) == 1
             found = (
-                f"{int(incomplete.sum())} of {len(values)} tasks lack a result, the first in row {row} for the "
-                f"method {methods[column]!r}"
+                f"{int(incomplete.sum())} of {counted(len(values), 'task')} {'lacks' if one else 'lack'} a result, "
+                f"the first in row {row} for the method {methods[column]!r}"
             )
             if missing == "raise":
-                raise ParameterError(f"{found}; complete them, or leave them out by missing='drop'.")
-            warnings.warn(f"{found}; they are left out.", CalibrationWarning, stacklevel=stacklevel)
+                them = "it" if one else "them"
+                raise ParameterError(f"{found}; complete {them}, or leave {them} out by missing='drop'.")
+            left_out = "it is left out" if one else "they are left out"
+            warnings.warn(f"{found}; {left_out}.", CalibrationWarning, stacklevel=stacklevel)
             values = values[~incomplete]
         if len(values) < min_tasks:
             raise ParameterError(
-                f"at least {min_tasks} complete tasks are needed, but there are {len(values)}; add tasks."
+                f"at least {counted(min_tasks, 'complete task')} {'is' if min_tasks == 1 else 'are'} needed, but there "
+                f"{'is' if len(values) == 1 else 'are'} {len(values)}; add tasks."
             )
         return cls(values, methods)
 
@@ -95,16 +101,16 @@ class StudyTable:
 
 def _numbers(table: Any) -> NDArray[np.float64]:
     """Return the entries as float64 with NaN for whatever is missing."""
-    if isinstance(table, np.ma.MaskedArray):
-        table = np.ma.filled(table.astype(np.float64), np.nan)
+    masked = isinstance(table, np.ma.MaskedArray)
     entries = table.to_numpy() if hasattr(table, "to_numpy") else table
-    try:
-        values = np.array(entries, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    values = real_array(np.ma.getdata(table) if masked else entries)
+    if values is None:
         raise ParameterError(
-            "the table must hold one number for every task and method; "
+            "the table must hold one number for every task and method, and none that is complex; "
             "drop columns of other kinds and give all rows the same length."
-        ) from error
+        )
+    if masked:
+        values[np.ma.getmaskarray(table)] = np.nan
     if values.ndim != 2 or values.shape[1] < 2:
         raise ParameterError(
             f"the table must have a row per task and a column for each of at least two methods, "

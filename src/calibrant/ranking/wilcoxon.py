@@ -8,11 +8,17 @@ from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
 from calibrant.ranking.holm import holm
+from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.signed_rank import ZeroMethod, signed_rank_p_value
 from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.words import counted, p_value_in_words
 
 __all__ = ["WilcoxonHolmResult", "wilcoxon_holm"]
+
+
+# Of the larger of two results; what remains of their difference beyond these is rounding.
+DIGITS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +51,13 @@ class WilcoxonHolmResult:
     def __str__(self) -> str:
         order = np.argsort(self.average_ranks, kind="stable")
         pairs = [
-            f"{self.methods[better]} and {self.methods[worse]} (p = {self.p_values[better, worse]:.2g})"
+            f"{self.methods[better]} and {self.methods[worse]} ({p_value_in_words(self.p_values[better, worse], 2)})"
             for place, better in enumerate(order)
             for worse in order[place + 1 :]
             if self.p_values[better, worse] < 0.05
         ]
         return (
-            f"Wilcoxon's signed rank tests on {self.n_tasks} tasks, adjusted by Holm: average ranks "
+            f"Wilcoxon's signed rank tests on {counted(self.n_tasks, 'task')}, adjusted by Holm: average ranks "
             f"{listed(self.methods, self.average_ranks)}; different at the 5 % level: {', '.join(pairs) or 'none'}."
         )
 
@@ -100,6 +106,7 @@ def wilcoxon_holm(
     >>> result.p_values[0]
     array([1.    , 0.25  , 0.1875])
     """
+    check_flag("higher_is_better", higher_is_better)
     if zero_method not in ("pratt", "wilcox", "zsplit"):
         raise ParameterError(f"zero_method must be 'pratt', 'wilcox' or 'zsplit', not {zero_method!r}.")
     study = StudyTable.parse(table, missing=missing)
@@ -121,7 +128,18 @@ def wilcoxon_holm(
 
 
 def _differences(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.subtract(one, other, out=np.zeros_like(one), where=one != other)
+    """Return the differences, of which those that differ by rounding alone are made equal.
+
+    Tables are printed in decimals: 0.3 - 0.2 and 0.2 - 0.1 are a tie, though not for a computer.
+    """
+    differences = np.subtract(one, other, out=np.zeros_like(one), where=one != other)
+    sizes = np.maximum(np.abs(one), np.abs(other))
+    finite = np.isfinite(sizes) & (sizes > 0)
+    decimals = DIGITS - np.ceil(np.log10(sizes, out=np.zeros_like(sizes), where=finite)).astype(np.intp)
+    for places in np.unique(decimals[finite]):
+        rows = finite & (decimals == places)
+        differences[rows] = np.round(differences[rows], int(places))
+    return differences
 
 
 def _symmetric(upper: NDArray[np.float64], size: int) -> NDArray[np.float64]:

@@ -1,0 +1,84 @@
+"""What can be resampled: a function of labels and probabilities that returns one number."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calibrant.errors import ParameterError
+from calibrant.metrics.declaration import is_declared, options_of
+
+__all__ = ["check_metric", "floor_advice", "one_number"]
+
+
+def check_metric(metric: Any, weighted: bool) -> None:
+    """Refuse what cannot be called with labels and probabilities, and weights if there are any."""
+    if not callable(metric):
+        raise ParameterError(f"metric must be a function (y_true, y_proba) -> float, not {metric!r}.")
+    function, positional, options = _unwrapped(metric)
+    if "sample_weight" in options:
+        raise ParameterError(
+            f"the weights of {_name(metric)} must be resampled with the rows; pass sample_weight= beside the "
+            "metric, not in a partial of it."
+        )
+    if is_declared(metric):
+        options_of(metric)  # knows its options, and refuses others by name
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # callables without a signature, such as some of C
+        return
+    weights = {"sample_weight": None} if weighted else {}
+    try:
+        signature.bind(*positional, None, None, **options, **weights)
+    except TypeError as error:
+        call = f"(y_true, y_proba{', sample_weight=...' if weighted else ''})"
+        raise ParameterError(
+            f"metric is called as {_name(metric)}{call}, but it does not fit: {error}; wrap it in a function that "
+            "takes these and returns one number."
+        ) from error
+
+
+def one_number(value: Any, metric: Callable[..., Any]) -> float:
+    """Return what a metric returned as a float, unless it is not a number."""
+    if isinstance(value, float | int):
+        return float(value)
+    try:
+        shape = np.shape(value)
+        if shape == () and not isinstance(value, str | bytes) and not np.iscomplexobj(value):
+            return float(value)
+        found = f"an array of shape {shape}" if shape else f"a {type(value).__name__}"
+    except (TypeError, ValueError):
+        found = f"a {type(value).__name__}"
+    raise ParameterError(
+        f"metric must return one number, but {_name(metric)} returned {found}; "
+        "wrap it in a function that picks or averages."
+    )
+
+
+def floor_advice(metric: Callable[..., Any]) -> str:
+    """Return what to do where this metric is infinite, as the end of a sentence; nothing if it has no floor.
+
+    >>> from calibrant.metrics import accuracy, log_loss
+    >>> floor_advice(log_loss), floor_advice(accuracy)
+    ('; functools.partial(log_loss, floor=1e-6), say, is always finite', '')
+    """
+    has_floor = is_declared(metric) and options_of(metric).get("floor") == 0
+    return f"; functools.partial({_name(metric)}, floor=1e-6), say, is always finite" if has_floor else ""
+
+
+def _name(metric: Callable[..., Any]) -> str:
+    function = _unwrapped(metric)[0]
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _unwrapped(metric: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the innermost function of nested partials, with the arguments they set."""
+    positional: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}
+    while isinstance(metric, partial):
+        positional = (*metric.args, *positional)
+        options = {**metric.keywords, **options}
+        metric = metric.func
+    return metric, positional, options

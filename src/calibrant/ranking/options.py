@@ -1,0 +1,46 @@
+"""Options that have no meaning are refused before any work is done."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+
+__all__ = ["check_flag", "check_share", "is_number", "real_array"]
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether this is one real number, of Python or numpy.
+
+    >>> is_number(1), is_number(np.float32(0.5)), is_number("1"), is_number(None)
+    (True, True, False, False)
+    """
+    return isinstance(value, float | int | np.floating | np.integer)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false; a string, of which every one is true, above all."""
+    if not isinstance(value, bool | np.bool_ | int | np.integer) or value not in (0, 1):
+        raise ParameterError(f"{name} must be True or False, not {value!r}.")
+
+
+def check_share(name: str, value: Any, example: float) -> None:
+    """Refuse what is not a number strictly between 0 and 1."""
+    if not is_number(value) or not 0 < value < 1:
+        raise ParameterError(
+            f"{name} must lie strictly between 0 and 1, such as {example:g}, but is {value!r}."
+        )
+
+
+def real_array(values: Any) -> NDArray[np.float64] | None:
+    """Return a new float64 array, or None if these are not real numbers in the shape of an array.
+
+    >>> real_array([1, 2]), real_array(["a"]), real_array([1j])
+    (array([1., 2.]), None, None)
+    """
+    try:
+        array = np.asarray(values)
+        return None if array.dtype.kind == "c" else np.array(array, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
