@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calibrant import Predictions, TemperatureScaling
+from calibrant.binning import FixedEdges
 from calibrant.conventions import convention, conventions
 from calibrant.errors import ParameterError
 from calibrant.metrics import confidence_ece
@@ -98,6 +99,42 @@ def test_a_convention_says_what_it_computes(name):
     assert described.startswith(f"{name}: ")
     assert "confidence_ece" in described
     assert str(pickle.loads(pickle.dumps(convention(name)))) == described
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "kull2019",
+            "brier_score: brier_mean_over_classes(), the squared difference, the mean over rows and classes, in "
+            "units of squared probability",
+        ),
+        ("kull2019", "error_rate: error_rate_in_percent(), the share of wrong rows in per cent"),
+        (
+            "valk2022",
+            "confidence_ece: confidence_ece_of_equal_counts_in_percent(n_bins=15), confidence-ECE with bins of "
+            "the same number of rows, in per cent",
+        ),
+        (
+            "valk2022",
+            "classwise_ece: classwise_ece_of_equal_counts_in_percent(n_bins=15), classwise-ECE, the mean over "
+            "classes, with bins of the same number of rows and without zeros, in per cent",
+        ),
+        ("valk2022", "log_loss: log_loss(floor=0.0)"),
+    ],
+)
+def test_functions_of_its_own_are_defined_in_words_with_their_unit(name, line):
+    assert line in str(convention(name)).splitlines()
+
+
+def test_many_edges_are_printed_to_four_digits():
+    (line,) = [line for line in str(convention("kull2019")).splitlines() if line.startswith("classwise_ece")]
+    assert "edges=(0, 0.07143, 0.1429, " in line
+    assert "0.9286, 1, 1))" in line
+    assert len(line) < 240
+    assert (
+        repr(FixedEdges((0, 1 / 3, 1))) == "FixedEdges(closed='left', edges=(0.0, 0.3333333333333333, 1.0))"
+    )
 
 
 def test_unknown_names_are_refused():

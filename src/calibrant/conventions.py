@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from inspect import getdoc
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +21,7 @@ from calibrant.metrics import (
     log_loss,
     maximum_calibration_error,
 )
-from calibrant.metrics.declaration import describe
+from calibrant.metrics.declaration import describe, is_declared
 from calibrant.metrics.events import columns, confidences
 
 __all__ = ["Convention", "convention", "conventions"]
@@ -60,11 +61,25 @@ class Convention:
             raise AttributeError(f"{self.name} has no {name}; it has {sorted(self.metrics)}") from None
 
     def __str__(self) -> str:
-        lines = [f"{name}: {describe(function)}" for name, function in self.metrics.items()]
+        lines = [f"{name}: {_definition(function)}" for name, function in self.metrics.items()]
         return "\n".join([f"{self.name}: {self.source}", *lines])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return convention, (self.name,)
+
+
+def _definition(function: Metric) -> str:
+    """Return name and options of a metric, and what it is in words if it is not one of :mod:`calibrant.metrics`."""
+    if is_declared(function):
+        return describe(function)
+    return f"{describe(function)}, {_first_line(function).removeprefix('Return ').removesuffix('.')}"
+
+
+def _first_line(function: Metric) -> str:
+    """Return the first line of the docstring, also through ``functools.partial``."""
+    while isinstance(function, partial):
+        function = function.func
+    return (getdoc(function) or "").partition("\n")[0]
 
 
 def convention(name: str) -> Convention:
@@ -104,6 +119,10 @@ def convention(name: str) -> Convention:
     confidence_ece: confidence_ece(norm=1, binning=EqualWidth(closed='right', n_bins=15, low=0.0, high=1.0))
     maximum_calibration_error: maximum_calibration_error(binning=EqualWidth(closed='right', n_bins=15,
     low=0.0, high=1.0))
+    >>> print(convention("wenger2020"))
+    wenger2020: Gaussian-process calibration
+    confidence_ece: confidence_ece_of_bin_centres(n_bins=100, norm=1), the mean gap between accuracies and the
+    centres of bins from 1/K to one, in units of probability
     """
     try:
         return _CONVENTIONS[name]
@@ -121,30 +140,30 @@ def conventions() -> list[str]:
 
 
 def error_rate_in_percent(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    """Return the share of wrong rows, times one hundred."""
+    """Return the share of wrong rows in per cent."""
     return 100 * (1 - accuracy(y_true, y_proba, sample_weight=sample_weight))
 
 
 def brier_mean_over_classes(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    """Return the mean over rows and classes of the squared difference."""
+    """Return the squared difference, the mean over rows and classes, in units of squared probability."""
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     total = brier_score(y_true, y_proba, sample_weight=sample_weight, scale_by_half=False)
     return total / data.n_classes
 
 
-def confidence_ece_of_equal_counts(
+def confidence_ece_of_equal_counts_in_percent(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15
 ) -> float:
-    """Return confidence-ECE in per cent, with bins of the same number of rows."""
+    """Return confidence-ECE with bins of the same number of rows, in per cent."""
     data = _without_weights(y_true, y_proba, sample_weight, "valk2022")
     right = data.predictions.predicted == data.labels
     return 100 * _error_of_equal_counts(confidences(data.predictions), right, n_bins)
 
 
-def classwise_ece_of_equal_counts(
+def classwise_ece_of_equal_counts_in_percent(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15
 ) -> float:
-    """Return the mean over classes in per cent, with bins of the same number of rows and without zeros."""
+    """Return classwise-ECE, the mean over classes, with bins of the same number of rows and without zeros, in per cent."""
     data = _without_weights(y_true, y_proba, sample_weight, "valk2022")
     errors = [
         _error_of_equal_counts(column[column > 0], (data.labels == k)[column > 0], n_bins)
@@ -156,7 +175,7 @@ def classwise_ece_of_equal_counts(
 def confidence_ece_of_bin_centres(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 100, norm: float = 1
 ) -> float:
-    """Return the weighted mean gap between accuracies and the centres of bins from 1/K to one."""
+    """Return the mean gap between accuracies and the centres of bins from 1/K to one, in units of probability."""
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     right = data.predictions.predicted == data.labels
     partition = EqualWidth(n_bins, low=1 / data.n_classes)
@@ -210,8 +229,8 @@ _CONVENTIONS = dict(
             "non-parametric multi-class calibration, tables of the thesis",
             log_loss=log_loss,
             brier_score=partial(brier_score, scale_by_half=False),
-            confidence_ece=confidence_ece_of_equal_counts,
-            classwise_ece=classwise_ece_of_equal_counts,
+            confidence_ece=confidence_ece_of_equal_counts_in_percent,
+            classwise_ece=classwise_ece_of_equal_counts_in_percent,
         ),
         _named(
             "wenger2020",

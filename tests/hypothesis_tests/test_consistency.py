@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import product
-from math import inf, nan
+from math import inf, nan, sqrt
 
 import numpy as np
 import pytest
@@ -11,7 +11,18 @@ from scipy.stats import binom, kstest, percentileofscore
 from calibrant import Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.hypothesis_tests.consistency import consistency_test
-from calibrant.metrics import accuracy, brier_score, classwise_ece, confidence_ece, log_loss
+from calibrant.metrics import (
+    accuracy,
+    brier_score,
+    calibration_gain,
+    classwise_ece,
+    confidence_ece,
+    cost_gap,
+    decompose,
+    log_loss,
+    overconfidence,
+    realised_cost,
+)
 
 
 def dealt(values):
@@ -20,6 +31,15 @@ def dealt(values):
 
     def metric(y_true, y_proba):
         return next(values)
+
+    return metric
+
+
+def returning(value):
+    """Return a metric that always gives the same."""
+
+    def metric(y_true, y_proba):
+        return value
 
     return metric
 
@@ -113,19 +133,38 @@ def test_alternatives():
 
 
 def test_metrics_say_which_values_count_against_them():
-    """At 60 % only one of twenty is right: the accuracy is too small and the scores are too large."""
+    """At 60 % one of twenty, or all of them, are right: too few and too many count against calibration."""
     labels, probabilities = [0] + [1] * 19, [[0.6, 0.4]] * 20
-    few = consistency_test(accuracy, labels, probabilities, n_resamples=500)
-    assert few.p_value == pytest.approx(1 / 501)
-    assert "small values" in few.test
-    assert few.null_quantile == pytest.approx(binom.ppf(0.05, 20, 0.6) / 20, abs=0.051)
-    many = consistency_test(accuracy, [0] * 20, probabilities, n_resamples=500)
-    assert many.p_value == 1.0
-    for score in (log_loss, brier_score):
+    signed = partial(cost_gap, costs=1 - np.eye(2), signed=True)
+    for score in (log_loss, brier_score, accuracy, partial(realised_cost, costs=1 - np.eye(2)), signed):
         for truth in (labels, [0] * 20):
             both = consistency_test(score, truth, probabilities, n_resamples=500)
             assert "either side" in both.test
             assert both.p_value == pytest.approx(2 / 501)
+    few = consistency_test(accuracy, labels, probabilities, n_resamples=500)
+    low, high = binom.ppf([0.025, 0.975], 20, 0.6) / 20
+    assert few.null_range == (pytest.approx(low, abs=0.051), pytest.approx(high, abs=0.051))
+    for error in (confidence_ece, partial(cost_gap, costs=1 - np.eye(2))):
+        assert "large values" in consistency_test(error, labels, probabilities, n_resamples=5).test
+
+
+@pytest.mark.parametrize(
+    "metric", [accuracy, partial(cost_gap, costs=1 - np.eye(2), signed=True)], ids=["accuracy", "cost_gap"]
+)
+def test_a_classifier_that_is_much_better_than_it_says_is_not_calibrated(metric):
+    """400 rows at 55 % of which 95 % are right: 16 standard deviations."""
+    labels = [0] * 380 + [1] * 20
+    result = consistency_test(metric, labels, [[0.55, 0.45]] * 400, n_resamples=1000)
+    assert result.p_value == pytest.approx(2 / 1001)
+
+
+def test_the_hypothesis_is_about_what_the_metric_sees():
+    """Both columns besides the predicted one are wrong, of which the confidence knows nothing."""
+    labels, vectors = [0] * 60 + [1] * 40, [[0.6, 0.05, 0.35]] * 100
+    blind = consistency_test(confidence_ece, labels, vectors, n_resamples=500)
+    assert blind.p_value == 1.0
+    assert blind.null_hypothesis == "labels are as the predictions say, as far as the metric sees them"
+    assert consistency_test(classwise_ece, labels, vectors, n_resamples=500).p_value == pytest.approx(1 / 501)
 
 
 def test_an_impossible_label_is_the_strongest_evidence():
@@ -135,10 +174,60 @@ def test_an_impossible_label_is_the_strongest_evidence():
     assert np.isfinite(result.null_mean)
 
 
-def test_simulated_nan_counts_as_extreme_and_observed_nan_is_refused():
-    result = consistency_test(dealt([5, nan, 1, 2, 9]), [0, 1], [0.4, 0.6], n_resamples=4)
-    assert result.p_value == pytest.approx(3 / 5)
+@pytest.mark.parametrize(
+    ("p_value", "alternative", "expected"),
+    [
+        ("valid", "greater", 2 / 4),
+        ("valid", "less", 3 / 4),
+        ("valid", "two-sided", 1.0),
+        ("share", "greater", 1 / 3),
+        ("share", "less", 2 / 3),
+    ],
+)
+def test_draws_without_a_value_are_left_out_and_said_to_be(p_value, alternative, expected):
+    """Of 1, 2 and 9 one is at least 5 and two are at most 5; the observed one makes four."""
+    result = consistency_test(
+        dealt([5, nan, 1, 2, 9]),
+        [0, 1],
+        [0.4, 0.6],
+        n_resamples=4,
+        p_value=p_value,
+        alternative=alternative,
+    )
+    assert result.p_value == pytest.approx(expected)
     assert result.null_mean == pytest.approx(4)
+    assert (result.n_resamples, result.n_undefined) == (4, 1)
+    assert result.p_value_error == pytest.approx(sqrt(expected * (1 - expected) / 3))
+    assert "(2 rows, 4 resamples less 1 without a value)" in str(result)
+
+
+def test_a_metric_that_is_often_undefined_can_still_reject():
+    """Ten rows at 95 % are all right in 60 % of the draws, which then have no overconfidence.
+
+    Given that some are wrong, the mean confidence of these tells the row of 99 % from those of 95 %: it is
+    at least 0.99 if that one is the only one that is wrong.
+    """
+    probabilities = np.column_stack([[0.95] * 9 + [0.99], [0.05] * 9 + [0.01]])
+    only_last = 0.01 * 0.95**9
+    expected = only_last / (1 - 0.99 * 0.95**9)
+    result = consistency_test(
+        overconfidence, [0] * 9 + [1], probabilities, n_resamples=4000, alternative="greater"
+    )
+    assert result.n_undefined / 4000 == pytest.approx(0.99 * 0.95**9, abs=0.03)
+    defined = 4000 - result.n_undefined
+    assert result.p_value == pytest.approx(expected, abs=4 * sqrt(expected / defined) + 1 / defined)
+
+
+def test_no_draw_with_a_value_is_no_evidence():
+    for p_value in ("valid", "share"):
+        result = consistency_test(
+            dealt([5, nan, nan]), [0, 1], [0.4, 0.6], n_resamples=2, p_value=p_value, alternative="less"
+        )
+        assert (result.p_value, result.n_undefined, result.p_value_error) == (1.0, 2, None)
+        assert "2 resamples less 2 without a value" in str(result)
+
+
+def test_an_observed_value_that_is_nan_is_refused():
     with pytest.raises(ParameterError, match="is NaN for these rows"):
         consistency_test(dealt([nan, 1]), [0, 1], [0.4, 0.6], n_resamples=1)
 
@@ -240,7 +329,32 @@ def test_the_result_names_the_metric_with_its_options():
         ({"random_state": "seed"}, "random_state must be"),
         ({"random_state": -1}, "random_state must be"),
         ({"progress": True}, "progress must be"),
+        ({"random_state": 1.5}, "random_state must be"),
         ({"metric": "ece"}, "metric must be a function"),
+        (
+            {"metric": returning(np.zeros(2))},
+            r"return one number, but metric returned an array of shape \(2,\)",
+        ),
+        ({"metric": returning(None)}, "return one number, but metric returned None"),
+        ({"metric": returning([0.1, [0.2]])}, "returned an object of type list"),
+        ({"metric": returning("0.5")}, "returned an object of type str"),
+        ({"metric": decompose}, "return one number, but decompose returned an object of type Decomposition"),
+        ({"metric": partial(decompose, loss="log")}, "returned an object of type Decomposition"),
+        (
+            {"metric": calibration_gain},
+            r"but calibration_gain is not \(missing a required argument: 'after'\)",
+        ),
+        ({"metric": partial(accuracy, foo=2)}, "accuracy has no option 'foo'"),
+        ({"metric": partial(returning(0.0), foo=2)}, "unexpected keyword argument 'foo'"),
+        (
+            {"metric": partial(accuracy, sample_weight=[1, 2])},
+            "pass labels, predictions and sample_weight to",
+        ),
+        ({"metric": partial(accuracy, [0, 1])}, "may set its options by name only"),
+        (
+            {"metric": returning(0.0), "sample_weight": [1, 2]},
+            "metric must be callable as .*sample_weight=...",
+        ),
     ],
 )
 def test_options_without_meaning_are_refused(arguments, message):
@@ -260,6 +374,55 @@ def test_options_without_meaning_are_refused(arguments, message):
 def test_bad_input_gives_the_errors_of_calibrators(error, y_true, y_proba, sample_weight):
     with pytest.raises(error):
         consistency_test(confidence_ece, y_true, y_proba, sample_weight=sample_weight)
+
+
+def test_objects_and_partials_that_can_be_called_with_rows_will_do():
+    class Share:
+        def __call__(self, *rows, scale=1, **options):
+            return np.float32(len(rows) * scale + len(options))
+
+    def scaled(factor, y_true, y_proba):
+        return factor
+
+    for metric in (Share(), partial(Share(), scale=2), partial(scaled, 0.5)):
+        assert consistency_test(metric, [0, 1], [0.4, 0.6], n_resamples=2).p_value == 1.0
+
+
+def test_without_a_seed_the_draws_are_others_every_time():
+    labels, probabilities = drawn_problem(40, 3, 0)
+    means = {
+        consistency_test(log_loss, labels, probabilities, n_resamples=20, random_state=None).null_mean
+        for _ in range(3)
+    }
+    assert len(means) == 3
+
+
+class TestTheSentence:
+    def test_says_where_noise_stays_if_large_values_count(self):
+        text = str(consistency_test(dealt([7, *range(10)]), [0, 1], [0.4, 0.6], n_resamples=10))
+        assert "; noise alone gives 4.5 on average, and 95 % of noise stays below 9;" in text
+
+    def test_says_where_noise_stays_if_small_values_count(self):
+        result = consistency_test(
+            dealt([7, *range(1, 101)]), [0, 1], [0.4, 0.6], n_resamples=100, alternative="less"
+        )
+        assert result.null_range == (result.null_quantile, inf) == (5, inf)
+        assert "95 % of noise stays above 5;" in str(result)
+
+    def test_gives_both_ends_if_both_count(self):
+        result = consistency_test(
+            dealt([7, *range(1, 201)]), [0, 1], [0.4, 0.6], n_resamples=200, alternative="two-sided"
+        )
+        assert result.null_range == (5, 195)
+        assert result.null_quantile == 190
+        assert "95 % of noise lies between 5 and 195;" in str(result)
+
+    def test_never_says_that_a_share_of_draws_is_zero(self):
+        result = consistency_test(
+            dealt([2, *[0] * 200]), [0, 1], [0.4, 0.6], n_resamples=200, p_value="share"
+        )
+        assert result.p_value == 0
+        assert "p < 0.005 (2 rows, 200 resamples)" in str(result)
 
 
 @pytest.mark.slow
@@ -284,3 +447,25 @@ def test_overconfidence_is_found(metric):
         for seed in range(50)
     ]
     assert np.mean(found) > 0.5
+
+
+@pytest.mark.slow
+def test_the_level_is_kept_where_draws_have_no_value():
+    """Confident rows, of which none is wrong in a third of the data sets; 5 % of the others are rejected.
+
+    Not fewer than 4 % either: p-values are multiples of one over the number of draws that are left, about 270,
+    and ties are rare among the surest rows.
+    """
+    p_values = []
+    for seed in range(1500):
+        generator = np.random.default_rng(seed)
+        wrong = generator.beta(0.5, 40, 100)
+        labels = (generator.random(100) < wrong).astype(int)
+        if labels.any():
+            result = consistency_test(
+                overconfidence, labels, wrong, n_resamples=399, random_state=seed, alternative="greater"
+            )
+            p_values.append(result.p_value)
+    assert 0.6 < len(p_values) / 1500 < 0.72
+    rejections = sum(p <= 0.05 for p in p_values)
+    assert binom.ppf(0.001, len(p_values), 0.04) <= rejections <= binom.ppf(0.999, len(p_values), 0.05)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from scipy.stats import norm
 
+from calibrant import Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.hypothesis_tests.cumulative import classwise_cumulative_tests, cumulative_test
 from calibrant.metrics.utility import OneClass, OptimalDecision, TopClasses, utility_calibration_error
@@ -131,9 +132,44 @@ def test_it_is_read_aloud():
     text = str(cumulative_test([1] * 30 + [0] * 70, [0.2] * 100, utility=OneClass(1)))
     assert text == (
         "Cumulative test (statistic=kuiper, utility=OneClass(column=1), continuity_correction=True): statistic "
-        "0.1, p = 0.0124 (100 rows); noise alone gives 0.03192 on average; evidence at the 5 % level against: "
-        "the class of column 1 occurs as often as its probability says."
+        "0.1, p = 0.0124 (100 rows); noise alone gives 0.03192 on average, and 95 % of noise stays below 0.0784; "
+        "evidence at the 5 % level against: the class of column 1 occurs as often as its probability says."
     )
+
+
+SELDOM_TAKEN = np.array([[0.0, 10, 10, 10, 10], [1.0] * 5])
+
+
+def test_too_little_variance_is_a_reason_for_caution_in_any_unit_of_costs():
+    """V is the sum of variances in units of the largest difference of costs, here 10, squared."""
+    probabilities = np.random.default_rng(0).dirichlet(np.full(5, 0.4), 300)
+    labels = np.zeros(300, dtype=int)
+    sure = probabilities[probabilities[:, 0] > 0.9, 0]
+    variance = sum(100 * p * (1 - p) for p in sure) / 10**2
+    assert variance < 1
+    for unit in (1e-3, 1, 1e3):
+        result = cumulative_test(labels, probabilities, utility=OptimalDecision(unit * SELDOM_TAKEN))
+        assert f"a variance of {variance:.2g} in all" in result.caution
+        assert result.caution.endswith("; use consistency_test")
+    assert (
+        cumulative_test(labels, probabilities, utility=OptimalDecision(1e-3 * (1 - np.eye(5)))).caution
+        is None
+    )
+
+
+def test_a_row_that_outweighs_the_others_is_a_reason_for_caution():
+    """100 rows at one half have V = 25; if one weighs as much as all others, (99 / 99^2 + 1) / 4 = 0.2525."""
+    labels, scores = [0, 1] * 50, [0.5] * 100
+    assert cumulative_test(labels, scores).caution is None
+    assert cumulative_test(labels, scores, sample_weight=[1e-3] * 100).caution is None
+    uneven = cumulative_test(labels, scores, sample_weight=[99.0] + [1.0] * 99)
+    assert "a variance of 0.25 in all" in uneven.caution
+
+
+def test_five_are_enough():
+    """Twenty rows at one half have a variance of five."""
+    assert cumulative_test([0, 1] * 10, [0.5] * 20).caution is None
+    assert cumulative_test([0, 1] * 9 + [0], [0.5] * 19).caution is not None
 
 
 # Each class by itself
@@ -169,15 +205,70 @@ def test_classes_go_by_their_names():
     tests = classwise_cumulative_tests(names[labels], pd.DataFrame(probabilities, columns=names))
     assert tests.classes.tolist() == names.tolist()
     assert "ant" in tests.rejected()
-    assert tests.results[1].null_hypothesis == "class ant occurs as often as its probability says"
+    assert tests.results[1].null_hypothesis == "class 'ant' occurs as often as its probability says"
     assert str(tests).startswith(f"{len(tests.rejected())} of 3 classes do not occur as often")
+
+
+def test_two_classes_are_one_hypothesis():
+    """The range of the path is the same in both directions: nothing is to be adjusted."""
+    generator = np.random.default_rng(0)
+    scores = generator.random(300)
+    labels = (generator.random(300) < scores**1.5).astype(int)
+    tests = classwise_cumulative_tests(labels, scores)
+    alone = cumulative_test(labels, scores, utility=OneClass(1)).p_value
+    assert tests.adjusted_p_values == pytest.approx([alone, alone], rel=1e-9)
+
+
+def test_the_two_directions_of_ks_are_two_tests_of_one_hypothesis():
+    """Errors of low scores that are made up for by high ones; both classes are right or wrong together."""
+    generator = np.random.default_rng(0)
+    scores = generator.random(300)
+    labels = (generator.random(300) < scores**1.5).astype(int)
+    tests = classwise_cumulative_tests(labels, scores, statistic="ks")
+    first, second = (result.p_value for result in tests.results)
+    assert first != pytest.approx(second, rel=0.01)
+    assert tests.adjusted_p_values == pytest.approx([2 * min(first, second)] * 2, rel=1e-12)
+
+
+def test_rough_p_values_of_classes_are_named():
+    """Of 100 rows class 2 is expected in one."""
+    rough = classwise_cumulative_tests([0] * 45 + [1] * 45 + [2] * 10, np.tile([0.5, 0.49, 0.01], (100, 1)))
+    assert rough.results[0].caution is None
+    assert "a variance of 0.99 in all" in rough.results[2].caution
+    assert ", rough)" in str(rough)
+    assert str(rough).endswith(". Rough p-values come from too few rows; use consistency_test.")
+    assert "ough" not in str(classwise_cumulative_tests([0] * 45 + [1] * 55, [0.5] * 100))
 
 
 def test_no_class_is_refuted_without_reason():
     """Half of the rows of each class at one half."""
     tests = classwise_cumulative_tests([0, 1] * 50, [0.5] * 100)
     assert tests.rejected().tolist() == []
-    assert str(tests).endswith("at the 5 % level for all together.")
+    assert str(tests) == (
+        "No evidence at the 5 % level for all 2 classes together (100 rows) against: every class occurs as often as "
+        "its probability says; smallest p-values: class 0 (statistic 0, adjusted p = 1), class 1 (statistic 0, "
+        "adjusted p = 1)."
+    )
+
+
+def test_the_worst_classes_are_described_and_the_others_counted():
+    """Six classes at one sixth; of 600 rows a class has none and another all, so that all six are refuted.
+
+    The standard deviation is sqrt(5 / 36 / 600), and the worst class is off by 5/6.
+    """
+    tests = classwise_cumulative_tests(
+        ["a"] * 600, Predictions.from_probabilities(np.full((600, 6), 1 / 6), classes=list("abcdef"))
+    )
+    text = str(tests)
+    assert text.startswith(
+        "6 of 6 classes do not occur as often as their probabilities say, at the 5 % level for all together "
+        "(600 rows): class 'a' (statistic 0.8333, adjusted p < 1e-300), class 'b' (statistic 0.1667, adjusted p = "
+    )
+    assert text.endswith(") and 3 more.")
+    one = classwise_cumulative_tests([0] * 50 + [1] * 50, np.tile([0.5, 0.5 - 1e-9, 1e-9], (100, 1)))
+    assert "..." not in text + str(one)
+    single = classwise_cumulative_tests([2, 0, 0, 1, 1], np.tile([0.5, 0.5 - 1e-9, 1e-9], (5, 1)))
+    assert str(single).startswith("1 of 3 classes does not occur as often as its probability says")
 
 
 @pytest.mark.parametrize("test", [cumulative_test, classwise_cumulative_tests])

@@ -154,10 +154,10 @@ def test_corners_give_a_p_value(method, kind):
     certain = np.eye(3, dtype=np.float32)[[0, 1, 2, 0]]
     options = {"method": method, "kind": kind, "n_resamples": 19}
     for labels, vectors in [
-        ([1], [[0.5, 0.5]]),
+        *([] if method == "block" else [([1], [[0.5, 0.5]])]),
         ([1, 1, 1, 1], certain),
         ([0, 1, 0, 0], np.full((4, 2), 0.5)),
-        ([0, 1, 2], np.full((3, 1000), 1e-3, dtype=np.float32)),
+        ([0, 1, 2, 3], np.full((4, 1000), 1e-3, dtype=np.float32)),
     ]:
         assert 0 <= kernel_test(labels, vectors, **options).p_value <= 1
     perfect = kernel_test([0, 1, 2, 0], certain, **options)
@@ -165,11 +165,101 @@ def test_corners_give_a_p_value(method, kind):
     assert perfect.p_value == (0.5 if method == "block" else 1.0)
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "block_size", "advice"),
+    [
+        (1, None, "block_size=2 makes one of 1 row; give at least 4 rows or method='resampling'"),
+        (3, None, "block_size=2 makes one of 3 rows; give at least 4 rows or method='resampling'"),
+        (
+            30,
+            16,
+            "block_size=16 makes one of 30 rows; give at least 32 rows, a block_size of at most 15 or "
+            "method='resampling'",
+        ),
+    ],
+)
+def test_a_single_block_is_refused(n_rows, block_size, advice):
+    rows = ([0] * n_rows, [[0.7, 0.3]] * n_rows)
+    with pytest.raises(ParameterError, match=f"two blocks or more, but {advice}"):
+        kernel_test(*rows, method="block", block_size=block_size)
+
+
+@pytest.mark.parametrize(("n_rows", "block_size"), [(4, None), (5, None), (7, None), (30, 15)])
+def test_two_blocks_are_enough(n_rows, block_size):
+    labels, vectors = calibrated_problem(n_rows, 2, np.random.default_rng(0))
+    assert 0 <= kernel_test(labels, vectors, method="block", block_size=block_size).p_value <= 1
+
+
 def test_a_refuted_certainty_is_evidence():
     """Labels that the predictions call impossible never occur among the resamples."""
     result = kernel_test([1] * 8, [[1.0, 0.0]] * 8, method="resampling", n_resamples=99)
     assert result.p_value == 0.01
-    assert (result.null_mean, result.null_quantile) == (0, 0)
+    assert (result.null_mean, result.null_quantile) == (None, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_sentence_says_how_far_noise_goes_and_not_that_its_mean_is_nearly_zero(method):
+    labels, vectors = calibrated_problem(100, 3, np.random.default_rng(0))
+    result = kernel_test(labels, vectors, method=method, n_resamples=99)
+    assert result.null_mean is None
+    assert f"; 95 % of noise stays below {result.null_quantile:.4g};" in str(result)
+    assert "on average" not in str(result)
+    if method == "block":
+        assert result.null_quantile == pytest.approx(stats.norm.ppf(0.95))
+
+
+class TestThePositiveClass:
+    @pytest.mark.parametrize("method", METHODS[:2])
+    def test_has_the_error_of_that_kind(self, method):
+        labels, vectors = calibrated_problem(200, 2, np.random.default_rng(0))
+        weights = np.random.default_rng(1).random(200)
+        options = {"sample_weight": weights, "kind": "positive"}
+        result = kernel_test(labels, vectors[:, 1], method=method, n_resamples=5, **options)
+        assert result.statistic == pytest.approx(
+            kernel_calibration_error(labels, vectors, **options), rel=1e-9
+        )
+
+    def test_is_half_of_the_whole_vector(self):
+        """Distances and products of two columns are sqrt(2) and 2 times those of one, for the same draws."""
+        labels, vectors = calibrated_problem(100, 2, np.random.default_rng(0))
+        one = kernel_test(labels, vectors, kind="positive", method="wild", n_resamples=99)
+        both = kernel_test(labels, vectors, kind="full", method="wild", n_resamples=99)
+        assert both.statistic == pytest.approx(2 * one.statistic, rel=1e-9)
+
+    def test_finds_the_exact_p_value_of_five_rows(self):
+        scores, observed_labels = np.array([0.9, 0.8, 0.3, 0.6, 0.1]), [0, 1, 0, 0, 1]
+
+        def value(labels):
+            return kernel_calibration_error(labels, scores, kind="positive")
+
+        observed = value(observed_labels)
+        probability = sum(
+            np.prod(np.where(labels, scores, 1 - scores))
+            for labels in product(range(2), repeat=5)
+            if value(list(labels)) >= observed - 1e-12
+        )
+        result = kernel_test(observed_labels, scores, kind="positive", method="resampling", n_resamples=4000)
+        assert abs(result.p_value - probability) < 4 * sqrt(probability * (1 - probability) / 4000) + 1 / 4000
+
+    def test_goes_by_its_name(self):
+        result = kernel_test(["no", "yes", "no"], [0.1, 0.8, 0.3], kind="positive", n_resamples=9)
+        assert result.null_hypothesis == "class 'yes' occurs with exactly the probability it was given"
+
+    def test_needs_two_classes(self):
+        with pytest.raises(ParameterError, match="for two classes, but there are 3; use kind='full'"):
+            kernel_test(*calibrated_problem(10, 3, np.random.default_rng(0)), kind="positive")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_seeds_generators_and_none(method):
+    labels, vectors = calibrated_problem(60, 3, np.random.default_rng(0))
+
+    def p_value(random_state):
+        return kernel_test(labels, vectors, method=method, n_resamples=199, random_state=random_state).p_value
+
+    assert p_value(5) == p_value(np.int64(5))
+    assert p_value(np.random.default_rng(5)) == p_value(np.random.default_rng(5))
+    assert len({p_value(None) for _ in range(8)}) > 1
 
 
 def test_auto_goes_by_cost(monkeypatch):
@@ -207,7 +297,11 @@ def test_a_network_is_found_out_by_every_method():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "classwise"}, "kind must be 'full' or 'confidence', not 'classwise'"),
+        ({"kind": "top"}, "kind must be 'full', 'confidence' or 'positive', not 'top'"),
+        ({"kind": "classwise"}, "use kind='full', for each by itself classwise_cumulative_tests"),
+        ({"random_state": "a"}, "random_state must be a whole number of at least 0, .* or None, not 'a'"),
+        ({"random_state": -1}, "random_state must be a whole number of at least 0, .* or None, not -1"),
+        ({"random_state": 1.5}, "random_state must be a whole number of at least 0, .* or None, not 1.5"),
         ({"method": "bootstrap"}, "method must be"),
         ({"kernel": "rbf"}, "kernel must be"),
         ({"bandwidth": -1}, "bandwidth must be"),

@@ -31,7 +31,7 @@ def naive_log_likelihood(labels, scores, intercept, slope, weights=None):
 
 
 class TestFiguresOfStatsmodels:
-    """statsmodels 0.15.0: Logit, GLM with an offset, and GLM with freq_weights scaled to their effect."""
+    """statsmodels 0.15.0: Logit, GLM with an offset, and GLM with freq_weights."""
 
     def test_estimates_and_standard_errors(self):
         line = calibration_slope_intercept(*evenly_spaced(), interval="wald")
@@ -57,8 +57,59 @@ class TestFiguresOfStatsmodels:
         line = calibration_slope_intercept(labels, scores, sample_weight=1 + np.arange(100) % 3)
         assert line.slope.value == pytest.approx(1.2136335, rel=1e-7)
         assert line.intercept.value == pytest.approx(-0.69725331, rel=1e-7)
-        assert line.slope.standard_error == pytest.approx(0.27488969, rel=1e-7)
-        assert line.intercept.standard_error == pytest.approx(0.29825514, rel=1e-7)
+
+
+def naive_sandwich(scores, intercept, slope, weights, columns):
+    """Return the variances of the coefficients, with sums over rows one by one."""
+    bread, filling = np.zeros((columns, columns)), np.zeros((columns, columns))
+    for score, weight in zip(scores, weights, strict=True):
+        x = np.array([1.0, log(score) - log(1 - score)])
+        mean = 1 / (1 + np.exp(-intercept - slope * x[1]))
+        outer = np.outer(x, x)[:columns, :columns] * mean * (1 - mean)
+        bread += weight * outer
+        filling += weight**2 * outer
+    inverse = np.linalg.inv(bread)
+    return np.diag(inverse @ filling @ inverse)
+
+
+@pytest.mark.parametrize("interval", ["profile", "wald"])
+def test_standard_errors_with_weights_are_those_of_the_sandwich(interval):
+    labels, scores = evenly_spaced()
+    weights = 1 + np.arange(100) % 3 + 5 * scores
+    line = calibration_slope_intercept(labels, scores, sample_weight=weights, interval=interval)
+    intercept, slope = naive_sandwich(scores, line.intercept.value, line.slope.value, weights, 2)
+    assert line.slope.standard_error == pytest.approx(sqrt(slope), rel=1e-9)
+    assert line.intercept.standard_error == pytest.approx(sqrt(intercept), rel=1e-9)
+    (large,) = naive_sandwich(scores, line.in_the_large.value, 1, weights, 1)
+    assert line.in_the_large.standard_error == pytest.approx(sqrt(large), rel=1e-9)
+
+
+def test_weights_do_not_matter_among_rows_that_are_separate_groups():
+    """Two scores, two intercepts: one line goes through both shares, whatever a group weighs as a whole."""
+    labels = [1] * 80 + [0] * 20 + [1] * 30 + [0] * 70
+    scores = [0.9] * 100 + [0.1] * 100
+    plain = calibration_slope_intercept(labels, scores)
+    weighted = calibration_slope_intercept(labels, scores, sample_weight=[50.0] * 100 + [1.0] * 100)
+    for name in ("slope", "intercept"):
+        one, other = getattr(plain, name), getattr(weighted, name)
+        assert other.value == pytest.approx(one.value, rel=1e-6)
+        assert other.standard_error == pytest.approx(one.standard_error, rel=1e-6)
+
+
+def test_profile_intervals_with_weights_end_where_the_tests_reject():
+    """The slope test at an end of the slope's interval: scores divided by it, so that it takes the place of one."""
+    labels, scores = evenly_spaced()
+    weights = 0.1 + 10 * scores
+    line = calibration_slope_intercept(labels, scores, sample_weight=weights)
+    logits = np.log(scores) - np.log(1 - scores)
+    for end in (line.slope.low, line.slope.high):
+        moved = np.column_stack([np.zeros(100), end * logits])
+        there = calibration_slope_intercept(labels, Predictions.from_logits(moved), sample_weight=weights)
+        assert there.slope_test.p_value == pytest.approx(0.05, rel=1e-3)
+    for end in (line.in_the_large.low, line.in_the_large.high):
+        moved = np.column_stack([np.zeros(100), logits + end])
+        there = calibration_slope_intercept(labels, Predictions.from_logits(moved), sample_weight=weights)
+        assert there.in_the_large_test.p_value == pytest.approx(0.05, rel=1e-3)
 
 
 def test_eighty_percent_where_ninety_were_promised():
@@ -157,18 +208,98 @@ class TestWithoutAMaximum:
     def test_one_row(self, interval):
         line = calibration_slope_intercept([1], [0.3], interval=interval)
         assert 0 <= line.joint_test.p_value <= 1
-        assert "1 rows" in str(line)
+        assert "class 1, 1 row: slope" in str(line)
 
 
-def test_zeros_and_ones_count_as_the_floor():
-    """Half of the smallest positive probability, here 0.05, on both sides."""
-    labels = [0, 1, 1, 0, 1, 0]
-    given = calibration_slope_intercept(labels, [0.0, 1.0, 0.0, 0.1, 0.6, 0.7])
-    odds = np.array([0.05, 1 / 0.05, 0.05, 0.1 / 0.9, 0.6 / 0.4, 0.7 / 0.3])
-    replaced = calibration_slope_intercept(labels, odds / (1 + odds))
-    assert given.slope.value == pytest.approx(replaced.slope.value, rel=0.05)
-    chosen = Predictions.from_probabilities([0.0, 1.0, 0.0, 0.1, 0.6, 0.7], floor=1e-6)
-    assert calibration_slope_intercept(labels, chosen).slope.value < given.slope.value
+class TestZerosAndOnes:
+    def test_count_as_twice_as_sure_as_anything_else(self):
+        """The surest of the others is 0.1, odds of 9: zeros and ones have odds of 18."""
+        labels = [0, 1, 1, 0, 1, 0]
+        given = calibration_slope_intercept(labels, [0.0, 1.0, 0.0, 0.1, 0.6, 0.7])
+        odds = np.array([1 / 18, 18, 1 / 18, 0.1 / 0.9, 0.6 / 0.4, 0.7 / 0.3])
+        replaced = calibration_slope_intercept(labels, odds / (1 + odds))
+        assert given.slope.value == pytest.approx(replaced.slope.value, rel=1e-9)
+        assert given.joint_test.statistic == pytest.approx(replaced.joint_test.statistic, rel=1e-9)
+        chosen = Predictions.from_probabilities([0.0, 1.0, 0.0, 0.1, 0.6, 0.7], floor=1e-6)
+        odds[:3] = [1e-6, 1e6, 1e-6]
+        expected = calibration_slope_intercept(labels, odds / (1 + odds))
+        assert calibration_slope_intercept(labels, chosen).slope.value == pytest.approx(expected.slope.value)
+        assert expected.slope.value < given.slope.value
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("trees", [4, 100])
+    @pytest.mark.parametrize("interval", ["profile", "wald"])
+    def test_an_event_and_its_opposite_have_one_slope_and_opposite_intercepts(self, dtype, trees, interval):
+        """Shares of trees, more of them zero than one."""
+        generator = np.random.default_rng(trees)
+        true = generator.beta(0.4, 0.8, 500)
+        votes = generator.binomial(trees, true)
+        labels = (generator.random(500) < true).astype(int)
+        assert (votes == 0).any()
+        assert (votes == trees).any()
+        vectors = (np.column_stack([trees - votes, votes]) / trees).astype(dtype)
+        line = calibration_slope_intercept(labels, vectors, interval=interval)
+        swapped = calibration_slope_intercept(1 - labels, vectors[:, ::-1], interval=interval)
+        assert swapped.slope.value == pytest.approx(line.slope.value, rel=1e-8)
+        assert swapped.slope.low == pytest.approx(line.slope.low, rel=1e-6)
+        for name in ("intercept", "in_the_large"):
+            here, there = getattr(line, name), getattr(swapped, name)
+            assert there.value == pytest.approx(-here.value, rel=1e-7, abs=1e-9)
+            assert there.low == pytest.approx(-here.high, rel=1e-5, abs=1e-7)
+            assert there.high == pytest.approx(-here.low, rel=1e-5, abs=1e-7)
+        assert swapped.joint_test.statistic == pytest.approx(line.joint_test.statistic, rel=1e-8)
+        both = calibration_slope_intercept(labels, vectors, kind="classwise", interval=interval)
+        assert both[0].slope.value == pytest.approx(both[1].slope.value, rel=1e-8)
+
+    def test_a_forest_is_as_sure_as_its_votes(self):
+        """Without zeros and ones the slope is the same as with them moved to the odds of 1 and 99 times two."""
+        generator = np.random.default_rng(0)
+        true = generator.beta(0.3, 0.3, 4000)
+        votes = generator.binomial(100, true)
+        labels = (generator.random(4000) < true).astype(int)
+        line = calibration_slope_intercept(labels, votes / 100)
+        moved = np.clip(votes / 100, 1 / 199, 198 / 199)
+        assert line.slope.value == pytest.approx(calibration_slope_intercept(labels, moved).slope.value)
+        assert 0.8 < line.slope.value < 1.2
+
+    def test_each_class_of_several_has_its_own_largest_log_odds(self):
+        """Class 0 is said at 0.5 and 0.8 besides 0 and 1: odds of 4, so that 0 and 1 have odds of 8."""
+        vectors = np.array([[0.5, 0.5, 0], [0.8, 0, 0.2], [0, 0.1, 0.9], [1, 0, 0], [0, 1, 0], [0.5, 0, 0.5]])
+        labels = np.array([0, 0, 0, 1, 1, 2])
+        line = calibration_slope_intercept(labels, vectors, kind="classwise")[0]
+        odds = np.array([1, 4, 1 / 8, 8, 1 / 8, 1])
+        alone = calibration_slope_intercept((labels == 0).astype(int), odds / (1 + odds))
+        assert line.slope.value == pytest.approx(alone.slope.value, rel=1e-9)
+
+    def test_hard_predictions_have_no_line(self):
+        hard = np.eye(2)[[0, 1, 1, 0]]
+        for kind, event in (
+            ("positive", "class 1"),
+            ("confidence", "the predicted class"),
+            ("classwise", "class 0"),
+        ):
+            with pytest.raises(
+                PredictionError,
+                match=f"every probability of {event} is exactly 0 or 1.*cumulative_test or spiegelhalter_test",
+            ):
+                calibration_slope_intercept([0, 1, 0, 0], hard, kind=kind)
+        floored = Predictions.from_probabilities(hard, floor=0.01)
+        assert calibration_slope_intercept([0, 1, 0, 0], floored).joint_test.p_value < 0.05
+
+
+def test_classes_go_by_the_names_of_the_user():
+    line = calibration_slope_intercept(["no", "yes", "no"], [0.3, 0.6, 0.7])
+    assert line.event == "class 'yes'"
+    assert str(line).startswith("class 'yes', 3 rows: slope")
+    lines = calibration_slope_intercept(["no", "yes", "no"], [0.3, 0.6, 0.7], kind="classwise")
+    assert [line.event for line in lines] == ["class 'no'", "class 'yes'"]
+    assert "(class 'no', 1 degree of freedom)" in lines[0].slope_test.test
+
+
+def test_a_p_value_that_underflows_is_not_said_to_be_zero():
+    line = calibration_slope_intercept([0] * 4000 + [1] * 4000, [0.9] * 4000 + [0.1] * 4000)
+    assert line.joint_test.p_value == 0
+    assert "both p < 1e-300 (95 % intervals)" in str(line)
 
 
 def test_saturated_logits_are_exact():
@@ -262,6 +393,31 @@ def test_levels_are_kept_and_intervals_cover(weighted):
     for name, truth in (("slope", 1), ("intercept", 0), ("in_the_large", 0)):
         missed = sum(not getattr(line, name).low <= truth <= getattr(line, name).high for line in lines)
         assert low <= missed <= high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval", ["profile", "wald"])
+@pytest.mark.parametrize(
+    "weigh",
+    [lambda p: 0.1 + 10 * p, lambda p: 0.02 + p * (1 - p), lambda p: 1 / (0.05 + p * (1 - p))],
+    ids=["rising", "middle", "ends"],
+)
+def test_intervals_cover_and_levels_are_kept_with_weights_that_go_with_the_score(weigh, interval):
+    """1000 calibrated data sets; besides the error of simulation one percent for the limit of many rows."""
+    generator = np.random.default_rng(0)
+    lines = []
+    for _ in range(1000):
+        scores = 1 / (1 + np.exp(-1.5 * generator.normal(size=500)))
+        labels = (generator.random(500) < scores).astype(int)
+        lines.append(
+            calibration_slope_intercept(labels, scores, sample_weight=weigh(scores), interval=interval)
+        )
+    low, high = binom.ppf(0.001, 1000, 0.04), binom.ppf(0.999, 1000, 0.06)
+    for name, truth in (("slope", 1), ("intercept", 0), ("in_the_large", 0)):
+        missed = sum(not getattr(line, name).low <= truth <= getattr(line, name).high for line in lines)
+        assert low <= missed <= high
+    for name in ("slope_test", "in_the_large_test", "joint_test"):
+        assert low <= sum(getattr(line, name).p_value <= 0.05 for line in lines) <= high
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from calibrant import Predictions
 from calibrant.errors import ParameterError, PredictionError, WeightError
@@ -19,6 +19,7 @@ from calibrant.numerics.cumulative import RANGE
 from strategies import probability_matrices
 
 STATISTICS = ["kuiper", "ks"]
+POWERS = [(1000, 0.01), (500, 0.02), (2000, 0.005), (5000, 0.01), (300, 0.05)]
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -97,11 +98,30 @@ def test_costs_carry_their_unit_and_weights_their_ratio():
     assert uneven.error > 2 * float(smallest_detectable_error(probabilities))
 
 
+def test_the_power_is_said_to_be_approximate():
+    text = str(smallest_detectable_error([0.2] * 500, utility=OneClass(1), power=0.9))
+    assert "is found with a probability of about 0.9 or more (test at level 0.05)" in text
+
+
+@pytest.mark.parametrize(("n_rows", "score"), POWERS)
+def test_the_power_at_one_score_is_the_binomial_one(n_rows, score):
+    """Rare events that are more frequent than predicted, by the error that is promised to be found."""
+    found = smallest_detectable_error([score] * n_rows, utility=OneClass(1))
+    counts = np.arange(n_rows + 1)
+    rejected = np.abs(counts / n_rows - score) > found.noise_limit
+    power = binom.pmf(counts, n_rows, score + found.error)[rejected].sum()
+    assert 0.76 <= power <= 0.82
+
+
 def test_two_rows_are_too_few():
     text = str(smallest_detectable_error([[0.6, 0.4], [0.7, 0.3]], statistic="ks"))
     assert text.startswith(
         "2 rows are too few to be sure of finding even the largest KS error (test at level 0.05)"
     )
+
+
+def test_one_row_is_one_row():
+    assert str(smallest_detectable_error([0.4])).startswith("1 row is too few to be sure")
 
 
 def test_predictions_of_any_kind_will_do():

@@ -1,6 +1,6 @@
 """Spiegelhalter's test against loops, the binary formula, closed forms and simulation of its level."""
 
-from math import inf, sqrt
+from math import exp, inf, sqrt
 
 import numpy as np
 import pytest
@@ -101,6 +101,13 @@ def test_saturated_rows_keep_their_variance():
     """Two rows at 1 - 1e-12, one of them wrong: z is about 1 / sqrt(2e-12)."""
     result = spiegelhalter_test([0, 1], [1e-12, 1e-12])
     assert result.statistic == pytest.approx(1 / sqrt(2e-12), rel=1e-6)
+
+
+def test_logits_of_float32_are_as_good_as_those_of_float64():
+    """Two rows at which the float32 softmax leaves nothing for the other class, one of them wrong."""
+    logits = np.array([[0.0, 150.0]] * 2, dtype=np.float32)
+    result = spiegelhalter_test([1, 0], Predictions.from_logits(logits))
+    assert result.statistic == pytest.approx(sqrt(exp(150) / 2), rel=1e-6)
 
 
 def test_only_ratios_of_weights_matter_and_equal_weights_not_at_all():

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant import Predictions, TemperatureScaling
-from calibrant.errors import LabelError, ParameterError, PredictionError
+from calibrant.errors import CalibrationWarning, LabelError, ParameterError, PredictionError
+from calibrant.intervals import loss_difference
 from calibrant.metrics import brier_score, log_loss, spherical_loss
 from calibrant.metrics.gain import calibration_gain
 from data import load
@@ -58,12 +59,35 @@ def test_it_is_the_difference_of_two_scores(n_classes):
 
 
 def test_impossible_events_that_happen():
-    """Refuted before: infinite gain; after: infinite harm; both: that row has not changed."""
+    """Refuted before: infinite gain; after: infinite harm; both, in the same or in other rows: no value."""
     wrong, honest = [[1.0, 0.0], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]]
     assert calibration_gain([1, 1], wrong, honest, loss="log") == np.inf
     assert calibration_gain([1, 1], honest, wrong, loss="log") == -np.inf
-    gain = calibration_gain([1, 1], wrong, [[1.0, 0.0], [0.25, 0.75]], loss="log")
-    assert gain == pytest.approx(np.log(1.5) / 2)
+    assert np.isnan(calibration_gain([1, 1], wrong, [[1.0, 0.0], [0.25, 0.75]], loss="log"))
+    assert np.isnan(calibration_gain([1, 1], wrong, wrong[::-1], loss="log"))
+
+
+@pytest.mark.parametrize("loss", ["log", "brier", "spherical"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_it_is_the_difference_of_losses_with_the_other_sign_and_the_brier_loss_of_two_classes_doubled(
+    loss, n_classes
+):
+    generator = np.random.default_rng(0)
+    before, after = generator.dirichlet(np.ones(n_classes), (2, 40))
+    labels = generator.integers(0, n_classes, 40)
+    scale = 2 if loss == "brier" and n_classes == 2 else 1
+    difference = loss_difference(labels, before, after, loss=loss).estimate
+    assert calibration_gain(labels, before, after, loss=loss) == pytest.approx(-scale * difference)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([0.0, 0.5], [0.5, 0.5]), ([0.5, 0.5], [0.0, 0.5]), ([0.0, 0.5], [0.0, 0.9]), ([0.0, 0.5], [0.5, 0.0])],
+)
+def test_infinities_are_those_of_the_difference_of_losses(before, after):
+    with pytest.warns(CalibrationWarning, match="infinite loss"):
+        difference = loss_difference([1, 1], before, after, loss="log").estimate
+    np.testing.assert_equal(calibration_gain([1, 1], before, after, loss="log"), -difference)
 
 
 def test_rows_and_classes_must_be_the_same():

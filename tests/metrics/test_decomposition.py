@@ -12,8 +12,9 @@ from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, confidence_ece, log_loss, spherical_loss
+from calibrant.metrics.cross_folds import cross_folds
 from calibrant.metrics.decomposition import decompose
-from calibrant.metrics.recalibrated import cross_folds, recalibrated
+from calibrant.metrics.recalibrated import recalibrated
 from data import load
 from strategies import problems
 
@@ -241,7 +242,11 @@ def test_by_default_two_classes_are_isotonic_and_more_are_recalibrated():
     two, three = decompose(*overconfident(60, 2)), decompose(*overconfident(60, 3))
     assert (two.method, two.kind) == ("isotonic", "positive")
     assert (three.method, three.kind) == ("recalibration", "full")
-    assert three.recalibrated_by == "dirichlet-l2 fitted on the others of 5 folds"
+    assert three.recalibrated_by == (
+        "a mixture of dirichlet-l2, TemperatureScaling(loss='brier') and base rates fitted on the others of 5 folds"
+    )
+    by_log = decompose(*overconfident(60, 3), loss="log")
+    assert by_log.recalibrated_by == "dirichlet-l2 fitted on the others of 5 folds"
     assert decompose(*overconfident(60, 3), method="bins").kind == "confidence"
 
 
@@ -268,30 +273,133 @@ def test_a_perfect_score_has_nothing_to_remove():
     assert (result.score, result.calibration, result.share) == (0, 0, 0)
 
 
+REFUTED = [0, 1, 0, 1, 1, 0, 0, 1], [0.0, 0.0, 0.2, 0.4, 0.6, 0.6, 0.7, 0.9]
+
+
 @pytest.mark.parametrize("method", ["isotonic", "bins", "recalibration"])
 def test_an_impossible_event_is_all_miscalibration(method):
-    """Infinite loss of which a finite one is left."""
-    labels, scores = [0, 1, 0, 1, 1, 0, 0, 1], [0.0, 0.0, 0.2, 0.4, 0.6, 0.6, 0.7, 0.9]
-    result = decompose(labels, scores, loss="log", method=method, recalibrator="temperature")
+    """Infinite loss of which a finite one is left: so much was removed, but no share of it."""
+    result = decompose(*REFUTED, loss="log", method=method, recalibrator="temperature")
     assert result.score == result.calibration == np.inf
-    assert np.isfinite(result.refinement)
-    assert result.share == 1
+    assert np.isfinite([result.refinement, result.discrimination]).all()
+    assert np.isnan(result.share)
+    assert (result.n_refuted, result.n_refuted_after) == (1, 0)
+    text = str(result)
+    assert text.startswith(
+        "log-loss of the positive class: infinite, since the predictions were refuted: 1 row gave the true class "
+        "the probability zero; "
+    )
+    assert f"leaves refinement {result.refinement:.4g} = uncertainty 0.6931 - " in text
+    assert "so that calibration is infinite; " in text
+    assert text.endswith("for a finite part raise the zeros to a floor, or take another loss (8 rows).")
+    assert not any(phrase in text for phrase in ("%", "nan", "inf ", "standard error"))
     if method == "recalibration":
         assert result.interval() == (-np.inf, np.inf)
 
 
-def test_what_recalibration_leaves_impossible_is_not_removed():
+@pytest.mark.parametrize("method", ["isotonic", "bins", "recalibration"])
+def test_refuted_rows_are_counted_once_for_all_events(method):
+    """Row 0 gives class 0 nothing and class 1 everything: refuted for three classes, and as a prediction."""
+    labels, probabilities = overconfident(40, 3)
+    labels[0], probabilities[0] = 0, [0.0, 1.0, 0.0]
+    for kind in ("confidence", "classwise"):
+        result = decompose(labels, probabilities, loss="log", method=method, kind=kind, recalibrator="vector")
+        assert (result.calibration, result.n_refuted) == (np.inf, 1)
+        assert "1 row gave what happened the probability zero" in str(result)
+
+
+def test_what_recalibration_leaves_impossible_is_not_defined():
     result = decompose(
         [1, 0, 1], [0.0, 0.5, 0.5], loss="log", method="recalibration", recalibrator="uncalibrated"
     )
     assert result.score == result.refinement == np.inf
-    assert result.calibration == 0
+    assert np.isnan([result.calibration, result.share]).all()
+    assert result.interval() == (-np.inf, np.inf)
+    text = str(result)
+    assert "1 row gave the true class the probability zero, and so did 1 row after recalibration by" in text
+    assert "calibration is not defined" in text
+
+
+def test_scores_and_their_bins_refuted_alike_leave_nothing_to_say_of_what_is_within_bins():
+    result = decompose(*REFUTED, loss="log", method="bins", n_bins=4)
+    assert result.calibration == np.inf
+    assert np.isnan(result.within_bins)
+
+
+def test_a_recalibration_that_is_refuted_itself_has_removed_nothing():
+    """Isotonic regression of the other folds gives the lowest scores the probability zero."""
+    labels, scores = [1, 0, 0, 0, 0, 1, 1, 1, 0, 1], np.linspace(0.1, 0.9, 10)
+    result = decompose(labels, scores, loss="log", method="recalibration", recalibrator="isotonic")
+    assert np.isfinite(result.score)
+    assert (result.refinement, result.calibration) == (np.inf, -np.inf)
+    assert result.n_refuted == 0 < result.n_refuted_after
+    assert np.isnan(result.share)
+    assert (
+        "no removable loss found: recalibration by isotonic fitted on the others of 5 folds gave the true class"
+        in (str(result))
+    )
+    assert "take a recalibrator without zeros" in str(result)
+
+
+def saturated_with_random_labels(n_rows, n_classes=5, share=0.2):
+    """Logits of standard deviation 60, and a share of labels that have nothing to do with them."""
+    generator = np.random.default_rng(0)
+    logits = 60 * generator.normal(size=(n_rows, n_classes))
+    at_random = generator.random(n_rows) < share
+    labels = np.where(at_random, generator.integers(0, n_classes, n_rows), logits.argmax(axis=1))
+    return labels, Predictions.from_logits(logits)
+
+
+@pytest.mark.parametrize("loss", ["brier", "spherical"])
+def test_saturated_predictions_with_random_labels_have_a_removable_loss(loss):
+    """The true frequencies are 0.84 and 0.04: the Brier score falls from 0.32 to 1 - 0.84^2 - 4 x 0.04^2, by 0.032."""
+    result = decompose(*saturated_with_random_labels(1000), loss=loss)
+    assert result.calibration > 3 * result.standard_error > 0
+    if loss == "brier":
+        assert result.calibration == pytest.approx(0.032, abs=3 * result.standard_error)
+
+
+def test_a_part_below_zero_is_called_what_it_is():
+    """Fitted by log-loss a temperature avoids rare certainties that were wrong, and loses on all the others."""
+    result = decompose(*saturated_with_random_labels(1000), recalibrator="temperature")
+    assert result.calibration < -0.05
+    assert (
+        "; no removable loss found: recalibration by temperature fitted on the others of 5 folds raised it by "
+        f"{-result.calibration:.4g} (1000 rows)."
+    ) in str(result)
+    assert "removes" not in str(result)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.55, 0.7])
+@pytest.mark.parametrize("n_rows", [10, 70, 130])
+@pytest.mark.parametrize("method", ["isotonic", "bins"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rounding_is_no_part_of_a_score(rate, n_rows, method, loss):
+    """One score, which is the rate of events in float64: nothing to remove, and nothing told apart."""
+    happened = round(rate * n_rows)
+    labels = np.arange(n_rows) < happened
+    result = decompose(labels.astype(int), [happened / n_rows] * n_rows, method=method, loss=loss)
+    assert (result.calibration, result.discrimination) == (0, 0)
+    assert "calibration 0 + " in str(result)
+    assert "discrimination 0 + " in str(result)
+
+
+def test_there_are_no_more_folds_than_rows():
+    labels, probabilities = overconfident(6, 3)
+    result = decompose(labels, probabilities, recalibrator="temperature", n_folds=1000)
+    assert result.recalibrated_by == "temperature fitted on the others of 6 folds"
 
 
 @pytest.mark.parametrize("method", ["isotonic", "bins", "recalibration"])
 def test_one_row_is_enough(method):
     result = decompose([1], [[0.2, 0.5, 0.3]], method=method)
     assert isclose(result.score, result.calibration + result.refinement)
+    assert str(result).endswith(" (1 row).")
+    if method == "recalibration":
+        assert "; one row leaves nothing to cross-fit, so that calibration was not estimated (1 row)." in str(
+            result
+        )
+        assert "5 folds" not in str(result)
 
 
 @pytest.mark.parametrize("method", ["isotonic", "bins", "recalibration"])

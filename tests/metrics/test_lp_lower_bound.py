@@ -4,6 +4,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +12,9 @@ from calibrant import Predictions, TemperatureScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import confidence_ece
+from calibrant.metrics.cross_folds import cross_folds
 from calibrant.metrics.lower_bound import calibration_error_lower_bound, lp_calibration_error
-from calibrant.metrics.recalibrated import cross_folds, event_problems, recalibrated
+from calibrant.metrics.recalibrated import event_problems, recalibrated
 from data import load
 from strategies import problems
 
@@ -100,20 +102,26 @@ def test_the_limit_is_that_of_folds_judged_by_earlier_ones(kind, weighted):
     data = LabelledPredictions.parse(probabilities, labels, weights)
     folds = cross_folds(data, 4)
     recalibrator = "temperature" if kind == "full" else "isotonic"
-    terms = np.zeros(400)
+    terms, duals = np.zeros(400), np.zeros((400, 3))
     events = list(event_problems(data, kind))
-    for event in events:
+    for number, event in enumerate(events):
         truth = np.eye(event.n_classes)[event.labels]
         for rows, after in recalibrated(event, recalibrator, folds, earlier_only=True):
             before = event.predictions.probabilities[rows]
-            terms_by_class = np.sign(after.probabilities - before) * (truth[rows] - before)
-            terms[rows] += (terms_by_class if kind == "full" else terms_by_class[:, 1:]).sum(axis=1) / len(
-                events
-            )
+            signs = np.sign(after.probabilities - before) / len(events)
+            used = slice(None) if kind == "full" else slice(1, None)
+            terms[rows] += (signs * (truth[rows] - before))[:, used].sum(axis=1)
+            columns = {"full": slice(None), "classwise": slice(number, number + 1), "confidence": slice(1)}
+            duals[rows, columns[kind]] = signs[:, used]
+    # If the predictions are true: the variance of u_y over the classes, or over the event and its opposite.
+    mass = probabilities.max(axis=1, keepdims=True) * [1, 0, 0] if kind == "confidence" else probabilities
+    promised = (mass * duals**2).sum(axis=1) - (mass * duals).sum(axis=1) ** 2
     later = np.concatenate(folds[1:])
     share = weights[later] / weights[later].sum()
     mean = share @ terms[later]
-    error = sqrt(len(later) / (len(later) - 1) * (share**2 @ (terms[later] - mean) ** 2))
+    observed = share**2 / (1 - share) @ (terms[later] - mean) ** 2
+    error = sqrt(max(observed, share**2 @ promised[later]))
+    quantile = scipy.stats.t.ppf(0.9, 1 / (share @ share) - 1)
     bound = calibration_error_lower_bound(
         labels,
         probabilities,
@@ -123,8 +131,8 @@ def test_the_limit_is_that_of_folds_judged_by_earlier_ones(kind, weighted):
         level=0.9,
         recalibrator=recalibrator,
     )
-    assert mean > 1.2816 * error
-    assert bound.limit == pytest.approx(mean - 1.2815516 * error, rel=1e-6)
+    assert mean > quantile * error
+    assert bound.limit == pytest.approx(mean - quantile * error, rel=1e-6)
 
 
 @settings(max_examples=25)
@@ -151,7 +159,7 @@ def test_three_of_four_right_at_ninety_percent(recalibrator):
     assert bound.standard_error == pytest.approx(error)
     data = LabelledPredictions.parse([[0.9, 0.1]] * 400, labels)
     terms = 0.9 - (labels[np.concatenate(cross_folds(data, 5)[1:])] == 0)
-    limit = terms.mean() - 1.6448536 * terms.std(ddof=1) / sqrt(320)
+    limit = terms.mean() - scipy.stats.t.ppf(0.95, 319) * terms.std(ddof=1) / sqrt(320)
     assert bound.limit == pytest.approx(limit)
     assert 0.09 < bound.limit < 0.13
     assert (bound.overconfidence, bound.underconfidence) == (pytest.approx(0.15), 0)
@@ -228,6 +236,17 @@ def test_float32_gives_the_value_of_float64():
 def test_one_row_says_nothing():
     bound = calibration_error_lower_bound([1], [[0.2, 0.5, 0.3]])
     assert (bound.estimate, bound.limit, bound.standard_error) == (0, 0, np.inf)
+    assert bound.n_folds == 1
+    assert str(bound) == (
+        "Calibration error of the predicted class: not estimated, 1 row being too few to cross-fit."
+    )
+
+
+def test_there_are_no_more_folds_than_rows():
+    labels, probabilities = overconfident(7, 3)
+    bound = calibration_error_lower_bound(labels, probabilities, n_folds=1000)
+    assert bound.n_folds == 7
+    assert str(bound).endswith("fitted on the others of 7 folds; 7 rows).")
 
 
 def test_rescaled_weights_give_the_same_bound():
@@ -245,7 +264,7 @@ def test_it_speaks_in_words():
     labels, probabilities = overconfident(100, 3)
     text = str(calibration_error_lower_bound(labels, probabilities, level=0.9))
     assert text.startswith("Calibration error of the predicted class: at least ")
-    assert "with 90 % confidence" in text
+    assert "with 90 % confidence (from folds judged only by earlier ones); estimate " in text
     assert "overconfidence" in text
     assert text.endswith("isotonic recalibration fitted on the others of 5 folds; 100 rows).")
     text = str(
@@ -361,3 +380,46 @@ def test_the_limit_covers_the_true_error_of_all_classes_together():
                 tight.append(bound.estimate / truth)
     assert min(covered.values()) / n_samples >= 0.95 - 3 * sqrt(0.95 * 0.05 / n_samples)
     assert np.mean(tight) > 0.9
+
+
+def test_rows_that_are_nearly_all_right_prove_nothing():
+    """Thirty rows at 99.5 %, all right: the spread of the terms is zero, that of true predictions is not."""
+    bound = calibration_error_lower_bound(np.ones(30, dtype=int), np.full(30, 0.995), kind="positive")
+    assert bound.estimate > 0
+    assert bound.limit == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scores", "n_rows"),
+    [
+        (lambda generator, n: generator.beta(50, 0.25, n), 100),
+        (lambda generator, n: generator.beta(50, 0.25, n), 300),
+        (lambda generator, n: generator.beta(20, 0.5, n), 100),
+        (lambda generator, n: generator.random(n), 12),
+        (lambda generator, n: generator.choice([0.1, 0.3, 0.5, 0.7, 0.9], n), 100),
+        (lambda _, n: np.full(n, 0.3), 550),
+    ],
+    ids=["sure", "sure, more rows", "less sure", "few rows", "five scores", "one score"],
+)
+def test_calibrated_predictions_seldom_have_a_limit_above_zero(scores, n_rows):
+    """At most 5 % of 400 samples, within three standard deviations of the binomial."""
+    generator = np.random.default_rng(7)
+    above = 0
+    for _ in range(400):
+        p = scores(generator, n_rows)
+        y = (generator.random(n_rows) < p).astype(int)
+        above += calibration_error_lower_bound(y, p, kind="positive").limit > 0
+    assert above / 400 <= 0.05 + 3 * sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_rows", [100, 570])
+def test_equal_predictions_do_not_bias_the_estimate_upwards(n_rows):
+    """All rows at 30 %: folds that were a fixed function of the number of hits would find errors of chance."""
+    generator = np.random.default_rng(8)
+    found = [
+        lp_calibration_error(generator.random(n_rows) < 0.3, np.full(n_rows, 0.3), kind="positive")
+        for _ in range(1500)
+    ]
+    assert np.mean(found) < 3 * np.std(found) / sqrt(len(found))

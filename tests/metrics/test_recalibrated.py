@@ -11,14 +11,18 @@ from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.errors import ConvergenceWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.cross_folds import cross_folds
 from calibrant.metrics.recalibrated import (
+    Mixture,
     check_folds,
     check_level,
     check_recalibrator,
-    cross_folds,
     default_recalibrator,
     event_problems,
+    least_quadratic_form,
     recalibrated,
+    recalibrator_for,
+    recalibrator_name,
     standard_error_of_mean,
 )
 from calibrant.metrics.row_losses import row_losses
@@ -204,13 +208,77 @@ def test_default_recalibrators_follow_the_size_of_the_problem():
     assert default_recalibrator(some_data(60, 21)) == "temperature"
 
 
+def test_what_is_judged_by_another_loss_than_it_is_fitted_by_is_mixed():
+    data = some_data(60, 3)
+    assert recalibrator_for(data, "log") == "dirichlet-l2"
+    for loss in ("brier", "spherical"):
+        mixture = recalibrator_for(data, loss)
+        assert recalibrator_name(mixture) == (
+            "a mixture of dirichlet-l2, TemperatureScaling(loss='brier') and base rates"
+        )
+
+
+def test_a_mixture_has_not_seen_the_rows_it_is_judged_by():
+    """Spies see the rows of the other folds only, and in the inner folds only some of those."""
+    data = some_data()
+    folds = cross_folds(data, 5)
+    keys = data.predictions.scores[:, 0]
+    Spy.seen.clear()
+    for number, _ in enumerate(recalibrated(data, Mixture((Spy(),)), folds)):
+        held_out = set(keys[folds[number]].tolist())
+        assert Spy.seen
+        assert all(seen.isdisjoint(held_out) for seen in Spy.seen)
+        Spy.seen.clear()
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["alike", "weighted"])
+def test_a_mixture_is_a_mean_with_the_best_shares_of_held_out_rows(weighted):
+    """Three of four right at 90 %, of two classes: between certainty and the base rates lies what is best."""
+    probabilities = np.tile([[0.9, 0.1], [0.1, 0.9]], (100, 1))
+    labels = np.tile([0, 1, 0, 1, 0, 1, 1, 0], 25)
+    weights = np.ones(200) if weighted else None
+    data = LabelledPredictions.parse(probabilities, labels, weights)
+    recast = all_recalibrated(data, Mixture(("uncalibrated",)))
+    # Every fold has its own rates, and shares chosen by inner folds, all near the truth.
+    assert recast[labels == 0].shape == (100, 2)
+    assert np.where(probabilities[:, 0] > 0.5, recast[:, 0], recast[:, 1]) == pytest.approx(0.75, abs=0.05)
+    assert recast.sum(axis=1) == pytest.approx(1)
+
+
+def test_weights_of_a_mixture_count_rows():
+    """Rows of weight one million decide, whatever the others say."""
+    probabilities = np.tile([[0.9, 0.1]], (200, 1))
+    labels = np.tile([0, 0, 0, 1, 1, 1, 1, 1], 25)
+    weights = np.tile([1e6, 1e6, 1e6, 1e6, 1, 1, 1, 1], 25)
+    recast = all_recalibrated(
+        LabelledPredictions.parse(probabilities, labels, weights), Mixture(("temperature",))
+    )
+    assert recast[:, 0] == pytest.approx(0.75, abs=0.06)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), rank=st.integers(0, 3))
+def test_the_least_quadratic_form_is_below_all_points_of_a_grid(seed, rank):
+    """Also of singular matrices, of which the rank is less than the size."""
+    factor = np.random.default_rng(seed).normal(size=(3, rank))
+    matrix = factor @ factor.T
+    best = least_quadratic_form(matrix)
+    assert best.min() >= 0
+    assert best.sum() == pytest.approx(1)
+    steps = np.linspace(0, 1, 21)
+    values = [
+        np.array([a, b, 1 - a - b]) @ matrix @ [a, b, 1 - a - b] for a in steps for b in steps if a + b <= 1
+    ]
+    assert best @ matrix @ best <= min(values) + 1e-9 * (1 + np.abs(matrix).max())
+
+
 @pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0, 3.0, 0.5])])
 def test_the_standard_error_is_a_loop_over_rows(weights):
     terms = np.array([0.3, -0.2, 0.9, 0.1])
     w = [1.0] * 4 if weights is None else weights.tolist()
     mean = sum(a * t for a, t in zip(w, terms, strict=True)) / sum(w)
-    squares = sum(a**2 * (t - mean) ** 2 for a, t in zip(w, terms, strict=True))
-    expected = (4 / 3 * squares) ** 0.5 / sum(w)
+    squares = sum(a**2 * (t - mean) ** 2 / (1 - a / sum(w)) for a, t in zip(w, terms, strict=True))
+    expected = squares**0.5 / sum(w)
     assert standard_error_of_mean(terms, weights) == pytest.approx(expected, rel=1e-12)
     if weights is None:
         assert expected == pytest.approx(terms.std(ddof=1) / 2, rel=1e-12)

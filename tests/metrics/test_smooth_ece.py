@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from calibrant import Predictions
 from calibrant.errors import ParameterError
-from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.smooth import LEVELS, smooth_ece
 from calibrant.numerics.reflected_kernel import linear_binning
 from data import load
 from strategies import problems
@@ -202,6 +202,18 @@ class TestInequalities:
         assert np.abs(np.diff(values)).max() < 3e-6
 
 
+class TestCost:
+    def test_wide_kernels_take_no_more_than_they_need(self):
+        """The first level, where most errors of an event are found, has grids of some thousand nodes."""
+        assert LEVELS[0].n_cells <= 2**13
+        for level in LEVELS:
+            assert level.n_cells * level.width >= 4
+            assert level.n_pieces * level.width >= 4
+        fine = [level for level in LEVELS if level.width >= 2**-12]
+        # (cell / width)^2 / 12 is what the documentation promises to be below one part in 10,000.
+        assert all((1 / (level.n_cells * level.width)) ** 2 / 12 < 1e-4 for level in fine)
+
+
 class TestAgainstRelplot:
     """relplot 1.0.3 (ml-calibration, the paper's own program): figures of smECE and smECE_sigma.
 
@@ -250,6 +262,15 @@ class TestAgainstRelplot:
         ours = smooth_ece(labels, probabilities)
         assert on_their_grid(ours, count_ends=2) == pytest.approx(ours, rel=0.02)
         assert abs(residuals.mean()) < ours < 1.01 * abs(residuals.mean())
+
+    def test_a_saturated_network_stays_within_bounds_that_the_program_leaves(self):
+        """ResNet-110: five of six confidences are above 0.999; relplot prints 0.0707 where 0.0645 is the most."""
+        arrays = load("kull_nn/c10_resnet110")
+        predictions = Predictions.from_logits(arrays["test_logits"])
+        residuals = (predictions.predicted == arrays["test_y"]) - predictions.probabilities.max(axis=1)
+        value = smooth_ece(arrays["test_y"], predictions)
+        assert value == pytest.approx(0.0475, abs=5e-5)
+        assert abs(residuals.mean()) - 1e-6 <= value <= np.abs(residuals).mean() < 0.0707
 
 
 class TestInputs:

@@ -179,6 +179,43 @@ def test_logits_that_saturate_still_rank_the_classes():
     assert utility_calibration_error([2, 1], predictions, utility=TopClasses(2)) == 0.5
 
 
+@pytest.mark.parametrize(
+    "utility", [TopClasses(1), TopClasses(2), OneClass(0), OptimalDecision(1 - np.eye(3))]
+)
+def test_saturated_float32_logits_promise_what_their_exact_softmax_does(utility):
+    """A class 20 above two others has the chance 1 - 2 exp(-20), which float32 rounds to a certainty."""
+    logits = np.array([[20.0, 0.0, 0.0], [30.0, 1.0, 0.0], [1.0, 0.5, -3.0]], dtype=np.float32)
+    single = utility.prospect(Predictions.from_logits(logits))
+    double = utility.prospect(Predictions.from_logits(logits.astype(np.float64)))
+    assert single.expected == pytest.approx(double.expected, rel=1e-7, abs=0)
+    assert single.variance == pytest.approx(double.variance, rel=1e-7, abs=0)
+    assert (single.variance > 0).all()
+    others = np.exp([[-20.0, -20.0], [-29.0, -30.0], [-0.5, -4.0]])
+    left = others[:, 1:] if utility == TopClasses(2) else others
+    total = 1 + others.sum(axis=1)
+    chance = left.sum(axis=1) / total
+    assert single.variance == pytest.approx(chance * (1 - chance), rel=1e-7, abs=0)
+
+
+def test_logits_far_from_each_other_leave_a_variance_that_no_float_type_could_subtract():
+    prospect = TopClasses().prospect(Predictions.from_logits([[100.0, 0.0, 0.0]]))
+    assert prospect.expected.tolist() == [1.0]
+    assert prospect.variance == pytest.approx([2 * np.exp(-100)], rel=1e-9, abs=0)
+
+
+def test_each_class_is_recomputed_only_where_it_is_predicted():
+    """So that all classes together cost one pass over the logits, not one each."""
+    logits = np.random.default_rng(0).normal(size=(200, 5)).astype(np.float32) * 40
+    predictions = Predictions.from_logits(logits)
+    exact = np.exp(logits - logits.max(axis=1, keepdims=True).astype(np.float64))
+    exact /= exact.sum(axis=1, keepdims=True)
+    for column in range(5):
+        prospect = OneClass(column).prospect(predictions)
+        assert prospect.expected == pytest.approx(exact[:, column], rel=1e-5, abs=1e-37)
+        rest = np.delete(exact, column, axis=1).sum(axis=1)
+        assert prospect.variance == pytest.approx(exact[:, column] * rest, rel=1e-5, abs=1e-37)
+
+
 class _SquaredDistance:
     """A utility of one's own: minus the Brier loss."""
 

@@ -12,6 +12,9 @@ from calibrant.errors import ParameterError
 
 __all__ = ["FixedEdges"]
 
+# So many edges are printed with all their digits.
+FEW_EDGES = 8
+
 
 @dataclass(frozen=True)
 class FixedEdges(Partition):
@@ -63,6 +66,14 @@ class FixedEdges(Partition):
             )
         # A tuple makes this a value: it can be compared, hashed and not be changed from outside.
         object.__setattr__(self, "edges", tuple(edges.tolist()))
+
+    def __repr__(self) -> str:
+        """Return the edges in full if there are few, else to four significant digits, for a line of text."""
+        if len(self.edges) <= FEW_EDGES:
+            return f"FixedEdges(closed={self.closed!r}, edges={self.edges!r})"
+        return (
+            f"FixedEdges(closed={self.closed!r}, edges=({', '.join(f'{edge:.4g}' for edge in self.edges)}))"
+        )
 
     def bin_edges(self) -> NDArray[np.float64]:
         """Return the edges as an array, (B + 1,)."""

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.metric_call import check_metric, with_one_number
+from calibrant.hypothesis_tests.random_source import random_source
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.declaration import MetricTraits, describe, evaluator, is_declared, traits_of
+from calibrant.metrics.declaration import describe, evaluator, is_declared, is_two_sided, traits_of
 from calibrant.numerics.label_sampling import LabelSampler
 
 __all__ = ["consistency_test"]
@@ -35,15 +37,15 @@ def consistency_test(
     *,
     sample_weight: Any = None,
     n_resamples: int = 10_000,
-    random_state: int | np.random.Generator = 0,
+    random_state: int | np.random.Generator | None = 0,
     alternative: Alternative = "auto",
     p_value: PValue = "valid",
     progress: Callable[[int, int], object] | None = None,
 ) -> TestResult:
     r"""Test calibration by any metric: compare its value with those that calibrated predictions would give.
 
-    If the predictions are calibrated in the full sense, labels drawn with the predicted probabilities of
-    their rows look like the true ones. With metric values :math:`m_r` of R such sets of labels and the
+    If the predictions are calibrated, labels drawn with the predicted probabilities of their rows look like the
+    true ones to the metric. With metric values :math:`m_r` of R such sets of labels and the
     observed one :math:`m`,
 
     .. math:: p = \frac{1 + \#\{r : m_r \ge m\}}{1 + R}.
@@ -55,8 +57,8 @@ def consistency_test(
     ----------
     metric : function
         A metric of this library, a ``functools.partial`` of one that sets its options, or any function
-        ``(y_true, y_proba) -> float`` that takes labels and an array (n, K) of probabilities. With weights it
-        is given ``sample_weight=`` too.
+        ``(y_true, y_proba) -> float`` that takes labels and an array (n, K) of probabilities and returns one
+        number. With weights it is given ``sample_weight=`` too.
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
@@ -66,12 +68,15 @@ def consistency_test(
         is drawn for it.
     n_resamples : int, default=10_000
         Number of sets of labels, R.
-    random_state : int or Generator, default=0
-        Seed of the draws. The first 1,000 of 10,000 sets are those of a run with 1,000.
+    random_state : int, Generator or None, default=0
+        Seed of the draws; None for others every time. The first 1,000 of 10,000 sets are those of a run with
+        1,000.
     alternative : {"auto", "greater", "less", "two-sided"}, default="auto"
-        Which values count against calibration. ``"auto"``: large ones, as for every calibration error and any
-        function of your own; small ones where higher is better; both for a proper score, since a loss below
-        what the predictions promise is a sign of too little confidence.
+        Which values count against calibration. ``"auto"``: both large and small ones for a metric that can be
+        better than the predictions promise, which is a sign of too little confidence: proper scores, accuracy,
+        ``realised_cost``, ``overconfidence``, ``underconfidence`` and ``cost_gap`` with ``signed=True``. Of the
+        others, small ones where higher is better, else large ones: so for every calibration error and any function
+        of your own.
     p_value : {"valid", "share"}, default="valid"
         ``"valid"``: as above, which rejects a true hypothesis with the stated probability at most, for any R.
         ``"share"``: the share of :math:`m_r` above :math:`m`, ties counting half, which the programs behind
@@ -83,14 +88,18 @@ def consistency_test(
     -------
     TestResult
         With the Monte-Carlo standard error of the p-value :math:`\sqrt{p (1 - p) / R}`, and the mean and 95 %
-        quantile of the metric under calibration (the 5 % quantile if small values count against it): an ECE
-        of 0.01 means nothing where calibrated predictions have one of 0.012 on average.
+        quantile of the metric under calibration (the 5 % quantile if small values count against it; if both do,
+        ``null_range`` has those at 2.5 and 97.5 %): an ECE of 0.01 means nothing where calibrated predictions have
+        one of 0.012 on average.
 
     Notes
     -----
-    The hypothesis is calibration in the full sense, whatever the metric; the metric decides which
-    departures are seen. A small p-value says that the predictions are wrong somewhere, not by how much: with
-    many rows, trifling errors show.
+    The hypothesis is about what the metric looks at. Labels are drawn as if all probabilities were true; but a
+    metric that only looks at part of them, such as :func:`~calibrant.metrics.confidence_ece` at the confidence
+    and at whether the predicted class is right, has the same values whatever the rest is, and then the
+    hypothesis is that this part is calibrated. For a metric that uses whole vectors it is calibration in the
+    full sense. A small p-value says that the predictions are wrong somewhere, not by how much: with many rows,
+    trifling errors show.
 
     A metric of this library prepares once what depends on the predictions only; after that a draw costs about
     10 ns per row and a binned error or proper score not much more: seconds for 10,000 resamples of 10,000 rows.
@@ -99,7 +108,12 @@ def consistency_test(
     The p-conf-ECE in table 19 of the supplement of :cite:`kull2019` is the share of 1,000 draws for *ten* bins,
     not the fifteen of its other tables; the p-cw-ECE in table 20 that of 10,000 draws for its usual bins.
 
-    If the metric is NaN for a set of drawn labels, that set counts as more extreme than the observed one.
+    A metric may be NaN for some labels, as :func:`~calibrant.metrics.overconfidence` is where no row is wrong.
+    Such sets of drawn labels are left out, ``n_undefined`` of them, and R is the number of the others; the
+    question then is where the observed value lies among those of calibrated predictions *that have one*. The
+    level holds for this too: given that the observed value exists, it is one more draw from the same
+    distribution as those that are kept. To count the sets as extreme would be valid as well, but where half of
+    them have no value no p-value could fall below one half. If none has a value, p is 1.
 
     Examples
     --------
@@ -111,10 +125,12 @@ def consistency_test(
     >>> round(result.statistic, 6), round(result.p_value, 1)
     (0.3, 0.1)
     """
-    _check_options(metric, n_resamples, alternative, p_value, progress)
-    generator = _generator(random_state)
+    check_metric(metric, weighted=sample_weight is not None)
+    _check_options(n_resamples, alternative, p_value, progress)
+    # Twice as fast as numpy's default, and most of the time of a draw goes into random numbers.
+    generator = random_source(random_state, np.random.SFC64)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    evaluate = evaluator(metric, data)
+    evaluate = evaluator(with_one_number(metric), data)
     observed = evaluate(data.labels, data.weights)
     if np.isnan(observed):
         raise ParameterError(
@@ -129,26 +145,29 @@ def consistency_test(
         if progress is not None and ((done + 1) % step == 0 or done + 1 == n_resamples):
             progress(done + 1, n_resamples)
     tail = _chosen_tail(metric) if alternative == "auto" else alternative
-    p = _p_value(simulated, observed, tail, p_value)
     defined = simulated[~np.isnan(simulated)]
+    p = _p_value(defined, observed, tail, p_value) if len(defined) else 1.0
     return TestResult(
         statistic=observed,
         p_value=p,
         test=f"consistency test by {describe(metric)}, {AGAINST[tail]}",
-        null_hypothesis="every label was drawn with the predicted probabilities of its row",
+        null_hypothesis="labels are as the predictions say, as far as the metric sees them",
         n_rows=data.n_rows,
         n_resamples=n_resamples,
-        p_value_error=float(np.sqrt(p * (1 - p) / n_resamples)),
+        p_value_error=float(np.sqrt(p * (1 - p) / len(defined))) if len(defined) else None,
         null_mean=float(defined.mean()) if len(defined) else None,
         null_quantile=_quantile(defined, 0.05 if tail == "less" else 0.95) if len(defined) else None,
+        null_range=_range(defined, tail) if len(defined) else None,
+        n_undefined=n_resamples - len(defined),
     )
 
 
 def _chosen_tail(metric: Callable[..., float]) -> Alternative:
-    traits = traits_of(metric) if is_declared(metric) else MetricTraits()
-    if traits.proper:
+    if not is_declared(metric):
+        return "greater"
+    if is_two_sided(metric):
         return "two-sided"
-    return "less" if traits.higher_is_better else "greater"
+    return "less" if traits_of(metric).higher_is_better else "greater"
 
 
 def _p_value(simulated: NDArray[np.float64], observed: float, tail: Alternative, how: PValue) -> float:
@@ -158,7 +177,7 @@ def _p_value(simulated: NDArray[np.float64], observed: float, tail: Alternative,
         smaller = min(_p_value(simulated, observed, side, how) for side in get_args(Alternative)[1:3])
         return min(1.0, 2 * smaller)
     equal = np.isclose(simulated, observed, rtol=TIE_TOLERANCE, atol=0.0)
-    above = ~equal & ~(simulated <= observed)  # NaN is above
+    above = ~equal & (simulated > observed)
     n_equal, n_above = int(equal.sum()), int(above.sum())
     if how == "share":
         return (n_above + n_equal / 2) / len(simulated)
@@ -170,21 +189,14 @@ def _quantile(values: NDArray[np.float64], level: float) -> float:
     return float(np.quantile(values, level, method="inverted_cdf"))
 
 
-def _generator(random_state: Any) -> np.random.Generator:
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    try:
-        # Twice as fast as numpy's default, and most of the time of a draw goes into random numbers.
-        return np.random.Generator(np.random.SFC64(whole_number(random_state)))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"random_state must be a whole number of at least 0 or a numpy Generator, not {random_state!r}."
-        ) from error
+def _range(values: NDArray[np.float64], tail: Alternative) -> tuple[float, float] | None:
+    """Return where 95 % of the values lie; None where that is below the quantile that is given anyway."""
+    if tail == "less":
+        return _quantile(values, 0.05), np.inf
+    return (_quantile(values, 0.025), _quantile(values, 0.975)) if tail == "two-sided" else None
 
 
-def _check_options(metric: Any, n_resamples: Any, alternative: Any, p_value: Any, progress: Any) -> None:
-    if not callable(metric):
-        raise ParameterError(f"metric must be a function of labels and probabilities, not {metric!r}.")
+def _check_options(n_resamples: Any, alternative: Any, p_value: Any, progress: Any) -> None:
     try:
         enough = whole_number(n_resamples) >= 1
     except TypeError:

@@ -14,6 +14,7 @@ from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
 from calibrant.metrics.utility import TopClasses, Utility, check_utility
 from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.predictions import Predictions
+from calibrant.wording import counted
 
 __all__ = ["DetectableError", "smallest_detectable_error"]
 
@@ -25,7 +26,7 @@ class DetectableError:
     Attributes
     ----------
     error : float
-        A true error of this size is detected with probability ``power`` or more.
+        A true error of this size is detected with a probability of about ``power`` or more.
     noise_limit : float
         An observed error of up to this size is not significant at the level ``alpha``.
     largest_possible : float
@@ -50,11 +51,12 @@ class DetectableError:
     def __str__(self) -> str:
         name = {"kuiper": "Kuiper", "ks": "KS"}[self.statistic]
         if self.error > self.largest_possible:
-            found = f"{self.n_rows} rows are too few to be sure of finding even the largest {name} error"
+            verb = "is" if self.n_rows == 1 else "are"
+            found = f"{counted(self.n_rows, 'row')} {verb} too few to be sure of finding even the largest {name} error"
         else:
             found = (
-                f"with {self.n_rows} rows, a true {name} error of {self.error:.3g} is found with probability "
-                f"{self.power:g} or more"
+                f"with {counted(self.n_rows, 'row')}, a true {name} error of {self.error:.3g} is found with a probability of "
+                f"about {self.power:g} or more"
             )
         return (
             f"{found[0].upper()}{found[1:]} (test at level {self.alpha:g}); an observed one of up to "
@@ -77,8 +79,8 @@ def smallest_detectable_error(
     The true error :math:`\kappa` is the one that very many rows would give: in some interval of scores the
     event happens less often than predicted (or more often), by a share :math:`\kappa` of *all* rows. The
     result is the smallest :math:`\kappa` that
-    :func:`~calibrant.hypothesis_tests.cumulative_test` rejects at level :math:`\alpha` with
-    at least the wanted power, *whichever* interval it is and however the error is spread over it:
+    :func:`~calibrant.hypothesis_tests.cumulative_test` rejects at level :math:`\alpha` with about
+    the wanted power or more, *whichever* interval it is and however the error is spread over it:
 
     .. math:: \kappa = x_\alpha \sigma + z \sqrt{\sigma^2 + c \kappa}
 
@@ -99,7 +101,7 @@ def smallest_detectable_error(
     alpha : float, default=0.05
         Level of the test.
     power : float, default=0.8
-        Probability of detection, at least one half and less than one.
+        Probability of detection, at least one half and less than one; kept approximately, see the notes.
     continuity_correction : bool, default=True
         As in the test.
 
@@ -119,15 +121,16 @@ def smallest_detectable_error(
     *How sharp.* It is a promise for the worst interval, so most errors are found more often. In simulations
     with 1000 rows and a power of 0.8, errors of this size were found with frequency 0.86 to 0.90 if spread
     over all rows or over both ends of the scores, and 0.97 to 0.99 if confined to the upper half or the
-    middle; half of the error with 0.25 to 0.38 and 0.43 to 0.51.
+    middle; half of the error with 0.25 to 0.38 and 0.43 to 0.51. Where all rows have one score nothing is to spare,
+    and the normal approximation shows: for rare events the exact binomial power is 0.766 to 0.81 instead of 0.8.
 
     The error falls like :math:`1/\sqrt n`: four times as many rows, half of it. Costs O(nK) and a sort.
 
     Examples
     --------
     >>> print(smallest_detectable_error([[0.9, 0.1]] * 900))
-    With 900 rows, a true Kuiper error of 0.0293 is found with probability 0.8 or more (test at level 0.05);
-    an observed one of up to 0.0196 may be noise.
+    With 900 rows, a true Kuiper error of 0.0293 is found with a probability of about 0.8 or more (test at
+    level 0.05); an observed one of up to 0.0196 may be noise.
     """
     law = chosen_statistic(statistic)
     check_utility(utility)

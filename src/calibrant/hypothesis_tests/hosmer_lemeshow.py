@@ -10,15 +10,23 @@ from scipy.special import chdtrc
 
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.event import Event
+from calibrant.hypothesis_tests.few_rows import few_rows
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.events import confidences
+from calibrant.wording import class_text, counted
 
 __all__ = ["hosmer_lemeshow_test"]
 
-Event = Literal["auto", "positive", "confidence"]
+EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
 Vector = NDArray[np.float64]
+
+# Expected events, and non-events, from which the chi-square distribution of a group is trusted.
+ENOUGH = 5.0
+
+# Fifty times 0.1, added up, is five but for rounding.
+ROUNDING = 1e-9
 
 
 def hosmer_lemeshow_test(
@@ -26,11 +34,11 @@ def hosmer_lemeshow_test(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    kind: Event = "auto",
+    kind: EventKind = "auto",
     n_bins: int = 10,
     fitted: bool = False,
     variance: Variance = "rows",
-    min_expected: float = 1.0,
+    min_expected: float = ENOUGH,
 ) -> TestResult:
     r"""Compare expected and observed counts in groups of rows with similar probabilities.
 
@@ -67,28 +75,34 @@ def hosmer_lemeshow_test(
         Variance of a group's count: the exact one under the hypothesis, the first form above, or the one of
         the original paper and of other programs, the second form. The latter is too large where
         probabilities vary within a group, so that the test rejects too rarely.
-    min_expected : float, default=1.0
-        Neighbouring groups are merged until each expects at least this many events and as many non-events;
-        0 merges none.
+    min_expected : float, default=5.0
+        Neighbouring groups are merged until each expects at least this many events and as many non-events, by
+        the classical rule five; 0 merges none.
 
     Returns
     -------
     TestResult
+        Its ``caution`` says so if a group expects fewer than five events or non-events.
 
     Notes
     -----
     ``hoslem.test`` of R and ``estat gof, group(10)`` of Stata are ``fitted=True, variance="groups",
     min_expected=0``, up to the way in which equal probabilities are grouped.
 
-    Without merging, an unexpected event in a group that expects 0.001 of them adds a thousand to
-    the statistic, and confident classifiers would be rejected far too often. Groups that cannot vary, because
-    all their probabilities are 0 or 1, count nothing; but an event of probability zero that happened refutes the
-    hypothesis: the statistic is then infinite. For weights, counts are those of the effective sample size
-    :math:`(\sum w)^2 / \sum w^2` of the group.
+    Without merging, an unexpected event in a group that expects 0.001 of them adds a thousand to the statistic,
+    and confident classifiers would be rejected far too often. Calibrated predictions of rare events, Beta(0.3,
+    10) and 500 rows, were rejected in 1.8 % of simulations at the 1 % level with ``min_expected=1`` and in
+    0.9 % with 5 (4.4 % at the 5 % level); with log-normal weights in 3.4 % and 2 % (7.5 and 4.8 % at the 5 %
+    level). Groups that cannot vary, because all their probabilities are 0 or 1, count nothing; but an event of
+    probability zero that happened refutes the hypothesis: the statistic is then infinite. For weights, counts
+    are those of the effective sample size :math:`(\sum w)^2 / \sum w^2` of the group. :math:`1 - p_i` is the
+    sum of the probabilities of the other classes, and those of logits are computed in float64, so that
+    confidences which round to one remain uncertain.
 
     The result depends on the groups, and says little on single classes; a sum over classes of
     such statistics has no chi-square distribution, since classes exclude each other. For all classes use
-    :func:`~calibrant.hypothesis_tests.consistency_test` with a classwise metric. A sort of n numbers.
+    :func:`~calibrant.hypothesis_tests.consistency_test` with a classwise metric. O(nK) in blocks of rows and a
+    sort of n numbers; memory O(n).
 
     Examples
     --------
@@ -103,11 +117,10 @@ def hosmer_lemeshow_test(
     _check_options(kind, variance, min_expected)
     scheme = EqualMass(n_bins)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    chosen, scores, outcomes = _event(data, kind)
+    chosen, event = _event(data, kind)
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    index = scheme(scores, weights).index(scores)
-    groups = _Groups.of(index, np.minimum(scores.astype(np.float64), 1.0), outcomes, weights)
-    groups = groups.merged(min_expected)
+    index = scheme(event.probability, weights).index(event.probability)
+    groups = _Groups.of(index, event, weights).merged(min_expected)
     statistic, n_groups = groups.statistic(variance)
     degrees = n_groups - 2 if fitted else n_groups
     if degrees < 1 and n_groups > 0:
@@ -115,29 +128,37 @@ def hosmer_lemeshow_test(
             f"fitted=True needs at least three groups, but these rows make {n_groups}; "
             "use held-out rows and fitted=False, or set a larger n_bins or a smaller min_expected."
         )
-    refuted = bool(np.any(outcomes & (scores == 0)) or np.any(~outcomes & (scores >= 1)))
+    refuted = event.refuted
     if refuted:
         statistic = float("inf")
     # Where nothing can vary there is nothing to test, and nothing was refuted.
     p_value = 0.0 if refuted else float(chdtrc(degrees, statistic)) if n_groups else 1.0
+    least = groups.least_count()
+    caution = None
+    if n_groups and not refuted and least < ENOUGH * (1 - ROUNDING):
+        caution = few_rows(data.n_rows) or (
+            f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
+        )
+    size = f"{counted(n_groups, 'group')}, {counted(max(degrees, 0), 'degree')} of freedom"
     return TestResult(
         statistic=statistic,
         p_value=p_value,
-        test=f"Hosmer-Lemeshow test of the {chosen} ({n_groups} groups, {max(degrees, 0)} degrees of freedom)",
+        test=f"Hosmer-Lemeshow test of {chosen} ({size})",
         null_hypothesis="every event happened with its predicted probability",
         n_rows=data.n_rows,
+        caution=caution,
     )
 
 
-def _event(data: LabelledPredictions, kind: Event) -> tuple[str, NDArray[np.floating], NDArray[np.bool_]]:
-    """Return what the event is, its probabilities and whether it happened."""
+def _event(data: LabelledPredictions, kind: EventKind) -> tuple[str, Event]:
+    """Return the event in words and in numbers."""
     if kind == "positive" and data.n_classes != 2:
         raise ParameterError(
             f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='confidence'."
         )
     if kind == "confidence" or data.n_classes != 2:
-        return "predicted class", confidences(data.predictions), data.predictions.predicted == data.labels
-    return "positive class", data.predictions.probabilities[:, 1], data.labels == 1
+        return "the predicted class", Event.predicted_class(data)
+    return class_text(data.classes[1]), Event.one_class(data, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,58 +168,71 @@ class _Groups:
     weight: Vector
     square_weight: Vector
     expected: Vector
+    expected_not: Vector
     residual: Vector
     row_variance: Vector
 
     @classmethod
-    def of(
-        cls, index: NDArray[np.intp], scores: Vector, outcomes: NDArray[np.bool_], weights: Vector
-    ) -> Self:
+    def of(cls, index: NDArray[np.intp], event: Event, weights: Vector) -> Self:
         def sums(values: Vector) -> Vector:
             return np.bincount(index, values).astype(np.float64, copy=False)
 
         return cls(
             sums(weights),
             sums(weights * weights),
-            sums(weights * scores),
-            sums(weights * (outcomes - scores)),
-            sums(weights * weights * scores * (1 - scores)),
+            sums(weights * event.probability),
+            sums(weights * event.opposite),
+            sums(weights * (event.happened - event.probability)),
+            sums(weights * weights * event.variance),
         )
 
     def merged(self, min_expected: float) -> Self:
         """Join neighbours from left to right until each expects enough; what is left joins the last."""
         columns = np.column_stack(
-            [self.weight, self.square_weight, self.expected, self.residual, self.row_variance]
+            [
+                self.weight,
+                self.square_weight,
+                self.expected,
+                self.expected_not,
+                self.residual,
+                self.row_variance,
+            ]
         )
         groups: list[Vector] = []
-        pending = np.zeros(5)
+        pending = np.zeros(columns.shape[1])
         for group in columns:
             pending = pending + group
-            if _least_count(pending) >= min_expected:
+            if _least_count(pending) >= min_expected * (1 - ROUNDING):
                 groups.append(pending)
-                pending = np.zeros(5)
+                pending = np.zeros(columns.shape[1])
         if pending[0] > 0:
             groups.append(groups.pop() + pending if groups else pending)
         return type(self)(*np.array(groups).T)
 
+    def least_count(self) -> float:
+        """Return the smallest number of events or non-events that a group expects, of those that can vary."""
+        columns = np.stack([self.weight, self.square_weight, self.expected, self.expected_not], axis=1)
+        return min((_least_count(group) for group in columns[self.row_variance > 0]), default=np.inf)
+
     def statistic(self, variance: Variance) -> tuple[float, int]:
         """Return chi-square, and the number of groups whose count can vary."""
-        mean = self.expected / self.weight
-        variances = self.row_variance if variance == "rows" else mean * (1 - mean) * self.square_weight
+        variances = self.row_variance
+        if variance == "groups":
+            variances = self.expected / self.weight * (self.expected_not / self.weight) * self.square_weight
         varying = self.row_variance > 0
-        terms = self.residual[varying] ** 2 / variances[varying]
+        with np.errstate(over="ignore"):  # logits can call an event as good as impossible
+            terms = self.residual[varying] ** 2 / variances[varying]
         return float(terms.sum()), int(varying.sum())
 
 
 def _least_count(group: Vector) -> float:
     """Return how many events, or non-events if these are fewer, a group expects."""
-    weight, square_weight, expected = group[:3]
-    mean = expected / weight
-    return float(min(mean, 1 - mean) * weight**2 / square_weight)
+    weight, square_weight, expected, expected_not = group[:4]
+    return float(min(expected, expected_not) * weight / square_weight)
 
 
 def _check_options(kind: Any, variance: Any, min_expected: Any) -> None:
-    if kind not in get_args(Event):
+    if kind not in get_args(EventKind):
         raise ParameterError(f"kind must be 'auto', 'positive' or 'confidence', not {kind!r}.")
     if variance not in get_args(Variance):
         raise ParameterError(f"variance must be 'rows' or 'groups', not {variance!r}.")

@@ -5,26 +5,23 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.random_source import random_source
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.kernel_pairs import Pairs, Residuals, check_block_size
 from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
 from calibrant.numerics.row_blocks import row_blocks
+from calibrant.wording import class_text, counted
 
 __all__ = ["kernel_test"]
 
 Method = Literal["auto", "resampling", "wild", "block"]
-TestKind = Literal["full", "confidence"]
+TestKind = Literal["full", "confidence", "positive"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
-
-NULL_HYPOTHESES = {
-    "full": "classes occur with exactly the predicted probabilities",
-    "confidence": "the predicted class is right with exactly the probability it was given",
-}
 
 # Multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
 AFFORDABLE = 1.2e11
@@ -44,7 +41,7 @@ def kernel_test(
     bandwidth: float | None = None,
     block_size: int | None = None,
     n_resamples: int = 1000,
-    random_state: Any = 0,
+    random_state: int | np.random.Generator | None = 0,
 ) -> TestResult:
     r"""Test calibration, by default of whole probability vectors, with the squared kernel calibration error.
 
@@ -65,8 +62,9 @@ def kernel_test(
         to these labels.
     sample_weight : array of shape (n,), optional
         Weights of the rows; rows are independent, whatever they weigh, and only ratios count.
-    kind : {"full", "confidence"}, default="full"
-        Whole vectors of probabilities, or the confidence in the predicted class only.
+    kind : {"full", "confidence", "positive"}, default="full"
+        Whole vectors of probabilities, the confidence in the predicted class only, or the probability of the
+        second class of two only.
     method : {"auto", "resampling", "wild", "block"}, default="auto"
         Where the null distribution comes from, see the notes. ``"auto"`` is the first that takes a few seconds.
     kernel : {"laplace", "gaussian"}, default="laplace"
@@ -74,16 +72,17 @@ def kernel_test(
     bandwidth : float, optional
         s; by default the median distance between different predictions.
     block_size : int, optional
-        Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default.
+        Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default. There must be two blocks or more.
     n_resamples : int, default=1000
         Simulated data sets, R, for the other two methods.
     random_state : int, Generator or None, default=0
-        Seed of the simulation, and of the way rows are dealt out to blocks.
+        Seed of the simulation, and of the way rows are dealt out to blocks; None for another every time.
 
     Returns
     -------
     TestResult
-        With T as the statistic; for ``method="block"`` its ratio to its standard error.
+        With T as the statistic; for ``method="block"`` its ratio to its standard error. Noise has the mean
+        zero, by construction; ``null_quantile`` says how far it goes.
 
     Notes
     -----
@@ -112,22 +111,28 @@ def kernel_test(
     True
     """
     _check_options(kind, method, n_resamples)
+    generator = random_source(random_state)
     check_kernel(kernel, bandwidth)
     if block_size is not None:
         check_block_size(block_size)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    sample = Residuals.of_all_classes(data) if kind == "full" else Residuals.of_confidence(data)
+    sample, null_hypothesis = _sample(data, kind)
     width = sample.bandwidth if bandwidth is None else float(bandwidth)
     if method == "auto":
         method = _affordable_method(len(sample), sample.features.shape[1], n_resamples)
-    null_hypothesis = NULL_HYPOTHESES[kind]
     described = f"kind={kind!r}, method={method!r}, kernel={kernel!r}, bandwidth={width:.4g}"
     if method == "block":
         size = max(2, round(len(sample) ** 0.5)) if block_size is None else block_size
+        _check_number_of_blocks(len(sample), size)
         ratio = _block_ratio(sample.pairs_in_blocks(kernel, width, size, random_state))
-        name = f"kernel_test({described}, block_size={size})"
-        return TestResult(ratio, float(ndtr(-ratio)), name, null_hypothesis, len(sample))
-    generator = np.random.default_rng(random_state)
+        return TestResult(
+            statistic=ratio,
+            p_value=float(ndtr(-ratio)),
+            test=f"kernel_test({described}, block_size={size})",
+            null_hypothesis=null_hypothesis,
+            n_rows=len(sample),
+            null_quantile=float(ndtri(0.95)),
+        )
     simulate = _by_labels if method == "resampling" else _by_signs
     ordered = sample.take(sample.order)  # random numbers go by contents too
     products = simulate(ordered, kernel, width, n_resamples, generator)
@@ -138,14 +143,45 @@ def kernel_test(
     )
 
 
+def _sample(data: LabelledPredictions, kind: TestKind) -> tuple[Residuals, str]:
+    """Return the residuals that are tested, and the hypothesis about them."""
+    if kind == "full":
+        return Residuals.of_all_classes(data), "classes occur with exactly the predicted probabilities"
+    if kind == "confidence":
+        hypothesis = "the predicted class is right with exactly the probability it was given"
+        return Residuals.of_confidence(data), hypothesis
+    if data.n_classes != 2:
+        raise ParameterError(
+            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='full'."
+        )
+    sample = Residuals.of_event(data.predictions.probabilities[:, 1], data.labels == 1, data.weights)
+    return sample, f"{class_text(data.classes[1])} occurs with exactly the probability it was given"
+
+
 def _check_options(kind: Any, method: Any, n_resamples: Any) -> None:
+    if isinstance(kind, str) and kind == "classwise":
+        raise ParameterError(
+            "kind='classwise' is not one hypothesis but one for each class; for all classes at once use "
+            "kind='full', for each by itself classwise_cumulative_tests."
+        )
     if kind not in get_args(TestKind):
-        raise ParameterError(f"kind must be 'full' or 'confidence', not {kind!r}.")
+        raise ParameterError(f"kind must be 'full', 'confidence' or 'positive', not {kind!r}.")
     if method not in get_args(Method):
         raise ParameterError(f"method must be 'auto', 'resampling', 'wild' or 'block', not {method!r}.")
     whole = isinstance(n_resamples, (int, np.integer)) and not isinstance(n_resamples, bool)
     if not whole or n_resamples < 1:
         raise ParameterError(f"n_resamples must be a whole number of at least 1, not {n_resamples!r}.")
+
+
+def _check_number_of_blocks(n_rows: int, block_size: int) -> None:
+    """Refuse a single block, which has no spread to compare its error with."""
+    if n_rows >= 2 * block_size:
+        return
+    smaller = f", a block_size of at most {n_rows // 2}" if n_rows >= 4 else ""
+    raise ParameterError(
+        f"method='block' needs two blocks or more, but block_size={block_size} makes one of {counted(n_rows, 'row')}; "
+        f"give at least {2 * block_size} rows{smaller} or method='resampling'."
+    )
 
 
 def _affordable_method(
@@ -162,8 +198,8 @@ def _block_ratio(sums: Matrix) -> float:
     n_blocks = len(products)
     mean = products.sum() / weights.sum() if weights.sum() > 0 else 0.0
     deviations = products - weights * mean
-    error = np.sqrt(np.vdot(deviations, deviations) * n_blocks / max(1, n_blocks - 1))
-    # Without spread nothing can be said: one block, or residuals that are all zero.
+    error = np.sqrt(np.vdot(deviations, deviations) * n_blocks / (n_blocks - 1))
+    # Without spread nothing can be said: residuals that are all zero.
     return float(products.sum() / error) if error > 0 else 0.0
 
 
@@ -249,6 +285,5 @@ def _simulation_result(
         n_rows=n_rows,
         n_resamples=n_resamples,
         p_value_error=float(np.sqrt(p_value * (1 - p_value) / n_resamples)),
-        null_mean=float(simulated.mean()),
         null_quantile=float(np.quantile(simulated, 0.95)),
     )

@@ -1,9 +1,10 @@
-"""Log-odds of classes, exact also where probabilities round to one."""
+"""Log-odds of classes, exact also where probabilities round to one, and what stands for infinite ones."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from calibrant.errors import PredictionError
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -14,12 +15,19 @@ Vector = NDArray[np.float64]
 
 
 class LogOdds:
-    """Log-odds of the predicted class and of any class, (n,), in O(nK) once and O(n) for each class."""
+    r"""Log-odds of the predicted class and of any class, (n,), in O(nK) once and O(n) for each class.
+
+    For given probabilities :math:`\log p_k - \log \sum_{j \ne k} p_j`. Probabilities of exactly 0 and 1 have
+    none; they count as the largest finite log-odds of the event, of either sign, plus :math:`\log 2`: half, or
+    twice, the odds of anything else that was said. So both ends are treated alike, and an event and its
+    opposite too. If a floor was declared, no probability counts as less than that instead.
+    """
 
     def __init__(self, predictions: Predictions) -> None:
         self._predictions = predictions
+        self._least = predictions.declared_floor or 0.0
         self._total = np.empty(predictions.n_rows)  # sum of a row; for logits the logarithm of their sum
-        self.of_predicted = np.empty(predictions.n_rows)
+        self._of_predicted = np.empty(predictions.n_rows)
         for rows in row_blocks(*predictions.scores.shape):
             block = predictions.scores[rows].astype(np.float64)
             top = (np.arange(len(block)), predictions.predicted[rows])
@@ -28,21 +36,44 @@ class LogOdds:
             if predictions.space is Space.LOGITS:
                 self._total[rows] = logsumexp(block, axis=1)
                 block[top] = -np.inf
-                self.of_predicted[rows] = largest - logsumexp(block, axis=1)
+                self._of_predicted[rows] = largest - logsumexp(block, axis=1)
             else:
                 self._total[rows] = block.sum(axis=1)
                 block[top] = 0.0
-                others = np.maximum(block.sum(axis=1), predictions.floor)
-                self.of_predicted[rows] = np.log(largest) - np.log(others)
+                self._of_predicted[rows] = self._logarithm_of_ratio(largest, block.sum(axis=1))
 
-    def of_class(self, k: int) -> Vector:
-        """Return the log-odds of column k, (n,)."""
+    def of_predicted(self) -> Vector:
+        """Return the log-odds of the predicted class, (n,)."""
+        return _finite(self._of_predicted, "the predicted class")
+
+    def of_class(self, k: int, name: str) -> Vector:
+        """Return the log-odds of column k, (n,); the name is for an error message."""
         scores = self._predictions.scores[:, k].astype(np.float64)
+        top = self._predictions.predicted == k
         if self._predictions.space is Space.LOGITS:
             logarithm = scores - self._total
+            logarithm[~top] -= np.log1p(-np.exp(logarithm[~top]))
         else:
-            logarithm = np.log(np.maximum(scores, self._predictions.floor) / self._total)
-        top = self._predictions.predicted == k
-        logarithm[~top] -= np.log1p(-np.exp(logarithm[~top]))
-        logarithm[top] = self.of_predicted[top]
-        return logarithm
+            # Where it is not the largest, it is at most half of the total, and the difference is exact enough.
+            logarithm = self._logarithm_of_ratio(scores, np.where(top, 1.0, self._total - scores))
+        logarithm[top] = self._of_predicted[top]
+        return _finite(logarithm, name)
+
+    def _logarithm_of_ratio(self, own: Vector, others: Vector) -> Vector:
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(own, self._least)) - np.log(np.maximum(others, self._least))
+
+
+def _finite(log_odds: Vector, event: str) -> Vector:
+    """Return log-odds with a finite number, the same for both signs, in place of infinite ones."""
+    finite = np.isfinite(log_odds)
+    if finite.all():
+        return log_odds
+    if not finite.any():
+        raise PredictionError(
+            f"every probability of {event} is exactly 0 or 1, which leaves no log-odds to fit a line to; use "
+            "cumulative_test or spiegelhalter_test, or say what a zero stands for by "
+            "Predictions.from_probabilities(..., floor=...)."
+        )
+    reach = float(np.abs(log_odds[finite]).max()) + np.log(2)
+    return np.where(finite, log_odds, np.copysign(reach, log_odds))

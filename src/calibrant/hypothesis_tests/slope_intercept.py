@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, expit, ndtri
 
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.few_rows import few_rows
 from calibrant.hypothesis_tests.log_odds import LogOdds
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.logistic_line import LogisticLine, profile_end
+from calibrant.wording import class_text, counted, p_text
 
 __all__ = ["Coefficient", "SlopeIntercept", "calibration_slope_intercept"]
 
@@ -51,7 +53,7 @@ class SlopeIntercept:
         Likelihood-ratio tests: slope 1 with a free intercept; intercept 0 with slope 1; both at once, whose
         statistic is the sum of the other two.
     event : str
-        What was predicted.
+        What was predicted: "predicted class", or a class by its label.
     level : float
         Confidence level of the intervals.
     n_rows : int
@@ -70,9 +72,10 @@ class SlopeIntercept:
 
     def __str__(self) -> str:
         return (
-            f"{self.event}, {self.n_rows} rows: slope {self.slope}, p = {self.slope_test.p_value:.3g}; "
-            f"in the large {self.in_the_large}, p = {self.in_the_large_test.p_value:.3g}; "
-            f"both p = {self.joint_test.p_value:.3g} ({100 * self.level:g} % intervals)."
+            f"{self.event}, {counted(self.n_rows, 'row')}: slope {self.slope}, "
+            f"{p_text(self.slope_test.p_value)}; in the large {self.in_the_large}, "
+            f"{p_text(self.in_the_large_test.p_value)}; both {p_text(self.joint_test.p_value)} "
+            f"({100 * self.level:g} % intervals)."
         )
 
 
@@ -126,9 +129,8 @@ def calibration_slope_intercept(
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Logits, through
         ``Predictions.from_logits``, give log-odds that never saturate.
     sample_weight : array of shape (n,), optional
-        How much each row matters; only ratios count. Rows are independent observations, and the likelihood is
-        scaled to the effective sample size :math:`(\sum w)^2 / \sum w^2`, which is right as long as weights are
-        unrelated to scores.
+        How much each row matters; only ratios count. Rows are independent observations, whatever they weigh; see
+        the notes for intervals and tests.
     kind : {"auto", "positive", "confidence", "classwise"}, default="auto"
         The event: the second class of two; the predicted class being right; or every class in turn, with one
         result each. ``"auto"`` takes the first for two classes and the second for more.
@@ -145,9 +147,28 @@ def calibration_slope_intercept(
 
     Notes
     -----
-    Probabilities of exactly 0 and 1 have no log-odds; they count as ``Predictions.floor``, half of the smallest
-    positive probability that occurs. Set another with ``Predictions.from_probabilities(..., floor=...)``. One
-    wrong row at the floor has much leverage, as it should.
+    Probabilities of exactly 0 and 1 have no log-odds. They count as the largest finite log-odds of the event, of
+    either sign, plus :math:`\log 2`: twice as sure as anything else that was said, the same at both ends, so that
+    an event and its opposite have the same slope and opposite intercepts. One wrong row there has much leverage,
+    as it should. To let zeros stand for something else, set ``Predictions.from_probabilities(..., floor=...)``.
+    If all probabilities of an event are 0 or 1 there is no line to fit, and an error says so; use
+    :func:`~calibrant.hypothesis_tests.cumulative_test` or
+    :func:`~calibrant.hypothesis_tests.spiegelhalter_test`.
+
+    *Weights.* They make likelihoods that are no longer those of the rows. Standard errors are those of the sandwich
+
+    .. math:: A^{-1} B A^{-1}, \qquad A = \sum_i w_i \mu_i (1 - \mu_i) x_i x_i^T, \quad
+        B = \sum_i w_i^2 \mu_i (1 - \mu_i) x_i x_i^T
+
+    with :math:`\mu_i` on the fitted line and :math:`x_i` one and the log-odds, which is right for any weights,
+    also where they go with the score, and the usual one for equal weights. Losses of log-likelihood, for
+    profile intervals and tests of one coefficient, are divided by the ratio of its sandwich variance to that of
+    the likelihood, as for surveys after Rao and Scott; this is approximate, as is the joint test, whose
+    statistic is the sum of the two although they are then not independent. Where there is no finite estimate,
+    and hence no ratio, the likelihood is that of the effective sample size :math:`(\sum w)^2 / \sum w^2`. With
+    500 rows and weights that rise with the score, or are large in the middle or at both ends, or log-normal,
+    intervals of 95 % covered slope and intercepts in 94 to 96 % of 600 simulations; by the effective sample
+    size alone it would be 93 to 98 % for these, and up to 100 % for others.
 
     Newton's method on two parameters, O(n) for each of about eight steps; profile intervals take
     some hundred passes more, a few seconds for a million rows. O(nK) to read the log-odds.
@@ -162,7 +183,7 @@ def calibration_slope_intercept(
     >>> round(line.slope.value, 6), round(float(np.log(4) / np.log(9)), 6)
     (0.63093, 0.63093)
     >>> print(line)
-    positive class, 200 rows: slope 0.6309 (0.4783 to 0.7945), p = 2.5e-05; in the large 0 (-0.4601 to 0.4601),
+    class 1, 200 rows: slope 0.6309 (0.4783 to 0.7945), p = 2.5e-05; in the large 0 (-0.4601 to 0.4601),
     p = 1; both p = 0.000139 (95 % intervals).
     """
     _check_options(kind, level, interval)
@@ -180,18 +201,20 @@ def calibration_slope_intercept(
 
     if kind == "classwise":
         return tuple(
-            line(log_odds.of_class(k), data.labels == k, f"class {name}")
-            for k, name in enumerate(data.classes)
+            line(log_odds.of_class(k, name), data.labels == k, name)
+            for k, name in enumerate(map(class_text, data.classes))
         )
     if kind == "confidence" or data.n_classes != 2:
         hits = data.predictions.predicted == data.labels
-        return line(log_odds.of_predicted, hits, "predicted class")
-    return line(log_odds.of_class(1), data.labels == 1, "positive class")
+        return line(log_odds.of_predicted(), hits, "predicted class")
+    name = class_text(data.classes[1])
+    return line(log_odds.of_class(1, name), data.labels == 1, name)
 
 
 def _line(regression: LogisticLine, event: str, level: float, interval: IntervalMethod) -> SlopeIntercept:
     """Return all estimates, intervals and tests."""
     identity = regression.log_likelihood(regression.scores)
+    large_inflation = inflation = np.ones(2)  # of the variances of intercept and slope by weights
     if regression.one_outcome:
         large, shifted, large_error = float(np.copysign(np.inf, regression.signs[0])), 0.0, np.inf
     else:
@@ -199,11 +222,14 @@ def _line(regression: LogisticLine, event: str, level: float, interval: Interval
         mean = expit(regression.scores + large)
         information = float(regression.weights @ (mean * (1 - mean)))
         large_error = information**-0.5 if information > 0 else np.inf
+        if information > 0:
+            large_inflation = _inflation(regression, mean, np.diag([1 / information, 0.0]))
     limit = regression.supremum()
     if limit is None:
         line, best, covariance = regression.best_line()
         start, steepness = line.tolist()
         intercept_error, slope_error = np.sqrt(np.diag(covariance)).tolist()
+        inflation = _inflation(regression, expit(start + steepness * regression.scores), covariance)
     else:
         steepness, best = limit
         start, intercept_error, slope_error = np.nan, np.inf, np.inf
@@ -214,28 +240,52 @@ def _line(regression: LogisticLine, event: str, level: float, interval: Interval
     def loss_of_slope(b: float) -> float:
         return best - regression.shift(b, 0.0 if np.isnan(start) else start)[1]
 
-    def coefficient(value: float, error: float, loss: Callable[[float], float]) -> Coefficient:
-        return Coefficient(value, error, *_interval(value, error, loss, level, interval))
+    def loss_in_the_large(a: float) -> float:
+        return shifted - regression.log_likelihood(regression.scores + a)
+
+    def coefficient(
+        value: float, error: float, by_weights: float, loss: Callable[[float], float]
+    ) -> Coefficient:
+        error *= by_weights**0.5
+        ends = _interval(value, error, lambda at: loss(at) / by_weights, level, interval)
+        return Coefficient(value, error, *ends)
 
     def test(name: str, null: str, gain: float, degrees: int) -> TestResult:
         statistic = max(0.0, 2 * gain)  # rounding may leave a maximum below what it contains
-        described = f"likelihood-ratio test of the {name} ({event}, {degrees} degrees of freedom)"
-        return TestResult(
-            statistic, float(chdtrc(degrees, statistic)), described, null, len(regression.scores)
-        )
+        described = f"likelihood-ratio test of the {name} ({event}, {counted(degrees, 'degree')} of freedom)"
+        n_rows = len(regression.scores)
+        p_value = float(chdtrc(degrees, statistic))
+        return TestResult(statistic, p_value, described, null, n_rows, caution=few_rows(n_rows))
 
+    intercept_by_weights, slope_by_weights = inflation.tolist()
+    large_by_weights = float(large_inflation[0])
+    slope_gain, large_gain = (best - shifted) / slope_by_weights, (shifted - identity) / large_by_weights
     return SlopeIntercept(
-        coefficient(steepness, slope_error, loss_of_slope),
-        coefficient(start, intercept_error, loss_of_intercept),
-        coefficient(large, large_error, lambda a: shifted - regression.log_likelihood(regression.scores + a)),
-        test("calibration slope", "the calibration slope is 1", best - shifted, 1),
-        test("calibration in the large", "events are as frequent as predicted", shifted - identity, 1),
+        coefficient(steepness, slope_error, slope_by_weights, loss_of_slope),
+        coefficient(start, intercept_error, intercept_by_weights, loss_of_intercept),
+        coefficient(large, large_error, large_by_weights, loss_in_the_large),
+        test("calibration slope", "the calibration slope is 1", slope_gain, 1),
+        test("calibration in the large", "events are as frequent as predicted", large_gain, 1),
         # With a single score, slope and intercept are one parameter.
-        test("line", "slope 1 and intercept 0", best - identity, 1 if regression.one_score else 2),
+        test("line", "slope 1 and intercept 0", slope_gain + large_gain, 1 if regression.one_score else 2),
         event,
         level,
         len(regression.scores),
     )
+
+
+def _inflation(regression: LogisticLine, mean: Vector, covariance: NDArray[np.float64]) -> Vector:
+    """Return by how much weights make the variances of intercept and slope larger than the likelihood says.
+
+    The ratio of the sandwich to ``covariance``, which is one for equal weights; and one where there is no variance.
+    """
+    if regression.weights.min() == regression.weights.max():
+        return np.ones(2)
+    columns = np.stack([np.ones_like(regression.scores), regression.scores])
+    influence = covariance @ columns
+    plain, robust = np.diag(covariance), influence**2 @ (regression.weights**2 * mean * (1 - mean))
+    usable = (plain > 0) & (robust > 0)
+    return np.divide(robust, plain, out=np.ones(2), where=usable)
 
 
 def _interval(

@@ -7,6 +7,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.event import exact_probabilities
+from calibrant.hypothesis_tests.few_rows import few_rows
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import BlockSums
@@ -64,7 +66,9 @@ def spiegelhalter_test(
     Sees overall over- and underconfidence, not errors that cancel in the sum. A row that gives all classes
     the same probability has the same score whatever happens, hence says nothing here. If the score cannot
     vary at all, z is 0 with p = 1; if moreover a label has the probability zero, z is infinite with p = 0.
-    The normal approximation is good for some hundred rows that are neither certain nor uniform.
+    The normal approximation is good for some hundred rows that are neither certain nor uniform; below ten rows
+    the result says so in ``caution``, and :func:`~calibrant.hypothesis_tests.consistency_test` with
+    :func:`~calibrant.metrics.brier_score` is the same test by simulation.
 
     O(nK) in blocks of rows.
 
@@ -94,6 +98,7 @@ def spiegelhalter_test(
         test=f"Spiegelhalter's test ({alternative})",
         null_hypothesis="every label was drawn with the predicted probabilities of its row",
         n_rows=data.n_rows,
+        caution=few_rows(data.n_rows) if sums.variance > 0 else None,
     )
 
 
@@ -106,7 +111,7 @@ class _Sums:
 
     @classmethod
     def of(cls, data: LabelledPredictions, rows: slice) -> Self:
-        probabilities = data.predictions.probabilities[rows].astype(np.float64)
+        probabilities = exact_probabilities(data.predictions, rows)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         squares = np.einsum("ik,ik->i", probabilities, probabilities)
         deviations = probabilities - squares[:, np.newaxis]

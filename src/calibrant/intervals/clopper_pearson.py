@@ -10,7 +10,7 @@ from calibrant.binning import Bins
 from calibrant.errors import ParameterError
 from calibrant.intervals.options import check_level
 from calibrant.ranking.options import real_array
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["bin_intervals", "clopper_pearson"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["group_numbers"]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from math import isclose, isnan
 from typing import Any
 
-from calibrant.ranking.words import counted, p_value_in_words
+from calibrant.wording import counted, p_text
 
 __all__ = ["Interval"]
 
@@ -107,7 +107,7 @@ class Interval:
             undefined = f", {self.n_undefined} undefined" if self.n_undefined else ""
             notes.append(counted(self.n_resamples, "resample") + undefined)
         if self.p_value is not None:
-            notes.append(p_value_in_words(self.p_value))
+            notes.append(p_text(self.p_value))
         if self.probability_second_better is not None:
             notes.append(f"second better in {100 * self.probability_second_better:.4g} %")
         return (

@@ -7,7 +7,8 @@ from calibrant.numerics.row_resampling import RowResampling
 
 __all__ = ["acceleration"]
 
-# Each costs one evaluation. The noise of blocks in the acceleration is 1 / (sqrt(6) m), below 0.001.
+# Each costs one evaluation. The noise of blocks in the acceleration is about 1 / (sqrt(6) m), 0.001, for sums of a
+# block that are nearly normal, and somewhat more for heavy tails.
 MAX_BLOCKS = 500
 
 

@@ -15,7 +15,7 @@ from calibrant.intervals.options import check_level
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.ranking.options import is_number
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["loss_difference"]
 

@@ -25,7 +25,14 @@ from calibrant.metrics.proper import brier_score, log_loss, spherical_loss
 from calibrant.metrics.smooth import smooth_ece
 from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
 from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
-from calibrant.metrics.utility import OneClass, OptimalDecision, TopClasses, utility_calibration_error
+from calibrant.metrics.utility import (
+    OneClass,
+    OptimalDecision,
+    Prospect,
+    TopClasses,
+    Utility,
+    utility_calibration_error,
+)
 
 __all__ = [
     "Decomposition",
@@ -33,7 +40,9 @@ __all__ = [
     "MetricTraits",
     "OneClass",
     "OptimalDecision",
+    "Prospect",
     "TopClasses",
+    "Utility",
     "accuracy",
     "average_loss_gap",
     "bayes_decisions",

@@ -71,7 +71,7 @@ class BinnedMetric:
 
     def of(self, data: LabelledPredictions) -> Bins:
         """Return the bins of these rows, which can be added to those of others with the same classes."""
-        self.check_batches()
+        check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
         partition, predictions = self.scheme, data.predictions
         n_slots = self.slots_of.n_slots(data.n_classes)

@@ -38,8 +38,10 @@ def calibration_gain(
     Returns
     -------
     float
-        Above 0 if calibration helped, below if it did harm; higher is better. Infinite if something was
-        impossible before and happened, minus infinity if only after.
+        Above 0 if calibration helped, below if it did harm; higher is better. With the logarithmic loss,
+        infinite if some true class had the probability zero before calibration and none after it; minus infinity
+        if some had after and none before; NaN if some had before and some after, even in the same rows, since
+        infinity less infinity is no number.
 
     Notes
     -----
@@ -49,6 +51,11 @@ def calibration_gain(
     is not quite enough: one that merges predictions, such as isotonic regression or binning, also loses
     refinement, and the gain is what is left of the two. Table 3 of :cite:`tomani2022` prints it for the Brier
     loss times 100.
+
+    :func:`~calibrant.intervals.loss_difference` gives the same mean with an interval, but second minus first, so
+    that there *negative* is better, and with the Brier loss of two classes halved: for two classes this gain is
+    minus twice its Brier estimate, for more minus its estimate, and for the other losses always minus its estimate.
+    Infinities are treated alike.
 
     Costs O(nK) time, O(n) memory.
 
@@ -69,8 +76,7 @@ def calibration_gain(
             "pass the same columns."
         )
     lost, left = row_losses(old, loss), row_losses(new, loss)
-    # Where both are infinite nothing has changed.
-    gains = np.subtract(lost, left, out=np.zeros_like(lost), where=lost != left)
-    gain = float(np.average(gains, weights=old.weights))
+    with np.errstate(invalid="ignore"):  # infinity less infinity: no value
+        gain = float(np.average(lost - left, weights=old.weights))
     # Row losses halve the Brier loss of two classes.
     return 2 * gain if loss == "brier" and old.n_classes == 2 else gain

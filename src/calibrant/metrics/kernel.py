@@ -78,7 +78,10 @@ def kernel_calibration_error(
     -----
     Costs O(n^2 K) time for all pairs, O(n B K) in blocks, and O(n log n) for the Laplace kernel of one
     number; memory O(n). Equal predictions are put together first, so that a million rows of a model with few
-    different outputs take no time. Blocks depend on what the rows contain and not on their order.
+    different outputs take no time. Blocks depend on what the rows contain and not on their order. For
+    ``"classwise"`` all this comes once per class, and so does the default bandwidth, the median of half a million
+    distances: 20 to 70 milliseconds per class, a minute for a thousand classes of 5,000 rows. With ``bandwidth``
+    given it is about one millisecond.
 
     Weights say how much a row matters, only ratios count, and rows are independent observations: a row
     given twice is a pair, a row of weight two is not. For the biased estimator the two are the same.

@@ -1,17 +1,18 @@
 """A calibration error without bins that, in expectation, is never too large."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm as normal
+from scipy.special import stdtrit
 
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_norm
+from calibrant.metrics.cross_folds import cross_folds
 from calibrant.metrics.declaration import MetricTraits, metric
+from calibrant.metrics.lower_bound_result import LowerBound
 from calibrant.metrics.recalibrated import (
     EventKind,
     Recalibrator,
@@ -19,7 +20,6 @@ from calibrant.metrics.recalibrated import (
     check_folds,
     check_level,
     check_recalibrator,
-    cross_folds,
     default_recalibrator,
     event_problems,
     recalibrated,
@@ -35,83 +35,6 @@ Vector = NDArray[np.float64]
 # A probability that recalibration moves by less than this share of itself has not been moved: float32 cannot tell,
 # and a direction made of rounding would be a coin toss.
 UNMOVED = 1e-6
-
-SUBJECT = {
-    "confidence": "the predicted class",
-    "classwise": "each class, on average over classes",
-    "positive": "the positive class",
-    "full": "all classes together",
-}
-
-
-@dataclass(frozen=True)
-class LowerBound:
-    """How large the calibration error is at least.
-
-    Attributes
-    ----------
-    estimate : float
-        Estimate of the calibration error, in expectation not above the true one; slightly negative by chance
-        if there is none to be found.
-    standard_error : float
-        Standard error of the estimate, as if the terms of the rows were independent; see the notes of
-        :func:`calibration_error_lower_bound`.
-    limit : float
-        One-sided lower confidence limit of the true calibration error, not below 0, which it never is.
-    level : float
-        Confidence with which the true error is at least ``limit``.
-    overconfidence, underconfidence : float or None
-        The parts of the estimate from rows whose probability is too extreme and not extreme enough; they add
-        up to it. None for ``kind="classwise"`` and ``"full"``.
-    kind : str
-        Which probabilities the error is about.
-    norm : float or "max"
-        Norm across classes, for ``kind="full"``.
-    recalibrator : str
-        What was fitted on the other folds.
-    n_folds : int
-        Number of folds.
-    n_rows : int
-        Number of rows.
-
-    Examples
-    --------
-    >>> bound = LowerBound(0.03, 0.01, 0.0136, 0.95, 0.04, -0.01, "confidence", 1, "isotonic", 5, 900)
-    >>> print(bound)
-    Calibration error of the predicted class: at least 0.0136 with 95 % confidence; estimate 0.03, standard error
-    0.01, of it overconfidence 0.04 and underconfidence -0.01 (mean absolute gap to isotonic recalibration
-    fitted on the others of 5 folds; 900 rows).
-    """
-
-    estimate: float
-    standard_error: float
-    limit: float
-    level: float
-    overconfidence: float | None
-    underconfidence: float | None
-    kind: EventKind
-    norm: Norm
-    recalibrator: str
-    n_folds: int
-    n_rows: int
-
-    def __str__(self) -> str:
-        split = (
-            ""
-            if self.overconfidence is None
-            else f", of it overconfidence {self.overconfidence:.4g} and underconfidence {self.underconfidence:.4g}"
-        )
-        gap = (
-            "absolute gap"
-            if self.kind != "full"
-            else f"L{'-max' if self.norm == 'max' else self.norm} distance"
-        )
-        return (
-            f"Calibration error of {SUBJECT[self.kind]}: at least {self.limit:.4g} with {100 * self.level:.4g} % "
-            f"confidence; estimate {self.estimate:.4g}, standard error {self.standard_error:.4g}{split} "
-            f"(mean {gap} to {self.recalibrator} recalibration fitted on the others of {self.n_folds} folds; "
-            f"{self.n_rows} rows)."
-        )
 
 
 def calibration_error_lower_bound(
@@ -162,7 +85,7 @@ def calibration_error_lower_bound(
         classes. ``"auto"`` is isotonic regression for events; for ``kind="full"`` Dirichlet calibration up to
         20 classes and temperature scaling for more, see :func:`~calibrant.metrics.decompose`.
     n_folds : int, default=5
-        Number of folds.
+        Number of folds; no more than there are rows.
     level : float, default=0.95
         Confidence of the limit.
 
@@ -184,8 +107,9 @@ def calibration_error_lower_bound(
     again as its standard error says, and such a limit is above zero for 12 instead of 5 % of calibrated samples.
     Instead the folds are taken one after another, each judged by a map learnt on those *before* it, and the first
     not at all; these terms :math:`t_i` are martingale differences, and
-    :math:`\bar t - z\,\mathrm{se}(t)`, or zero if that is larger, is a limit that holds its level (94.9 % of 3000
-    calibrated samples of 300 rows, and more where there is an error).
+    :math:`\bar t - q\,\mathrm{se}(t)`, or zero if that is larger, is a limit that holds its level. The standard error
+    is the observed one, but at least that of true predictions, so that a few dozen rows which happen all to be right
+    prove nothing, and q is the quantile of Student's t with one less than the effective number of rows.
 
     Isotonic regression finds any non-decreasing map. On 1000 simulated rows it reached 70 to 90 % of the
     true error where that was above 0.05, on 200 rows 30 to 45 %. Maps with few parameters need fewer rows, but
@@ -214,21 +138,22 @@ def calibration_error_lower_bound(
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     chosen = _chosen(recalibrator, kind, data)
     folds = cross_folds(data, n_folds)
-    terms, outward = _terms(data, norm, kind, chosen, folds)
+    terms, _, outward = _terms(data, norm, kind, chosen, folds)
     estimate = _mean(terms, data.weights)
-    forward, _ = _terms(data, norm, kind, chosen, folds, earlier_only=True)
+    forward, promised, _ = _terms(data, norm, kind, chosen, folds, earlier_only=True)
     later = np.sort(np.concatenate([*folds[1:], np.empty(0, np.intp)]))
+    weights = None if data.weights is None else data.weights[later]
     return LowerBound(
         estimate=estimate,
         standard_error=standard_error_of_mean(terms, data.weights),
-        limit=_limit(forward[later], None if data.weights is None else data.weights[later], float(level)),
+        limit=_limit(forward[later], promised[later], weights, float(level)),
         level=float(level),
         overconfidence=None if outward is None else _mean(np.where(outward, 0.0, terms), data.weights),
         underconfidence=None if outward is None else _mean(np.where(outward, terms, 0.0), data.weights),
         kind=kind,
         norm=norm,
         recalibrator=recalibrator_name(chosen),
-        n_folds=int(n_folds),
+        n_folds=len(folds),
         n_rows=data.n_rows,
     )
 
@@ -270,7 +195,7 @@ def lp_calibration_error(
     recalibrator : str or Calibrator, default="auto"
         What is fitted on the other folds.
     n_folds : int, default=5
-        Number of folds.
+        Number of folds; no more than there are rows.
 
     Returns
     -------
@@ -288,7 +213,7 @@ def lp_calibration_error(
     """
     _check(norm, kind, recalibrator, n_folds)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    terms, _ = _terms(data, norm, kind, _chosen(recalibrator, kind, data), cross_folds(data, n_folds))
+    terms, _, _ = _terms(data, norm, kind, _chosen(recalibrator, kind, data), cross_folds(data, n_folds))
     return _mean(terms, data.weights)
 
 
@@ -318,24 +243,33 @@ def _terms(
     folds: list[NDArray[np.intp]],
     *,
     earlier_only: bool = False,
-) -> tuple[Vector, NDArray[np.bool_] | None]:
-    """Return the term of every row, and whether its probability was moved outward where that has a meaning.
+) -> tuple[Vector, Vector, NDArray[np.bool_] | None]:
+    """Return the term of every row, its variance, and whether its probability was moved outward.
 
-    With ``earlier_only``, rows of the first fold have no term of their own, but zero.
+    The variance is what it is if the predictions are true; the last is None where it has no meaning. With
+    ``earlier_only``, rows of the first fold have no term of their own, but zero.
     """
     terms, outward = np.zeros(data.n_rows), np.zeros(data.n_rows, dtype=np.bool_)
+    # Expectations of u_y and of its square under the predictions, with u the dual vector.
+    mean, square = np.zeros(data.n_rows), np.zeros(data.n_rows)
     n_problems = data.n_classes if kind == "classwise" else 1
     for problem in event_problems(data, kind):
         for rows, forecast, recast, labels in _blocks(problem, recalibrator, folds, earlier_only):
             if kind == "full":
-                terms[rows] = _products(forecast, recast, labels, norm)
+                dual = _dual(forecast, recast, norm)
+                mean[rows] = np.einsum("ik,ik->i", forecast, dual)
+                square[rows] = np.einsum("ik,ik,ik->i", forecast, dual, dual)
+                terms[rows] = dual[np.arange(len(labels)), labels] - mean[rows]
                 continue
             forecast, recast = forecast[:, 1], recast[:, 1]
-            direction = _direction(forecast, recast)
-            terms[rows] += direction * (labels - forecast) / n_problems
+            direction = _direction(forecast, recast) / n_problems
+            mean[rows] += forecast * direction
+            square[rows] += forecast * direction * direction
+            terms[rows] += direction * (labels - forecast)
             middle = 0.0 if kind == "confidence" else 0.5
             outward[rows] = direction * np.where(forecast < middle, -1, 1) > 0
-    return terms, outward if kind in ("confidence", "positive") else None
+    variances = np.maximum(square - mean * mean, 0.0)
+    return terms, variances, outward if kind in ("confidence", "positive") else None
 
 
 def _blocks(
@@ -364,32 +298,37 @@ def _direction(forecast: Vector, recast: Vector) -> Vector:
     return np.where(np.abs(moved) > UNMOVED * forecast, np.sign(moved), 0.0)
 
 
-def _products(forecast: Vector, recast: Vector, labels: NDArray[np.intp], norm: Norm) -> Vector:
-    """Return the products of the dual vectors of ``recast - forecast`` with the residuals, (n,)."""
+def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
+    """Return the dual vectors of ``recast - forecast``, (n, K)."""
     direction = _direction(forecast, recast)
     size = np.abs(recast - forecast) * np.abs(direction)
-    every_row = np.arange(len(labels))
-    residual = -forecast
-    residual[every_row, labels] += 1
     if norm == "max":
-        largest = size.argmax(axis=1)
-        return np.asarray(direction[every_row, largest] * residual[every_row, largest])
+        dual = np.zeros_like(direction)
+        largest = size.argmax(axis=1)[:, np.newaxis]
+        np.put_along_axis(dual, largest, np.take_along_axis(direction, largest, axis=1), axis=1)
+        return dual
     power = float(norm)
     # Relative to the largest, so that no power under- or overflows.
     greatest = size.max(axis=1, keepdims=True)
     relative = np.divide(size, greatest, out=np.zeros_like(size), where=greatest > 0)
-    length = np.power(relative, power).sum(axis=1)
+    length = np.power(relative, power).sum(axis=1, keepdims=True)
     length[length == 0] = 1
-    products = np.einsum("ik,ik->i", direction * np.power(relative, power - 1), residual)
-    return np.asarray(products / length ** ((power - 1) / power))
+    return np.asarray(direction * np.power(relative, power - 1) / length ** ((power - 1) / power))
 
 
-def _limit(terms: Vector, weights: Vector | None, level: float) -> float:
-    """Return a lower confidence limit of the mean, at least zero; zero if nothing is known of the spread."""
+def _limit(terms: Vector, promised: Vector, weights: Vector | None, level: float) -> float:
+    """Return a lower confidence limit of the mean, at least zero; zero if nothing is known of the spread.
+
+    The error is the observed one, but not less than that of true predictions: where hardly any row is wrong, all
+    terms are nearly the same, and their spread says nothing of what one wrong row would change.
+    """
     error = standard_error_of_mean(terms, weights)
     if np.isinf(error):
         return 0.0
-    return max(0.0, _mean(terms, weights) - float(normal.ppf(level)) * error)
+    shares = np.full(len(terms), 1 / len(terms)) if weights is None else weights / weights.sum()
+    error = max(error, float(np.sqrt((shares * shares) @ promised)))
+    effective = float(1 / (shares @ shares))
+    return max(0.0, _mean(terms, weights) - float(stdtrit(max(effective - 1, 1e-9), level)) * error)
 
 
 def _mean(terms: Vector, weights: Vector | None) -> float:

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
 from numbers import Real
 from typing import Any, Literal, get_args
 
@@ -14,37 +16,41 @@ from calibrant import registry
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.cross_folds import cross_folds
 from calibrant.metrics.events import columns
-from calibrant.numerics.folds import folds_by_content
+from calibrant.metrics.row_losses import Loss
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.row_blocks import row_blocks
-from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = [
     "EventKind",
+    "Mixture",
     "Recalibrator",
     "check_event_kind",
     "check_folds",
     "check_level",
     "check_recalibrator",
-    "cross_folds",
     "default_recalibrator",
     "event_problems",
+    "least_quadratic_form",
     "recalibrated",
+    "recalibrator_for",
     "recalibrator_name",
     "standard_error_of_mean",
 ]
 
 EventKind = Literal["confidence", "classwise", "positive", "full"]
-"""The kinds of :data:`~calibrant.metrics.events.Kind`, and ``"full"`` for all probabilities of a row at once."""
+"""The kinds of events, and ``"full"`` for all probabilities of a row at once."""
 
 Recalibrator = str | Calibrator
 """A registry name, a calibrator to be cloned, or ``"isotonic"`` for the event of a two-class problem."""
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Map = Callable[[Predictions], Predictions]
 
 # Up to this many classes a full linear map of the logarithms, K^2 + K numbers, is affordable.
 FEW_CLASSES = 20
@@ -53,9 +59,9 @@ FEW_CLASSES = 20
 # a search for the strength of a penalty, which takes most of the time, is not worth it.
 ROWS_PER_PARAMETER = 1000
 
-# Decimals to which rows are compared when they are sorted: rows that differ only by rounding count as equal and
-# are told apart by their labels, not by the rounding.
-KEY_DECIMALS = 12
+# The shares of a mixture are chosen by inner folds, one after the other until so many rows have been judged.
+INNER_FOLDS = 4
+ENOUGH_ROWS = 300
 
 
 def check_event_kind(kind: Any) -> None:
@@ -99,8 +105,34 @@ def default_recalibrator(data: LabelledPredictions) -> str:
     return "dirichlet-l2" if data.n_rows < ROWS_PER_PARAMETER * data.n_classes**2 else "dirichlet"
 
 
-def recalibrator_name(recalibrator: Recalibrator) -> str:
+@dataclass(frozen=True)
+class Mixture:
+    r"""A weighted mean of several recalibrators and the base rates, for losses that are not the logarithmic one.
+
+    .. math:: g = \sum_m \lambda_m g_m + \lambda_0 r, \qquad \lambda \ge 0, \qquad \sum_m \lambda_m = 1
+
+    with the shares that have the least Brier loss on rows held out from those to learn from. Maps fitted by their
+    log-loss can raise the Brier score of saturated predictions by a quarter, since they avoid the rare huge loss at
+    the price of many small ones; with base rates mixed in there is no such choice to be made.
+    """
+
+    members: tuple[Recalibrator, ...]
+
+
+def recalibrator_for(data: LabelledPredictions, loss: Loss) -> str | Mixture:
+    """Return what is to be fitted on other folds and judged by this loss.
+
+    For the logarithmic loss the :func:`default_recalibrator`, which is fitted by it. For the others a mixture of
+    that, a temperature fitted by the Brier score, and the base rates.
+    """
+    name = default_recalibrator(data)
+    return name if loss == "log" else Mixture((name, registry.make("temperature", loss="brier")))
+
+
+def recalibrator_name(recalibrator: Recalibrator | Mixture) -> str:
     """Return how a recalibrator is called in a sentence."""
+    if isinstance(recalibrator, Mixture):
+        return f"a mixture of {', '.join(map(recalibrator_name, recalibrator.members))} and base rates"
     return recalibrator if isinstance(recalibrator, str) else repr(recalibrator)
 
 
@@ -165,21 +197,12 @@ def _top_rest_total(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any
     return top, rest, total
 
 
-def cross_folds(data: LabelledPredictions, n_folds: int) -> list[Rows]:
-    """Return the rows of every fold; each row is in one, and no fold is empty.
-
-    Folds depend on the predictions of the rows and not on their order, and a row is never split between them
-    whatever its weight, so that none is judged by a map that has seen it. Costs a sort.
-    """
-    n_folds = min(n_folds, data.n_rows)
-    if n_folds < 2:
-        return [np.arange(data.n_rows)]
-    folds = folds_by_content(_row_keys(data), _fold_weights(data.weights), n_folds)
-    return [fold.test_rows for fold in folds if len(fold.test_rows)]
-
-
 def recalibrated(
-    data: LabelledPredictions, recalibrator: Recalibrator, folds: list[Rows], *, earlier_only: bool = False
+    data: LabelledPredictions,
+    recalibrator: Recalibrator | Mixture,
+    folds: list[Rows],
+    *,
+    earlier_only: bool = False,
 ) -> Iterator[tuple[Rows, Predictions]]:
     """Yield, fold by fold, rows and what a recalibrator learnt on all other folds makes of them.
 
@@ -199,7 +222,9 @@ def recalibrated(
         yield rows, judged
 
 
-def _learnt(data: LabelledPredictions, recalibrator: Recalibrator) -> Callable[[Predictions], Predictions]:
+def _learnt(data: LabelledPredictions, recalibrator: Recalibrator | Mixture) -> Map:
+    if isinstance(recalibrator, Mixture):
+        return _learnt_mixture(data, recalibrator)
     if recalibrator == "isotonic" and data.n_classes == 2:
         fit = isotonic_fit(data.predictions.probabilities[:, 1], data.labels, data.weights)
 
@@ -215,43 +240,94 @@ def _learnt(data: LabelledPredictions, recalibrator: Recalibrator) -> Callable[[
             calibrator.fit_labelled(data, warn_of_absent=False)
         except LabelError:  # a single class
             return lambda predictions: predictions
-    transform: Callable[[Predictions], Predictions] = calibrator.transform
+    transform: Map = calibrator.transform
     return transform
 
 
-def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
-    """Return what to sort rows by: their predictions, and labels only where these are equal.
+def _learnt_mixture(data: LabelledPredictions, mixture: Mixture) -> Map:
+    *shares, of_rates = _shares(data, mixture)
+    used = [
+        (share, _learnt(data, member))
+        for share, member in zip(shares, mixture.members, strict=True)
+        if share > 0
+    ]
+    rates = of_rates * _base_rates(data)
 
-    Folds that depended on labels would hold fixed shares of surprises, and no longer be a random split. Made from
-    probabilities in float64, so that logits and their softmax, and both float types, agree; the first key does not
-    depend on the order of the classes.
+    def mixed(predictions: Predictions) -> Predictions:
+        probabilities = np.tile(rates, (predictions.n_rows, 1))
+        for share, member in used:
+            probabilities += share * member(predictions).probabilities
+        return Predictions(probabilities, Space.PROBABILITIES)
+
+    return mixed
+
+
+def _shares(data: LabelledPredictions, mixture: Mixture) -> list[float]:
+    """Return the shares of the members and, last, of the base rates; by inner folds of ``data`` alone."""
+    folds = cross_folds(data, INNER_FOLDS)
+    products = np.zeros((len(mixture.members) + 1,) * 2)
+    n_judged = 0
+    for number, rows in enumerate(folds):
+        others = folds[:number] + folds[number + 1 :]
+        if not others or n_judged >= ENOUGH_ROWS:
+            break
+        learning, judged = data.take(np.sort(np.concatenate(others))), data.take(rows)
+        members = [_learnt(learning, member)(judged.predictions) for member in mixture.members]
+        products += _products_of_errors([m.probabilities for m in members], _base_rates(learning), judged)
+        n_judged += len(rows)
+    return list(map(float, least_quadratic_form(products)))
+
+
+def _products_of_errors(members: list[NDArray[Any]], rates: Vector, data: LabelledPredictions) -> Matrix:
+    """Return the weighted sum over rows of the inner products of errors of members and base rates, (M + 1, M + 1)."""
+    total = np.zeros((len(members) + 1,) * 2)
+    for rows in row_blocks(data.n_rows, data.n_classes * len(total)):
+        labels = data.labels[rows]
+        errors = np.empty((len(total), len(labels), data.n_classes))
+        for error, member in zip(errors, members, strict=False):
+            error[:] = member[rows]
+        errors[-1] = rates
+        errors[:, np.arange(len(labels)), labels] -= 1
+        if data.weights is not None:
+            errors *= np.sqrt(data.weights[rows])[:, np.newaxis]
+        flat = errors.reshape(len(total), -1)
+        total += flat @ flat.T
+    return total
+
+
+def _base_rates(data: LabelledPredictions) -> Vector:
+    return np.asarray(data.class_weights / data.total_weight, dtype=np.float64)
+
+
+def least_quadratic_form(matrix: Matrix) -> Vector:
+    r"""Return the :math:`x \ge 0` with sum one of which :math:`x^\top A x` is least, for a small semidefinite A.
+
+    Among themselves the positive entries have :math:`A x = \mu 1` with a common slope :math:`\mu`: all 2^M sets of
+    them are tried. Of sets that are equally good up to rounding, the smallest and first counts.
+
+    >>> least_quadratic_form(np.array([[2.0, 0.0], [0.0, 1.0]]))
+    array([0.33333333, 0.66666667])
     """
-    n_rows, n_classes = data.n_rows, data.n_classes
-    squares, mixed = np.empty(n_rows), np.empty(n_rows)
-    mixture = np.random.default_rng(0).uniform(1, 2, n_classes)
-    for rows in row_blocks(n_rows, n_classes):
-        scores = data.predictions.scores[rows].astype(np.float64)
-        block = scores if data.predictions.space is Space.PROBABILITIES else softmax(scores)
-        np.einsum("ik,ik->i", block, block, out=squares[rows])
-        np.matmul(block, mixture, out=mixed[rows])
-    return squares.round(KEY_DECIMALS), mixed.round(KEY_DECIMALS), data.labels.astype(np.float64), mixed
-
-
-def _fold_weights(weights: Vector | None) -> Vector | None:
-    """Return weights of the same ratios that are not taken for counts of rows: the largest is no whole number.
-
-    Cut to twelve digits, so that a common factor, whose rounding differs from row to row, changes no comparison.
-    """
-    if weights is None:
-        return None
-    fraction, exponent = np.frexp(0.7 * (weights / weights.max()))
-    return np.asarray(np.ldexp(fraction.round(KEY_DECIMALS), exponent), dtype=np.float64)
+    size = len(matrix)
+    scaled = matrix / (matrix.max() or 1.0)
+    best, least = np.zeros(size), np.inf
+    for n_positive in range(1, size + 1):
+        conditions = np.ones((n_positive + 1, n_positive + 1))
+        conditions[-1, -1] = 0
+        for chosen in map(list, combinations(range(size), n_positive)):
+            part = conditions[:-1, :-1] = scaled[np.ix_(chosen, chosen)]
+            entries = np.linalg.lstsq(conditions, [0.0] * n_positive + [1.0], rcond=None)[0][:-1]
+            value = float(entries @ part @ entries)
+            if entries.min() >= 0 and value < least * (1 - 1e-9):
+                best, least = np.zeros(size), value
+                best[chosen] = entries
+    return best
 
 
 def standard_error_of_mean(terms: Vector, weights: Vector | None) -> float:
     r"""Return the standard error of the weighted mean of independent terms.
 
-    .. math:: \frac{1}{W} \Bigl( \frac{n}{n - 1} \sum_i w_i^2 (t_i - \bar t)^2 \Bigr)^{1/2}
+    .. math:: \frac{1}{W} \Bigl( \sum_i \frac{w_i^2 (t_i - \bar t)^2}{1 - w_i / W} \Bigr)^{1/2}
 
     Infinite for one row, which says nothing of how others differ, and for infinite terms.
 
@@ -263,4 +339,4 @@ def standard_error_of_mean(terms: Vector, weights: Vector | None) -> float:
         return float("inf")
     shares = np.full(n_rows, 1 / n_rows) if weights is None else weights / weights.sum()
     deviations = shares * (terms - shares @ terms)
-    return float(np.sqrt(n_rows / (n_rows - 1) * (deviations @ deviations)))
+    return float(np.sqrt((deviations * deviations / (1 - shares)).sum()))

@@ -29,9 +29,9 @@ class _Level(NamedTuple):
 
 # The fixed point is sought downwards, from level to level.
 LEVELS = (
-    _Level(2.0**-6, 2**16, 2**10),
-    _Level(2.0**-8, 2**16, 2**12),
-    _Level(2.0**-10, 2**16, 2**14),
+    _Level(2.0**-6, 2**13, 2**9),
+    _Level(2.0**-8, 2**15, 2**11),
+    _Level(2.0**-10, 2**16, 2**13),
     _Level(2.0**-12, 2**17, 2**15),
     _Level(2.0**-14, 2**18, 2**16),
     _Level(2.0**-16, 2**18, 2**18),
@@ -82,15 +82,26 @@ def smooth_ece(
 
     Notes
     -----
-    The distance to calibration, the least mean change of the scores that would make them calibrated, is at
-    most 2 smECE and at least smECE squared over 4 :cite:`blasiok2024`. Unlike a binned error, smECE does not
-    jump when scores move a little.
+    It measures the distance from calibration up to constants and a square: the lower distance to calibration is at
+    most 2 smECE and at least smECE squared over 4 :cite:`blasiok2024`. Unlike a binned error, smECE does not jump when
+    scores move a little.
 
     Residuals are shared out between the nodes of a grid, where the reflected kernel is diagonal in the cosine
     basis. That moves the value by less than one part in 10,000 for s above 0.00025; below, a fixed point by
     less than 1e-6, and the error at a given s by up to one part in 100. A fixed point below 1.5e-5 is given as
-    :math:`\mathrm{smECE}_s` at that width, which is no larger than it. Costs O(n + G log G) for a grid of at
-    most G = 262,144 cells, for each event; memory O(n + G).
+    :math:`\mathrm{smECE}_s` at that width, which is no larger than it.
+
+    **relplot**, the published program (1.0.3), differs where scores crowd at an end of the scale. On its grid a
+    node at 0 or 1 is its own mirror image and is counted once where the reflected kernel counts it twice, so rows
+    at the very ends count half, in the error and in the number of rows. With saturated scores, whose rows at the
+    end are mostly right, all others then weigh more: for ResNet-110 on CIFAR-10 :cite:`kull2019`, with five of six
+    confidences above 0.999, it prints 0.0707, half as much again as the 0.0475 here. The formula gives every row
+    the same weight, as :math:`\int_0^1 K_s(t, p) \, dt = 1` for p = 0 and 1 too; and 0.0707 is more than the
+    mean of :math:`|y_i - p_i|`, 0.0645, which no smoothing can exceed. Away from the ends the two agree.
+
+    Costs O(n + G log G) for a grid of at most G = 262,144 cells, for each event; memory O(n + G). That is 1 to 10
+    milliseconds for an event of 5,000 rows, the more the smaller its error, and for ``kind="classwise"`` as many
+    times this as there are classes.
 
     Examples
     --------
@@ -146,7 +157,7 @@ class _Residuals:
 
 
 def _fixed_point(residuals: _Residuals) -> float:
-    """Return the s at which smECE_s = s, to rounding on the grids of its level."""
+    """Return the s at which smECE_s = s, to eleven digits on the grids of its level."""
     # Smoothing ever further leaves the mean residual; not smoothing at all, at most the mean of their sizes.
     low, high = float(np.abs(residuals.masses.sum())), float(np.abs(residuals.masses).sum())
     if high <= low:  # all of one sign: no width cancels any of them
@@ -169,4 +180,4 @@ def _root(residuals: _Residuals, level: _Level, low: float, high: float) -> floa
         return residuals.smoothed(width, level) - width
 
     # The bounds hold up to rounding only.
-    return high if excess(high) >= 0 else float(brentq(excess, low, high, xtol=1e-14, rtol=1e-14))
+    return high if excess(high) >= 0 else float(brentq(excess, low, high, xtol=1e-14, rtol=1e-11))

@@ -15,7 +15,9 @@ from calibrant.metrics.events import confidences
 from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
+from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
+from calibrant.space import Space
 
 __all__ = [
     "OneClass",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+Split = Callable[[FloatArray], tuple[NDArray[np.floating], NDArray[np.floating]]]
 
 # Sums of the same numbers in another order differ by less than this share of the largest of them.
 ROUNDING = 1e-12
@@ -60,8 +63,8 @@ class Prospect:
 class Utility(Protocol):
     """What a prediction is worth once the true class is known, :math:`U(f, y)`.
 
-    :class:`TopClasses`, :class:`OneClass` and :class:`OptimalDecision` are utilities; so is any object with
-    these two members.
+    :class:`~calibrant.metrics.TopClasses`, :class:`~calibrant.metrics.OneClass` and
+    :class:`~calibrant.metrics.OptimalDecision` are utilities; so is any object with these two members.
     """
 
     @property
@@ -112,15 +115,22 @@ class TopClasses:
                 f"k must be less than the number of classes, {predictions.n_classes}, but is {self.k}; "
                 "the true class is always among all of them."
             )
-        if self.k == 1:
-            predicted = predictions.predicted
+        predicted, given = predictions.predicted, predictions.space is Space.PROBABILITIES
+        if self.k == 1 and given:
             return _event(confidences(predictions), lambda labels: labels == predicted)
-        probabilities = predictions.probabilities
-        total = np.empty(predictions.n_rows)
         others = predictions.n_classes - self.k
-        for rows in row_blocks(*probabilities.shape):
-            block = np.partition(probabilities[rows].astype(np.float64), others, axis=1)
-            total[rows] = row_sums(block[:, others:])
+
+        def split(block: FloatArray) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+            block.partition(others, axis=1)
+            return row_sums(block[:, others:]), row_sums(block[:, :others])
+
+        if self.k == 1:
+            return _event_of_logits(predictions, split, lambda labels: labels == predicted)
+        if not given:
+            return _event_of_logits(predictions, split, lambda labels: self._contains(predictions, labels))
+        total = np.empty(predictions.n_rows)
+        for rows in row_blocks(*predictions.scores.shape):
+            total[rows], _ = split(predictions.scores[rows].astype(np.float64))
         return _event(total, lambda labels: self._contains(predictions, labels), ROUNDING)
 
     def _contains(self, predictions: Predictions, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -156,13 +166,26 @@ class OneClass:
         return f"the class of column {self.column} occurs as often as its probability says"
 
     def prospect(self, predictions: Predictions) -> Prospect:
-        """Return the probability of the class; O(n)."""
+        """Return the probability of the class; O(n), and O(K) for every row that predicts the class from logits."""
         if self.column >= predictions.n_classes:
             raise ParameterError(
                 f"column must be less than the number of classes, {predictions.n_classes}, "
                 f"but is {self.column}."
             )
-        return _event(predictions.probabilities[:, self.column], lambda labels: labels == self.column)
+        prospect = _event(predictions.probabilities[:, self.column], lambda labels: labels == self.column)
+        if predictions.space is Space.PROBABILITIES:
+            return prospect
+
+        def split(block: FloatArray) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+            own = block[:, self.column].copy()
+            block[:, self.column] = 0
+            return own, row_sums(block)
+
+        # Only a probability above one half can be so near to one that rounding leaves it no variance.
+        top = np.flatnonzero(predictions.predicted == self.column)
+        exact = _event_of_logits(predictions.take(top), split, prospect.realised)
+        prospect.expected[top], prospect.variance[top] = exact.expected, exact.variance
+        return prospect
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -210,8 +233,8 @@ class OptimalDecision:
 
         Rows are divided by their sum, so that a constant added to all costs changes no residual.
         """
-        costs, probabilities = self.costs, predictions.probabilities
-        n_rows, n_classes = probabilities.shape
+        costs, scores = self.costs, predictions.scores
+        n_rows, n_classes = scores.shape
         if costs.shape[1] != n_classes:
             raise ParameterError(
                 f"costs must have one column per class, {n_classes}, but have {costs.shape[1]}."
@@ -221,7 +244,9 @@ class OptimalDecision:
         expected, variance = np.empty(n_rows), np.empty(n_rows)
 
         def judge(rows: slice) -> int:
-            block = probabilities[rows].astype(np.float64)
+            block: NDArray[np.floating] = scores[rows].astype(np.float64)
+            if predictions.space is Space.LOGITS:
+                block = softmax(block)
             block /= row_sums(block)[:, np.newaxis]
             means = block @ costs.T
             # A product of matrices rounds the same row in more than one way: equals are found by tolerance.
@@ -254,6 +279,28 @@ def _event(
     # Rows sum to one only up to rounding, and nothing is more probable than certain.
     expected = np.minimum(probabilities, 1.0, dtype=np.float64)
     return Prospect(expected, expected * (1 - expected), occurs, tolerance=tolerance)
+
+
+def _event_of_logits(
+    predictions: Predictions,
+    split: Split,
+    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+) -> Prospect:
+    """Return the prospect of an event from logits, in float64 and in blocks of rows.
+
+    ``split`` takes a block of positive numbers in proportion to the probabilities, to which it may write, and
+    returns what the event has of each row and what is left. A float32 softmax that is rounded to one would promise a
+    certainty that the logits do not; what is left, added up by itself, keeps the variance above zero.
+    """
+    expected, variance = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
+    for rows in row_blocks(*predictions.scores.shape):
+        block = predictions.scores[rows].astype(np.float64)
+        block -= block.max(axis=1, keepdims=True)
+        inside, outside = split(np.exp(block, out=block))
+        total = inside + outside
+        expected[rows] = inside / total
+        variance[rows] = expected[rows] * (outside / total)
+    return Prospect(expected, variance, occurs, tolerance=ROUNDING)
 
 
 def _check_whole_number(name: str, value: Any, least: int) -> None:
@@ -300,8 +347,9 @@ def utility_calibration_error(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     utility : Utility, default=TopClasses(1)
-        :class:`TopClasses` for the predicted class or a set of k, :class:`OneClass` for a class,
-        :class:`OptimalDecision` for a cost matrix of one's own, or any other :class:`Utility`.
+        :class:`~calibrant.metrics.TopClasses` for the predicted class or a set of k,
+        :class:`~calibrant.metrics.OneClass` for a class, :class:`~calibrant.metrics.OptimalDecision` for a cost
+        matrix of one's own, or any other object with ``claim`` and ``prospect``.
     statistic : {"kuiper", "ks"}, default="kuiper"
         The formula above, or the largest error among the rows that promise no more than some t.
 
@@ -312,9 +360,10 @@ def utility_calibration_error(
 
     Notes
     -----
-    With :class:`TopClasses` and ``k=1`` this is
+    With :class:`~calibrant.metrics.TopClasses` and ``k=1`` this is
     :func:`~calibrant.metrics.kuiper_calibration_error`. Costs one O(nK) pass (O(nKD) for D
-    decisions) in blocks of rows and a sort of n numbers; memory O(n).
+    decisions) in blocks of rows and a sort of n numbers; memory O(n). From logits, promises are computed in float64
+    whatever their float type, so that none is rounded to a certainty.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from calibrant.ranking.critical_difference import check_level, critical_differen
 from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.table import Missing, StudyTable
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["BonferroniDunnResult", "bonferroni_dunn_test"]
 

@@ -11,7 +11,7 @@ from scipy.stats import chi2, f
 from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import ranks_of
 from calibrant.ranking.table import Missing, StudyTable
-from calibrant.ranking.words import counted, p_value_in_words
+from calibrant.wording import counted, p_text
 
 __all__ = ["FriedmanResult", "friedman_test"]
 
@@ -49,8 +49,8 @@ class FriedmanResult:
     def __str__(self) -> str:
         return (
             f"Friedman's test of {self.n_methods} methods on {counted(self.n_tasks, 'task')}: chi-square "
-            f"{self.statistic:.4g}, {p_value_in_words(self.p_value)}; F {self.f_statistic:.4g}, "
-            f"{p_value_in_words(self.f_p_value)}."
+            f"{self.statistic:.4g}, {p_text(self.p_value)}; F {self.f_statistic:.4g}, "
+            f"{p_text(self.f_p_value)}."
         )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from calibrant.errors import ParameterError
 from calibrant.ranking.options import is_number, real_array
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["groups_without_difference"]
 

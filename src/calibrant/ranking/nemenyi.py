@@ -12,7 +12,7 @@ from calibrant.ranking.normal_range import normal_range_tail
 from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.table import Missing, StudyTable
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["NemenyiResult", "nemenyi_test"]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.ranking.options import real_array
-from calibrant.ranking.words import counted
+from calibrant.wording import counted
 
 __all__ = ["Missing", "StudyTable"]
 

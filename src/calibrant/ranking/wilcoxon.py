@@ -12,7 +12,7 @@ from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.signed_rank import ZeroMethod, signed_rank_p_value
 from calibrant.ranking.table import Missing, StudyTable
-from calibrant.ranking.words import counted, p_value_in_words
+from calibrant.wording import counted, p_text
 
 __all__ = ["WilcoxonHolmResult", "wilcoxon_holm"]
 
@@ -51,7 +51,7 @@ class WilcoxonHolmResult:
     def __str__(self) -> str:
         order = np.argsort(self.average_ranks, kind="stable")
         pairs = [
-            f"{self.methods[better]} and {self.methods[worse]} ({p_value_in_words(self.p_values[better, worse], 2)})"
+            f"{self.methods[better]} and {self.methods[worse]} ({p_text(self.p_values[better, worse], digits=2)})"
             for place, better in enumerate(order)
             for worse in order[place + 1 :]
             if self.p_values[better, worse] < 0.05

@@ -1,0 +1,155 @@
+"""The parts of a proper score, and what they say in words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm as normal
+
+from calibrant.errors import ParameterError
+from calibrant.metrics.recalibrated import EventKind, check_level
+from calibrant.metrics.row_losses import Loss
+
+__all__ = ["Decomposition"]
+
+LOSS_NAMES = {"brier": "Brier score", "log": "log-loss", "spherical": "spherical loss"}
+SUBJECT = {
+    "confidence": "whether the predicted class is right",
+    "classwise": "each class, averaged over classes",
+    "positive": "the positive class",
+    "full": "all classes together",
+}
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The parts of a proper score.
+
+    ``score = calibration + refinement = calibration - discrimination + uncertainty``.
+
+    Attributes
+    ----------
+    score : float
+        Mean loss of the predictions. The log-loss is infinite if something happened that they gave the
+        probability zero.
+    calibration : float
+        The part that recalibration removes, also called miscalibration or reliability. Below zero if
+        recalibration did harm. Infinite if the score is and ``refinement`` is not, minus infinity the other way
+        round, and NaN, not defined, if both are.
+    refinement : float
+        Loss after recalibration.
+    discrimination : float
+        How much less that is than the uncertainty; also called resolution.
+    uncertainty : float
+        Loss of predicting the base rates of these rows, always the same.
+    within_bins : float or None
+        For ``method="bins"``: the part of ``calibration`` due to scores that differ within a bin; the rest is the
+        classical reliability term. NaN if the losses of the scores and of their bins are both infinite.
+    standard_error : float or None
+        For ``method="recalibration"``: standard error of ``calibration``, as if the rows were independent of each
+        other; folds that judge each other make it about a fifth too small where there is nothing to remove. Infinite
+        if ``calibration`` is not a finite number, or if there is only one row.
+    loss, kind, method : str
+        What was decomposed, and how.
+    recalibrated_by : str
+        What recalibration means here, in words.
+    n_rows : int
+        Number of rows.
+    n_refuted, n_refuted_after : int
+        Number of rows with an infinite loss, before and after recalibration: something happened that had the
+        probability zero.
+
+    Examples
+    --------
+    >>> parts = Decomposition(0.21, 0.02, 0.19, 0.05, 0.24, None, None, "brier", "positive", "isotonic",
+    ...                       "isotonic regression on the same rows", 400)
+    >>> print(parts)
+    Brier score of the positive class: 0.21 = calibration 0.02 + refinement 0.19 = calibration 0.02 -
+    discrimination 0.05 + uncertainty 0.24; isotonic regression on the same rows removes 9.52 % of it (400 rows).
+    """
+
+    score: float
+    calibration: float
+    refinement: float
+    discrimination: float
+    uncertainty: float
+    within_bins: float | None
+    standard_error: float | None
+    loss: Loss
+    kind: EventKind
+    method: str
+    recalibrated_by: str
+    n_rows: int
+    n_refuted: int = 0
+    n_refuted_after: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the score that recalibration removes; 0 if the score is, NaN if it or the part is not finite."""
+        if not np.isfinite([self.score, self.calibration]).all():
+            return float("nan")
+        return self.calibration / self.score if self.score else 0.0
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return a normal confidence interval of ``calibration``; for ``method="recalibration"`` only.
+
+        It is about the loss that *this* recalibration removes. Since that is no more than could be removed, the
+        lower end holds for the true calibration part as well, the upper end does not.
+        """
+        check_level(level)
+        if self.standard_error is None:
+            raise ParameterError(
+                "only a decomposition by method='recalibration' has an interval; for others, resample the rows."
+            )
+        if np.isinf(self.standard_error):
+            return -np.inf, np.inf
+        margin = float(normal.ppf((1 + level) / 2)) * self.standard_error
+        return self.calibration - margin, self.calibration + margin
+
+    def __str__(self) -> str:
+        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows} rows"
+        said = self._refuted() if self.n_refuted or self.n_refuted_after else self._sum()
+        return f"{LOSS_NAMES[self.loss]} of {SUBJECT[self.kind]}: {said} ({rows})."
+
+    @property
+    def _by(self) -> str:
+        return f"{'recalibration by ' if self.method == 'recalibration' else ''}{self.recalibrated_by}"
+
+    def _sum(self) -> str:
+        error = self.standard_error
+        deviation = "" if error is None or np.isinf(error) else f" (standard error {error:.2g})"
+        if self.method == "recalibration" and self.n_rows == 1:
+            finding = "one row leaves nothing to cross-fit, so that calibration was not estimated"
+        elif self.calibration < 0:
+            finding = f"no removable loss found: {self._by} raised it by {-self.calibration:.4g}"
+        else:
+            finding = f"{self.recalibrated_by} removes {100 * self.share:.3g} % of it"
+        inside = "" if self.within_bins is None else f"; {self.within_bins:.4g} of it arises within bins"
+        return (
+            f"{self.score:.4g} = calibration {self.calibration:.4g}{deviation} + refinement {self.refinement:.4g} "
+            f"= calibration {self.calibration:.4g} - discrimination {self.discrimination:.4g} + uncertainty "
+            f"{self.uncertainty:.4g}; {finding}{inside}"
+        )
+
+    def _refuted(self) -> str:
+        truth = "the true class" if self.kind in ("full", "positive") else "what happened"
+        zero = f"gave {truth} the probability zero"
+        advice = "for a finite part raise the zeros to a floor, or take another loss"
+        if not self.n_refuted:
+            return (
+                f"{self.score:.4g}; no removable loss found: {self._by} {zero} in {_rows(self.n_refuted_after)}, an "
+                "infinite loss; take a recalibrator without zeros, or another loss"
+            )
+        before = f"infinite, since the predictions were refuted: {_rows(self.n_refuted)} {zero}"
+        if self.n_refuted_after:
+            return (
+                f"{before}, and so did {_rows(self.n_refuted_after)} after {self._by}; calibration is not "
+                f"defined; {advice}"
+            )
+        return (
+            f"{before}; {self._by} leaves refinement {self.refinement:.4g} = uncertainty {self.uncertainty:.4g} - "
+            f"discrimination {self.discrimination:.4g}, so that calibration is infinite; {advice}"
+        )
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"

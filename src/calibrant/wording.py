@@ -1,0 +1,40 @@
+"""Words for p-values, counts and classes, the same in the sentences of all results."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["class_text", "counted", "p_text"]
+
+# About where float64 ends: below it a tail probability is zero only for want of digits.
+SMALLEST_SHOWN = 1e-300
+
+
+def p_text(p_value: float, n_resamples: int | None = None, digits: int = 3) -> str:
+    """Return a p-value as a clause; no number of draws, and no formula, shows that it is zero.
+
+    >>> p_text(0.01234), p_text(0.0), p_text(0.0, n_resamples=1000), p_text(0.01234, digits=2)
+    ('p = 0.0123', 'p < 1e-300', 'p < 0.001', 'p = 0.012')
+    """
+    if p_value == 0 and n_resamples:
+        return f"p < {1 / n_resamples:.3g}"
+    return f"p < {SMALLEST_SHOWN:g}" if p_value < SMALLEST_SHOWN else f"p = {p_value:.{digits}g}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless there is one.
+
+    >>> counted(1, "row"), counted(0, "row"), counted(3, "class")
+    ('1 row', '0 rows', '3 classes')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def class_text(label: Any) -> str:
+    """Return a class by its label as the user knows it.
+
+    >>> class_text(np.array(["no", "yes"])[1]), class_text(np.arange(2)[1])
+    ("class 'yes'", 'class 1')
+    """
+    plain = label.item() if isinstance(label, np.generic) else label
+    return f"class {plain!r}"
