@@ -22,7 +22,7 @@ test: install
 	$(BIN)/python -m pytest -n 2
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2
 
 bench: install
 	$(BIN)/python benchmarks/logistic_family.py
