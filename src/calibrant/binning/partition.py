@@ -18,6 +18,9 @@ Closed = Literal["left", "right"]
 
 FloatArray = NDArray[np.floating]
 
+# As many as there are float32 numbers between one half and one; each needs memory whether or not it is filled.
+MOST_BINS = 2**23
+
 
 class BinningScheme(Protocol):
     """Anything that, called on scores and perhaps weights, gives a :class:`Partition`."""
@@ -120,8 +123,10 @@ def check_closed(closed: str) -> None:
 def check_n_bins(n_bins: int) -> None:
     """Refuse a number of bins that is not a whole number above zero."""
     try:
-        valid = whole_number(n_bins) >= 1
+        valid = 1 <= whole_number(n_bins) <= MOST_BINS and not isinstance(n_bins, bool)
     except TypeError:
         valid = False
     if not valid:
-        raise ParameterError(f"n_bins must be a whole number of at least 1, but is {n_bins!r}.")
+        raise ParameterError(
+            f"n_bins must be a whole number of at least 1 and at most {MOST_BINS}, but is {n_bins!r}."
+        )
