@@ -9,12 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy.special import softmax
-from scipy.stats import binom
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
@@ -270,22 +267,6 @@ def test_methods_for_two_classes_are_left_out_and_named(monkeypatch):
 
 
 # Picture
-
-
-@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_at_the_ends_of_an_interval_what_was_seen_has_a_probability_of_two_and_a_half_percent(case):
-    """P(H >= h) at the lower end and P(H <= h) at the upper one, for H binomial with n rows."""
-    hits, n = case
-    low, high = reliability.clopper_pearson(np.array([float(hits)]), np.array([n]))
-    assert low[0] <= hits / n <= high[0]
-    if hits > 0:
-        assert binom.sf(hits - 1, n, low[0]) == pytest.approx(0.025, rel=1e-6)
-    else:
-        assert low[0] == 0
-    if hits < n:
-        assert binom.cdf(hits, n, high[0]) == pytest.approx(0.025, rel=1e-6)
-    else:
-        assert high[0] == 1
 
 
 def test_the_gaps_drawn_add_up_to_the_error_printed(shown):

@@ -22,7 +22,7 @@ BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 # From left to right: a file imports from its own layer and from those before it. A package stands for
 # all that is inside.
 LAYERS = [
-    {"errors", "wording"},
+    {"errors", "options", "wording"},
     {"numerics"},
     {"space", "predictions", "labels", "labelled_predictions"},
     {"objective", "solvers", "binning"},

@@ -13,7 +13,7 @@ from calibrant.hypothesis_tests import (
     hosmer_lemeshow_test,
     spiegelhalter_test,
 )
-from calibrant.hypothesis_tests.random_source import random_source
+from calibrant.options import random_source
 from calibrant.wording import class_text, counted, p_text
 
 

@@ -361,8 +361,8 @@ def test_only_ratios_of_weights_matter():
     ("arguments", "message"),
     [
         ({"kind": "top"}, "kind must be"),
-        ({"level": 95}, "level must be"),
-        ({"level": 1.0}, "level must be"),
+        ({"level": 95}, "level must lie"),
+        ({"level": 1.0}, "level must lie"),
         ({"interval": "bootstrap"}, "interval must be"),
     ],
 )

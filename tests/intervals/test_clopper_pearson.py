@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
@@ -155,3 +156,19 @@ def test_weighted_outcomes_above_one_are_refused():
     bins = EqualWidth(2).bins(scores, np.array([2, 1]), weights)
     with pytest.raises(ParameterError, match=r"add up to 1\.3 in 2 rows"):
         bin_intervals(bins, squared_weight=EqualWidth(2).bins(scores, scores, weights**2).weight)
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_at_the_ends_of_an_interval_what_was_seen_has_a_probability_of_two_and_a_half_percent(case):
+    """P(H >= h) at the lower end and P(H <= h) at the upper one, for H binomial with n rows."""
+    hits, n = case
+    low, high = clopper_pearson(np.array([float(hits)]), np.array([n]))
+    assert low[0] <= hits / n <= high[0]
+    if hits > 0:
+        assert binom.sf(hits - 1, n, low[0]) == pytest.approx(0.025, rel=1e-6)
+    else:
+        assert low[0] == 0
+    if hits < n:
+        assert binom.cdf(hits, n, high[0]) == pytest.approx(0.025, rel=1e-6)
+    else:
+        assert high[0] == 1

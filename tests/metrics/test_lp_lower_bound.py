@@ -295,7 +295,7 @@ def test_options_without_meaning_are_refused(options, message):
 
 
 def test_a_level_without_meaning_is_refused():
-    with pytest.raises(ParameterError, match="level must be"):
+    with pytest.raises(ParameterError, match="level must lie"):
         calibration_error_lower_bound([0, 1], [0.2, 0.7], level=95)
 
 

@@ -15,7 +15,6 @@ from calibrant.metrics.cross_folds import cross_folds
 from calibrant.metrics.recalibrated import (
     Mixture,
     check_folds,
-    check_level,
     check_recalibrator,
     default_recalibrator,
     event_problems,
@@ -26,6 +25,7 @@ from calibrant.metrics.recalibrated import (
     standard_error_of_mean,
 )
 from calibrant.metrics.row_losses import row_losses
+from calibrant.options import check_level
 from strategies import problems
 
 KINDS = ["confidence", "classwise"]
@@ -297,7 +297,7 @@ def test_a_number_of_folds_without_meaning_is_refused(n_folds):
 
 @pytest.mark.parametrize("level", [0, 1, 95, "0.95", None, np.nan])
 def test_a_level_without_meaning_is_refused(level):
-    with pytest.raises(ParameterError, match="level must be a number between 0 and 1"):
+    with pytest.raises(ParameterError, match="level must lie strictly between 0 and 1"):
         check_level(level)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.metric_call import check_metric, with_one_number
-from calibrant.hypothesis_tests.random_source import random_source
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.accepted_metric import check_metric, with_one_number
 from calibrant.metrics.declaration import describe, evaluator, is_declared, is_two_sided, traits_of
 from calibrant.numerics.label_sampling import LabelSampler
+from calibrant.options import random_source
 
 __all__ = ["consistency_test"]
 

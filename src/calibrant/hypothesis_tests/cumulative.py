@@ -144,16 +144,12 @@ def cumulative_test(
 
     of ten or more, whatever the unit of costs: for rare events this is their expected number. Below five the
     result says in ``caution`` that p is rough; then use :func:`~calibrant.hypothesis_tests.consistency_test`
-    with :func:`~calibrant.metrics.utility_calibration_error`, which is the same test by simulation. For rare
-    events we found 5.8 % of rejections at the 5 % level and 2.3 % at the 1 % level for V = 1, 4.5 and 1.6 % for
-    2, and 3.5 and 1.4 % for 5. A gamble that is seldom taken, costs [[0, 10, 10, 10, 10], [1, 1, 1, 1, 1]] on
-    300 rows of Dirichlet(0.4, ..., 0.4), has a V below one and 7 to 9 % of rejections at the 5 % level. In
-    simulations of calibrated predictions the published formula rejects too rarely at the 5 % level: 3.3 % of
-    the time for Kuiper and 4 % for KS with 50 rows, 4 % and 4.6 % with 200, 4.6 % and 4.8 % with 2000, and
-    2.3 % and 3.5 % if there are only ten different scores. With the correction the rates were 4.2 to 5.3 % for 200
-    rows or more and V of at least 15, with or without ties. For few different scores of very unequal weight it
-    remains on the safe side, at 2 % in the worst case we found. If all scores are equal, the test is the exact
-    one of a normal mean.
+    with :func:`~calibrant.metrics.utility_calibration_error`, which is the same test by simulation.
+
+    The published formula rejects calibrated predictions too rarely, the more so the fewer rows or different scores
+    there are; the correction brings the rate near the level (:doc:`/measurements` has simulated rates of both). For few
+    different scores of very unequal weight it remains on the safe side. If all scores are equal, the test is the
+    exact one of a normal mean.
 
     Costs as the metric; memory O(n).
 
@@ -284,8 +280,7 @@ def classwise_cumulative_tests(
     Notes
     -----
     For a class that is expected in fewer than about ten rows the p-value is rough (below about five, the result of
-    the class says so): at the 1 % level we found
-    1.3 % of rejections when four rows were expected, and up to 1.9 % for one. Costs O(n log n) for each
+    the class says so). Costs O(n log n) for each
     class; memory O(n).
 
     Examples

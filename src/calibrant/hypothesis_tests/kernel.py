@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.random_source import random_source
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.kernel_pairs import Pairs, Residuals, check_block_size
 from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
 from calibrant.numerics.row_blocks import row_blocks
+from calibrant.options import random_source
 from calibrant.wording import class_text, counted
 
 __all__ = ["kernel_test"]

@@ -8,8 +8,7 @@ from scipy.special import betaincinv
 
 from calibrant.binning import Bins
 from calibrant.errors import ParameterError
-from calibrant.intervals.options import check_level
-from calibrant.ranking.options import real_array
+from calibrant.options import check_level, real_array
 from calibrant.wording import counted
 
 __all__ = ["bin_intervals", "clopper_pearson"]

@@ -9,7 +9,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import is_declared
 from calibrant.numerics.row_blocks import n_threads_available
 from calibrant.numerics.row_resampling import RowResampling
-from calibrant.ranking.options import check_flag
+from calibrant.options import check_flag
 
 __all__ = ["method_name", "resampling_of", "threads_for"]
 

@@ -9,17 +9,12 @@ import numpy as np
 
 from calibrant.errors import ParameterError
 from calibrant.intervals.limits import BootstrapMethod, check_method
-from calibrant.ranking.options import check_share
+from calibrant.options import check_level, random_source
 
 __all__ = ["BootstrapOptions", "Progress", "check_level"]
 
 Progress = Callable[[int, int], object]
 """Called with the number of resamples that are done and the number of all."""
-
-
-def check_level(level: Any) -> None:
-    """Refuse a level that is not a number strictly between 0 and 1."""
-    check_share("level", level, 0.95)
 
 
 @dataclass(frozen=True)
@@ -47,9 +42,4 @@ class BootstrapOptions:
 
     def generator(self) -> np.random.Generator:
         """Return the source of all random numbers."""
-        try:
-            return np.random.default_rng(self.random_state)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"random_state must be a non-negative integer, a Generator or None, not {self.random_state!r}."
-            ) from error
+        return random_source(self.random_state)

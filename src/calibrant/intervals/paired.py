@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.intervals.accepted_metric import check_metric, floor_advice
 from calibrant.intervals.drawing import method_name, resampling_of, threads_for
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.limits import BootstrapMethod
@@ -14,8 +13,9 @@ from calibrant.intervals.options import BootstrapOptions, Progress
 from calibrant.intervals.resampled_interval import NO_VALUE, resampled_interval
 from calibrant.intervals.statistic import Statistic, statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.accepted_metric import check_metric, floor_advice
 from calibrant.metrics.declaration import describe, is_declared, traits_of
-from calibrant.ranking.options import check_flag
+from calibrant.options import check_flag
 
 __all__ = ["paired_bootstrap"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.intervals.accepted_metric import one_number
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.accepted_metric import one_number
 from calibrant.metrics.declaration import evaluator, is_declared, parts_of
 from calibrant.metrics.mean_metric import MeanMetric
 from calibrant.space import Space

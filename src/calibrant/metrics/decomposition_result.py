@@ -6,8 +6,9 @@ import numpy as np
 from scipy.stats import norm as normal
 
 from calibrant.errors import ParameterError
-from calibrant.metrics.recalibrated import EventKind, check_level
+from calibrant.metrics.recalibrated import EventKind
 from calibrant.metrics.row_losses import Loss
+from calibrant.options import check_level
 
 __all__ = ["Decomposition"]
 

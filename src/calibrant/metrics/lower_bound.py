@@ -18,7 +18,6 @@ from calibrant.metrics.recalibrated import (
     Recalibrator,
     check_event_kind,
     check_folds,
-    check_level,
     check_recalibrator,
     default_recalibrator,
     event_problems,
@@ -27,6 +26,7 @@ from calibrant.metrics.recalibrated import (
     standard_error_of_mean,
 )
 from calibrant.numerics.row_blocks import row_blocks
+from calibrant.options import check_level
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
 
@@ -104,17 +104,16 @@ def calibration_error_lower_bound(
 
     **The limit** is not the estimate less a multiple of its standard error. Two folds, each judged by a map that
     learnt from the other, agree more often than chance has it, so that the estimate varies up to half as much
-    again as its standard error says, and such a limit is above zero for 12 instead of 5 % of calibrated samples.
+    again as its standard error says, and such a limit would be above zero for calibrated samples too often.
     Instead the folds are taken one after another, each judged by a map learnt on those *before* it, and the first
     not at all; these terms :math:`t_i` are martingale differences, and
     :math:`\bar t - q\,\mathrm{se}(t)`, or zero if that is larger, is a limit that holds its level. The standard error
     is the observed one, but at least that of true predictions, so that a few dozen rows which happen all to be right
     prove nothing, and q is the quantile of Student's t with one less than the effective number of rows.
 
-    Isotonic regression finds any non-decreasing map. On 1000 simulated rows it reached 70 to 90 % of the
-    true error where that was above 0.05, on 200 rows 30 to 45 %. Maps with few parameters need fewer rows, but
-    find only what they can express: ``recalibrator="dirichlet"``, for an event beta calibration with three
-    parameters, found 98 % on 1000 rows of shifted predictions, and a third where the true map was a staircase.
+    Isotonic regression finds any non-decreasing map, but of a few hundred rows it reaches only a part of the true
+    error. Maps with few parameters need fewer rows, but find only what they can express: ``recalibrator="dirichlet"``
+    is, for an event, beta calibration with three parameters.
     Take it for some hundred rows. Choosing the largest of several afterwards would spoil the bound.
 
     The mean *square* of the error has a bound as well: the calibration part of

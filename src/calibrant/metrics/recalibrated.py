@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -30,7 +29,6 @@ __all__ = [
     "Recalibrator",
     "check_event_kind",
     "check_folds",
-    "check_level",
     "check_recalibrator",
     "default_recalibrator",
     "event_problems",
@@ -74,12 +72,6 @@ def check_folds(n_folds: Any) -> None:
     """Refuse a number of folds that is not a whole number of at least two."""
     if isinstance(n_folds, bool) or not isinstance(n_folds, (int, np.integer)) or n_folds < 2:
         raise ParameterError(f"n_folds must be a whole number of at least 2, not {n_folds!r}.")
-
-
-def check_level(level: Any) -> None:
-    """Refuse a level of confidence that is not strictly between 0 and 1."""
-    if not (isinstance(level, Real) and 0 < float(level) < 1):
-        raise ParameterError(f"level must be a number between 0 and 1, such as 0.95, not {level!r}.")
 
 
 def check_recalibrator(recalibrator: Any, *, events: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.metrics.events import COLUMNS_AT_A_TIME
+from calibrant.metrics.events import columns
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 
@@ -121,10 +121,8 @@ class EveryClass:
         return Slots(predictions.probabilities[rows], np.arange(predictions.n_classes))
 
     def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
-        for first in range(0, predictions.n_classes, COLUMNS_AT_A_TIME):
-            group = predictions.probabilities[:, first : first + COLUMNS_AT_A_TIME]
-            for column, scores in enumerate(np.ascontiguousarray(group.T), start=first):
-                yield scores, np.array(column)
+        for column, scores in enumerate(columns(predictions)):
+            yield scores, np.array(column)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from calibrant.errors import ParameterError
+from calibrant.options import check_flag
 from calibrant.ranking.critical_difference import check_level, critical_difference, rank_difference_error
-from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.table import Missing, StudyTable
 from calibrant.wording import counted

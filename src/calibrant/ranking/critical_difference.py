@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from calibrant.errors import ParameterError
+from calibrant.options import check_share
 from calibrant.ranking.normal_range import normal_range_quantile
-from calibrant.ranking.options import check_share
 
 __all__ = ["PostHocTest", "check_level", "critical_difference", "rank_difference_error"]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import chi2, f
 
-from calibrant.ranking.options import check_flag
+from calibrant.options import check_flag
 from calibrant.ranking.ranks import ranks_of
 from calibrant.ranking.table import Missing, StudyTable
 from calibrant.wording import counted, p_text

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.errors import ParameterError
-from calibrant.ranking.options import is_number, real_array
+from calibrant.options import is_number, real_array
 from calibrant.wording import counted
 
 __all__ = ["groups_without_difference"]

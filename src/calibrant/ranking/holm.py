@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
-from calibrant.ranking.options import real_array
+from calibrant.options import real_array
 
 __all__ = ["holm"]
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.options import check_flag
 from calibrant.ranking.critical_difference import check_level, critical_difference, rank_difference_error
 from calibrant.ranking.groups import groups_without_difference
 from calibrant.ranking.normal_range import normal_range_tail
-from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.table import Missing, StudyTable
 from calibrant.wording import counted

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from calibrant.errors import ParameterError
-from calibrant.ranking.options import check_flag
+from calibrant.options import check_flag
 from calibrant.ranking.table import Missing, StudyTable
 
 __all__ = ["Ties", "average_ranks", "listed", "ranks", "ranks_of"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.ranking.options import real_array
+from calibrant.options import real_array
 from calibrant.wording import counted
 
 __all__ = ["Missing", "StudyTable"]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
+from calibrant.options import check_flag
 from calibrant.ranking.holm import holm
-from calibrant.ranking.options import check_flag
 from calibrant.ranking.ranks import listed, ranks_of
 from calibrant.ranking.signed_rank import ZeroMethod, signed_rank_p_value
 from calibrant.ranking.table import Missing, StudyTable

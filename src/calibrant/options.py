@@ -1,5 +1,6 @@
 """Options that have no meaning are refused before any work is done."""
 
+from operator import index as whole_number
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
 
-__all__ = ["check_flag", "check_share", "is_number", "real_array"]
+__all__ = ["check_flag", "check_level", "check_share", "is_number", "random_source", "real_array"]
 
 
 def is_number(value: Any) -> bool:
@@ -44,3 +45,28 @@ def real_array(values: Any) -> NDArray[np.float64] | None:
         return None if array.dtype.kind == "c" else np.array(array, dtype=np.float64)
     except (TypeError, ValueError):
         return None
+
+
+def check_level(level: Any) -> None:
+    """Refuse a level of confidence that is not a number strictly between 0 and 1."""
+    check_share("level", level, 0.95)
+
+
+def random_source(
+    random_state: Any, algorithm: type[np.random.BitGenerator] = np.random.PCG64
+) -> np.random.Generator:
+    """Return a Generator itself, a new one for a seed, or one that is never the same twice for None.
+
+    >>> int(random_source(7).integers(100)), int(np.random.default_rng(7).integers(100))
+    (94, 94)
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    try:
+        seed = None if random_state is None else whole_number(random_state)
+        return np.random.Generator(algorithm(seed))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            "random_state must be a whole number of at least 0, a numpy Generator or None, "
+            f"not {random_state!r}."
+        ) from error

@@ -1,4 +1,4 @@
-"""What can be resampled: a function of labels and probabilities that returns one number."""
+"""What tests and intervals can be made from: a function of labels and probabilities that returns one number."""
 
 import inspect
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 from calibrant.errors import ParameterError
 from calibrant.metrics.declaration import is_declared, options_of
 
-__all__ = ["check_metric", "floor_advice", "one_number"]
+__all__ = ["check_metric", "floor_advice", "one_number", "with_one_number"]
 
 
 def check_metric(metric: Any, weighted: bool) -> None:
@@ -20,11 +20,15 @@ def check_metric(metric: Any, weighted: bool) -> None:
     function, positional, options = _unwrapped(metric)
     if "sample_weight" in options:
         raise ParameterError(
-            f"the weights of {_name(metric)} must be resampled with the rows; pass sample_weight= beside the "
-            "metric, not in a partial of it."
+            f"the weights of {_name(metric)} belong to the rows; pass sample_weight= beside the metric, not in a "
+            "partial of it."
         )
     if is_declared(metric):
         options_of(metric)  # knows its options, and refuses others by name
+        if positional:
+            raise ParameterError(
+                f"a partial of {_name(metric)} may set its options by name only; pass labels and predictions beside it."
+            )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # callables without a signature, such as some of C
@@ -55,6 +59,13 @@ def one_number(value: Any, metric: Callable[..., Any]) -> float:
         f"metric must return one number, but {_name(metric)} returned {found}; "
         "wrap it in a function that picks or averages."
     )
+
+
+def with_one_number(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a metric that refuses to return anything but one number; those of this library never do."""
+    if is_declared(metric):
+        return metric
+    return lambda *rows, **weights: one_number(metric(*rows, **weights), metric)
 
 
 def floor_advice(metric: Callable[..., Any]) -> str:
