@@ -92,7 +92,8 @@ def hosmer_lemeshow_test(
     Without merging, an unexpected event in a group that expects 0.001 of them adds a thousand to the statistic,
     and confident classifiers would be rejected far too often; with a smaller ``min_expected``, or heavy-tailed
     weights, a test at the 1 % level still rejects too often. Groups that cannot vary, because all their
-    probabilities are 0 or 1, count nothing; but an event of probability zero that happened refutes the hypothesis: the statistic is then infinite. For weights, counts
+    probabilities are 0 or 1, count nothing; but an event of probability zero that happened
+    refutes the hypothesis: the statistic is then infinite. For weights, counts
     are those of the effective sample size :math:`(\sum w)^2 / \sum w^2` of the group. :math:`1 - p_i` is the
     sum of the probabilities of the other classes, and those of logits are computed in float64, so that
     confidences which round to one remain uncertain.
