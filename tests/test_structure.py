@@ -22,7 +22,7 @@ BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 # From left to right: a file imports from its own layer and from those before it. A package stands for
 # all that is inside.
 LAYERS = [
-    {"errors", "options", "wording"},
+    {"errors", "options", "wording", "notices"},
     {"numerics"},
     {"space", "predictions", "labels", "labelled_predictions"},
     {"objective", "solvers", "binning"},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         DirichletCalibration,
         Identity,
         MatrixScaling,
+        OneVsRest,
         TemperatureScaling,
         VectorScaling,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "Identity",
     "LabelledPredictions",
     "MatrixScaling",
+    "OneVsRest",
     "Predictions",
     "TemperatureScaling",
     "Traits",

@@ -1,7 +1,6 @@
 """Calibrator: what every method shares, and the facts a method claims about itself."""
 
 import os
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.errors import LabelError, MissingClassWarning, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import warn_user
 from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -208,6 +208,4 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if self.traits.shares_parameters
             else "they keep the share of probability that the classifier gives them"
         )
-        warnings.warn(
-            f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning, stacklevel=4
-        )
+        warn_user(f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning)

@@ -5,6 +5,8 @@ from importlib.metadata import entry_points
 from inspect import getmembers, isabstract, isclass
 from typing import Any
 
+from sklearn.base import clone
+
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 
@@ -96,7 +98,8 @@ def make(name: str, **parameters: Any) -> Calibrator:
         cls, preset = _factories()[parts[0]]
     except KeyError:
         raise ParameterError(f"there is no calibrator {parts[0]!r}; known are {calibrators()}.") from None
-    return cls(**{**preset, **parameters})
+    # A copy, so that nobody can change the preset of all that are made later.
+    return cls(**{**clone(preset, safe=False), **parameters})
 
 
 def metrics() -> list[str]:

@@ -1,6 +1,5 @@
 """Solution: where a solver stopped, why, and what it means for the user."""
 
-import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ConvergenceWarning
+from calibrant.notices import warn_user
 
 __all__ = ["Solution", "Status"]
 
@@ -77,4 +77,4 @@ class Solution:
     def warn_unless_converged(self, method: str) -> None:
         """Tell the user if the fit stopped early or at an edge."""
         if not self.converged:
-            warnings.warn(f"{method}: {self.status.value}.", ConvergenceWarning, stacklevel=5)
+            warn_user(f"{method}: {self.status.value}.", ConvergenceWarning)

@@ -1,0 +1,1 @@
+"""Methods that give all scores of a bin one value."""

@@ -1,0 +1,1 @@
+"""Several classes by means of methods for two."""

@@ -1,0 +1,56 @@
+"""Binary methods: a map of the probability of one event; more than two classes go one against the rest."""
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+
+__all__ = ["BinaryMethod"]
+
+Vector = NDArray[np.float64]
+
+
+class BinaryMethod(Calibrator):
+    """What all methods for two classes share; abstract.
+
+    For two classes the event is that the class is the second one. For more, ``one_vs_rest_`` holds a
+    :class:`~calibrant.OneVsRest` of this method, and the attributes of a fit are found in its ``calibrators_``.
+    """
+
+    one_vs_rest_: OneVsRest
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that have no meaning, before anything is computed."""
+
+    @abstractmethod
+    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        """Learn the map; both outcomes occur."""
+
+    @abstractmethod
+    def _event_probability(self, scores: EventScores) -> Vector | Predictions:
+        """Return calibrated probabilities of the event, (n,), or predictions of two columns."""
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
+        if data.n_classes == 2:
+            self._fit_event(EventScores(data.predictions), data.labels == 1, data.weights)
+        else:
+            self.one_vs_rest_ = OneVsRest(clone(self)).fit_labelled(data, warn_of_absent=False)
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        if predictions.n_classes > 2:
+            return self.one_vs_rest_.transform(predictions)
+        mapped = self._event_probability(EventScores(predictions))
+        if isinstance(mapped, Predictions):
+            return mapped
+        pair = np.column_stack([1 - mapped, mapped]).astype(predictions.scores.dtype)
+        return Predictions(pair, Space.PROBABILITIES, predictions.classes)

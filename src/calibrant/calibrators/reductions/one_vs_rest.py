@@ -1,0 +1,161 @@
+"""One-vs-rest: one binary map for each class."""
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.reductions.normalisation import NORMALISATIONS, Normalisation, normalised
+from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import gathered, warn_user
+from calibrant.numerics.threads import in_threads
+from calibrant.predictions import Predictions
+from calibrant.solvers import Status
+from calibrant.space import Space
+
+__all__ = ["OneVsRest"]
+
+OUTCOMES = np.array([0, 1])
+
+
+class OneVsRest(Calibrator):
+    r"""Calibrate every class against all others with a method for two classes.
+
+    .. math:: g_j = h_j(p_j), \qquad \hat q = \mathrm{normalise}(g_1, \dots, g_K)
+
+    where :math:`h_j` is fitted to the probability of class j and to whether the class is j
+    :cite:`zadrozny2002`. Binary methods of this library do this by themselves when they are given more than two
+    classes; use this class to choose how rows are made to sum to one, or to wrap any other calibrator.
+
+    Parameters
+    ----------
+    base : Calibrator
+        What is fitted for each class; any calibrator that takes two classes. It is cloned, not changed.
+    normalisation : {"divide", "shift", "project"}, default="divide"
+        How the separate probabilities of a row become one distribution: by division by their sum, as in all
+        papers; by a common shift of their log-odds, which is nearest in Kullback-Leibler divergence; or by
+        projection, which is nearest in least squares and can give zeros.
+
+    Attributes
+    ----------
+    calibrators_ : list of Calibrator
+        One fitted map for each class; for two classes a single one, of the second class.
+    identity_kept_ : bool
+        Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done. Looked at
+        only where the family of ``base`` contains the identity, since only there it is a promise.
+
+    Notes
+    -----
+    *Zero rows.* Where all maps give zero, the row keeps the probabilities of the classifier; programs of the
+    literature leave zeros, NaN or a uniform row there. *Classes without calibration rows* keep the share of
+    probability that the classifier gives them, as with every calibrator here, so that each map sees both outcomes.
+    *Digits.* A map sees the class and the sum of the others, added up and not taken as one minus the class,
+    so that confident float32 rows keep finite log-odds. Separate maps do not keep the arg-max.
+
+    Costs K fits of ``base``, on several threads where each has enough rows for that to pay; with two classes one fit.
+
+    Examples
+    --------
+    >>> from calibrant import TemperatureScaling
+    >>> p = [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.5, 0.2, 0.3]] * 4
+    >>> y = [0, 1, 1, 0, 2, 0, 1, 1, 0, 1, 2, 1, 1, 0, 2, 0, 1, 2, 0, 2]
+    >>> fitted = OneVsRest(TemperatureScaling()).fit(p, y)
+    >>> [round(calibrator.temperature_, 3) for calibrator in fitted.calibrators_]
+    [3.125, 2.117, 1.348]
+    >>> fitted.class_probabilities(p[:1]).round(3)          # before they are made to sum to one
+    array([[0.567, 0.342, 0.164]])
+    >>> fitted.predict_proba(p[:1]).round(3)
+    array([[0.529, 0.319, 0.153]])
+    """
+
+    calibrators_: list[Calibrator]
+
+    def __init__(self, base: Calibrator, normalisation: Normalisation = "divide") -> None:
+        self.base = base
+        self.normalisation = normalisation
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """What follows from those of the base."""
+        base = self.base.traits
+        return Traits(contains_identity=base.contains_identity, uses_raw_logits=base.uses_raw_logits)
+
+    def class_probabilities(self, X: object) -> NDArray[np.floating]:
+        """Return the separate probability of every class, (n, K), whose rows need not sum to one.
+
+        They are what the papers' programs evaluate where they do not normalise. A class without calibration
+        rows has the classifier's own probability, and the others their probability given that it is none
+        of those.
+        """
+        check_is_fitted(self)
+        predictions = self._parsed(X)
+        columns = self.present_columns_
+        if columns is None:
+            return self._separate(predictions)
+        separate = predictions.probabilities.copy()
+        separate[:, columns] = self._separate(predictions.restricted_to(columns))
+        return separate
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        if not isinstance(self.base, Calibrator):
+            raise ParameterError(
+                f"base must be a calibrator such as IsotonicCalibration(), not {self.base!r}."
+            )
+        if self.normalisation not in NORMALISATIONS:
+            raise ParameterError(
+                f"normalisation must be one of {sorted(NORMALISATIONS)}, not {self.normalisation!r}."
+            )
+        self.identity_kept_ = False
+        if data.n_classes == 2:
+            self.calibrators_ = [clone(self.base).fit_labelled(data)]
+            return
+        against = AgainstRest(data.predictions)
+        with gathered(data.n_classes, "one-vs-rest fit"):
+            self.calibrators_ = in_threads(
+                partial(self._fitted, against, data), range(data.n_classes), data.n_rows
+            )
+        if self.base.traits.contains_identity:
+            self._keep_identity_if_better(data)
+
+    def _fitted(self, against: AgainstRest, data: LabelledPredictions, column: int) -> Calibrator:
+        outcomes = (data.labels == column).astype(np.intp)
+        binary = LabelledPredictions(against.column(column), outcomes, OUTCOMES, data.weights)
+        fitted: Calibrator = clone(self.base).fit_labelled(binary)
+        return fitted
+
+    def _keep_identity_if_better(self, data: LabelledPredictions) -> None:
+        """Each map is at least as good as the identity for its class; made to sum to one they need not be."""
+        if _log_loss(data, self._transform(data.predictions)) > _log_loss(data, data.predictions):
+            self.identity_kept_ = True
+            warn_user(f"OneVsRest: {Status.IDENTITY.value}.", CalibrationWarning)
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        if self.identity_kept_:
+            return predictions
+        if predictions.n_classes == 2:
+            return self.calibrators_[0].transform(predictions)
+        together = normalised(self._separate(predictions), self.normalisation, predictions.probabilities)
+        return Predictions(together, Space.PROBABILITIES, predictions.classes)
+
+    def _separate(self, predictions: Predictions) -> NDArray[np.floating]:
+        if predictions.n_classes == 2:
+            return np.array(self.calibrators_[0].transform(predictions).probabilities)
+        against = AgainstRest(predictions)
+        separate = np.empty_like(predictions.scores)
+
+        def fill(column: int) -> None:
+            calibrated = self.calibrators_[column].transform(against.column(column))
+            separate[:, column] = calibrated.probabilities[:, 1]
+
+        in_threads(fill, range(predictions.n_classes), predictions.n_rows)
+        return separate
+
+
+def _log_loss(data: LabelledPredictions, predictions: Predictions) -> float:
+    logarithms = predictions.log_probabilities[np.arange(data.n_rows), data.labels]
+    return -float(np.average(logarithms.astype(np.float64), weights=data.weights))
