@@ -45,6 +45,13 @@ def _classes() -> dict[str, type[Calibrator]]:
     return classes
 
 
+def _compositions() -> dict[str, str]:
+    """Return names of compositions that the literature knows by a name of their own."""
+    from calibrant.calibrators.compositions import COMPOSITIONS
+
+    return COMPOSITIONS
+
+
 def calibrators() -> list[str]:
     """Return the names of all calibrators, plug-ins included, in alphabetical order.
 
@@ -54,7 +61,7 @@ def calibrators() -> list[str]:
     >>> "temperature" in calibrators()
     True
     """
-    return sorted(_factories())
+    return sorted([*_factories(), *_compositions()])
 
 
 def calibrator_class(name: str) -> type[Calibrator]:
@@ -84,7 +91,7 @@ def make(name: str, **parameters: Any) -> Calibrator:
     >>> make("temperature+vector")
     Chain(calibrators=[TemperatureScaling(), VectorScaling()])
     """
-    parts = [part.strip() for part in name.split("+")]
+    parts = [part.strip() for part in _compositions().get(name, name).split("+")]
     if len(parts) > 1:
         if parameters:
             raise ParameterError(

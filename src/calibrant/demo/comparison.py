@@ -71,7 +71,7 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All results of one classifier; doing nothing comes first, then the alphabet."""
+    """All results of one classifier; doing nothing comes first, then the rest from the lowest log-loss up."""
 
     classifier: Scored
     results: tuple[Result, ...]
@@ -104,10 +104,11 @@ def compare(classifier: Scored) -> Comparison:
     makers = {name: registry.make(name) for name in registry.calibrators()}
     n_classes = classifier.calibration.n_classes
     fitting = [name for name, maker in makers.items() if n_classes == 2 or not maker.traits.binary_only]
-    fitting.sort(key=lambda name: (name != UNCALIBRATED, name))
+    results = [_result(name, makers[name], classifier) for name in fitting]
+    results.sort(key=lambda result: (result.method != UNCALIBRATED, result.scores["log_loss"], result.method))
     return Comparison(
         classifier,
-        tuple(_result(name, makers[name], classifier) for name in fitting),
+        tuple(results),
         tuple(name for name in makers if name not in fitting),
     )
 

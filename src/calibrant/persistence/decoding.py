@@ -107,7 +107,11 @@ class Decoder:
             type(parts) is dict and needed <= set(parts) <= known,
             f"the parts of a {name} must be {sorted(known)}",
         )
-        return cls(**{key: self.value(part, depth + 1) for key, part in parts.items()})
+        values = {key: self.value(part, depth + 1) for key, part in parts.items()}
+        try:
+            return cls(**values)
+        except (TypeError, ValueError) as error:
+            raise UnreadableError(f"is damaged: {name} refuses its parts ({quoted(str(error))})") from error
 
 
 def _known_class(name: str) -> type[Calibrator]:

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from calibrant.binning import EqualMass, EqualWidth, FixedEdges
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
 
@@ -48,8 +49,13 @@ MAX_DEPTH: Final = 64
 MAX_INTEGER_BITS: Final = 1024
 """Python refuses to print or read integers of very many digits, so they cannot pass through JSON."""
 
-RECORDS: Final[dict[str, type[Any]]] = {"Solution": Solution}
-"""Dataclasses that fitted state may hold, by the name under which they are stored."""
+RECORDS: Final[dict[str, type[Any]]] = {
+    "EqualMass": EqualMass,
+    "EqualWidth": EqualWidth,
+    "FixedEdges": FixedEdges,
+    "Solution": Solution,
+}
+"""Dataclasses that parameters and fitted state may hold, by the name under which they are stored."""
 
 ENUMERATIONS: Final[dict[str, type[Status] | type[Space]]] = {"Status": Status, "Space": Space}
 """Enumerations that fitted state may hold; members are stored by name, so their texts may change."""
