@@ -11,14 +11,25 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from calibrant.calibrator import Calibrator, Traits
     from calibrant.calibrators import (
+        AccuracyPreservingIsotonic,
+        BayesianBinning,
+        BetaCalibration,
         CalibratedClassifier,
         Chain,
         DirichletCalibration,
+        EnsembleTemperatureScaling,
+        HistogramBinning,
         Identity,
+        IsotonicCalibration,
         MatrixScaling,
+        NearIsotonicCalibration,
         OneVsRest,
+        PlattScaling,
+        ScalingBinning,
         TemperatureScaling,
+        TopLabel,
         VectorScaling,
+        VennAbersCalibration,
     )
     from calibrant.labelled_predictions import LabelledPredictions
     from calibrant.persistence import load
@@ -33,18 +44,29 @@ _HOMES = {
 }
 
 __all__ = [
+    "AccuracyPreservingIsotonic",
+    "BayesianBinning",
+    "BetaCalibration",
     "CalibratedClassifier",
     "Calibrator",
     "Chain",
     "DirichletCalibration",
+    "EnsembleTemperatureScaling",
+    "HistogramBinning",
     "Identity",
+    "IsotonicCalibration",
     "LabelledPredictions",
     "MatrixScaling",
+    "NearIsotonicCalibration",
     "OneVsRest",
+    "PlattScaling",
     "Predictions",
+    "ScalingBinning",
     "TemperatureScaling",
+    "TopLabel",
     "Traits",
     "VectorScaling",
+    "VennAbersCalibration",
     "load",
 ]
 

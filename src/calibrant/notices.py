@@ -13,11 +13,14 @@ __all__ = ["gathered", "warn_user"]
 
 PACKAGE = __name__.partition(".")[0]
 
+# Stands between a context manager of ours and the function of ours that uses it.
+CONTEXTS = contextmanager.__module__
+
 
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the first line outside this package that led here."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
@@ -43,5 +46,5 @@ def gathered(parts: int, noun: str) -> Iterator[None]:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def _is_ours(module: str) -> bool:
-    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
+def _is_inside(module: str) -> bool:
+    return module in (PACKAGE, CONTEXTS) or module.startswith(f"{PACKAGE}.")

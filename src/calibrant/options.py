@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
 
-__all__ = ["check_flag", "check_level", "check_share", "is_number", "random_source", "real_array"]
+__all__ = [
+    "check_flag",
+    "check_level",
+    "check_share",
+    "check_whole",
+    "is_number",
+    "is_whole",
+    "random_source",
+    "real_array",
+]
 
 
 def is_number(value: Any) -> bool:
@@ -18,6 +27,24 @@ def is_number(value: Any) -> bool:
     (True, True, False, False)
     """
     return isinstance(value, float | int | np.floating | np.integer)
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Tell whether this is a whole number, of Python or numpy, of at least so much.
+
+    >>> is_whole(3, 1), is_whole(np.int64(0), 1), is_whole(2.0, 1), is_whole(True, 1)
+    (True, False, False, False)
+    """
+    try:
+        return not isinstance(value, bool | np.bool_) and whole_number(value) >= least
+    except TypeError:
+        return False
+
+
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least so much."""
+    if not is_whole(value, least):
+        raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -145,11 +145,13 @@ class Predictions:
         if self.space is Space.LOGITS:
             return FLOOR_WITHOUT_ZEROS
         smallest = float(self.scores.min())
-        if smallest > 0:
-            return min(smallest / 2, FLOOR_WITHOUT_ZEROS)
-        smallest = float(self.scores.min(where=self.scores > 0, initial=np.inf))
-        # Half of the smallest float64 of all would be zero again.
-        return max(smallest / 2, float(np.nextafter(0, 1)))
+        if smallest == 0:
+            smallest = float(self.scores.min(where=self.scores > 0, initial=np.inf))
+            floor = smallest / 2
+        else:
+            floor = min(smallest / 2, FLOOR_WITHOUT_ZEROS)
+        # Half of the smallest float64 of all would be zero.
+        return max(floor, float(np.nextafter(0, 1)))
 
     @property
     def logits(self) -> FloatArray:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from calibrant.binning.fixed_edges import FixedEdges
 from calibrant.binning.partition import Closed, as_floats, check_closed, check_n_bins
 
-__all__ = ["EqualMass"]
+__all__ = ["EqualMass", "nearest_masses"]
 
 # Two cuts whose distances from the wanted mass differ by less than this share of the total count as
 # equally near, so that the rounding of a sum of weights does not decide between them.
@@ -67,20 +67,15 @@ class EqualMass:
         last_of_equals = np.flatnonzero(ordered[1:] != ordered[:-1])
         # The masses below each possible cut; the first and last stand for no cut at all.
         mass = np.concatenate([[0.0], cumulative[last_of_equals], cumulative[-1:]])
-        cuts = self._nearest(mass)
-        cuts = np.unique(cuts[(cuts > 0) & (cuts < len(mass) - 1)])
+        cuts = self.cuts(mass)
         before = last_of_equals[cuts - 1]
         inner = self._between(ordered[before], ordered[before + 1])
         return FixedEdges([ordered[0], *inner, ordered[-1]], closed=self.closed)
 
-    def _nearest(self, mass: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return, for each b/B of the total, the position of the nearest mass; of two, the upper one."""
-        total = mass[-1]
-        wanted = total * np.arange(1, self.n_bins) / self.n_bins
-        upper = np.clip(np.searchsorted(mass, wanted), 1, len(mass) - 1)
-        lower_is_nearer = wanted - mass[upper - 1] < mass[upper] - wanted - MASS_TOLERANCE * total
-        nearest: NDArray[np.intp] = upper - lower_is_nearer
-        return nearest
+    def cuts(self, mass: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return where to cut, for the mass below each possible cut from nothing to all, (m + 1,); increasing."""
+        nearest = nearest_masses(mass, mass[-1] * np.arange(1, self.n_bins) / self.n_bins)
+        return np.unique(nearest[(nearest > 0) & (nearest < len(mass) - 1)])
 
     def _between(self, below: NDArray[np.floating], above: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return edges that keep the two apart also where no float lies between them."""
@@ -88,3 +83,15 @@ class EqualMass:
         if self.closed == "left":
             return np.where(middle > below, middle, above)
         return np.where(middle < above, middle, below)
+
+
+def nearest_masses(mass: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the position of the mass nearest to each wanted one, of increasing masses; of two, the upper one.
+
+    >>> nearest_masses(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 1.5, 2.6]))
+    array([0, 2, 3])
+    """
+    upper = np.clip(np.searchsorted(mass, wanted), 1, len(mass) - 1)
+    lower_is_nearer = wanted - mass[upper - 1] < mass[upper] - wanted - MASS_TOLERANCE * mass[-1]
+    nearest: NDArray[np.intp] = upper - lower_is_nearer
+    return nearest

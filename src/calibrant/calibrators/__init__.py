@@ -1,21 +1,43 @@
 """Every calibrator, one per file; the registry reads this page."""
 
+from calibrant.calibrators.binned.bayesian_binning import BayesianBinning
+from calibrant.calibrators.binned.histogram import HistogramBinning
+from calibrant.calibrators.binned.scaling_binning import ScalingBinning
 from calibrant.calibrators.combinators.calibrated_classifier import CalibratedClassifier
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.monotone.accuracy_preserving_isotonic import AccuracyPreservingIsotonic
+from calibrant.calibrators.monotone.isotonic import IsotonicCalibration
+from calibrant.calibrators.monotone.near_isotonic import NearIsotonicCalibration
+from calibrant.calibrators.monotone.venn_abers import VennAbersCalibration
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.calibrators.reductions.top_label import TopLabel
+from calibrant.calibrators.scaling.beta import BetaCalibration
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
+from calibrant.calibrators.scaling.ensemble_temperature import EnsembleTemperatureScaling
 from calibrant.calibrators.scaling.matrix import MatrixScaling
+from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.scaling.vector import VectorScaling
 
 __all__ = [
+    "AccuracyPreservingIsotonic",
+    "BayesianBinning",
+    "BetaCalibration",
     "CalibratedClassifier",
     "Chain",
     "DirichletCalibration",
+    "EnsembleTemperatureScaling",
+    "HistogramBinning",
     "Identity",
+    "IsotonicCalibration",
     "MatrixScaling",
+    "NearIsotonicCalibration",
     "OneVsRest",
+    "PlattScaling",
+    "ScalingBinning",
     "TemperatureScaling",
+    "TopLabel",
     "VectorScaling",
+    "VennAbersCalibration",
 ]

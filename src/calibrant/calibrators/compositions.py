@@ -3,10 +3,10 @@
 __all__ = ["COMPOSITIONS"]
 
 COMPOSITIONS: dict[str, str] = {
-    # "irova-ts": "temperature+isotonic",
+    "irova-ts": "temperature+irova",
 }
 """Registry name -> the parts, joined by ``+``.
 
 ``irova-ts`` is the composition of :cite:`zhang2020`; their program fits the temperature to the squared error, which is
-``Chain([TemperatureScaling(loss="brier"), IsotonicCalibration()])``.
+``Chain([TemperatureScaling(loss="brier"), IsotonicCalibration(ties="strict")])``.
 """

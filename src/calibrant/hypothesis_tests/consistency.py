@@ -1,7 +1,6 @@
 """Consistency test: a metric against its values for labels drawn from the predictions."""
 
 from collections.abc import Callable
-from operator import index as whole_number
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.accepted_metric import check_metric, with_one_number
 from calibrant.metrics.declaration import describe, evaluator, is_declared, is_two_sided, traits_of
 from calibrant.numerics.label_sampling import LabelSampler
-from calibrant.options import random_source
+from calibrant.options import check_whole, random_source
 
 __all__ = ["consistency_test"]
 
@@ -197,12 +196,7 @@ def _range(values: NDArray[np.float64], tail: Alternative) -> tuple[float, float
 
 
 def _check_options(n_resamples: Any, alternative: Any, p_value: Any, progress: Any) -> None:
-    try:
-        enough = whole_number(n_resamples) >= 1
-    except TypeError:
-        enough = False
-    if not enough:
-        raise ParameterError(f"n_resamples must be a whole number of at least 1, but is {n_resamples!r}.")
+    check_whole("n_resamples", n_resamples)
     if alternative not in get_args(Alternative):
         raise ParameterError(
             f"alternative must be 'auto', 'greater', 'less' or 'two-sided', not {alternative!r}."

@@ -16,6 +16,7 @@ from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.numerics.simplex import softmax
+from calibrant.options import check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -99,7 +100,7 @@ class TopClasses:
     k: int = 1
 
     def __post_init__(self) -> None:
-        _check_whole_number("k", self.k, least=1)
+        check_whole("k", self.k, least=1)
 
     @property
     def claim(self) -> str:
@@ -158,7 +159,7 @@ class OneClass:
     column: int
 
     def __post_init__(self) -> None:
-        _check_whole_number("column", self.column, least=0)
+        check_whole("column", self.column, least=0)
 
     @property
     def claim(self) -> str:
@@ -301,11 +302,6 @@ def _event_of_logits(
         expected[rows] = inside / total
         variance[rows] = expected[rows] * (outside / total)
     return Prospect(expected, variance, occurs, tolerance=ROUNDING)
-
-
-def _check_whole_number(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
 def _prepare(predictions: Predictions, *, utility: Utility, statistic: CumulativeStatistic) -> Evaluator:

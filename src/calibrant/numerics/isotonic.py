@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-__all__ = ["IsotonicFit", "Levels", "isotonic_fit", "levels"]
+__all__ = ["IsotonicFit", "Levels", "block_starts", "isotonic_fit", "levels"]
 
 FloatArray = NDArray[np.floating]
 
@@ -106,18 +106,33 @@ def isotonic_fit(
     (array([0.1, 0.2, 0.4]), array([0.1, 0.3, 0.4]), array([0. , 0.5, 1. ]))
     """
     rows = levels(scores, outcomes, weights)
-    starts = isotonic_regression(rows.mean_outcome, weights=rows.weight).blocks[:-1]
-    weight, value = _pooled(rows, starts)
-    # Blocks that are equal in truth may differ by the rounding of their sums, in either direction.
-    rounding = 4 * np.finfo(np.float64).eps * np.abs(value).max()
-    while not (in_order := value[1:] > value[:-1] + rounding).all():
-        starts = starts[np.concatenate([[True], in_order])]
-        weight, value = _pooled(rows, starts)
+    starts = block_starts(rows.weight, rows.outcome_sum)
+    weight, value = _pooled(rows.weight, rows.outcome_sum, starts)
     last = np.append(starts[1:], len(rows.score)) - 1
     return IsotonicFit(rows.score[starts], rows.score[last], value, weight)
 
 
-def _pooled(rows: Levels, starts: NDArray[np.intp]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def block_starts(weight: NDArray[np.float64], outcome_sum: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the place of the first level of every block, for levels in order of their scores; O(m).
+
+    Mean outcomes of blocks increase strictly, by more than the rounding of their sums.
+
+    >>> block_starts(np.ones(4), np.array([0.0, 1.0, 0.0, 1.0]))
+    array([0, 1, 3])
+    """
+    starts: NDArray[np.intp] = isotonic_regression(outcome_sum / weight, weights=weight).blocks[:-1]
+    _, value = _pooled(weight, outcome_sum, starts)
+    # Blocks that are equal in truth may differ by the rounding of their sums, in either direction.
+    rounding = 4 * np.finfo(np.float64).eps * np.abs(value).max()
+    while not (in_order := value[1:] > value[:-1] + rounding).all():
+        starts = starts[np.concatenate([[True], in_order])]
+        _, value = _pooled(weight, outcome_sum, starts)
+    return starts
+
+
+def _pooled(
+    weight: NDArray[np.float64], outcome_sum: NDArray[np.float64], starts: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return weight and mean outcome of the blocks of levels that begin at ``starts``."""
-    weight = np.add.reduceat(rows.weight, starts)
-    return weight, np.add.reduceat(rows.outcome_sum, starts) / weight
+    total = np.add.reduceat(weight, starts)
+    return total, np.add.reduceat(outcome_sum, starts) / total

@@ -23,7 +23,7 @@ def in_threads(function: Callable[[Piece], Result], pieces: Sequence[Piece], num
     [1, 4, 9]
     """
     n_threads = min(n_threads_available(), len(pieces)) if numbers >= NUMBERS_PER_PIECE else 1
-    if n_threads == 1:
+    if n_threads <= 1:
         return [function(piece) for piece in pieces]
     with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(function, pieces))

@@ -14,8 +14,11 @@ __all__ = ["NORMALISATIONS", "Normalisation", "normalised"]
 FloatArray = NDArray[np.floating]
 Normalisation = Literal["divide", "shift", "project"]
 
-# Log-odds beyond these are certain in float64; they bound the search for a shift.
+# Log-odds of a one: just beyond the 36.7 of the largest float64 below one.
 CERTAIN = 40.0
+
+# How far below the largest log-odds of its row an entry may lie; zeros lie there. As a share it is e^-80.
+SPREAD = 80.0
 
 
 def _divided(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -28,11 +31,13 @@ def _shifted(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
     The sum falls with the shift, so a bracket holds the answer; Newton's step is taken where it stays inside.
     """
-    odds = np.clip(logit(values), -CERTAIN, CERTAIN)
+    odds = np.minimum(logit(values), CERTAIN)
+    largest = odds.max(axis=1)
+    odds = np.maximum(odds - largest[:, np.newaxis], -SPREAD)
     # With the largest log-odds at -log(K - 1) no entry exceeds 1/K; with the smallest there none is below.
     base = float(np.log(max(values.shape[1] - 1, 1)))
-    low, high = odds.min(axis=1) + base, odds.max(axis=1) + base
-    shift = np.clip(0.0, low, high)
+    low, high = odds.min(axis=1) + base, np.full(len(odds), base)
+    shift = np.clip(-largest, low, high)
     for _ in range(100):
         shifted = expit(odds - shift[:, np.newaxis])
         excess = shifted.sum(axis=1) - 1

@@ -82,8 +82,13 @@ class OneVsRest(Calibrator):
     @property
     def traits(self) -> Traits:  # type: ignore[override]
         """What follows from those of the base."""
-        base = self.base.traits
-        return Traits(contains_identity=base.contains_identity, uses_raw_logits=base.uses_raw_logits)
+        # What is no calibrator is refused by a fit, with a sentence.
+        base = self.base.traits if isinstance(self.base, Calibrator) else Traits()
+        return Traits(
+            contains_identity=base.contains_identity,
+            commutes_with_permutations=base.commutes_with_permutations,  # of two classes one is the event
+            uses_raw_logits=base.uses_raw_logits,
+        )
 
     def class_probabilities(self, X: object) -> NDArray[np.floating]:
         """Return the separate probability of every class, (n, K), whose rows need not sum to one.

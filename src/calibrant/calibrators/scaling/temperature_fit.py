@@ -113,24 +113,18 @@ class _MeanLoss:
     def _brier_rows(beta: np.floating, gaps: FloatArray, label_gaps: FloatArray) -> list[FloatArray]:
         # With m the mean of z under p and v its variance: p' = p (z - m) and p'' = p ((z - m)^2 - v).
         probabilities = np.exp(beta * gaps)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-        centred = gaps - np.einsum("ik,ik->i", probabilities, gaps)[:, np.newaxis]
+        total = row_sums(probabilities)
+        probabilities /= total[:, np.newaxis]
+        centred = gaps - row_sums(probabilities * gaps)[:, np.newaxis]
         first = probabilities * centred
         variance = np.einsum("ik,ik->i", first, centred)
-        second = probabilities * (centred**2 - variance[:, np.newaxis])
+        square = np.einsum("ik,ik->i", probabilities, probabilities)
+        first_square = np.einsum("ik,ik->i", first, first)
         # The label's own column, from its gap alone.
-        mean = gaps[:, 0] - centred[:, 0]
-        own_centred = label_gaps - mean
-        log_total = np.log(np.exp(beta * gaps).sum(axis=1))
-        own = np.exp(beta * label_gaps - log_total)
-        own_first, own_second = own * own_centred, own * (own_centred**2 - variance)
+        own = np.exp(beta * label_gaps) / total
+        own_centred = label_gaps - (gaps[:, 0] - centred[:, 0])
         return [
-            np.einsum("ik,ik->i", probabilities, probabilities) - 2 * own + 1,
-            2 * (np.einsum("ik,ik->i", probabilities, first) - own_first),
-            2
-            * (
-                np.einsum("ik,ik->i", first, first)
-                + np.einsum("ik,ik->i", probabilities, second)
-                - own_second
-            ),
+            square - 2 * own + 1,
+            2 * (np.einsum("ik,ik->i", probabilities, first) - own * own_centred),
+            2 * (2 * first_square - variance * square - own * (own_centred**2 - variance)),
         ]

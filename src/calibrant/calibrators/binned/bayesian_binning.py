@@ -1,0 +1,231 @@
+"""Bayesian binning into quantiles: the mean of all equal-mass histograms, weighted by their evidence."""
+
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from calibrant.calibrator import Traits
+from calibrant.calibrators.binned.beta_bins import BinPrior, LevelCounts
+from calibrant.calibrators.binned.equal_mass_models import Partitions, distinct_partitions
+from calibrant.calibrators.binned.step_average import StepAverage
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.errors import ParameterError
+from calibrant.numerics.isotonic import Levels, levels
+from calibrant.options import is_number
+from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
+from calibrant.space import Space
+
+__all__ = ["BayesianBinning"]
+
+Vector = NDArray[np.float64]
+Value = Literal["posterior-mean", "accuracy"]
+ModelAveraging = Literal["all", "best"]
+PriorWeightPer = Literal["model", "bin"]
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "value": get_args(Value),
+    "model_averaging": get_args(ModelAveraging),
+    "prior_weight_per": get_args(PriorWeightPer),
+}
+
+# With stronger priors the evidences, differences of logarithms about as large, lose their digits.
+LARGEST_PRIOR_WEIGHT = 1e6
+
+# A thousand models of less weight than this change no digit of a value that is not below the floor.
+NEGLIGIBLE_WEIGHT = FLOOR_WITHOUT_ZEROS * 1e-20
+
+# Rounding in a sum of weights does not add a model.
+COUNT_TOLERANCE = 1e-9
+
+
+class BayesianBinning(BinaryMethod):
+    r"""Average all equal-mass histograms, each with the weight that the calibration rows give it.
+
+    .. math:: \hat q(p) = \sum_t P(M_t \mid D)\, \theta_{t, b_t(p)}, \qquad
+        P(M_t \mid D) \propto P(D \mid M_t) = \prod_{b=1}^{B_t}
+        \frac{\mathrm{B}(m_b + \alpha_b,\; n_b - m_b + \beta_b)}{\mathrm{B}(\alpha_b, \beta_b)}
+
+    known as BBQ :cite:`naeini2015`. Model :math:`M_t` cuts the scores into :math:`B_t` bins of equal mass.
+    Bin b has :math:`n_b` rows, of which :math:`m_b` with the event, and a beta prior whose mean is the
+    middle :math:`c_b` of the bin, :math:`\alpha_b = c_b N'/B_t` and :math:`\beta_b = (1 - c_b) N'/B_t`. All
+    models are equally likely beforehand; their numbers of bins are
+
+    .. math:: \max(1, \lfloor n^{1/3} / C \rfloor) \le B \le \min(\lceil n/5 \rceil, \lceil C n^{1/3} \rceil)
+
+    Parameters
+    ----------
+    value : {"posterior-mean", "accuracy"}, default="posterior-mean"
+        What a bin gives, :math:`\theta_b`: the mean of its posterior,
+        :math:`(m_b + \alpha_b) / (n_b + N'/B)`, as in the paper; or the mere share of events,
+        :math:`m_b / n_b`, as in :cite:`wenger2020`, whose zeros and ones may give infinite log-loss.
+    model_averaging : {"all", "best"}, default="all"
+        Average all models, or take the one with the greatest evidence alone.
+    bin_range_factor : float, default=10
+        C, at least 1: how far the numbers of bins spread around :math:`n^{1/3}`.
+    prior_weight : float, default=2
+        :math:`N'`: how many rows the prior counts for.
+    prior_weight_per : {"model", "bin"}, default="model"
+        What counts for so many rows: the bins of a model together, :math:`N'/B_t` each, as the paper writes;
+        or each of them, as in the program of its authors.
+    prior_margin : float, default=0
+        How far the means of the priors, :math:`c_b`, stay away from 0 and 1; below 1/2. In the program of
+        the authors it is 0.005.
+
+    Attributes
+    ----------
+    edges_ : ndarray of shape (M + 1,)
+        Ends of the steps of the averaged map, from 0 to 1; step j is [``edges_[j]``, ``edges_[j + 1]``).
+    values_ : ndarray of shape (M,)
+        Probability of the event on each step.
+    complements_ : ndarray of shape (M,)
+        Probability that it does not happen, with all its digits where the other is nearly 1.
+    model_n_bins_ : ndarray of shape (T,)
+        Number of bins of each model.
+    model_log_evidences_ : ndarray of shape (T,)
+        :math:`\log P(D \mid M_t)` of each model.
+    model_weights_ : ndarray of shape (T,)
+        Posterior probability of each model; with ``model_averaging="best"`` one for the best and else zero.
+
+    Notes
+    -----
+    *Edges* lie midway between neighbouring scores, so that equal scores share a bin and no bin is empty;
+    the outermost are 0 and 1. Where ties make two models the same it counts once, and :math:`B_t` is the
+    number of bins that are left. Weights count rows, n is their sum.
+
+    *Small probabilities.* In a bin without events the posterior mean is no more than the prior's share, and
+    the paper's prior believes the scores of that bin: a rare event among the tiny ones of a confident
+    network costs much log-loss, though never an infinite one. The registry's "bbq-smooth",
+    ``prior_weight_per="bin"`` with ``prior_margin=0.005``, helps a great deal with such scores, and is the
+    setting that the authors' program calls that of the paper. The map need not be monotone, nor keep the
+    arg-max.
+
+    *Programs and paper.* The authors' program has edges as here, and besides other priors another value for
+    bins, with one pseudo-row, and drops models of small weight. That of :cite:`wenger2020` takes
+    interpolated quantiles for edges, fits bins [a, b) and predicts with bins (a, b]: a score on an edge,
+    such as 1 where many are 1, gets the value of other rows than its own, and a score of exactly 0 that of
+    the last bin. It keeps bins without width, whose prior is so certain that one row against it all but
+    rules the model out.
+
+    Costs a sort, :math:`O(C^2 n^{2/3} \log n)` for the bins of all models, and for the mean the number of
+    models whose weight is not negligible times that of steps; prediction is a binary search. Memory is
+    :math:`O(n + C^2 n^{2/3})`.
+
+    Examples
+    --------
+    Eight rows have one bin or two. The posterior means are 1/2 with one, and with two
+    (1 + 1/4) / (4 + 1) and (3 + 3/4) / (4 + 1).
+
+    >>> p, y = [0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9], [0, 0, 1, 0, 1, 1, 0, 1]
+    >>> fitted = BayesianBinning().fit(p, y)
+    >>> fitted.model_n_bins_, fitted.model_weights_.round(3)
+    (array([1, 2]), array([0.529, 0.471]))
+    >>> fitted.edges_, fitted.values_.round(3)
+    (array([0. , 0.5, 1. ]), array([0.382, 0.618]))
+    >>> fitted.predict_proba([0.0, 0.45, 0.5])[:, 1].round(3)
+    array([0.382, 0.382, 0.618])
+    """
+
+    traits = Traits()
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {
+        "bbq": {},
+        "bbq-smooth": {"prior_weight_per": "bin", "prior_margin": 0.005},
+    }
+
+    def __init__(
+        self,
+        value: Value = "posterior-mean",
+        model_averaging: ModelAveraging = "all",
+        bin_range_factor: float = 10.0,
+        prior_weight: float = 2.0,
+        prior_weight_per: PriorWeightPer = "model",
+        prior_margin: float = 0.0,
+    ) -> None:
+        self.value = value
+        self.model_averaging = model_averaging
+        self.bin_range_factor = bin_range_factor
+        self.prior_weight = prior_weight
+        self.prior_weight_per = prior_weight_per
+        self.prior_margin = prior_margin
+
+    def _check_parameters(self) -> None:
+        for name, allowed in CHOICES.items():
+            given = getattr(self, name)
+            if given not in allowed:
+                raise ParameterError(f"{name} must be {allowed[0]!r} or {allowed[1]!r}, not {given!r}.")
+        if not is_number(self.bin_range_factor) or not 1 <= self.bin_range_factor < np.inf:
+            raise ParameterError(
+                "bin_range_factor must be a number of at least 1, such as 10, "
+                f"but is {self.bin_range_factor!r}."
+            )
+        if not is_number(self.prior_weight) or not 0 < self.prior_weight <= LARGEST_PRIOR_WEIGHT:
+            raise ParameterError(
+                f"prior_weight must be a number above 0 and at most {LARGEST_PRIOR_WEIGHT:g}, such as 2, "
+                f"but is {self.prior_weight!r}."
+            )
+        if not is_number(self.prior_margin) or not 0 <= self.prior_margin < 0.5:
+            raise ParameterError(
+                "prior_margin must be a number from 0 to below 0.5, such as 0.005, "
+                f"but is {self.prior_margin!r}."
+            )
+
+    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        rows = levels(_in_range(scores), outcomes, weights)
+        counts = LevelCounts.of(rows)
+        chunks, evidences = [], []
+        for models in distinct_partitions(counts.mass, self._numbers_of_bins(rows)):
+            chunks.append(models)
+            by_bin = counts.bins(models, self._prior()).log_evidence
+            evidences.append(np.add.reduceat(by_bin, models.starts))
+        models = Partitions.joined(chunks)
+        self.model_n_bins_ = models.n_bins
+        self.model_log_evidences_ = np.concatenate(evidences)
+        self.model_weights_ = self._weights()
+        self._average(counts, models)
+
+    def _average(self, counts: LevelCounts, models: Partitions) -> None:
+        """Make one step function of all models whose weight can show in any digit."""
+        smooth = self.value == "posterior-mean"
+        counting = self.model_weights_ > (NEGLIGIBLE_WEIGHT if smooth else 0.0)
+        models = models.take(counting)
+        bins = counts.bins(models, self._prior())
+        failed, happened = bins.posterior_mean if smooth else bins.accuracy
+        weights = np.repeat(self.model_weights_[counting], models.n_bins)
+        average = StepAverage.over(models)
+        # Anything smaller than this floor would become a zero in float32.
+        floor = FLOOR_WITHOUT_ZEROS if smooth else 0.0
+        self.edges_ = np.append(counts.boundaries[average.steps], 1.0)
+        self.values_ = np.maximum(average.sums(weights * happened), floor)
+        self.complements_ = np.maximum(average.sums(weights * failed), floor)
+
+    def _event_probability(self, scores: EventScores) -> Predictions:
+        step = np.searchsorted(self.edges_[1:-1], _in_range(scores), side="right")
+        pairs = np.column_stack([self.complements_, self.values_]).astype(scores.predictions.scores.dtype)
+        return Predictions(pairs[step], Space.PROBABILITIES, scores.predictions.classes)
+
+    def _prior(self) -> BinPrior:
+        return BinPrior(float(self.prior_weight), self.prior_weight_per == "bin", float(self.prior_margin))
+
+    def _numbers_of_bins(self, rows: Levels) -> NDArray[np.intp]:
+        """Return the numbers of bins to try; no partition has more bins than there are levels."""
+        n_rows = float(rows.weight.sum())
+        root, factor = float(np.cbrt(n_rows)), float(self.bin_range_factor)
+        fewest = np.floor(root / factor * (1 + COUNT_TOLERANCE))
+        most = np.ceil(min(n_rows / 5, factor * root) * (1 - COUNT_TOLERANCE))
+        first, last = (int(np.clip(number, 1, len(rows.score))) for number in (fewest, most))
+        return np.arange(first, max(first, last) + 1)
+
+    def _weights(self) -> Vector:
+        if self.model_averaging == "all":
+            weights: Vector = softmax(self.model_log_evidences_)
+            return weights
+        best = np.zeros(len(self.model_log_evidences_))
+        best[np.argmax(self.model_log_evidences_)] = 1.0
+        return best
+
+
+def _in_range(scores: EventScores) -> Vector:
+    """Return the probabilities of the event; rounding may have left one a little above 1."""
+    return np.minimum(scores.probability, 1.0)

@@ -1,0 +1,240 @@
+"""Venn-Abers calibration: isotonic regression with the row asked about added, once for each outcome."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.calibrator import Traits
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.errors import ParameterError
+from calibrant.numerics.folds import content_seed, folds_by_content
+from calibrant.numerics.isotonic import levels
+from calibrant.numerics.threads import in_threads
+from calibrant.numerics.venn_abers import AddedPoint
+from calibrant.predictions import Predictions
+
+__all__ = ["VennAbersCalibration"]
+
+Vector = NDArray[np.float64]
+
+# Bits of a score that count. All of a float32 do; in a float64 the last twelve are left to rounding, so that logits
+# and their softmax meet at the same steps.
+SCORE_BITS = 40
+
+
+class VennAbersCalibration(BinaryMethod):
+    r"""Calibrate by isotonic regression, and say how far the answer depends on the row that is asked about.
+
+    Let :math:`p_0` and :math:`p_1` be the values, at the score s of a row, of the isotonic fits to the calibration
+    rows and the row itself, once as a non-event (s, 0) and once as an event (s, 1). One of the two fits has used the
+    truth. They are merged into one probability between them :cite:`vovk2015`:
+
+    .. math:: \hat q = \frac{p_1}{1 - p_0 + p_1}
+
+    More than two classes are calibrated one against the rest.
+
+    Parameters
+    ----------
+    cv : int, optional
+        None is the inductive predictor, of which there is one, on all calibration rows. An integer is the cross form:
+        the rows are dealt out to that many predictors, whose answers are merged, see the notes.
+    loss : {"log", "brier"}, default="log"
+        For which loss the merged :math:`\hat q` has the least regret in the worst case of the two: the formula above,
+        or :math:`p_1 + p_0^2/2 - p_1^2/2` for squared errors.
+
+    Attributes
+    ----------
+    lower_scores_, lower_values_ : list of ndarray of shape (a,), (a + 1,)
+        For two classes, the scores at which :math:`p_0` rises and its values below, between and above, for each
+        predictor; at such a score the higher value holds.
+    upper_scores_, upper_values_ : list of ndarray of shape (b,), (b + 1,)
+        The same for :math:`p_1`; at such a score the lower value holds.
+    one_vs_rest_ : OneVsRest
+        For more than two classes, whose ``calibrators_`` have the steps of every class.
+
+    Notes
+    -----
+    *Validity.* If the row and the calibration rows are exchangeable, :math:`p_y` with y the outcome is perfectly
+    calibrated, :math:`\mathrm{E}(y \mid p_y) = p_y`, for any number of rows and any classifier. The merged
+    :math:`\hat q` only approximates that, but it is never 0 or 1: with n rows, :math:`p_1 \ge 1/(n+1)` and
+    :math:`p_0 \le n/(n+1)`, so that the log-loss is finite without any clipping. A wide interval tells that the
+    rows around s are too few to say more.
+
+    *Cross form.* Every row belongs to one fold, every predictor is fitted on one fold, and
+
+    .. math:: \hat q = \frac{G(p_1)}{G(1 - p_0) + G(p_1)}
+
+    with G the geometric mean over the predictors; for the Brier score, the mean of the separate values. In
+    :cite:`vovk2015` predictor k also has a classifier of its own, trained on all other folds. Here the classifier
+    is given, so the cross form only merges several maps, each from a part of the rows: smaller steps, wider
+    intervals, and seldom a better log-loss than the inductive form.
+    ``CalibratedClassifier(estimator, method="venn-abers", cv=5)`` trains one classifier for each fold as well, and
+    takes the arithmetic mean of the answers. Folds depend on the content of the rows and not on their order.
+
+    *Weights* count rows, and the row that is asked about counts as one: with weights that sum to one
+    :math:`p_0` and :math:`p_1` would be far apart.
+
+    *Order.* Only the order of scores matters, of which 40 bits are looked at; rows that float32 has rounded to a
+    probability of 1 are ties. Does not keep the arg-max.
+
+    *Programs.* The package ``venn-abers`` gives the same numbers. Its option ``precision`` does not: it rounds the
+    calibration scores but not those that are looked up, which are then compared with the wrong steps.
+
+    Costs O(n log n) for each class, once: the two values are tabulated as functions of the score. Prediction is a
+    look-up, O(log n). The tables have one entry for each step, fewer than there are rows.
+
+    Examples
+    --------
+    >>> p, y = [0.1, 0.2, 0.3, 0.4, 0.6, 0.8], [0, 0, 1, 0, 1, 1]
+    >>> fitted = VennAbersCalibration().fit(p, y)
+    >>> lower, upper = fitted.predict_interval([0.35, 0.9])
+    >>> lower[:, 1].round(3), upper[:, 1].round(3)
+    (array([0.333, 0.667]), array([0.667, 1.   ]))
+    >>> fitted.predict_proba([0.35, 0.9])[:, 1].round(3)
+    array([0.5 , 0.75])
+    """
+
+    traits = Traits()
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"venn-abers": {}, "cross-venn-abers": {"cv": 5}}
+
+    lower_scores_: list[Vector]
+    lower_values_: list[Vector]
+    upper_scores_: list[Vector]
+    upper_values_: list[Vector]
+
+    def __init__(self, cv: int | None = None, loss: Literal["log", "brier"] = "log") -> None:
+        self.cv = cv
+        self.loss = loss
+
+    def predict_interval(self, X: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        r"""Return :math:`p_0` and :math:`p_1` of every class, two arrays (n, K) in the float type of ``X``.
+
+        For two classes, the interval of the first is one minus that of the second, and :meth:`predict_proba` lies
+        inside. For more, class j has its interval against the rest: these are separate statements, and the
+        probabilities :math:`p_1 / (1 - p_0 + p_1)`, each inside its interval, do not sum to one; predict_proba divides
+        them by their sum and may thereby leave the intervals. A sum far from one tells that it does.
+
+        In the cross form the ends are the geometric means of the odds :math:`p_0 / (1 - p_0)` and
+        :math:`p_1 / (1 - p_1)`, between which the merged odds lie; for the Brier score they are arithmetic means. Both
+        are averages of intervals and have no guarantee of their own.
+
+        A class without calibration rows keeps the probability p that the classifier gives it, and has the interval
+        [p, p]: nothing is known of it, not even how little. The others share what is left, and their ends are
+        multiplied by it.
+        """
+        check_is_fitted(self)
+        predictions = self._parsed(X)
+        columns = self.present_columns_
+        if columns is None:
+            return self._intervals(predictions)
+        lower, upper = predictions.probabilities.copy(), predictions.probabilities.copy()
+        share = lower[:, columns].sum(axis=1, keepdims=True)
+        for ends, given_seen in zip(
+            (lower, upper), self._intervals(predictions.restricted_to(columns)), strict=True
+        ):
+            ends[:, columns] = share * given_seen
+        return lower, upper
+
+    def _check_parameters(self) -> None:
+        if self.cv is not None and (not isinstance(self.cv, int | np.integer) or self.cv < 2):
+            raise ParameterError(
+                f"cv must be None or a number of folds of at least 2, not {self.cv!r}; "
+                "None fits one predictor on all rows."
+            )
+        if self.loss not in ("log", "brier"):
+            raise ParameterError(f"loss must be 'log' or 'brier', not {self.loss!r}.")
+
+    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        places = _places(scores)
+        if self.cv is None:
+            added = [AddedPoint.to(places, outcomes, weights)]
+        else:
+            added = [
+                AddedPoint.to(places[rows], outcomes[rows], row_weights)
+                for rows, row_weights in _dealt_out(places, outcomes, weights, int(self.cv))
+            ]
+        self.lower_scores_ = [point.zero_scores for point in added]
+        self.lower_values_ = [point.zero_values for point in added]
+        self.upper_scores_ = [point.one_scores for point in added]
+        self.upper_values_ = [point.one_values for point in added]
+
+    def _event_probability(self, scores: EventScores) -> Vector:
+        lower, upper = self._of_all_predictors(scores)
+        if self.loss == "brier":
+            mean: Vector = (upper + (lower**2 - upper**2) / 2).mean(axis=0)
+            return mean
+        event, other = _geometric_mean(upper), _geometric_mean(1 - lower)
+        return event / (other + event)
+
+    def _intervals(self, predictions: Predictions) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        lower, upper = np.empty_like(predictions.scores), np.empty_like(predictions.scores)
+        if predictions.n_classes == 2:
+            lower[:, 1], upper[:, 1] = self._event_interval(EventScores(predictions))
+            lower[:, 0], upper[:, 0] = 1 - upper[:, 1], 1 - lower[:, 1]
+            return lower, upper
+        against = AgainstRest(predictions)
+
+        def fill(column: int) -> None:
+            calibrator = self.one_vs_rest_.calibrators_[column]
+            assert isinstance(calibrator, VennAbersCalibration)
+            ends = calibrator._event_interval(EventScores(against.column(column)))
+            lower[:, column], upper[:, column] = ends
+
+        in_threads(fill, range(predictions.n_classes), predictions.n_rows)
+        return lower, upper
+
+    def _event_interval(self, scores: EventScores) -> tuple[Vector, Vector]:
+        """Return the ends for the event, merged over the predictors, (n,) each."""
+        lower, upper = self._of_all_predictors(scores)
+        if len(lower) == 1:
+            return lower[0], upper[0]
+        if self.loss == "brier":
+            return lower.mean(axis=0), upper.mean(axis=0)
+        lower_event, lower_other = _geometric_mean(lower), _geometric_mean(1 - lower)
+        upper_event, upper_other = _geometric_mean(upper), _geometric_mean(1 - upper)
+        return lower_event / (lower_other + lower_event), upper_event / (upper_other + upper_event)
+
+    def _of_all_predictors(self, scores: EventScores) -> tuple[Vector, Vector]:
+        """Return both values of every predictor, (number of predictors, n) each."""
+        places = _places(scores)
+        tables = zip(
+            self.lower_scores_, self.lower_values_, self.upper_scores_, self.upper_values_, strict=True
+        )
+        lower, upper = zip(*(AddedPoint(*table)(places) for table in tables), strict=True)
+        return np.stack(lower), np.stack(upper)
+
+
+def _geometric_mean(values: Vector) -> Vector:
+    """Return the mean over the first axis; zero where there is a zero."""
+    if len(values) == 1:
+        first: Vector = values[0]
+        return first
+    with np.errstate(divide="ignore"):
+        mean: Vector = np.exp(np.log(values).mean(axis=0))
+    return mean
+
+
+def _places(scores: EventScores) -> Vector:
+    """Return the scores with the bits that count."""
+    fraction, exponent = np.frexp(scores.probability)
+    places: Vector = np.ldexp(np.rint(np.ldexp(fraction, SCORE_BITS)), exponent - SCORE_BITS)
+    return places
+
+
+def _dealt_out(
+    places: Vector, outcomes: NDArray[np.bool_], weights: Vector | None, n_folds: int
+) -> list[tuple[NDArray[np.intp], Vector | None]]:
+    """Return rows and weights of every fold that is not empty; the same if the two classes change places."""
+    certainty = np.maximum(places, 1 - places).round(12)
+    hits = (places > 0.5) == outcomes
+    groups = levels(certainty, hits, weights)
+    # Among rows that differ in nothing but the outcome, this decides their order; one seed for all data sets would
+    # fix the share of events in each fold.
+    mixed = (groups.outcome_sum > 0) & (groups.outcome_sum < groups.weight)
+    seed = content_seed(groups.outcome_sum) if mixed.any() else 0
+    folds = folds_by_content((certainty, hits.astype(np.float64), places), weights, n_folds, seed)
+    return [(fold.test_rows, fold.test_weights) for fold in folds if len(fold.test_rows)]
