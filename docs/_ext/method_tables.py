@@ -71,14 +71,14 @@ def cls_names(cls: type) -> set[str]:
 def claims(cls: type, traits: Sequence[str]) -> list[str]:
     """Return a tick or nothing for each trait, or one text on what they all depend on."""
     own = getattr(cls, "traits", None)
+    if not isinstance(own, Traits) and issubclass(cls, Calibrator):
+        try:
+            own = cls().traits  # of the defaults, where they depend on parameters
+        except TypeError:
+            return ["depends on its parts"]
     if isinstance(own, Traits):
         return ["✓" if getattr(own, name) else "" for name in traits]
-    # A composition finds out from its parts; what is no Calibrator has a calibrator inside.
-    return [
-        "those that all its parts have"
-        if issubclass(cls, Calibrator)
-        else "those of its method"
-    ]
+    return ["those of its method"]  # what is no Calibrator has a calibrator inside
 
 
 def _text(text: str) -> Cell:

@@ -185,6 +185,20 @@ class Predictions:
         _check_floor(floor)
         return self if floor == self.declared_floor else replace(self, declared_floor=floor)
 
+    def without_zeros(self) -> Self:
+        """Return the same predictions with the floor in the place of smaller probabilities; rows still sum to one.
+
+        >>> Predictions.from_probabilities([[1.0, 0.0], [0.9, 0.1]]).without_zeros().probabilities.round(3)
+        array([[0.952, 0.048], [0.9  , 0.1  ]])
+        """
+        least = max(self.floor, float(np.finfo(self.scores.dtype).smallest_subnormal))
+        if self.space is Space.LOGITS or self.scores.min() >= least:
+            return self
+        raised = np.maximum(self.scores, self.scores.dtype.type(least))
+        rows = (self.scores < least).any(axis=1)
+        raised[rows] /= raised[rows].sum(axis=1, keepdims=True)
+        return replace(self, scores=_read_only(raised))
+
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
         """Return the predictions for some of the classes, given that the true class is one of them."""
         scores = self.scores[:, columns]

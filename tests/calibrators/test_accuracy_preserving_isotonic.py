@@ -215,7 +215,11 @@ def test_the_identity_is_kept_where_it_is_better():
     with pytest.warns(CalibrationWarning, match="identity is at least as good on the calibration rows"):
         shrunk = AccuracyPreservingIsotonic(smoothing=1).fit(probabilities, labels)
     assert shrunk.identity_kept_
-    np.testing.assert_array_equal(shrunk.predict_proba(probabilities), probabilities)
+    np.testing.assert_array_equal(shrunk.predict_proba(probabilities[10:]), probabilities[10:])
+    # A zero counts as the floor, 0.05, half of the smallest that is none; then the row sums to 1.05.
+    np.testing.assert_allclose(
+        shrunk.predict_proba([[0.8, 0.2, 0.0]]), [[0.8 / 1.05, 0.2 / 1.05, 0.05 / 1.05]]
+    )
 
 
 def test_a_class_without_rows_takes_part_in_the_shared_map():

@@ -242,8 +242,8 @@ class RoughPlatt(BinaryMethod):
     def _fit_event(self, scores, outcomes, weights):  # noqa: ARG002
         self.line_ = LogisticRegression(C=1e10).fit(self._log_odds(scores), outcomes)
 
-    def _event_probability(self, scores):
-        return expit(self.line_.decision_function(self._log_odds(scores)))
+    def _calibrated(self, scores):
+        return scores.with_probability(expit(self.line_.decision_function(self._log_odds(scores))))
 
     def _log_odds(self, scores):
         return logit(np.clip(scores.probability, 1e-12, 1 - 1e-12))[:, np.newaxis]

@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 
 from calibrant import Predictions, registry
-from calibrant.errors import ConvergenceWarning
+from calibrant.errors import CalibrationWarning
 from calibrant.metrics import log_loss
 from data import DATA_FOLDER, load
 
@@ -114,7 +114,7 @@ def test_log_loss_is_finite_on_fresh_rows(name):
         infinite = []
         for method in METHODS:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
+                warnings.simplefilter("ignore", CalibrationWarning)
                 calibrator = registry.make(method).fit(calibration, calibration_labels)
             if not np.isfinite(log_loss(fresh_labels, calibrator.predict_proba(fresh))):
                 infinite.append(method)

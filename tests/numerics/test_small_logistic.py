@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from calibrant.numerics.small_logistic import (
-    _MeanLoss,
-    outcome_logistic,
-    small_logistic,
-    smoothed_targets,
-)
+from calibrant.numerics.outcome_logistic import outcome_logistic, smoothed_targets
+from calibrant.numerics.small_logistic import _MeanLoss, small_logistic
 
 FREE = -np.inf
 
@@ -335,7 +331,7 @@ def test_separated_outcomes_are_fitted_by_smoothed_targets():
     x = np.array([-0.5, 0.5])
     fit = outcome_logistic([x], x > 0, start=[1.0, 0.0])
     np.testing.assert_allclose(fit.theta, [2 * log(2), 0.0], atol=1e-9)
-    assert fit.ending == "RUNNING_AWAY"
+    assert fit.ending == "SEPARATED"
     assert fit.loss == pytest.approx(log(1.5))  # of the outcomes, both at 2/3
     assert fit.value == pytest.approx(log(3) - 2 / 3 * log(2))  # of the targets, their entropy
     assert fit.start_loss == pytest.approx(log(1 + exp(-0.5)))
@@ -354,7 +350,7 @@ def test_without_a_start_there_is_none_to_keep():
     fit = outcome_logistic([x], x > 0, start=None)
     np.testing.assert_allclose(fit.theta, [log(2) / 5, 0.0], atol=1e-9)
     assert np.isnan(fit.start_loss)
-    assert fit.ending == "RUNNING_AWAY"
+    assert fit.ending == "SEPARATED"
 
 
 def test_smoothed_targets_on_request_converge_also_where_outcomes_are_separated():

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, log_expit, logit
+from scipy.special import entr, logit
 
 from calibrant.numerics.row_blocks import BlockSums
 
-__all__ = ["LogisticFit", "outcome_logistic", "small_logistic", "smoothed_targets"]
+__all__ = ["LogisticFit", "small_logistic"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -45,7 +45,9 @@ FACTORS = 1000
 # A sample finds the neighbourhood when there are many rows, and saves most of the passes over all of them.
 SAMPLE_ROWS, SAMPLE_TOLERANCE = 4000, 1e-5
 
-Ending = Literal["CONVERGED", "RUNNING_AWAY", "OUT_OF_PRECISION", "OUT_OF_ITERATIONS", "IDENTITY"]
+Ending = Literal[
+    "CONVERGED", "RUNNING_AWAY", "SEPARATED", "OUT_OF_PRECISION", "OUT_OF_ITERATIONS", "IDENTITY"
+]
 """How a fit ends, by the names of ``solvers.Status``, of which this layer does not know."""
 
 
@@ -66,19 +68,6 @@ class LogisticFit(NamedTuple):
     n_iterations: int
     n_evaluations: int
     ending: Ending
-
-
-def smoothed_targets(outcomes: NDArray[np.bool_], weights: Vector | None = None) -> Vector:
-    r"""Return Platt's targets, (n,): :math:`(N_+ + 1)/(N_+ + 2)` for events and :math:`1/(N_- + 2)` else.
-
-    With them every fit is finite. Weights count as numbers of rows.
-
-    >>> smoothed_targets(np.array([True, True, False]))
-    array([0.75      , 0.75      , 0.33333333])
-    """
-    events = float(outcomes.sum() if weights is None else weights @ outcomes)
-    others = float(len(outcomes) if weights is None else weights.sum()) - events
-    return np.where(outcomes, (events + 1) / (events + 2), 1 / (others + 2))
 
 
 def small_logistic(
@@ -163,52 +152,6 @@ def small_logistic(
         n_evaluations=loss.n_evaluations,
         ending=descent.ending,
     )
-
-
-def outcome_logistic(
-    columns: Sequence[Vector],
-    outcomes: NDArray[np.bool_],
-    weights: Vector | None = None,
-    *,
-    start: Sequence[float] | None,
-    intercept: bool = True,
-    lower: Sequence[float] | None = None,
-    smoothed: bool = False,
-) -> LogisticFit:
-    """Fit :func:`small_logistic` to outcomes, or to smoothed targets if asked for or if nothing else is finite.
-
-    Where the columns separate the outcomes, the likelihood grows as long as the coefficients do. Then the ending says
-    so, and the coefficients are those of Platt's targets, or the start if that has the lower loss. Without a start
-    there is none to be kept, and with smoothed targets it is not compared with; ``start_loss`` is then NaN.
-
-    >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
-    >>> fit = outcome_logistic([x], x > 0, start=[1.0, 0.0])
-    >>> fit.theta.round(3), fit.ending
-    (array([1., 0.]), 'IDENTITY')
-    """
-    begin = np.zeros(len(columns) + intercept) if start is None else np.array(start, dtype=np.float64)
-    known = np.nan
-    if not smoothed:
-        fit = small_logistic(columns, outcomes, weights, start=begin, intercept=intercept, lower=lower)
-        known = np.nan if start is None else fit.start_loss
-        if fit.ending != "RUNNING_AWAY":
-            return fit._replace(start_loss=known)
-    targets = smoothed_targets(outcomes, weights)
-    moderate = small_logistic(columns, targets, weights, start=begin, intercept=intercept, lower=lower)
-    loss = _log_loss(columns, outcomes, weights, moderate.theta)
-    if loss > known:
-        return fit._replace(theta=begin, value=known, loss=known, ending="IDENTITY")
-    ending: Ending = moderate.ending if smoothed else "RUNNING_AWAY"
-    return moderate._replace(loss=loss, start_loss=known, ending=ending)
-
-
-def _log_loss(
-    columns: Sequence[Vector], outcomes: NDArray[np.bool_], weights: Vector | None, theta: Vector
-) -> float:
-    scores = np.full(len(outcomes), theta[-1] if len(theta) > len(columns) else 0.0)
-    for coefficient, column in zip(theta, columns, strict=False):
-        scores += coefficient * column
-    return -float(np.average(log_expit(np.where(outcomes, scores, -scores)), weights=weights))
 
 
 class _Standardised:

@@ -26,6 +26,10 @@ class Status(StrEnum):
         "some parameters grow without end while the loss hardly changes, as it happens when rows of a class are "
         "too few or all right; use a stronger penalty, more rows or a method with fewer parameters"
     )
+    SEPARATED = (
+        "the scores separate the outcomes, so that no map is steep enough; the one of smoothed targets is used, and "
+        "more rows would tell"
+    )
     OUT_OF_ITERATIONS = (
         "the fit was stopped before its end, which weak penalties and separable rows put far away; use a "
         "stronger penalty, more rows or a method with fewer parameters"

@@ -16,7 +16,6 @@ from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import Levels, levels
 from calibrant.options import is_number
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
-from calibrant.space import Space
 
 __all__ = ["BayesianBinning"]
 
@@ -200,10 +199,9 @@ class BayesianBinning(BinaryMethod):
         self.values_ = np.maximum(average.sums(weights * happened), floor)
         self.complements_ = np.maximum(average.sums(weights * failed), floor)
 
-    def _event_probability(self, scores: EventScores) -> Predictions:
+    def _calibrated(self, scores: EventScores) -> Predictions:
         step = np.searchsorted(self.edges_[1:-1], _in_range(scores), side="right")
-        pairs = np.column_stack([self.complements_, self.values_]).astype(scores.predictions.scores.dtype)
-        return Predictions(pairs[step], Space.PROBABILITIES, scores.predictions.classes)
+        return scores.with_probability(self.values_[step], self.complements_[step])
 
     def _prior(self) -> BinPrior:
         return BinPrior(float(self.prior_weight), self.prior_weight_per == "bin", float(self.prior_margin))

@@ -15,6 +15,7 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.options import check_whole, is_number
+from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["HistogramBinning"]
@@ -191,8 +192,9 @@ class HistogramBinning(BinaryMethod):
             bins.outcome_sum, bins.weight, self._value_if_empty(bins.edges, frequency, total)
         )
 
-    def _event_probability(self, scores: EventScores) -> Vector:
-        return self.values_[index_by_search(self.edges_, _own_scores(scores), self.closed_)]
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        of_row = index_by_search(self.edges_, _own_scores(scores), self.closed_)
+        return scores.with_probability(self.values_[of_row])
 
     def _prior_of(self, base_rate: float) -> float:
         if self.prior is not None:

@@ -11,18 +11,16 @@ from calibrant.binning import BinningScheme, Closed, EqualMass
 from calibrant.binning.partition import check_n_bins, index_by_search
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
-from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["ScalingBinning"]
 
 Vector = NDArray[np.float64]
-
-OUTCOMES = np.array([0, 1])
 
 
 class ScalingBinning(BinaryMethod):
@@ -123,9 +121,7 @@ class ScalingBinning(BinaryMethod):
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         scaling = PlattScaling() if self.scaling is None else clone(self.scaling)
-        self.scaling_ = scaling.fit_labelled(
-            LabelledPredictions(scores.predictions, outcomes.astype(np.intp), OUTCOMES, weights)
-        )
+        self.scaling_ = scaling.fit_labelled(binary_problem(scores.predictions, outcomes, weights))
         output, complement = self._output(scores)
         partition = (EqualMass(self.n_bins) if self.binning is None else self.binning)(output, weights)
         of_outputs = partition.bins(output, outcomes, weights)
@@ -136,11 +132,9 @@ class ScalingBinning(BinaryMethod):
         self.values_ = np.where(of_outputs.filled, of_outputs.mean_score, centre)
         self.complements_ = np.where(of_outputs.filled, of_complements.mean_outcome, 1 - centre)
 
-    def _event_probability(self, scores: EventScores) -> Predictions:
-        bin_of_row = index_by_search(self.edges_, self._output(scores)[0], self.closed_)
-        given = scores.predictions
-        pair = np.column_stack([self.complements_[bin_of_row], self.values_[bin_of_row]])
-        return Predictions(pair.astype(given.scores.dtype), Space.PROBABILITIES, given.classes)
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        of_row = index_by_search(self.edges_, self._output(scores)[0], self.closed_)
+        return scores.with_probability(self.values_[of_row], self.complements_[of_row])
 
     def _output(self, scores: EventScores) -> tuple[Vector, Vector]:
         """Return what the map gives out for the event and for its complement."""

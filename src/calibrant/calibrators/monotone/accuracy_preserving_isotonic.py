@@ -125,7 +125,7 @@ class AccuracyPreservingIsotonic(Calibrator):
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
-            return predictions
+            return predictions.without_zeros()
         calibrated = np.empty_like(predictions.scores)
         curve = MonotoneCurve(self.scores_, self.values_)
         probabilities, predicted = predictions.probabilities, predictions.predicted

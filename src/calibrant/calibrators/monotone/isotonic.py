@@ -17,6 +17,7 @@ from calibrant.calibrators.monotone.score_groups import ScoreGroups
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
+from calibrant.predictions import Predictions
 
 __all__ = ["IsotonicCalibration"]
 
@@ -124,5 +125,6 @@ class IsotonicCalibration(BinaryMethod):
         curve = fitted_curve(groups, self.smoothing, self.ties, self.interpolation)
         self.scores_, self.values_ = curve.scores, curve.values
 
-    def _event_probability(self, scores: EventScores) -> Vector:
-        return MonotoneCurve(self.scores_, self.values_, self.interpolation == "step")(scores.probability)
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        curve = MonotoneCurve(self.scores_, self.values_, self.interpolation == "step")
+        return scores.with_probability(curve(scores.probability))

@@ -1,7 +1,6 @@
 """Near-isotonic calibration: an average of maps that may fall a little, weighted by how well they explain."""
 
 from dataclasses import dataclass
-from operator import index as whole_number
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,8 @@ from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import levels
 from calibrant.numerics.near_isotonic import Groups, NearIsotonicPath, near_isotonic_path
+from calibrant.options import is_whole
+from calibrant.predictions import Predictions
 
 __all__ = ["NearIsotonicCalibration"]
 
@@ -133,11 +134,7 @@ class NearIsotonicCalibration(BinaryMethod):
         if self.criterion not in ("bic", "aic"):
             raise ParameterError(f"criterion must be 'bic' or 'aic', not {self.criterion!r}.")
         check_smoothing(self.smoothing)
-        try:
-            enough = self.max_levels is None or whole_number(self.max_levels) >= 2
-        except TypeError:
-            enough = False
-        if not enough:
+        if self.max_levels is not None and not is_whole(self.max_levels, 2):
             raise ParameterError(
                 f"max_levels must be a whole number of at least 2, or None, not {self.max_levels!r}."
             )
@@ -168,9 +165,8 @@ class NearIsotonicCalibration(BinaryMethod):
         distinct = np.append(True, ends[1:] > ends[:-1])  # a group of one score is one knot
         self.scores_, self.values_ = ends[distinct], np.clip(np.repeat(value, 2)[distinct], 0.0, 1.0)
 
-    def _event_probability(self, scores: EventScores) -> Vector:
-        mapped: Vector = np.interp(scores.probability, self.scores_, self.values_)
-        return mapped
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        return scores.with_probability(np.interp(scores.probability, self.scores_, self.values_))
 
 
 @dataclass(frozen=True, eq=False)

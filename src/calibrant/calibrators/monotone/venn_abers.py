@@ -162,13 +162,12 @@ class VennAbersCalibration(BinaryMethod):
         self.upper_scores_ = [point.one_scores for point in added]
         self.upper_values_ = [point.one_values for point in added]
 
-    def _event_probability(self, scores: EventScores) -> Vector:
+    def _calibrated(self, scores: EventScores) -> Predictions:
         lower, upper = self._of_all_predictors(scores)
         if self.loss == "brier":
-            mean: Vector = (upper + (lower**2 - upper**2) / 2).mean(axis=0)
-            return mean
+            return scores.with_probability((upper + (lower**2 - upper**2) / 2).mean(axis=0))
         event, other = _geometric_mean(upper), _geometric_mean(1 - lower)
-        return event / (other + event)
+        return scores.with_probability(event / (other + event), other / (other + event))
 
     def _intervals(self, predictions: Predictions) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         lower, upper = np.empty_like(predictions.scores), np.empty_like(predictions.scores)

@@ -11,7 +11,6 @@ from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
-from calibrant.space import Space
 
 __all__ = ["BinaryMethod"]
 
@@ -36,8 +35,8 @@ class BinaryMethod(Calibrator):
         """Learn the map; both outcomes occur."""
 
     @abstractmethod
-    def _event_probability(self, scores: EventScores) -> Vector | Predictions:
-        """Return calibrated probabilities of the event, (n,), or predictions of two columns."""
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        """Return two columns of calibrated predictions, as ``scores.with_probability`` and its like make them."""
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
@@ -49,8 +48,4 @@ class BinaryMethod(Calibrator):
     def _transform(self, predictions: Predictions) -> Predictions:
         if predictions.n_classes > 2:
             return self.one_vs_rest_.transform(predictions)
-        mapped = self._event_probability(EventScores(predictions))
-        if isinstance(mapped, Predictions):
-            return mapped
-        pair = np.column_stack([1 - mapped, mapped]).astype(predictions.scores.dtype)
-        return Predictions(pair, Space.PROBABILITIES, predictions.classes)
+        return self._calibrated(EventScores(predictions))

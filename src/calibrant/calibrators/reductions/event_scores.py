@@ -63,6 +63,24 @@ class EventScores:
             return difference
         return self.log_probability - self.log_complement
 
+    def with_probability(self, probability: Vector, complement: Vector | None = None) -> Predictions:
+        """Return two columns in the float type of the scores: the complement, one minus the other if not given."""
+        pair = np.column_stack([1 - probability if complement is None else complement, probability])
+        given = self.predictions
+        return Predictions(pair.astype(given.scores.dtype), Space.PROBABILITIES, given.classes)
+
+    def with_log_odds(self, log_odds: Vector) -> Predictions:
+        """Return two columns of logits in the float type of the scores.
+
+        They stay within the range in which neither probability would be zero in that type, since the log-loss of a
+        zero may be infinite.
+        """
+        given = self.predictions
+        limit = -float(np.log(np.finfo(given.scores.dtype).tiny))
+        logits = np.zeros_like(given.scores)
+        logits[:, 1] = np.clip(log_odds, -limit, limit)
+        return Predictions(logits, Space.LOGITS, given.classes)
+
     def _logarithm(self, column: int) -> Vector:
         if self.predictions.space is Space.LOGITS:
             logarithm: Vector = log_expit(self.log_odds if column else -self.log_odds)

@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.normalisation import NORMALISATIONS, Normalisation, normalised
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import CalibrationWarning, ParameterError
@@ -19,8 +20,6 @@ from calibrant.solvers import Status
 from calibrant.space import Space
 
 __all__ = ["OneVsRest"]
-
-OUTCOMES = np.array([0, 1])
 
 
 class OneVsRest(Calibrator):
@@ -47,7 +46,8 @@ class OneVsRest(Calibrator):
         One fitted map for each class; for two classes a single one, of the second class.
     identity_kept_ : bool
         Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done. Looked at
-        only where the family of ``base`` contains the identity, since only there it is a promise.
+        only where the family of ``base`` contains the identity, since only there it is a promise. Zeros then still
+        count as the floor.
 
     Notes
     -----
@@ -128,20 +128,21 @@ class OneVsRest(Calibrator):
             self._keep_identity_if_better(data)
 
     def _fitted(self, against: AgainstRest, data: LabelledPredictions, column: int) -> Calibrator:
-        outcomes = (data.labels == column).astype(np.intp)
-        binary = LabelledPredictions(against.column(column), outcomes, OUTCOMES, data.weights)
+        binary = binary_problem(against.column(column), data.labels == column, data.weights)
         fitted: Calibrator = clone(self.base).fit_labelled(binary)
         return fitted
 
     def _keep_identity_if_better(self, data: LabelledPredictions) -> None:
         """Each map is at least as good as the identity for its class; made to sum to one they need not be."""
-        if _log_loss(data, self._transform(data.predictions)) > _log_loss(data, data.predictions):
+        if _log_loss(data, self._transform(data.predictions)) > _log_loss(
+            data, data.predictions.without_zeros()
+        ):
             self.identity_kept_ = True
             warn_user(f"OneVsRest: {Status.IDENTITY.value}.", CalibrationWarning)
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
-            return predictions
+            return predictions.without_zeros()
         if predictions.n_classes == 2:
             return self.calibrators_[0].transform(predictions)
         together = normalised(self._separate(predictions), self.normalisation, predictions.probabilities)

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.histogram import HistogramBinning
+from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.calibrators.reductions.shared_rest import with_confidence
 from calibrant.errors import ParameterError
@@ -20,8 +21,6 @@ from calibrant.options import check_flag, check_whole
 from calibrant.predictions import Predictions
 
 __all__ = ["TopLabel"]
-
-OUTCOMES = np.array([0, 1])  # the prediction is wrong, or right
 
 # A sum of weights that ought to reach ``min_rows`` may fall short of it by its rounding.
 ROUNDING = 1e-9
@@ -132,9 +131,8 @@ class TopLabel(Calibrator):
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         predicted = data.predictions.predicted
-        right = (data.labels == predicted).astype(np.intp)
         top = AgainstRest(data.predictions).rest_of_largest()
-        binary = LabelledPredictions(top, right, OUTCOMES, data.weights)
+        binary = binary_problem(top, data.labels == predicted, data.weights)
 
         weights = np.bincount(predicted, data.weights, minlength=data.n_classes)
         own = (weights * (1 + ROUNDING) >= self.min_rows) & bool(self.by_class)

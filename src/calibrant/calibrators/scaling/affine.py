@@ -37,6 +37,7 @@ SEVERITY = (
     Status.CONVERGED,
     Status.OUT_OF_PRECISION,
     Status.AT_BOUND,
+    Status.SEPARATED,
     Status.RUNNING_AWAY,
     Status.OUT_OF_ITERATIONS,
 )

@@ -10,12 +10,10 @@ from scipy.special import expit, log_expit
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.errors import ConvergenceWarning, ParameterError
-from calibrant.notices import warn_user
-from calibrant.numerics.small_logistic import outcome_logistic
+from calibrant.calibrators.scaling.event_logistic import fit_log_odds
+from calibrant.errors import ParameterError
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, Status
-from calibrant.space import Space
+from calibrant.solvers import Solution
 
 __all__ = ["BetaCalibration"]
 
@@ -134,7 +132,7 @@ class BetaCalibration(BinaryMethod):
         else:
             columns = [scores.log_probability + shift, -(scores.log_complement + shift)]
         powers = [1.0] * len(columns)
-        fit = outcome_logistic(
+        self.solution_ = fit_log_odds(
             columns,
             outcomes,
             weights,
@@ -142,28 +140,17 @@ class BetaCalibration(BinaryMethod):
             intercept=family.free_midpoint,
             lower=[0.0] * len(columns),
         )
-        self.solution_ = Solution(*fit[:-1], Status[fit.ending])
-        self.a_ = float(fit.theta[0])
-        self.b_ = float(fit.theta[len(columns) - 1])
-        self.c_ = float(fit.theta[-1]) if family.free_midpoint else (self.a_ - self.b_) * LOG_TWO
+        theta = self.solution_.theta
+        self.a_ = float(theta[0])
+        self.b_ = float(theta[len(columns) - 1])
+        self.c_ = float(theta[-1]) if family.free_midpoint else (self.a_ - self.b_) * LOG_TWO
         self.midpoint_ = _midpoint(self.a_, self.b_, self.c_)
-        if fit.ending == "RUNNING_AWAY":
-            warn_user(
-                "BetaCalibration: the scores separate the outcomes, so that no powers are large enough; those of "
-                "smoothed targets are used, and more rows would tell.",
-                ConvergenceWarning,
-            )
-        else:
-            self.solution_.warn_unless_converged("BetaCalibration")
+        self.solution_.warn_unless_converged("BetaCalibration")
 
-    def _event_probability(self, scores: EventScores) -> Predictions:
-        log_odds = self.a_ * scores.log_probability - self.b_ * scores.log_complement + self.c_
-        kind = scores.predictions.scores.dtype
-        # Beyond this one of the two probabilities would be zero in this float type, and the log-loss infinite.
-        limit = -float(np.log(np.finfo(kind).tiny))
-        logits = np.zeros((scores.n_rows, 2), kind)
-        logits[:, 1] = np.clip(log_odds, -limit, limit)
-        return Predictions(logits, Space.LOGITS, scores.predictions.classes)
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        return scores.with_log_odds(
+            self.a_ * scores.log_probability - self.b_ * scores.log_complement + self.c_
+        )
 
 
 def _midpoint(a: float, b: float, c: float) -> float:

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.errors import ConvergenceWarning, ParameterError
-from calibrant.notices import warn_user
-from calibrant.numerics.small_logistic import outcome_logistic
+from calibrant.calibrators.scaling.event_logistic import fit_log_odds
+from calibrant.errors import ParameterError
 from calibrant.options import check_flag
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, Status
-from calibrant.space import Space
+from calibrant.solvers import Solution
 
 __all__ = ["PlattScaling"]
 
@@ -101,32 +99,18 @@ class PlattScaling(BinaryMethod):
         check_flag("smoothed_targets", self.smoothed_targets)
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        fit = outcome_logistic(
+        self.solution_ = fit_log_odds(
             [self._score(scores)],
             outcomes,
             weights,
             start=[1.0, 0.0] if self.feature == "log-odds" else None,
             smoothed=bool(self.smoothed_targets),
         )
-        self.solution_ = Solution(*fit[:-1], Status[fit.ending])
-        self.slope_, self.intercept_ = (float(number) for number in fit.theta)
-        if fit.ending == "RUNNING_AWAY":
-            warn_user(
-                "PlattScaling: the scores separate the outcomes, so that no slope is steep enough; the one of smoothed "
-                "targets is used, and more rows would tell.",
-                ConvergenceWarning,
-            )
-        else:
-            self.solution_.warn_unless_converged("PlattScaling")
+        self.slope_, self.intercept_ = self.solution_.theta.tolist()
+        self.solution_.warn_unless_converged("PlattScaling")
 
-    def _event_probability(self, scores: EventScores) -> Predictions:
-        log_odds = self.slope_ * self._score(scores) + self.intercept_
-        kind = scores.predictions.scores.dtype
-        # Beyond this one of the two probabilities would be zero in this float type, and the log-loss infinite.
-        limit = -float(np.log(np.finfo(kind).tiny))
-        logits = np.zeros((scores.n_rows, 2), kind)
-        logits[:, 1] = np.clip(log_odds, -limit, limit)
-        return Predictions(logits, Space.LOGITS, scores.predictions.classes)
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        return scores.with_log_odds(self.slope_ * self._score(scores) + self.intercept_)
 
     def _score(self, scores: EventScores) -> Vector:
         return scores.log_odds if self.feature == "log-odds" else scores.probability
