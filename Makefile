@@ -26,6 +26,7 @@ test-slow: install
 
 bench: install
 	$(BIN)/python benchmarks/logistic_family.py
+	$(BIN)/python benchmarks/one_vs_rest.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/levels_and_coverage.py
 	$(BIN)/python benchmarks/floor_for_zeros.py

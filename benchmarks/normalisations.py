@@ -1,6 +1,6 @@
 """Three ways to make one-vs-rest probabilities sum to one, compared on rows that were not used for the fit.
 
-Reads the same sets as ``baselines.py``. Prints log-loss, Brier score and classwise-ECE (15 bins of equal width) for
+Reads the sets of ``baselines.py`` and two more. Prints log-loss, Brier score and classwise-ECE (15 bins of equal width) for
 division by the sum, a common shift of the log-odds, and projection in least squares. Usage::
 
     python benchmarks/normalisations.py [--sets ...] [--bases platt beta isotonic venn-abers]
@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sets", nargs="+", default=SETS)
+    parser.add_argument("--sets", nargs="+", default=[*SETS, "other/hpc_cv", "other/labelerrors_20news"])
     parser.add_argument("--bases", nargs="+", default=["platt", "beta", "isotonic", "venn-abers"])
     arguments = parser.parse_args()
     for name in arguments.sets:

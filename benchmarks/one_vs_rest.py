@@ -14,6 +14,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -133,9 +134,9 @@ def pairs() -> Iterator[tuple[str, tuple[Fit, Predict], str, tuple[Fit, Predict]
         yield "venn-abers", ours("venn-abers"), "", None
     if find_spec("netcal"):
         yield (
-            "width-binning",
-            ours("width-binning"),
-            "netcal HistogramBinning",
+            "width-binning, 15 bins",
+            ours("width-binning", n_bins=15),
+            "netcal HistogramBinning, 15 bins",
             netcals("HistogramBinning", bins=15),
         )
         yield "isotonic", ours("isotonic"), "netcal IsotonicRegression", netcals("IsotonicRegression")
@@ -188,7 +189,9 @@ def compare(n_rows: int, n_classes: int) -> None:
         if other is None:
             continue
         try:
-            theirs = measured(other, calibration, test)
+            # Some of them print as they go.
+            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+                theirs = measured(other, calibration, test)
         except Exception as error:  # a peer that cannot do it should not hide the others
             print(f"    {peer}: {type(error).__name__}: {error}")
             continue

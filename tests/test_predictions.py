@@ -409,10 +409,10 @@ def test_taken_rows_keep_what_was_computed_for_all(rows):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_without_zeros_only_rows_with_zeros_change(dtype):
     """The floor is half of 1/4: 1 and 0, 0 become 8/10 and 1/10 twice; other rows stay as they are to the bit."""
-    given = Predictions.from_probabilities(np.array([[1, 0, 0], [0.25, 0.25, 0.5]], dtype=dtype))
-    raised = given.without_zeros()
+    predictions = Predictions.from_probabilities(np.array([[1, 0, 0], [0.25, 0.25, 0.5]], dtype=dtype))
+    raised = predictions.without_zeros()
     np.testing.assert_allclose(raised.probabilities[0], [0.8, 0.1, 0.1], rtol=1e-6)
-    np.testing.assert_array_equal(raised.probabilities[1], given.probabilities[1])
+    np.testing.assert_array_equal(raised.probabilities[1], predictions.probabilities[1])
     assert raised.probabilities.dtype == dtype
 
 
@@ -424,8 +424,8 @@ def test_without_zeros_the_smallest_float_is_not_lost():
 
 
 def test_predictions_without_zeros_and_logits_are_returned_as_they_are():
-    for given in (Predictions.from_probabilities([[0.5, 0.5]]), Predictions.from_logits([[9e3, 0.0]])):
-        assert given.without_zeros() is given
+    for predictions in (Predictions.from_probabilities([[0.5, 0.5]]), Predictions.from_logits([[9e3, 0.0]])):
+        assert predictions.without_zeros() is predictions
 
 
 def test_the_smallest_float_of_all_has_a_floor_above_zero():

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -10,7 +11,7 @@ from typing import Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["BlockSums", "Mergeable", "n_threads_available", "one_blas_thread", "row_blocks"]
+__all__ = ["BlockSums", "Mergeable", "n_threads_available", "one_blas_thread", "one_thread", "row_blocks"]
 
 # Half of a common second-level cache: a block and one or two temporaries of its size stay inside.
 BLOCK_BYTES = 2**18
@@ -40,8 +41,29 @@ def row_blocks(n_rows: int, n_columns: int, itemsize: int = 8, min_rows: int = 1
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
+class _Nesting(threading.local):
+    """Whether this thread is one of a pool already."""
+
+    inside = False
+
+
+_NESTING = _Nesting()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Return a context in which this thread opens no pools: two pools inside each other are slower than one."""
+    before, _NESTING.inside = _NESTING.inside, True
+    try:
+        yield
+    finally:
+        _NESTING.inside = before
+
+
 def n_threads_available() -> int:
-    """Return the cores this process may use, or ``CALIBRANT_NUM_THREADS`` if that is set."""
+    """Return the cores this process may use, or ``CALIBRANT_NUM_THREADS`` if that is set; one inside a pool."""
+    if _NESTING.inside:
+        return 1
     wanted = os.environ.get("CALIBRANT_NUM_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)

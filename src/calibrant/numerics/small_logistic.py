@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, logit
 
-from calibrant.numerics.row_blocks import BlockSums
+from calibrant.numerics.row_blocks import BlockSums, one_thread
 
 __all__ = ["LogisticFit", "small_logistic"]
 
@@ -27,6 +27,8 @@ SMALLEST_LENGTH = 2.0**-30
 SLOPE_LEFT, LONG = 0.1, 1e-3
 EXTEND = 0.3
 
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+
 # Directions in which a matrix scaled to a diagonal of ones bends less than this are as good as flat, and columns
 # of a relative spread like that are as good as constant.
 FLAT = 1e-11
@@ -41,6 +43,9 @@ CERTAIN = 25.0
 
 # Of so many numbers between 1/2 and 1 the product is no smaller than a float64 can be.
 FACTORS = 1000
+
+# So many short steps are taken with each block that threads would mostly wait for each other's Python.
+BLOCK_ROWS = 2**14
 
 # A sample finds the neighbourhood when there are many rows, and saves most of the passes over all of them.
 SAMPLE_ROWS, SAMPLE_TOLERANCE = 4000, 1e-5
@@ -124,7 +129,7 @@ def small_logistic(
         bounds[: len(columns)] = lower
     targets = np.asarray(targets, dtype=np.float64)
     begin, floor = scaled.forwards(theta), bounds * scaled.spreads
-    with BlockSums.over(len(targets), 2 * len(theta) + 4) as sums:
+    with one_thread(), BlockSums.over(len(targets), 2 * len(theta) + 4, min_rows=BLOCK_ROWS) as sums:
         loss = _MeanLoss(scaled.features, targets, weights, sums)
         at_start = current = loss(begin)
         null = scaled.constant(begin, loss.mean_target, floor)
@@ -278,7 +283,8 @@ def _descend(loss: _MeanLoss, current: _Expansion, floor: Vector, tolerance: flo
         if decrement <= tolerance:
             left = float(tried.gradient @ step) < SLOPE_LEFT * slope
             long = bool(np.abs(step).max() > LONG * (np.abs(current.theta).max() + LONG))
-            end = tried if tried.value <= current.value else current
+            # Values that differ by rounding say nothing; the step then goes to the nearer of the two.
+            end = tried if tried.value <= current.value * (1 + ROUNDING) else current
             return _Descent(end, decrement, n_iterations, "RUNNING_AWAY" if left and long else "CONVERGED")
         length = 1.0
         while tried.value > current.value + SUFFICIENT_DECREASE * length * slope:
@@ -302,6 +308,8 @@ def _bounded_step(at: _Expansion, floor: Vector) -> tuple[Vector, list[int]]:
     The minimiser lies inside some face of the feasible set and minimises the model on the whole plane of that
     face. So of the minimisers on all planes, those that are feasible, the lowest is the one.
     """
+    if (step := _plain_step(at)) is not None and (at.theta + step >= floor).all():
+        return step, []
     # A column without content moves nothing and is not moved.
     moving = [i for i in range(len(floor)) if at.hessian[i, i] > 0 or at.gradient[i] != 0]
     bend = np.zeros_like(at.hessian)
@@ -324,6 +332,19 @@ def _bounded_step(at: _Expansion, floor: Vector) -> tuple[Vector, list[int]]:
             if model < lowest:
                 lowest, best, best_fixed = model, step, fixed
     return best, best_fixed
+
+
+def _plain_step(at: _Expansion) -> Vector | None:
+    """Return Newton's step where the Hessian is far from singular, as it mostly is; None where it need not be."""
+    scales = np.sqrt(np.diag(at.hessian))
+    if scales.min() <= SMALLEST_BEND:
+        return None
+    scaled = at.hessian / scales / scales[:, np.newaxis]
+    # With ones on the diagonal all other eigenvalues multiply to no more than e.
+    if np.linalg.det(scaled) < np.e * FLAT:
+        return None
+    step: Vector = -np.linalg.solve(scaled, at.gradient / scales) / scales
+    return step
 
 
 def _positive_definite(hessian: Matrix) -> Matrix:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from calibrant.numerics.row_blocks import n_threads_available, one_blas_thread
+from calibrant.numerics.row_blocks import n_threads_available, one_blas_thread, one_thread
 
 __all__ = ["in_threads"]
 
@@ -25,5 +25,10 @@ def in_threads(function: Callable[[Piece], Result], pieces: Sequence[Piece], num
     n_threads = min(n_threads_available(), len(pieces)) if numbers >= NUMBERS_PER_PIECE else 1
     if n_threads <= 1:
         return [function(piece) for piece in pieces]
+
+    def alone(piece: Piece) -> Result:
+        with one_thread():
+            return function(piece)
+
     with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(function, pieces))
+        return list(pool.map(alone, pieces))

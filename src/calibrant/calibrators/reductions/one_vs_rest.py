@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.reductions.binary_problem import binary_problem
+from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.normalisation import NORMALISATIONS, Normalisation, normalised
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import CalibrationWarning, ParameterError
@@ -156,12 +157,17 @@ class OneVsRest(Calibrator):
 
         def fill(column: int) -> None:
             calibrated = self.calibrators_[column].transform(against.column(column))
-            separate[:, column] = calibrated.probabilities[:, 1]
+            separate[:, column] = EventScores(calibrated).probability
 
         in_threads(fill, range(predictions.n_classes), predictions.n_rows)
         return separate
 
 
 def _log_loss(data: LabelledPredictions, predictions: Predictions) -> float:
-    logarithms = predictions.log_probabilities[np.arange(data.n_rows), data.labels]
-    return -float(np.average(logarithms.astype(np.float64), weights=data.weights))
+    own = np.arange(data.n_rows), data.labels
+    if predictions.space is Space.LOGITS:
+        logarithms = predictions.log_probabilities[own].astype(np.float64)
+    else:
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(predictions.scores[own].astype(np.float64))
+    return -float(np.average(logarithms, weights=data.weights))
