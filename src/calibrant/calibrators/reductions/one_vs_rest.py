@@ -46,9 +46,9 @@ class OneVsRest(Calibrator):
     calibrators_ : list of Calibrator
         One fitted map for each class; for two classes a single one, of the second class.
     identity_kept_ : bool
-        Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done. Looked at
-        only where the family of ``base`` contains the identity, since only there it is a promise. Zeros then still
-        count as the floor.
+        Whether doing nothing had the lower log-loss on the calibration rows (for ``"project"`` the lower Brier score),
+        so that it is what is done. Looked at only where the family of ``base`` contains the identity, since only
+        there it is a promise. Zeros then still count as the floor.
 
     Notes
     -----
@@ -135,9 +135,9 @@ class OneVsRest(Calibrator):
 
     def _keep_identity_if_better(self, data: LabelledPredictions) -> None:
         """Each map is at least as good as the identity for its class; made to sum to one they need not be."""
-        if _log_loss(data, self._transform(data.predictions)) > _log_loss(
-            data, data.predictions.without_zeros()
-        ):
+        # What projection minimises is the squared error, and its zeros make the log-loss infinite.
+        loss = _squared_error if self.normalisation == "project" else _log_loss
+        if loss(data, self._transform(data.predictions)) > loss(data, data.predictions.without_zeros()):
             self.identity_kept_ = True
             warn_user(f"OneVsRest: {Status.IDENTITY.value}.", CalibrationWarning)
 
@@ -171,3 +171,8 @@ def _log_loss(data: LabelledPredictions, predictions: Predictions) -> float:
         with np.errstate(divide="ignore"):
             logarithms = np.log(predictions.scores[own].astype(np.float64))
     return -float(np.average(logarithms, weights=data.weights))
+
+
+def _squared_error(data: LabelledPredictions, predictions: Predictions) -> float:
+    p, own = predictions.probabilities, predictions.probabilities[np.arange(data.n_rows), data.labels]
+    return float(np.average(np.einsum("ij,ij->i", p, p) - 2.0 * own, weights=data.weights))
