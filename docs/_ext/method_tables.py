@@ -38,9 +38,7 @@ class CalibratorTable(SphinxDirective):
         rows = []
         for class_name in calibrant.calibrators.__all__:
             cls = getattr(calibrant, class_name)
-            names = sorted(
-                name for name in registry.calibrators() if name in cls_names(cls)
-            )
+            names = sorted(cls_names(cls))
             row = [
                 _reference("class", class_name),
                 _codes(names) if names else _text(NO_NAME),
@@ -64,8 +62,8 @@ class MetricTable(SphinxDirective):
 
 
 def cls_names(cls: type) -> set[str]:
-    """Return the registry names of a class; none for what combines others."""
-    return set(getattr(cls, "registry_names", {}))
+    """Return the names under which the registry makes a class."""
+    return {name for name in registry.calibrators() if type(registry.make(name)) is cls}
 
 
 def claims(cls: type, traits: Sequence[str]) -> list[str]:

@@ -113,7 +113,7 @@ class VennAbersCalibration(BinaryMethod):
     def predict_interval(self, X: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         r"""Return :math:`p_0` and :math:`p_1` of every class, two arrays (n, K) in the float type of ``X``.
 
-        For two classes, the interval of the first is one minus that of the second, and :meth:`predict_proba` lies
+        For two classes, the interval of the first is one minus that of the second, and ``predict_proba`` lies
         inside. For more, class j has its interval against the rest: these are separate statements, and the
         probabilities :math:`p_1 / (1 - p_0 + p_1)`, each inside its interval, do not sum to one; predict_proba divides
         them by their sum and may thereby leave the intervals. A sum far from one tells that it does.

@@ -72,7 +72,7 @@ class TopLabel(Calibrator):
     smoothing of the default, which keeps the log-loss finite, the values move by at most 2 / (m + 2) more.
 
     *Other classes.* Only the predicted class is calibrated. Where its confidence becomes low, another class can end
-    up with the larger probability, and :meth:`predict` gives that one. The guarantee is for the label that the
+    up with the larger probability, and ``predict`` gives that one. The guarantee is for the label that the
     classifier predicted: :meth:`confidences` returns it with exactly its confidence.
 
     *Program.* The authors' leaves rows alone whose class is predicted by fewer rows than a bin holds, and
