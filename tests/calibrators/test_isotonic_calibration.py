@@ -12,8 +12,8 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import roc_auc_score
 
 from calibrant import IsotonicCalibration, OneVsRest, Predictions, registry
-from calibrant.calibrators.monotone.monotone_curve import MonotoneCurve
 from calibrant.errors import ParameterError
+from calibrant.numerics.knotted_curve import KnottedCurve
 from data import load
 from strategies import problems
 
@@ -192,14 +192,14 @@ def test_the_knots_are_a_look_up_table():
 )
 def test_rounding_never_reverses_an_order(knots, values, points, steps):
     """Any floats, the smallest ones and neighbours of the knots among them."""
-    curve = MonotoneCurve(np.sort(knots), np.sort(values))
+    curve = KnottedCurve(np.sort(knots), np.sort(values))
     near = np.abs(knots + steps * np.spacing(knots))
     at = np.sort(np.concatenate([knots, near, points]))
     mapped = curve(at)
     assert (np.diff(mapped) >= 0).all()
-    np.testing.assert_array_equal(curve(curve.scores), curve.values)
+    np.testing.assert_array_equal(curve(curve.knots), curve.values)
     assert (
-        mapped == pytest.approx(np.interp(at, curve.scores, curve.values), abs=1e-12) or knots.min() < 1e-290
+        mapped == pytest.approx(np.interp(at, curve.knots, curve.values), abs=1e-12) or knots.min() < 1e-290
     )
 
 

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from calibrant.numerics.knotted_curve import KnottedCurve
+
 __all__ = ["IsotonicFit", "Levels", "block_starts", "isotonic_fit", "levels"]
 
 FloatArray = NDArray[np.floating]
@@ -61,10 +63,9 @@ class IsotonicFit:
         """
         knots = np.column_stack([self.low, self.high]).ravel()
         values = np.repeat(self.value, 2)
-        # A block of one score has its two ends in one place; interpolation wants increasing places.
+        # A block of one score has its two ends in one place; a curve wants increasing places.
         distinct = np.concatenate([[True], knots[1:] > knots[:-1]])
-        fitted: NDArray[np.float64] = np.interp(scores, knots[distinct], values[distinct])
-        return fitted
+        return KnottedCurve(knots[distinct], values[distinct])(scores)
 
 
 def levels(

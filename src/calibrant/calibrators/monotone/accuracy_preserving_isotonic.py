@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.monotone.monotone_curve import MonotoneCurve, check_smoothing, fitted_curve
+from calibrant.calibrators.monotone.monotone_curve import check_smoothing, fitted_curve
 from calibrant.calibrators.monotone.score_groups import ScoreGroups
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.kept_order import restore_argmax
+from calibrant.numerics.knotted_curve import KnottedCurve
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.predictions import Predictions
@@ -101,7 +102,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         check_is_fitted(self)
         predictions = self._parsed(X)
         mapped = np.empty(predictions.scores.shape)
-        curve, probabilities = MonotoneCurve(self.scores_, self.values_), predictions.probabilities
+        curve, probabilities = KnottedCurve(self.scores_, self.values_), predictions.probabilities
 
         def fill(rows: slice) -> int:
             mapped[rows] = curve(probabilities[rows])
@@ -117,7 +118,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         check_smoothing(self.smoothing)
         groups = ScoreGroups.of_all_pairs(data.predictions.probabilities, data.labels, data.weights)
         curve = fitted_curve(groups, self.smoothing, self.ties)
-        self.scores_, self.values_ = curve.scores, curve.values
+        self.scores_, self.values_ = curve.knots, curve.values
         calibrated, as_given = _log_losses(data, curve)
         self.identity_kept_ = bool(calibrated > as_given * (1 + ROUNDING))
         if self.identity_kept_:
@@ -127,7 +128,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         if self.identity_kept_:
             return predictions.without_zeros()
         calibrated = np.empty_like(predictions.scores)
-        curve = MonotoneCurve(self.scores_, self.values_)
+        curve = KnottedCurve(self.scores_, self.values_)
         probabilities, predicted = predictions.probabilities, predictions.predicted
 
         def fill(rows: slice) -> int:
@@ -141,7 +142,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
 
 
-def _log_losses(data: LabelledPredictions, curve: MonotoneCurve) -> NDArray[np.float64]:
+def _log_losses(data: LabelledPredictions, curve: KnottedCurve) -> NDArray[np.float64]:
     """Return the total log-loss on the calibration rows, calibrated and as given."""
 
     def of_block(rows: slice) -> NDArray[np.float64]:

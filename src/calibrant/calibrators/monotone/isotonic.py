@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Traits
 from calibrant.calibrators.monotone.monotone_curve import (
     Interpolation,
-    MonotoneCurve,
     Ties,
     check_smoothing,
     fitted_curve,
@@ -17,6 +16,7 @@ from calibrant.calibrators.monotone.score_groups import ScoreGroups
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
+from calibrant.numerics.knotted_curve import KnottedCurve
 from calibrant.predictions import Predictions
 
 __all__ = ["IsotonicCalibration"]
@@ -123,8 +123,8 @@ class IsotonicCalibration(BinaryMethod):
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         groups = ScoreGroups.of_event(scores.probability, outcomes, weights)
         curve = fitted_curve(groups, self.smoothing, self.ties, self.interpolation)
-        self.scores_, self.values_ = curve.scores, curve.values
+        self.scores_, self.values_ = curve.knots, curve.values
 
     def _calibrated(self, scores: EventScores) -> Predictions:
-        curve = MonotoneCurve(self.scores_, self.values_, self.interpolation == "step")
+        curve = KnottedCurve(self.scores_, self.values_, self.interpolation == "step")
         return scores.with_probability(curve(scores.probability))

@@ -13,6 +13,7 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import levels
+from calibrant.numerics.knotted_curve import KnottedCurve
 from calibrant.numerics.near_isotonic import Groups, NearIsotonicPath, near_isotonic_path
 from calibrant.options import is_whole
 from calibrant.predictions import Predictions
@@ -166,7 +167,7 @@ class NearIsotonicCalibration(BinaryMethod):
         self.scores_, self.values_ = ends[distinct], np.clip(np.repeat(value, 2)[distinct], 0.0, 1.0)
 
     def _calibrated(self, scores: EventScores) -> Predictions:
-        return scores.with_probability(np.interp(scores.probability, self.scores_, self.values_))
+        return scores.with_probability(KnottedCurve(self.scores_, self.values_)(scores.probability))
 
 
 @dataclass(frozen=True, eq=False)
