@@ -11,6 +11,7 @@ import pytest
 from calibrant import OneVsRest, Predictions, TemperatureScaling
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, MissingClassWarning
 from calibrant.notices import gathered, warn_user
+from calibrant.numerics.threads import in_threads
 
 
 def everything(action="always"):
@@ -129,9 +130,24 @@ def test_an_error_inside_goes_through_and_filters_are_restored():
 
 
 def test_warnings_from_threads_are_gathered_too():
-    with everything() as seen, gathered(8, "fit"), ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: warn_user("words.", CalibrationWarning), range(8)))
+    with everything() as seen, gathered(8, "fit"):
+        in_threads(lambda _: warn_user("words.", CalibrationWarning), range(8), numbers=10**6)
     assert [str(item.message) for item in seen] == ["words (8 of 8 fits)."]
+
+
+def test_fits_in_threads_of_the_user_leave_the_filters_alone():
+    """Each thread gathers for itself, and nothing of the process is changed on the way."""
+
+    def fit_and_warn(_):
+        with gathered(2, "fit"):
+            warn_user("words.", CalibrationWarning)
+
+    with everything() as seen:
+        before = warnings.filters[:]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(fit_and_warn, range(40)))
+        assert warnings.filters == before
+        assert [str(item.message) for item in seen] == ["words (1 of 2 fits)."] * 40
 
 
 # Through a calibrator

@@ -5,20 +5,31 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
-from calibrant.errors import CalibrationWarning
 from calibrant.wording import counted
 
-__all__ = ["gathered", "warn_user"]
+__all__ = ["Notice", "gathered", "held_back", "warn_user"]
 
 PACKAGE = __name__.partition(".")[0]
 
 # Stands between a context manager of ours and the function of ours that uses it.
 CONTEXTS = contextmanager.__module__
 
+Notice = tuple[str, type[Warning]]
+"""Text and category of a warning."""
+
+# A list of our own and not warnings.catch_warnings, which changes filters of the whole process and leaves them
+# changed when two threads use it at a time.
+_HELD: ContextVar[list[Notice] | None] = ContextVar("held", default=None)
+
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the first line outside this package that led here."""
+    """Warn at the first line outside this package that led here, unless warnings are held back."""
+    held = _HELD.get()
+    if held is not None:
+        held.append((message, category))
+        return
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
@@ -26,24 +37,38 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 @contextmanager
-def gathered(parts: int, noun: str) -> Iterator[None]:
+def held_back() -> Iterator[list[Notice]]:
+    """Put warnings of this package into a list instead of giving them, in this thread and those it starts.
+
+    >>> with held_back() as notices:
+    ...     warn_user("too few rows.", UserWarning)
+    >>> notices
+    [('too few rows.', <class 'UserWarning'>)]
+    """
+    held: list[Notice] = []
+    token = _HELD.set(held)
+    try:
+        yield held
+    finally:
+        _HELD.reset(token)
+
+
+@contextmanager
+def gathered(parts: int, noun: str, of_parts: list[Notice] | None = None) -> Iterator[None]:
     """Hold back the warnings of many like fits, then give each once, with the number of fits that gave it.
+
+    ``of_parts`` may be filled meanwhile with those that came from other processes.
 
     >>> with warnings.catch_warnings(record=True, action="always") as seen, gathered(3, "fit"):
     ...     for _ in range(2):
-    ...         warn_user("too few rows.", CalibrationWarning)
+    ...         warn_user("too few rows.", UserWarning)
     >>> [str(warning.message) for warning in seen]
     ['too few rows (2 of 3 fits).']
     """
-    with warnings.catch_warnings(record=True) as held:
-        warnings.simplefilter("always")
+    with held_back() as held:
         yield
-    ours = [warning for warning in held if issubclass(warning.category, CalibrationWarning)]
-    for (message, category), count in Counter((str(item.message), item.category) for item in ours).items():
+    for (message, category), count in Counter([*held, *(of_parts or [])]).items():
         warn_user(f"{message.removesuffix('.')} ({count} of {counted(parts, noun)}).", category)
-    for warning in held:
-        if warning not in ours:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def _is_inside(module: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from typing import TypeVar
 
 from calibrant.numerics.row_blocks import n_threads_available, one_blas_thread, one_thread
@@ -26,9 +27,11 @@ def in_threads(function: Callable[[Piece], Result], pieces: Sequence[Piece], num
     if n_threads <= 1:
         return [function(piece) for piece in pieces]
 
-    def alone(piece: Piece) -> Result:
+    def alone(piece: Piece, context: Context) -> Result:
         with one_thread():
-            return function(piece)
+            return context.run(function, piece)
 
+    # What is set for this thread holds in its helpers too; a context can be in one thread at a time only.
+    contexts = [copy_context() for _ in pieces]
     with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(alone, pieces))
+        return list(pool.map(alone, pieces, contexts))

@@ -96,10 +96,11 @@ class BayesianBinning(BinaryMethod):
 
     *Small probabilities.* In a bin without events the posterior mean is no more than the prior's share, and
     the paper's prior believes the scores of that bin: a rare event among the tiny ones of a confident
-    network costs much log-loss, though never an infinite one. The registry's "bbq-smooth",
-    ``prior_weight_per="bin"`` with ``prior_margin=0.005``, helps a great deal with such scores, and is the
-    setting that the authors' program calls that of the paper. The map need not be monotone, nor keep the
-    arg-max.
+    classifier costs much log-loss, though never an infinite one, and can rule out all models but that of one
+    bin, with which all scores become equal and accuracy is lost. ``prior_weight_per="bin"`` with
+    ``prior_margin=0.005``, for which the name "bbq" of the registry stands, is the setting that the authors'
+    program calls that of the paper, and much better with such scores; "bbq-paper" is what the paper writes, and
+    the default of this class. The map need not be monotone, nor keep the arg-max.
 
     *Programs and paper.* The authors' program has edges as here, and besides other priors another value for
     bins, with one pseudo-row, and drops models of small weight. That of :cite:`wenger2020` takes
@@ -129,8 +130,8 @@ class BayesianBinning(BinaryMethod):
 
     traits = Traits()
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
-        "bbq": {},
-        "bbq-smooth": {"prior_weight_per": "bin", "prior_margin": 0.005},
+        "bbq": {"prior_weight_per": "bin", "prior_margin": 0.005},
+        "bbq-paper": {},
     }
 
     def __init__(

@@ -20,6 +20,7 @@ from calibrant.calibrators.combinators.estimator_response import RESPONSES, esti
 from calibrant.calibrators.combinators.out_of_fold import HeldOut, asked, hold_out, pool
 from calibrant.calibrators.combinators.training_rows import TrainingRows
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning, ParameterError
+from calibrant.notices import Notice, gathered, held_back
 
 __all__ = ["CalibratedClassifier"]
 
@@ -306,10 +307,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def _fit_ensemble(
         self, training: TrainingRows, calibrator: Calibrator, splits: list[Split]
     ) -> tuple[list[HeldOut], list[Pair]]:
-        fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_pair)(self.estimator, calibrator, training, split, self.response) for split in splits
-        )
-        useful = [(part, calibrator) for part, calibrator in fitted if calibrator is not None]
+        notices: list[Notice] = []
+        with gathered(len(splits), "fold", notices):
+            fitted = Parallel(n_jobs=self.n_jobs)(
+                delayed(_fit_pair)(self.estimator, calibrator, training, split, self.response)
+                for split in splits
+            )
+            notices += [notice for _, _, of_fold in fitted for notice in of_fold]
+        useful = [(part, calibrator) for part, calibrator, _ in fitted if calibrator is not None]
         if not useful:
             raise LabelError(
                 "no split of cv holds out rows of two classes or more that its estimator knows; "
@@ -354,13 +359,16 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
 def _fit_pair(
     estimator: Any, calibrator: Calibrator, training: TrainingRows, split: Split, response: str
-) -> tuple[HeldOut, Calibrator | None]:
-    """Return one clone of the estimator with what it said, and a calibrator fitted on that if it can be."""
+) -> tuple[HeldOut, Calibrator | None, list[Notice]]:
+    """Return one clone of the estimator with what it said, a calibrator fitted on that if it can be, and warnings."""
     part = hold_out(estimator, training, *split, response)
     data = training.labelled(part.predictions, part.rows)
     if np.count_nonzero(data.class_weights) < 2:
-        return part, None
-    return part, clone(calibrator).fit_labelled(data)
+        return part, None, []
+    # Given by the caller: warnings of another process or thread would not reach the user's line.
+    with held_back() as notices:
+        fitted = clone(calibrator).fit_labelled(data)
+    return part, fitted, notices
 
 
 def _warn_of_unknown_classes(parts: list[HeldOut], training: TrainingRows) -> None:

@@ -150,7 +150,7 @@ def _log_losses(data: LabelledPredictions, curve: KnottedCurve) -> NDArray[np.fl
         own = (np.arange(part.n_rows), part.labels)
         mapped = curve(part.predictions.probabilities)
         calibrated = np.log(row_sums(mapped)) - np.log(mapped[own])
-        as_given = -part.predictions.log_probabilities[own].astype(np.float64)
+        as_given = -part.predictions.without_zeros().log_probabilities[own].astype(np.float64)
         weights = np.ones(part.n_rows) if part.weights is None else part.weights
         return np.array([weights @ calibrated, weights @ as_given])
 

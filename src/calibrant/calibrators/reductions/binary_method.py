@@ -1,6 +1,7 @@
 """Binary methods: a map of the probability of one event; more than two classes go one against the rest."""
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,13 @@ class BinaryMethod(Calibrator):
     """
 
     one_vs_rest_: OneVsRest
+
+    def __getattr__(self, name: str) -> Any:
+        """Tell where the fitted numbers are if there are more than two classes."""
+        where = ""
+        if name.endswith("_") and not name.startswith("_") and "one_vs_rest_" in vars(self):
+            where = f"; with more than two classes see one_vs_rest_.calibrators_[k].{name}"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{where}")
 
     @abstractmethod
     def _check_parameters(self) -> None:

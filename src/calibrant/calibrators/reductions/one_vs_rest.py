@@ -44,7 +44,9 @@ class OneVsRest(Calibrator):
     Attributes
     ----------
     calibrators_ : list of Calibrator
-        One fitted map for each class; for two classes a single one, of the second class.
+        One fitted map for each class that has calibration rows, in the order of ``classes_``; for two classes a
+        single one, of the second class. The ``one_vs_rest_`` of a binary method has only such classes in its own
+        ``classes_``.
     identity_kept_ : bool
         Whether doing nothing had the lower log-loss on the calibration rows (for ``"project"`` the lower Brier score),
         so that it is what is done. Looked at only where the family of ``base`` contains the identity, since only
@@ -139,7 +141,10 @@ class OneVsRest(Calibrator):
         loss = _squared_error if self.normalisation == "project" else _log_loss
         if loss(data, self._transform(data.predictions)) > loss(data, data.predictions.without_zeros()):
             self.identity_kept_ = True
-            warn_user(f"OneVsRest: {Status.IDENTITY.value}.", CalibrationWarning)
+            warn_user(
+                f"{type(self.base).__name__}, one against the rest: {Status.IDENTITY.value}.",
+                CalibrationWarning,
+            )
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:

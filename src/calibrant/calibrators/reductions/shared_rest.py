@@ -26,6 +26,7 @@ def with_confidence(
     """
     scores, predicted = predictions.scores, predictions.predicted
     shared = np.empty_like(scores)
+    least = float(np.finfo(scores.dtype).tiny)
     for rows in row_blocks(*scores.shape):
         block = scores[rows].astype(np.float64)
         largest = np.arange(len(block)), predicted[rows]
@@ -37,6 +38,8 @@ def with_confidence(
             block[largest] = 0.0
         block /= block.sum(axis=1, keepdims=True)
         block *= rest[rows, np.newaxis]
+        # Shares too small for the float type would become zeros, and the log-loss of a zero may be infinite.
+        np.maximum(block, least, out=block, where=rest[rows, np.newaxis] > 0)
         block[largest] = confidence[rows]
         shared[rows] = block
     return Predictions(shared, Space.PROBABILITIES, predictions.classes)
