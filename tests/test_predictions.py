@@ -424,8 +424,28 @@ def test_without_zeros_the_smallest_float_is_not_lost():
 
 
 def test_predictions_without_zeros_and_logits_are_returned_as_they_are():
-    for predictions in (Predictions.from_probabilities([[0.5, 0.5]]), Predictions.from_logits([[9e3, 0.0]])):
+    for predictions in (Predictions.from_probabilities([[0.5, 0.5]]), Predictions.from_logits([[9.0, 0.0]])):
         assert predictions.without_zeros() is predictions
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logits_without_zeros_have_a_softmax_without_zeros(dtype):
+    logits = np.array([[0, -2e4, -3], [1e4, 0, 9999]], dtype=dtype)
+    raised = Predictions.from_logits(logits).without_zeros()
+    assert (raised.probabilities > 0).all()
+    np.testing.assert_array_equal(raised.scores[:, [0, 2]], logits[:, [0, 2]])
+
+
+def test_the_floor_is_at_most_half_of_an_even_share():
+    """Certain predictions have no positive probability below one; a zero is still less than an even share."""
+    assert Predictions.from_probabilities(np.eye(4)).floor == 1 / 8
+
+
+@given(rows=st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3).filter(any), min_size=1, max_size=9))
+def test_the_arg_max_stays_without_zeros(rows):
+    p = np.array(rows, dtype=float)
+    predictions = Predictions.from_probabilities(p / p.sum(axis=1, keepdims=True))
+    np.testing.assert_array_equal(predictions.without_zeros().predicted, predictions.predicted)
 
 
 def test_the_smallest_float_of_all_has_a_floor_above_zero():

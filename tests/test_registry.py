@@ -107,7 +107,21 @@ def test_a_composition_takes_no_parameters():
 
 @pytest.mark.parametrize("name", ["temprature", "", "temperature+", "Temperature", "temperature+nothing"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name):
-    with pytest.raises(ParameterError, match=r"there is no calibrator '.*'; known are \['.*'temperature'"):
+    with pytest.raises(ParameterError, match=r"there is no calibrator '.*'; .*nown are \['.*'temperature'"):
+        registry.make(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("temprature", "temperature"), ("sigmoid", "platt"), ("isotonc", "isotonic")]
+)
+def test_a_name_that_is_nearly_known_gets_a_hint(name, meant):
+    with pytest.raises(ParameterError, match=f"no calibrator '{name}'; did you mean '{meant}'"):
+        registry.make(name)
+
+
+@pytest.mark.parametrize("name", [None, 3, Identity()])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(ParameterError, match="name must be text such as 'temperature'"):
         registry.make(name)
 
 

@@ -31,11 +31,14 @@ class Traits:
     keeps_argmax : bool
         The class with the largest probability stays the same in every row.
     contains_identity : bool
-        The identity is a member of the family, so a fit's own loss never exceeds that of doing nothing.
+        The identity is a member of the family, so a fit's own loss never exceeds that of doing nothing; zeros count as
+        the floor for either.
     binary_only : bool
         Takes two classes only.
     commutes_with_permutations : bool
-        Renaming or reordering the classes before or after makes no difference.
+        Renaming or reordering the classes before or after makes no difference, ties for the first place apart. Methods
+        for two classes mean it for three or more: of two, the second one is the event, and equal scores, or those on
+        the edge of a bin, may fall to the other side when the two change places.
     uses_raw_logits : bool
         Logits and their softmax give different maps, so both must come in the same space.
     shares_parameters : bool
@@ -134,6 +137,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             return self._transform(predictions)
         calibrated = predictions.probabilities.copy()
         share = calibrated[:, columns].sum(axis=1, keepdims=True)
+        nothing = np.flatnonzero(share == 0)
+        if len(nothing):  # all is for classes without calibration rows; zeros count as the floor
+            calibrated[nothing] = predictions.take(nothing).without_zeros().probabilities
+            share[nothing] = calibrated[np.ix_(nothing, columns)].sum(axis=1, keepdims=True)
         calibrated[:, columns] = share * self._transform(predictions.restricted_to(columns)).probabilities
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
 
@@ -168,9 +175,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         predictions = Predictions.parse(X).with_floor(self.floor_)
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
+            is_one_row = np.shape(X) == (n_classes,)
+            advice = "for a single row pass X[None, :]" if is_one_row else "pass the same columns as in fit"
             raise PredictionError(
                 f"{type(self).__name__} was fitted on {n_classes} classes, but these predictions have "
-                f"{predictions.n_classes} columns; pass the same columns as in fit."
+                f"{predictions.n_classes} columns; {advice}."
             )
         if self.traits.uses_raw_logits and predictions.space != self.space_:
             raise PredictionError(
@@ -203,9 +212,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _warn_of_absent(self, absent: NDArray[np.intp]) -> None:
         shown = ", ".join(repr(label) for label in self.classes_[absent[:SHOWN]].tolist())
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+        they, them = ("it keeps", "it") if len(absent) == 1 else ("they keep", "them")
         effect = (
-            "the map shared by all classes is applied to them unchecked"
+            f"the map shared by all classes is applied to {them} unchecked"
             if self.traits.shares_parameters
-            else "they keep the share of probability that the classifier gives them"
+            else f"{they} the share of probability that the classifier gives {them}"
         )
         warn_user(f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning)

@@ -1,6 +1,6 @@
 """Predictions together with what really happened."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from calibrant.errors import LabelError, WeightError
 from calibrant.labels import encode_labels
 from calibrant.predictions import Predictions
+from calibrant.space import Space
 
 __all__ = ["LabelledPredictions"]
 
@@ -75,6 +76,35 @@ class LabelledPredictions:
     def class_weights(self) -> NDArray[np.float64]:
         """Total weight of the rows of every class, (K,)."""
         return np.bincount(self.labels, self.weights, minlength=self.n_classes).astype(np.float64)
+
+    def log_loss(self, predictions: Predictions | None = None) -> float:
+        """Return the mean log-loss of these predictions, or of others for the same rows; infinite for a refuted zero.
+
+        >>> data = LabelledPredictions.parse([[0.5, 0.5], [0.5, 0.5]], [0, 1])
+        >>> round(data.log_loss(), 4), data.log_loss(Predictions.parse([[1, 0], [1, 0]]))
+        (0.6931, inf)
+        """
+        predictions = self.predictions if predictions is None else predictions
+        own = np.arange(self.n_rows), self.labels
+        if predictions.space is Space.LOGITS:
+            logarithms = predictions.log_probabilities[own].astype(np.float64)
+        else:
+            with np.errstate(divide="ignore"):
+                logarithms = np.log(predictions.scores[own].astype(np.float64))
+        return -float(np.average(logarithms, weights=self.weights))
+
+    def with_counting_weights(self) -> Self:
+        """Return the same rows with weights that average at least one, for methods that count rows.
+
+        Weights above that count rows, two for two; smaller ones, such as those that sum to one, say which rows matter
+        more, and do not make them fewer.
+
+        >>> LabelledPredictions.parse([[0.5, 0.5]] * 2, [0, 1], [0.25, 0.75]).with_counting_weights().weights
+        array([0.5, 1.5])
+        """
+        if self.weights is None or (mean := float(self.weights.mean())) >= 1:
+            return self
+        return replace(self, weights=self.weights / mean)
 
     def take(self, rows: Any, weights: NDArray[np.float64] | None = None) -> Self:
         """Return the chosen rows, with new ``weights`` for them if given."""

@@ -1,5 +1,6 @@
 """Options that have no meaning are refused before any work is done."""
 
+from collections.abc import Iterable
 from operator import index as whole_number
 from typing import Any
 
@@ -9,8 +10,11 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError
 
 __all__ = [
+    "check_around_one",
+    "check_choice",
     "check_flag",
     "check_level",
+    "check_not_negative",
     "check_share",
     "check_whole",
     "is_number",
@@ -21,12 +25,12 @@ __all__ = [
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether this is one real number, of Python or numpy.
+    """Tell whether this is one real number, of Python or numpy; true and false are none.
 
-    >>> is_number(1), is_number(np.float32(0.5)), is_number("1"), is_number(None)
-    (True, True, False, False)
+    >>> is_number(1), is_number(np.float32(0.5)), is_number("1"), is_number(None), is_number(True)
+    (True, True, False, False, False)
     """
-    return isinstance(value, float | int | np.floating | np.integer)
+    return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
 
 
 def is_whole(value: Any, least: int) -> bool:
@@ -45,6 +49,32 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is not a whole number of at least so much."""
     if not is_whole(value, least):
         raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Refuse what is not one of a few words.
+
+    >>> check_choice("loss", "hinge", ("log", "brier"))
+    Traceback (most recent call last):
+    calibrant.errors.ParameterError: loss must be 'log' or 'brier', not 'hinge'.
+    """
+    words = list(choices)
+    if not isinstance(value, str) or value not in words:
+        *first, last = map(repr, words)
+        raise ParameterError(f"{name} must be {', '.join(first)} or {last}, not {value!r}.")
+
+
+def check_not_negative(name: str, value: Any, example: str) -> None:
+    """Refuse what is not a finite number of at least zero."""
+    if not is_number(value) or not 0 <= value < np.inf:
+        raise ParameterError(f"{name} must be a number of at least 0, {example}, not {value!r}.")
+
+
+def check_around_one(name: str, value: Any) -> None:
+    """Refuse what is not a pair of positive numbers, one at most and one at least 1."""
+    pair = real_array(value)
+    if pair is None or pair.shape != (2,) or not 0 < pair[0] <= 1 <= pair[1] < np.inf:
+        raise ParameterError(f"{name} must be two positive numbers around 1, not {value!r}.")
 
 
 def check_flag(name: str, value: Any) -> None:

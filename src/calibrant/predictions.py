@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
+from calibrant.numerics.kept_order import restore_argmax
+from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.space import Space
@@ -45,12 +47,12 @@ class Predictions:
     Notes
     -----
     **Zeros.** A logarithm of a probability is never taken of less than ``floor``. Unless it is set, it is half
-    of the smallest positive probability if zeros occur: a zero then means *less than anything this classifier
-    ever says*, for a forest of 100 trees about 1/200, for a float32 softmax about 1e-45. If none occurs it is
-    small enough not to touch any of the rows, 1.2e-38 or less. A calibrator remembers the floor of its
-    calibration rows. The text of :cite:`kull2019` clips at 2.2e-308 and its programs at 2.2e-16; set
-    ``floor`` to reproduce them. For forests and nearest neighbours such tiny floors turn every zero into a
-    logarithm that outweighs all others, and cost much log-loss.
+    of the smallest positive probability if zeros occur, and at most half of an even share: a zero then means
+    *less than anything this classifier ever says*, for a forest of 100 trees about 1/200, for a float32
+    softmax about 1e-45. If none occurs it is small enough not to touch any of the rows, 1.2e-38 or less. A
+    calibrator remembers the floor of its calibration rows. The text of :cite:`kull2019` clips at 2.2e-308 and
+    its programs at 2.2e-16; set ``floor`` to reproduce them. For forests and nearest neighbours such tiny
+    floors turn every zero into a logarithm that outweighs all others, and cost much log-loss.
 
     Examples
     --------
@@ -150,8 +152,8 @@ class Predictions:
             floor = smallest / 2
         else:
             floor = min(smallest / 2, FLOOR_WITHOUT_ZEROS)
-        # Half of the smallest float64 of all would be zero.
-        return max(floor, float(np.nextafter(0, 1)))
+        # A zero is less than an even share, however coarse the scores; half of the smallest float64 would be zero.
+        return max(min(floor, 0.5 / self.n_classes), float(np.nextafter(0, 1)))
 
     @property
     def logits(self) -> FloatArray:
@@ -188,16 +190,27 @@ class Predictions:
     def without_zeros(self) -> Self:
         """Return the same predictions with the floor in the place of smaller probabilities; rows still sum to one.
 
+        The arg-max of every row stays. Logits are kept from being so far apart that their softmax has zeros.
+
         >>> Predictions.from_probabilities([[1.0, 0.0], [0.9, 0.1]]).without_zeros().probabilities.round(3)
         array([[0.952, 0.048], [0.9  , 0.1  ]])
         """
-        least = max(self.floor, float(np.finfo(self.scores.dtype).smallest_subnormal))
-        if self.space is Space.LOGITS or self.scores.min() >= least:
+        if self.space is Space.LOGITS:
+            # Further below the largest, a softmax of this float type would be zero.
+            least = row_maxima(self.scores)[:, np.newaxis] + np.log(np.finfo(self.scores.dtype).tiny)
+            raised = np.maximum(self.scores, least.astype(self.scores.dtype))
+            unchanged = np.array_equal(raised, self.scores)
+            return self if unchanged else replace(self, scores=_read_only(raised))
+        floor = max(self.floor, float(np.finfo(self.scores.dtype).smallest_subnormal))
+        rows = np.flatnonzero((self.scores < floor).any(axis=1))
+        if len(rows) == 0:
             return self
-        raised = np.maximum(self.scores, self.scores.dtype.type(least))
-        rows = (self.scores < least).any(axis=1)
-        raised[rows] /= raised[rows].sum(axis=1, keepdims=True)
-        return replace(self, scores=_read_only(raised))
+        raised = np.maximum(self.scores[rows], self.scores.dtype.type(floor))
+        raised /= raised.sum(axis=1, keepdims=True)
+        restore_argmax(raised, self.predicted[rows])
+        scores = self.scores.copy()
+        scores[rows] = raised
+        return replace(self, scores=_read_only(scores))
 
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
         """Return the predictions for some of the classes, given that the true class is one of them."""

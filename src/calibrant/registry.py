@@ -1,5 +1,6 @@
 """Names for all calibrators and metrics, found rather than listed."""
 
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from inspect import getmembers, isabstract, isclass
@@ -13,6 +14,9 @@ from calibrant.errors import ParameterError
 __all__ = ["calibrator_class", "calibrators", "make", "metrics"]
 
 ENTRY_POINT_GROUP = "calibrant.calibrators"
+
+# What other libraries call a method, for a hint.
+ELSEWHERE = {"sigmoid": "platt", "logistic": "platt", "histogram": "width-binning", "pbmc": "scaling-binning"}
 
 
 @cache
@@ -91,6 +95,8 @@ def make(name: str, **parameters: Any) -> Calibrator:
     >>> make("temperature+vector")
     Chain(calibrators=[TemperatureScaling(), VectorScaling()])
     """
+    if not isinstance(name, str):
+        raise ParameterError(f"name must be text such as 'temperature', not {name!r}.")
     parts = [part.strip() for part in _compositions().get(name, name).split("+")]
     if len(parts) > 1:
         if parameters:
@@ -104,7 +110,9 @@ def make(name: str, **parameters: Any) -> Calibrator:
     try:
         cls, preset = _factories()[parts[0]]
     except KeyError:
-        raise ParameterError(f"there is no calibrator {parts[0]!r}; known are {calibrators()}.") from None
+        near = ELSEWHERE.get(parts[0]) or "".join(get_close_matches(parts[0], calibrators(), 1))
+        advice = f"did you mean {near!r}? Known" if near else "known"
+        raise ParameterError(f"there is no calibrator {parts[0]!r}; {advice} are {calibrators()}.") from None
     # A copy, so that nobody can change the preset of all that are made later.
     return cls(**{**clone(preset, safe=False), **parameters})
 

@@ -260,10 +260,29 @@ def test_a_thousand_classes():
     ("parameters", "message"),
     [
         ({"ties": "keep"}, "ties must be 'strict' or 'centered', not 'keep'"),
-        ({"smoothing": -0.5}, "smoothing must be a weight of at least 0"),
-        ({"smoothing": None}, "smoothing must be a weight"),
+        ({"smoothing": -0.5}, "smoothing must be a number of at least 0"),
+        ({"smoothing": None}, "smoothing must be a number"),
     ],
 )
 def test_parameters_without_meaning_are_refused(parameters, message):
     with pytest.raises(ParameterError, match=message):
         AccuracyPreservingIsotonic(**parameters).fit(*some_problem())
+
+
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_certain_predictions_of_which_some_are_wrong_are_repaired(n_classes):
+    """One in five is wrong: 4/5 for the predicted class and the rest shared is the best, and better than nothing."""
+    rows = np.arange(100 * n_classes)
+    probabilities = np.eye(n_classes)[rows % n_classes]
+    labels = (rows + (rows // n_classes % 5 == 0)) % n_classes
+    fitted = AccuracyPreservingIsotonic().fit(probabilities, labels)
+    assert not fitted.identity_kept_
+    expected = np.where(probabilities == 1, 0.8, 0.2 / (n_classes - 1))
+    assert fitted.predict_proba(probabilities) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:AccuracyPreservingIsotonic")
+def test_the_arg_max_is_kept_after_a_fit_to_certain_predictions():
+    """All right and all certain: a zero counts as the floor, which is less than an even share of softer rows."""
+    fitted = AccuracyPreservingIsotonic().fit(np.eye(3)[[0, 1, 2] * 10], [0, 1, 2] * 10)
+    assert fitted.predict([[0.3, 0.3, 0.4], [0.2, 0.45, 0.35]]).tolist() == [2, 1]

@@ -118,7 +118,7 @@ def test_no_weights_are_better_and_the_map_is_the_formula(loss, seed):
 
 
 @both_losses
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problem=problems())
 @pytest.mark.filterwarnings("ignore::calibrant.errors.ConvergenceWarning")
 def test_neither_the_identity_nor_temperature_scaling_is_better_on_the_calibration_rows(loss, problem):
@@ -172,7 +172,7 @@ def in_other_number_of_classes(fitted, n_classes):
     return other
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(scores=logit_matrices() | logit_matrices(bound=3e3).map(lambda z: z / 1e4))
 def test_the_arg_max_of_logits_is_kept(with_all_parts, scores):
     given = Predictions.from_logits(scores)
@@ -181,14 +181,14 @@ def test_the_arg_max_of_logits_is_kept(with_all_parts, scores):
     np.testing.assert_array_equal(fitted.predict(given), scores.argmax(axis=1))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(p=probability_matrices())
 def test_the_arg_max_of_probabilities_is_kept(with_all_parts, p):
     fitted = in_other_number_of_classes(with_all_parts, p.shape[1])
     np.testing.assert_array_equal(fitted.predict_proba(p).argmax(axis=1), p.argmax(axis=1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     lead=st.integers(1, 3),
     place=st.integers(1, 4),

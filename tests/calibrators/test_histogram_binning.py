@@ -112,8 +112,13 @@ def test_rows_per_bin_makes_that_many_bins_and_at_least_one():
         fitted = HistogramBinning("quantile", rows_per_bin=rows).fit(p, y)
         assert len(fitted.values_) == n_bins
         assert fitted.counts_.min() >= min(rows, 100)
-    weights = np.full(100, 0.1)
-    assert len(HistogramBinning("quantile", rows_per_bin=1).fit(p, y, weights).values_) == 10
+    for weight, n_bins in (
+        (2.0, 20),
+        (1.1, 11),
+        (0.1, 10),
+    ):  # below one on average, weights do not make rows fewer
+        fitted = HistogramBinning("quantile", rows_per_bin=10).fit(p, y, np.full(100, weight))
+        assert len(fitted.values_) == n_bins
 
 
 def test_a_constant_score_is_one_bin():
@@ -315,7 +320,7 @@ def test_separate_probabilities_are_the_values_of_the_bins():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "kmeans"}, "strategy must be one of"),
+        ({"strategy": "kmeans"}, "strategy must be 'uniform', 'quantile' or 'range'"),
         ({"n_bins": 0}, "n_bins must be a whole number of at least 1"),
         ({"n_bins": 2.5}, "n_bins must be a whole number"),
         ({"n_bins": [5, 0]}, "n_bins must be a whole number"),

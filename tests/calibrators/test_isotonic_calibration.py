@@ -60,18 +60,24 @@ def max_min(rows):
 @settings(max_examples=20)
 @given(rows=events(), smoothing=st.sampled_from([Fraction(0), Fraction(1, 2), Fraction(1), Fraction(3)]))
 def test_shrunk_ends_are_those_of_one_more_row_beyond_all_others(rows, smoothing):
-    """The raw fit by the max-min formula; where it ends in 0 or 1, the same formula with a row added."""
+    """The raw fit by the max-min formula, then the same with rows added that contradict its two ends.
+
+    Their weight is the smoothing, less what contradicts the lowest and the highest block already.
+    """
     scores, outcomes, weights = rows
     fit = IsotonicCalibration(smoothing=float(smoothing)).fit(scores, outcomes, weights)
     plain = [
         (s, int(o), Fraction(int(w))) for s, o, w in zip(scores.tolist(), outcomes, weights, strict=True)
     ]
     raw = max_min(plain)
-    extra = []
-    if smoothing and min(raw.values()) == 0:
-        extra.append((-1.0, 1, smoothing))
-    if smoothing and max(raw.values()) == 1:
-        extra.append((2.0, 0, smoothing))
+    lowest, highest = min(raw.values()), max(raw.values())
+    events_below = sum(w for s, o, w in plain if o == 1 and raw[s] == lowest)
+    others_above = sum(w for s, o, w in plain if o == 0 and raw[s] == highest)
+    extra = [
+        (place, outcome, smoothing - contradicting)
+        for place, outcome, contradicting in ((-1.0, 1, events_below), (2.0, 0, others_above))
+        if smoothing > contradicting
+    ]
     expected = max_min(plain + extra)
     calibrated = fit.predict_proba(scores)[:, 1]
     assert calibrated == pytest.approx([float(expected[s]) for s in scores.tolist()], abs=1e-12)
@@ -353,13 +359,23 @@ def test_a_hundred_thousand_rows_with_ends_of_float32():
         ({"interpolation": "cubic"}, "interpolation must be 'linear' or 'step', not 'cubic'"),
         ({"ties": "break"}, "ties must be 'keep', 'centered' or 'strict', not 'break'"),
         ({"interpolation": "step", "ties": "centered"}, "steps cannot break ties"),
-        ({"smoothing": -1}, "smoothing must be a weight of at least 0"),
-        ({"smoothing": float("nan")}, "smoothing must be a weight"),
-        ({"smoothing": float("inf")}, "smoothing must be a weight"),
-        ({"smoothing": "auto"}, "smoothing must be a weight"),
+        ({"smoothing": -1}, "smoothing must be a number of at least 0"),
+        ({"smoothing": float("nan")}, "smoothing must be a number"),
+        ({"smoothing": float("inf")}, "smoothing must be a number"),
+        ({"smoothing": "auto"}, "smoothing must be a number"),
     ],
 )
 def test_parameters_without_meaning_are_refused(parameters, message):
     for labels, probabilities in (([0, 1], [0.2, 0.7]), ([0, 1, 2], np.full((3, 3), 1 / 3))):
         with pytest.raises(ParameterError, match=message):
             IsotonicCalibration(**parameters).fit(probabilities, labels)
+
+
+def test_a_little_contradiction_makes_an_end_no_surer():
+    """With 49 rows below and no event the end is 1/50; an event of weight w adds w and takes as much from the other."""
+    scores, outcomes = [0.1] * 49 + [0.9, 0.9, 0.1], [0] * 49 + [1, 0, 1]
+    for weight in (1e-12, 0.5, 1.0):
+        weights = [1.0] * 49 + [100.0, 100.0, weight]
+        assert IsotonicCalibration().fit(scores, outcomes, weights).values_[0] == pytest.approx(
+            1 / 50, rel=1e-9
+        )

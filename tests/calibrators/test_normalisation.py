@@ -205,7 +205,7 @@ def rows_of_separate_probabilities(draw):
 
 
 @every_way
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=rows_of_separate_probabilities())
 def test_rows_sum_to_one_keep_their_order_and_their_type(how, rows):
     before = rows.copy()
@@ -225,7 +225,7 @@ def test_rows_sum_to_one_keep_their_order_and_their_type(how, rows):
 
 
 @every_way
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rows=rows_of_separate_probabilities())
 def test_once_is_enough(how, rows):
     """Rows that sum to one already are left alone, up to rounding."""

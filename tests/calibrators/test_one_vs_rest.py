@@ -1,14 +1,13 @@
-"""One map for each class against the rest: closed forms, any base, absent classes, threads and files."""
+"""One map for each class against the rest: closed forms, any base, doing nothing, absent classes and logits."""
 
 import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from reduction_rows import WORSE_TOGETHER, some_rows
 from scipy.special import expit, logit
 from sklearn.base import clone
 
-import calibrant
 from calibrant import (
     Calibrator,
     Chain,
@@ -22,9 +21,7 @@ from calibrant import (
 )
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError, PredictionError
-from calibrant.numerics import threads
 from data import load as load_data
-from strategies import problems
 
 
 class HistogramOfTwo(Calibrator):
@@ -43,16 +40,6 @@ class HistogramOfTwo(Calibrator):
         event = self.frequencies_[(EventScores(predictions).probability > 0.5).astype(int)]
         pair = np.column_stack([1 - event, event]).astype(predictions.scores.dtype)
         return Predictions(pair, predictions.space.PROBABILITIES, predictions.classes)
-
-
-def some_rows(n_classes, n_rows=300, seed=0, slope=0.6):
-    """Return over-confident and biased predictions, with labels of all classes."""
-    generator = np.random.default_rng([seed, n_classes])
-    probabilities = generator.dirichlet(np.full(n_classes, 0.7), n_rows)
-    logits = slope * np.log(probabilities + 1e-9) + np.linspace(-0.4, 0.4, n_classes)
-    labels = (logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
-    labels[:n_classes] = np.arange(n_classes)
-    return probabilities, labels
 
 
 def one_against_others_by_hand(base, X, y, weights=None):
@@ -143,20 +130,6 @@ def test_weights_count_rows(base):
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=0, atol=1e-8)
 
 
-@settings(max_examples=30, deadline=None)
-@given(problem=problems())
-def test_small_problems_with_zeros_ones_and_ties_give_probabilities(problem):
-    X, y = problem
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        fitted = OneVsRest(TemperatureScaling()).fit(X, y)
-    for rows in (X, np.eye(X.shape[1], dtype=X.dtype)):
-        calibrated = fitted.predict_proba(rows)
-        assert calibrated.dtype == X.dtype
-        assert np.isfinite(calibrated).all()
-        np.testing.assert_allclose(calibrated.sum(axis=1), 1, rtol=0, atol=1e-6)
-
-
 def test_a_row_of_zeros_keeps_the_classifiers_probabilities():
     """The map of the first class is zero below one half, as are the two others: nothing is left of the row."""
     X = np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]] * 2)
@@ -178,9 +151,6 @@ def test_float32_rows_that_are_certain_are_told_apart():
 
 
 # Doing nothing where that is better
-
-
-WORSE_TOGETHER = np.array([[0.1, 0.1, 0.8], [0.3, 0.1, 0.6], [0.2, 0.3, 0.5]]), np.array([2, 0, 1])
 
 
 def log_loss(probabilities, labels):
@@ -258,7 +228,7 @@ def test_two_classes_left_of_four_are_one_fit():
 def test_a_base_with_shared_parameters_is_restricted_too():
     """Temperature scaling alone would be fitted on all columns; one map per class cannot be."""
     X, y = some_rows(4)
-    with pytest.warns(MissingClassWarning, match="keep the share"):
+    with pytest.warns(MissingClassWarning, match="class 0; it keeps the share"):
         fitted = OneVsRest(TemperatureScaling()).fit(X[y > 0], y[y > 0])
     assert len(fitted.calibrators_) == 3
 
@@ -307,89 +277,14 @@ def test_logits_of_ten_thousand():
     np.testing.assert_allclose(calibrated[6], one_third / one_third.sum(), rtol=1e-10)
 
 
-# Threads
-
-
-@pytest.mark.parametrize("normalisation", ["divide", "shift"])
-def test_threads_give_the_same_numbers_to_the_bit(monkeypatch, normalisation):
-    X, y = some_rows(5, n_rows=3000)
-    results = {}
-    for n_threads in ("1", "4"):
-        monkeypatch.setenv("CALIBRANT_NUM_THREADS", n_threads)
-        monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
-        fitted = OneVsRest(TemperatureScaling(), normalisation).fit(X, y)
-        results[n_threads] = fitted.predict_proba(X)
-    np.testing.assert_array_equal(results["1"], results["4"])
-
-
-def test_an_error_of_the_base_in_a_thread_reaches_the_user(monkeypatch):
-    monkeypatch.setenv("CALIBRANT_NUM_THREADS", "2")
-    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
-    X, y = some_rows(3)
-    with pytest.raises(ParameterError, match="loss must be 'log' or 'brier'"):
-        OneVsRest(TemperatureScaling(loss="hinge")).fit(X, y)
-
-
 # As an estimator
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_classes", [2, 3, 100])
-def test_a_saved_file_gives_the_same_numbers_to_the_bit(n_classes, dtype, tmp_path):
-    X, y = some_rows(n_classes, n_rows=400)
-    X = X.astype(dtype)
-    words = np.array([f"class {number:03}" for number in range(n_classes)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        fitted = OneVsRest(TemperatureScaling(bounds=(1e-2, 1e2)), "shift").fit(X, words[y])
-    fitted.save(tmp_path / "calibrator.npz")
-    loaded = calibrant.load(tmp_path / "calibrator.npz")
-    assert repr(loaded) == repr(fitted)
-    assert loaded.identity_kept_ == fitted.identity_kept_
-    np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
-    np.testing.assert_array_equal(loaded.class_probabilities(X), fitted.class_probabilities(X))
-    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-
-
-def test_a_saved_file_remembers_that_the_identity_is_kept(tmp_path):
-    X, y = WORSE_TOGETHER
-    with pytest.warns(CalibrationWarning):
-        fitted = OneVsRest(TemperatureScaling()).fit(X, y)
-    fitted.save(tmp_path / "calibrator.npz")
-    np.testing.assert_array_equal(calibrant.load(tmp_path / "calibrator.npz").predict_proba(X), X)
-
-
-def test_parameters_of_the_base_are_reached_by_name():
-    calibrator = OneVsRest(TemperatureScaling())
-    assert calibrator.get_params()["base__loss"] == "log"
-    calibrator.set_params(base__loss="brier", normalisation="project")
-    copied = clone(calibrator)
-    assert copied.base.loss == "brier"
-    assert copied.base is not calibrator.base
-    assert copied.normalisation == "project"
-    X, y = some_rows(3)
-    fitted = copied.fit(X, y)
-    assert all(part.loss == "brier" for part in fitted.calibrators_)
-
-
-def test_the_base_is_cloned_not_fitted():
-    base = TemperatureScaling()
-    OneVsRest(base).fit(*some_rows(3))
-    assert vars(base).keys() == {"loss", "bounds"}
-
-
-@pytest.mark.parametrize("base", [None, "temperature", TemperatureScaling, object()])
-def test_a_base_that_is_no_calibrator_is_refused(base):
-    X, y = some_rows(3)
-    with pytest.raises(ParameterError, match="base must be a calibrator such as"):
-        OneVsRest(base).fit(X, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("normalisation", ["softmax", None, 1])
 def test_an_unknown_normalisation_is_refused(normalisation, n_classes):
     X, y = some_rows(n_classes)
-    with pytest.raises(ParameterError, match="normalisation must be one of"):
+    with pytest.raises(ParameterError, match="normalisation must be 'divide', 'shift' or 'project'"):
         OneVsRest(TemperatureScaling(), normalisation).fit(X, y)
 
 

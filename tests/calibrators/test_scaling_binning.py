@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from calibrant import (
     HistogramBinning,
     Identity,
+    OneVsRest,
     PlattScaling,
     Predictions,
     ScalingBinning,
@@ -156,3 +157,16 @@ def test_parameters_without_meaning_are_refused(options, message, n_classes):
     p = np.random.default_rng(0).dirichlet(np.ones(n_classes), 30)
     with pytest.raises(ParameterError, match=message):
         ScalingBinning(**options).fit(p, np.arange(30) % n_classes)
+
+
+def test_equal_scores_share_a_bin_however_the_rest_of_the_classes_is_rounded():
+    """Scores in tenths of three classes: the other two add up to the same number but for the last bit."""
+    generator = np.random.default_rng(0)
+    scores = generator.multinomial(10, [0.3, 0.3, 0.4], 400) / 10
+    labels = (scores.cumsum(axis=1) > generator.random((400, 1))).argmax(axis=1)
+    for n_bins in (5, 10, 100):
+        fitted = OneVsRest(ScalingBinning(n_bins=n_bins)).fit(scores, labels)
+        separate = fitted.class_probabilities(scores)
+        for column in range(3):
+            for score in np.unique(scores[:, column]):
+                assert np.ptp(separate[scores[:, column] == score, column]) < 1e-12

@@ -144,3 +144,23 @@ def test_huge_scores_do_not_overflow():
 def test_parameters_without_meaning_are_refused(parameters, message):
     with pytest.raises(ParameterError, match=message):
         TemperatureScaling(**parameters).fit([[0.6, 0.4], [0.4, 0.6]], [0, 1])
+
+
+def test_the_basin_of_the_brier_score_does_not_depend_on_the_order_of_rows():
+    """Rows that repeat every eight, of which a regular sample would see one kind only."""
+    generator = np.random.default_rng(0)
+    kinds = generator.normal(size=(8, 3)) * [[0.1], [8], [0.1], [8], [0.1], [8], [0.1], [8]]
+    logits = np.tile(kinds, (1000, 1))
+    labels = np.where(generator.random(8000) < 0.5, logits.argmax(axis=1), generator.integers(3, size=8000))
+    order = generator.permutation(8000)
+    fitted, permuted = (
+        TemperatureScaling(loss="brier").fit(Predictions.from_logits(logits[rows]), labels[rows])
+        for rows in (np.arange(8000), order)
+    )
+    assert permuted.temperature_ == pytest.approx(fitted.temperature_, rel=1e-6)
+
+
+@pytest.mark.parametrize("bounds", [None, 5, (1,), ("a", "b"), (2.0, 3.0), (1.0, 2.0, 3.0), "ab"])
+def test_bounds_without_meaning_are_refused(bounds):
+    with pytest.raises(ParameterError, match="bounds must be two positive numbers around 1"):
+        TemperatureScaling(bounds=bounds).fit([[0.6, 0.4], [0.4, 0.6]], [0, 1])

@@ -1,7 +1,7 @@
-"""Venn-Abers calibration: refits by plain loops, intervals, the cross form, validity, and the edges."""
+"""Venn-Abers calibration: refits by plain loops, intervals, validity, and the edges."""
 
 import warnings
-from math import log, prod
+from math import log
 
 import numpy as np
 import pytest
@@ -9,34 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.isotonic import IsotonicRegression
+from venn_abers_rows import both_forms, both_losses, some_rows, summing_to_one
 
 from calibrant import OneVsRest, Predictions, VennAbersCalibration, load
-from calibrant.calibrators.monotone.venn_abers import _dealt_out
 from calibrant.errors import MissingClassWarning, ParameterError, PredictionError
 from calibrant.metrics import log_loss
 from calibrant.numerics.isotonic import isotonic_fit
 from data import load as load_data
-
-both_forms = pytest.mark.parametrize("cv", [None, 4], ids=["inductive", "cross"])
-both_losses = pytest.mark.parametrize("loss", ["log", "brier"])
-
-
-def summing_to_one(X):
-    """Put what rounding has left over on the largest entry of every row."""
-    X[np.arange(len(X)), X.argmax(axis=1)] += 1 - X.sum(axis=1)
-    return X
-
-
-def some_rows(n_rows=120, n_classes=2, seed=0, decimals=2):
-    """Scores with ties, and labels that follow them in part."""
-    generator = np.random.default_rng([seed, n_classes])
-    X = summing_to_one(generator.dirichlet(np.ones(n_classes), n_rows).round(decimals))
-    labels = (0.5 * X.cumsum(axis=1) + 0.5 * np.arange(1, n_classes + 1) / n_classes) < generator.random(
-        (n_rows, 1)
-    )
-    labels = labels.sum(axis=1).clip(max=n_classes - 1)
-    labels[:n_classes] = np.arange(n_classes)
-    return X, labels
 
 
 def naive_pair(scores, outcomes, weights, score):
@@ -167,66 +146,20 @@ def test_an_absent_class_has_its_own_probability_at_both_ends(n_classes):
         np.testing.assert_allclose(ends[:, seen], share * expected, rtol=0, atol=1e-12)
 
 
+@both_forms
 @both_losses
-def test_the_cross_form_merges_predictors_on_disjoint_rows(loss):
-    """Inductive predictors on the rows of every fold, merged by the formulas in plain loops."""
-    X, y = some_rows(150)
-    folds = _dealt_out(X[:, 1], y == 1, None, 5)
-    assert sorted(np.concatenate([rows for rows, _ in folds]).tolist()) == list(range(150))
-    assert [len(rows) for rows, _ in folds] == [30] * 5
-    parts = [VennAbersCalibration().fit(X[rows], y[rows]).predict_interval(X) for rows, _ in folds]
-    calibrated = VennAbersCalibration(5, loss).fit(X, y).predict_proba(X)
-    for row in range(150):
-        p0 = [float(lower[row, 1]) for lower, _ in parts]
-        p1 = [float(upper[row, 1]) for _, upper in parts]
-        if loss == "log":
-            event, other = prod(p1) ** (1 / 5), prod(1 - p for p in p0) ** (1 / 5)
-            expected = event / (event + other)
-        else:
-            expected = sum(b + a * a / 2 - b * b / 2 for a, b in zip(p0, p1, strict=True)) / 5
-        assert calibrated[row, 1] == pytest.approx(expected, abs=1e-12)
-
-
-def test_ends_of_the_cross_form_are_mean_odds():
-    """Where no predictor is certain: sigmoid of the mean logit; a certain one makes the end certain."""
+def test_tables_have_no_entry_that_repeats_the_one_before(cv, loss):
     X, y = some_rows(400)
-    parts = [
-        VennAbersCalibration().fit(X[rows], y[rows]).predict_interval(X)
-        for rows, _ in _dealt_out(X[:, 1], y == 1, None, 3)
-    ]
-    merged = VennAbersCalibration(3).fit(X, y).predict_interval(X)
-    for end in (0, 1):
-        values = np.array([part[end][:, 1] for part in parts])
-        certain = ((values == 0) | (values == 1)).any(axis=0)
-        assert 0 < certain.sum() < len(X)
-        inside = values[:, ~certain]
-        odds = np.exp(np.log(inside / (1 - inside)).mean(axis=0))
-        np.testing.assert_allclose(merged[end][~certain, 1], odds / (1 + odds), rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(merged[end][certain, 1], float(end))
-
-
-def test_a_tie_of_all_rows_is_dealt_out_by_what_happened():
-    """Another outcome in one row may change the folds, but never the order of the rows."""
-    scores, outcomes = np.full(60, 0.3), np.arange(60) < 25
-    order = np.random.default_rng(0).permutation(60)
-    shares = [outcomes[rows].sum() for rows, _ in _dealt_out(scores, outcomes, None, 4)]
-    moved = [outcomes[order][rows].sum() for rows, _ in _dealt_out(scores[order], outcomes[order], None, 4)]
-    assert shares == moved
-    others = {
-        tuple(
-            (np.arange(60) < k)[rows].sum() - k / 4
-            for rows, _ in _dealt_out(scores, np.arange(60) < k, None, 4)
-        )
-        for k in (12, 16, 20, 24, 28)
-    }
-    assert len(others) > 1
-
-
-def test_more_folds_than_rows():
-    """Empty folds are left out: two rows, two predictors."""
-    fitted = VennAbersCalibration(cv=5).fit([0.2, 0.8], [0, 1])
-    assert len(fitted.lower_scores_) == 2
-    assert ((fitted.predict_proba([0.1, 0.5, 0.9]) > 0) & (fitted.predict_proba([0.1, 0.5, 0.9]) < 1)).all()
+    fitted = VennAbersCalibration(cv, loss).fit(X, y)
+    for scores, values, parts in (
+        (fitted.lower_scores_, fitted.lower_values_, fitted.lower_parts_),
+        (fitted.upper_scores_, fitted.upper_values_, fitted.upper_parts_),
+    ):
+        assert len(values) == len(scores) + 1 <= len(np.unique(X[:, 1])) + 1
+        assert (np.diff(scores) > 0).all()
+        assert (parts is None) == (cv is None)
+        tables = np.stack([values] if parts is None else [values, parts])
+        assert (np.diff(tables) != 0).any(axis=0).all()
 
 
 @given(data=st.data())
@@ -337,12 +270,6 @@ def test_a_saved_file_has_the_intervals(tmp_path):
     restored = load(tmp_path / "calibrator.npz")
     for found, expected in zip(restored.predict_interval(X), fitted.predict_interval(X), strict=True):
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("cv", [0, 1, -3, 2.5, "5", True])
-def test_a_number_of_folds_without_meaning_is_refused(cv):
-    with pytest.raises(ParameterError, match="cv must be None or a number of folds of at least 2"):
-        VennAbersCalibration(cv=cv).fit([0.2, 0.8], [0, 1])
 
 
 def test_a_loss_without_meaning_is_refused():

@@ -11,6 +11,10 @@ from calibrant.errors import PredictionError
 
 every_method = pytest.mark.parametrize("name", NAMES)
 
+# Compositions in which straight lines between neighbouring scores, some of which rise by two thousand per unit on these
+# rows, follow on a first stage: what that rounds by 1e-7 in float32 is then seen at up to 2e-4.
+STEEP_AFTER_ROUNDING = {"irova-ts"}
+
 
 @every_method
 def test_two_classes_as_vector_as_one_column_and_as_two(name):
@@ -130,12 +134,23 @@ def test_float32_equals_float64_to_float32_accuracy(name):
 
 @every_method
 def test_a_fit_in_float64_maps_float32_in_float32(name):
-    """One map in both types: differences are those of float32 rounding, times the steepness of the map."""
+    """One map in both types: differences are those of float32 rounding, times the steepness of the map.
+
+    Where that is the product of two stages, each is compared by itself, the second on what the first has rounded.
+    """
     X, _ = problem(n_classes_of(name))
+    single = X.astype(np.float32)
     calibrator = fitted(name, n_classes_of(name))
-    calibrated = calibrator.predict_proba(X.astype(np.float32))
+    calibrated = calibrator.predict_proba(single)
     assert calibrated.dtype == np.float32
-    np.testing.assert_allclose(calibrated, calibrator.predict_proba(X), rtol=0, atol=3e-5)
+    expected = calibrator.predict_proba(X)
+    if name in STEEP_AFTER_ROUNDING:
+        first, second = calibrator.calibrators_
+        rounded = first.transform(single)
+        assert rounded.scores.dtype == np.float32
+        np.testing.assert_allclose(rounded.probabilities, first.predict_proba(X), rtol=0, atol=1e-6)
+        expected = second.predict_proba(Predictions.from_logits(rounded.scores.astype(np.float64)))
+    np.testing.assert_allclose(calibrated, expected, rtol=0, atol=1e-5)
 
 
 @every_method

@@ -57,6 +57,15 @@ def test_weights_of_one_equal_no_weights(name, build):
     np.testing.assert_allclose(weighted.predict_proba(X), expected, rtol=0, atol=REFITTED)
 
 
+@every_method_without_chance
+def test_weights_that_sum_to_one_equal_no_weights(name):
+    """They say which rows matter more, all alike here; they do not say that there is one row."""
+    X, y = problem(n_classes_of(name))
+    weighted = settled(name).fit(X, y, np.full(len(y), 1 / len(y)))
+    expected = fitted(name, n_classes_of(name)).predict_proba(X)
+    np.testing.assert_allclose(weighted.predict_proba(X), expected, rtol=0, atol=REFITTED)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "uncalibrated"])
 def test_weights_do_matter(name):
     """Rows that contradict their predictions count twice: no method may overlook that."""

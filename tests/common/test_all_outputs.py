@@ -162,6 +162,15 @@ def test_another_number_of_classes_than_in_fit_is_refused(name):
 
 
 @every_method
+def test_a_single_row_as_a_flat_array_is_refused_with_advice(name):
+    if n_classes_of(name) == 2:
+        return  # two numbers are two rows of the positive class
+    X, _ = problem(3)
+    with pytest.raises(PredictionError, match=r"for a single row pass X\[None, :\]"):
+        fitted(name, 3).predict_proba(X[0])
+
+
+@every_method
 def test_output_belongs_to_the_caller(name):
     """Writing to the result changes neither the input nor what the calibrator gives next time."""
     X = problem(n_classes_of(name)).probabilities.copy()

@@ -1,34 +1,18 @@
 """Bayesian binning on the softmax outputs of a wide residual network, CIFAR-10, beside published programs.
 
 The figures of the programs were computed elsewhere by the programs themselves; here their rules are written out
-again and give the same digits, so that it is known which rule makes which difference. Calibration rows are the first
-half of a seeded permutation, test rows the second.
+again and give the same digits, so that it is known which rule makes which difference.
 """
 
 import numpy as np
 import pytest
+from reference_split import figures
 from scipy.special import gammaln, logsumexp
 
-from calibrant import BayesianBinning, TemperatureScaling
-from calibrant.binning import EqualWidth
-from calibrant.metrics import brier_score, classwise_ece, confidence_ece, log_loss
-from data import load
+from calibrant import BayesianBinning, TemperatureScaling, registry
+from calibrant.metrics import brier_score, log_loss
 
 K = 10
-RIGHT = EqualWidth(15, closed="right")
-
-
-@pytest.fixture(scope="module")
-def halves():
-    arrays = load("cifar_netcal/c10_wideresnet_16_4")
-    order = np.random.default_rng(0).permutation(10_000)
-    probabilities, labels = arrays["probs"].astype(np.float64), arrays["y"]
-    return (
-        probabilities[order[:5000]],
-        labels[order[:5000]],
-        probabilities[order[5000:]],
-        labels[order[5000:]],
-    )
 
 
 def one_vs_rest(binary, halves):
@@ -37,27 +21,6 @@ def one_vs_rest(binary, halves):
     columns = [binary(calibration[:, k], labels == k, test[:, k]) for k in range(K)]
     separate = {name: np.column_stack([column[name] for column in columns]) for name in columns[0]}
     return {name: values / values.sum(axis=1, keepdims=True) for name, values in separate.items()}
-
-
-def quality(labels, calibrated):
-    """Log-loss, the same with probabilities of at least 1e-15, Brier score, two errors and accuracy."""
-    own = calibrated[np.arange(len(labels)), labels]
-    return (
-        log_loss(labels, calibrated),
-        -np.log(np.maximum(own, 1e-15)).mean(),
-        brier_score(labels, calibrated),
-        confidence_ece(labels, calibrated, binning=RIGHT),
-        classwise_ece(labels, calibrated, binning=RIGHT),
-        (calibrated.argmax(axis=1) == labels).mean(),
-    )
-
-
-# Half a unit of the last digit that the table of the programs' figures prints.
-PRINTED = np.array([5e-6, 5e-6, 5e-6, 5e-6, 5e-7, 5e-5]) * 1.001
-
-
-def assert_printed(found, expected):
-    assert (np.abs(np.subtract(found, expected)) <= PRINTED).all(), found
 
 
 def numbers_of_bins(n_rows):
@@ -134,8 +97,8 @@ def test_the_rules_of_wengers_program_give_its_figures(halves, wenger, variant):
 
     The log-loss without a clip hangs on models of weight 1e-270 that have an event where all others have none.
     """
-    found = quality(halves[3], wenger[variant])
-    assert_printed(found, (0.52097, 0.29857, 0.12073, 0.00938, 0.005278, 0.9160))
+    expected = ("0.52097 (0.29857)", "0.12073", "0.00938", "0.005278", "0.9160")
+    assert figures(wenger[variant], halves.test_labels).printed() == expected
 
 
 def test_what_its_index_does_to_a_score_of_zero():
@@ -153,8 +116,9 @@ def test_what_its_index_does_to_a_score_of_zero():
 
 def test_the_rules_of_netcal_give_its_figures(halves):
     """Another method under the same name: bins of equal width, and an information criterion for the evidence."""
-    found = quality(halves[3], one_vs_rest(netcal_program, halves)["as it is"])
-    assert_printed(found, (0.36648, 0.36648, 0.13729, 0.02887, 0.006617, 0.9172))
+    rows = one_vs_rest(netcal_program, halves)["as it is"]
+    expected = ("0.36648", "0.13729", "0.02887", "0.006617", "0.9172")
+    assert figures(rows, halves.test_labels).printed() == expected
 
 
 def test_ours_with_raw_accuracies_is_near_that_program(halves):
@@ -165,24 +129,44 @@ def test_ours_with_raw_accuracies_is_near_that_program(halves):
     """
     calibration, labels, test, test_labels = halves
     fitted = BayesianBinning(value="accuracy").fit(calibration, labels)
-    loss, clipped, brier, confidence, classwise, accuracy = quality(test_labels, fitted.predict_proba(test))
-    assert loss == pytest.approx(0.52097, abs=2e-3)
-    assert clipped == pytest.approx(0.29857, abs=1e-3)
-    assert brier == pytest.approx(0.12073, abs=1.2e-3)
-    assert confidence == pytest.approx(0.00938, abs=3e-3)
-    assert classwise == pytest.approx(0.005278, abs=3e-4)
-    assert accuracy == pytest.approx(0.9160, abs=2e-3)
+    found = figures(fitted.predict_proba(test), test_labels)
+    assert found.log_loss == pytest.approx(0.52097, abs=2e-3)
+    assert found.clipped_log_loss == pytest.approx(0.29857, abs=1e-3)
+    assert found.brier_score == pytest.approx(0.12073, abs=1.2e-3)
+    assert found.confidence_ece == pytest.approx(0.00938, abs=3e-3)
+    assert found.classwise_ece == pytest.approx(0.005278, abs=3e-4)
+    assert found.accuracy == pytest.approx(0.9160, abs=2e-3)
 
 
 def test_the_posterior_mean_costs_no_calibration_and_saves_log_loss(halves, wenger):
     """As in the paper; the program's quantiles with posterior means have 0.27540, and so have ours within 0.001."""
     calibration, labels, test, test_labels = halves
     assert log_loss(test_labels, wenger["with posterior means"]) == pytest.approx(0.27540, abs=5e-6)
-    ours = quality(test_labels, BayesianBinning().fit(calibration, labels).predict_proba(test))
-    raw = BayesianBinning(value="accuracy").fit(calibration, labels).predict_proba(test)
-    assert ours[0] == pytest.approx(0.27540, abs=1e-3)
-    assert ours[0] == ours[1]
-    np.testing.assert_allclose(ours[2:], quality(test_labels, raw)[2:], atol=1e-4)
+    ours, raw = (
+        figures(BayesianBinning(value).fit(calibration, labels).predict_proba(test), test_labels)
+        for value in ("posterior-mean", "accuracy")
+    )
+    assert ours.log_loss == pytest.approx(0.27540, abs=1e-3)
+    assert ours.log_loss == ours.clipped_log_loss
+    np.testing.assert_allclose(ours[2:], raw[2:], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bbq", ("0.25259", "0.11815", "0.01046", "0.005298", "0.9200")),
+        ("bbq-paper", ("0.27489", "0.11960", "0.01211", "0.005497", "0.9178")),
+    ],
+)
+def test_figures_of_the_names_in_the_registry(halves, name, expected):
+    """Our own, as they are in the documentation: "bbq" has the prior of the authors' program, the other the paper's."""
+    calibration, labels, test, test_labels = halves
+    fitted = registry.make(name).fit(calibration, labels)
+    assert figures(fitted.predict_proba(test), test_labels).printed() == expected
+
+
+def test_the_name_of_the_paper_has_the_defaults_of_the_class():
+    assert registry.make("bbq-paper").get_params() == BayesianBinning().get_params()
 
 
 def test_a_prior_for_each_bin_is_better_still(halves):

@@ -51,7 +51,7 @@ SETS = [
 ]
 
 
-def halves(predictions: Predictions, labels: np.ndarray):
+def halved(predictions: Predictions, labels: np.ndarray):
     """Return calibration rows and test rows, classes of fewer than two rows left out."""
     kept = np.flatnonzero(np.bincount(labels, minlength=predictions.n_classes)[labels] >= 2)
     first, second = train_test_split(kept, test_size=0.5, stratify=labels[kept], random_state=0)
@@ -59,16 +59,19 @@ def halves(predictions: Predictions, labels: np.ndarray):
 
 
 def classified(features: np.ndarray, labels: np.ndarray):
-    """Return the outputs of two classifiers that often say exactly zero and one."""
-    usual = np.flatnonzero(np.bincount(labels)[labels] >= 4)
-    labels = np.unique(labels[usual], return_inverse=True)[1]
-    rows = np.arange(len(usual))[:: max(1, len(usual) // 6000)]
-    train, rest = train_test_split(rows, train_size=0.5, stratify=labels[rows], random_state=0)
+    """Return the outputs of two classifiers that often say exactly zero and one.
+
+    About six thousand rows will do; of these each class that is left has two for training and two for :func:`halved`.
+    """
+    rows = np.arange(len(labels))[:: max(1, len(labels) // 6000)]
+    rows = rows[np.bincount(labels[rows])[labels[rows]] >= 4]
+    features, labels = features[rows], np.unique(labels[rows], return_inverse=True)[1]
+    train, rest = train_test_split(np.arange(len(rows)), train_size=0.5, stratify=labels, random_state=0)
     for classifier in (RandomForestClassifier(20, random_state=0), GaussianNB()):
-        classifier.fit(features[usual][train], labels[train])
+        classifier.fit(features[train], labels[train])
         with np.errstate(all="ignore"):
-            p = classifier.predict_proba(features[usual][rest])
-        yield halves(
+            p = classifier.predict_proba(features[rest])
+        yield halved(
             Predictions.from_probabilities(np.where(np.isfinite(p), p, 1 / p.shape[1])), labels[rest]
         )
 
@@ -77,7 +80,7 @@ def problems(name: str):
     arrays = load(name)
     if "confidence" in arrays:
         right = arrays["correct"] if "correct" in arrays else arrays["pred"] == arrays["y"]
-        yield halves(
+        yield halved(
             Predictions.from_probabilities(arrays["confidence"].ravel()), right.astype(np.intp).ravel()
         )
     elif "val_y" in arrays:
@@ -97,9 +100,9 @@ def problems(name: str):
                 logits[:, arrays["present_classes"]],
                 np.searchsorted(arrays["present_classes"], labels),
             )
-        yield halves(Predictions.from_logits(logits), labels)
+        yield halved(Predictions.from_logits(logits), labels)
     elif "probs" in arrays:
-        yield halves(Predictions.from_probabilities(arrays["probs"]), arrays["y"])
+        yield halved(Predictions.from_probabilities(arrays["probs"]), arrays["y"])
     else:
         part = "" if "X" in arrays else "_train"
         yield from classified(arrays[f"X{part}"].astype(np.float64), arrays[f"y{part}"])

@@ -9,22 +9,8 @@ import pytest
 
 from calibrant import DirichletCalibration, TemperatureScaling, VectorScaling
 from calibrant.metrics import brier_score, confidence_ece, log_loss
-from data import load
 
 K = 10
-
-
-@pytest.fixture(scope="module")
-def halves():
-    arrays = load("cifar_netcal/c10_wideresnet_16_4")
-    order = np.random.default_rng(0).permutation(10_000)
-    probabilities, labels = arrays["probs"].astype(np.float64), arrays["y"]
-    return (
-        probabilities[order[:5000]],
-        labels[order[:5000]],
-        probabilities[order[5000:]],
-        labels[order[5000:]],
-    )
 
 
 def plain_sums(reg_lambda, reg_mu):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.numerics.isotonic import Levels, block_starts, levels
+from calibrant.numerics.step_functions import StepFunctions
 
 __all__ = ["AddedPoint"]
 
@@ -27,6 +28,7 @@ class AddedPoint:
     ----------
     zero_scores, zero_values : ndarray of shape (a,), (a + 1,)
         Where :math:`g_0` rises, and its values below, between and above; a step belongs to what is above it.
+        Neighbouring values differ, and a is at most the number of distinct scores.
     one_scores, one_values : ndarray of shape (b,), (b + 1,)
         The same for :math:`g_1`; a step belongs to what is below it.
 
@@ -108,5 +110,5 @@ def _with_one(rows: Levels) -> Vector:
 
 def _steps(scores: Vector, values: Vector) -> tuple[Vector, Vector]:
     """Return the scores at which one of m + 1 values is followed by another, and the different values."""
-    rises = values[1:] != values[:-1]
-    return scores[rises], values[np.append(True, rises)]
+    steps = StepFunctions(scores, values[np.newaxis]).distinct()
+    return steps.places, steps.values[0]

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.binning import BinningScheme, Closed, EqualMass, EqualWidth, FixedEdges
-from calibrant.binning.partition import index_by_search
+from calibrant.binning.partition import MOST_BINS, index_by_search
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
 from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
-from calibrant.options import check_whole, is_number
+from calibrant.options import check_choice, check_not_negative, check_whole, is_number
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -145,16 +145,12 @@ class HistogramBinning(BinaryMethod):
         self.empty = empty
 
     def _check_parameters(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ParameterError(f"strategy must be one of {list(STRATEGIES)}, not {self.strategy!r}.")
-        if not is_number(self.smoothing) or not 0 <= self.smoothing < np.inf:
-            raise ParameterError(
-                f"smoothing must be a number of at least 0, such as 1 for Laplace's rule, not {self.smoothing!r}."
-            )
+        check_choice("strategy", self.strategy, STRATEGIES)
+        check_not_negative("smoothing", self.smoothing, "such as 1 for Laplace's rule")
         if self.prior is not None:
             _check_probability("prior", self.prior, ("base-rate",))
         _check_probability("empty", self.empty, ("centre", "prior"))
-        if self.binning is not None and not callable(self.binning):
+        if self.binning is not None and (isinstance(self.binning, type) or not callable(self.binning)):
             raise ParameterError(
                 f"binning must be a scheme such as calibrant.binning.EqualWidth(15), not {self.binning!r}."
             )
@@ -243,7 +239,7 @@ class HistogramBinning(BinaryMethod):
     def _grid(self, total: float) -> list[int]:
         """Return the numbers of bins to choose from, in increasing order."""
         if self.rows_per_bin is not None:
-            return [max(1, int(total / self.rows_per_bin + ROUNDING))]
+            return [max(1, min(int(total / self.rows_per_bin + ROUNDING), MOST_BINS))]
         if isinstance(self.n_bins, str):
             return automatic_grid(total)
         return sorted(np.atleast_1d(np.asarray(self.n_bins, dtype=object)).tolist())
@@ -266,7 +262,7 @@ def _own_scores(scores: EventScores) -> NDArray[np.floating]:
 def _check_probability(name: str, value: Any, words: tuple[str, ...]) -> None:
     if isinstance(value, str) and value in words:
         return
-    if not is_number(value) or isinstance(value, bool) or not 0 <= value <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise ParameterError(
             f"{name} must be {' or '.join(map(repr, words))}, or a number from 0 to 1, not {value!r}."
         )

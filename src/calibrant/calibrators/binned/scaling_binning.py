@@ -15,12 +15,16 @@ from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
+from calibrant.numerics.rounding import with_bits
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["ScalingBinning"]
 
 Vector = NDArray[np.float64]
+
+COUNTING_BITS = {4: 18, 8: 40}
+"""Binary digits of an output that count, for scores of so many bytes."""
 
 
 class ScalingBinning(BinaryMethod):
@@ -114,7 +118,7 @@ class ScalingBinning(BinaryMethod):
                 f"scaling must be a calibrator such as PlattScaling(), not {self.scaling!r}."
             )
         check_n_bins(self.n_bins)
-        if self.binning is not None and not callable(self.binning):
+        if self.binning is not None and (isinstance(self.binning, type) or not callable(self.binning)):
             raise ParameterError(
                 f"binning must be a scheme such as calibrant.binning.EqualMass(100), not {self.binning!r}."
             )
@@ -123,17 +127,18 @@ class ScalingBinning(BinaryMethod):
         scaling = PlattScaling() if self.scaling is None else clone(self.scaling)
         self.scaling_ = scaling.fit_labelled(binary_problem(scores.predictions, outcomes, weights))
         output, complement = self._output(scores)
-        partition = (EqualMass(self.n_bins) if self.binning is None else self.binning)(output, weights)
-        of_outputs = partition.bins(output, outcomes, weights)
+        places = self._places(scores, output)
+        partition = (EqualMass(self.n_bins) if self.binning is None else self.binning)(places, weights)
         # In the place of outcomes may stand any number of which the means are wanted.
-        of_complements = partition.bins(output, complement, weights)
+        of_outputs = partition.bins(places, output, weights)
+        of_complements = partition.bins(places, complement, weights)
         self.edges_, self.closed_, self.counts_ = of_outputs.edges, partition.closed, of_outputs.weight
         centre = (np.clip(self.edges_[1:], 0, 1) + np.clip(self.edges_[:-1], 0, 1)) / 2
-        self.values_ = np.where(of_outputs.filled, of_outputs.mean_score, centre)
+        self.values_ = np.where(of_outputs.filled, of_outputs.mean_outcome, centre)
         self.complements_ = np.where(of_outputs.filled, of_complements.mean_outcome, 1 - centre)
 
     def _calibrated(self, scores: EventScores) -> Predictions:
-        of_row = index_by_search(self.edges_, self._output(scores)[0], self.closed_)
+        of_row = index_by_search(self.edges_, self._places(scores, self._output(scores)[0]), self.closed_)
         return scores.with_probability(self.values_[of_row], self.complements_[of_row])
 
     def _output(self, scores: EventScores) -> tuple[Vector, Vector]:
@@ -143,3 +148,13 @@ class ScalingBinning(BinaryMethod):
             complement: Vector = expit(-mapped.log_odds)
             return mapped.probability, complement
         return mapped.probability, mapped.predictions.scores[:, 0].astype(np.float64)
+
+    def _places(self, scores: EventScores, output: Vector) -> Vector:
+        """Return the outputs with the bits that count.
+
+        The rest of a class is a sum that rounds differently from row to row, and equal scores share a bin. Edges of one's
+        own are met as they are.
+        """
+        if self.binning is not None:
+            return output
+        return with_bits(output, COUNTING_BITS[scores.predictions.scores.dtype.itemsize])

@@ -46,6 +46,8 @@ class Chain(Calibrator):
     @property
     def traits(self) -> Traits:  # type: ignore[override]
         """What all stages have in common."""
+        if not self._stages_are_calibrators():
+            return Traits()  # a fit will refuse them
         stages = [calibrator.traits for calibrator in self.calibrators]
         return Traits(
             keeps_argmax=all(traits.keeps_argmax for traits in stages),
@@ -57,8 +59,11 @@ class Chain(Calibrator):
         )
 
     def _fit(self, data: LabelledPredictions) -> None:
-        if len(self.calibrators) == 0:
-            raise ParameterError("Chain needs at least one calibrator.")
+        if not self._stages_are_calibrators():
+            raise ParameterError(
+                f"calibrators must be a list of calibrators such as [TemperatureScaling(), VectorScaling()], not "
+                f"{self.calibrators!r}; for names use registry.make('temperature+vector')."
+            )
         self.calibrators_ = []
         for calibrator in self.calibrators:
             fitted = clone(calibrator).fit_labelled(data, warn_of_absent=False)
@@ -69,3 +74,10 @@ class Chain(Calibrator):
         for calibrator in self.calibrators_:
             predictions = calibrator.transform(predictions)
         return predictions
+
+    def _stages_are_calibrators(self) -> bool:
+        return (
+            isinstance(self.calibrators, list | tuple)
+            and len(self.calibrators) > 0
+            and all(isinstance(stage, Calibrator) for stage in self.calibrators)
+        )

@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.monotone.monotone_curve import check_smoothing, fitted_curve
+from calibrant.calibrators.monotone.monotone_curve import ROWS_AT_ENDS, fitted_curve
 from calibrant.calibrators.monotone.score_groups import ScoreGroups
-from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.errors import CalibrationWarning
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.knotted_curve import KnottedCurve
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums
+from calibrant.options import check_choice, check_not_negative
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
 __all__ = ["AccuracyPreservingIsotonic"]
-
-ROUNDING = 1e-12  # relative, within which two mean losses are the same
 
 
 class AccuracyPreservingIsotonic(Calibrator):
@@ -113,14 +113,14 @@ class AccuracyPreservingIsotonic(Calibrator):
         return mapped
 
     def _fit(self, data: LabelledPredictions) -> None:
-        if self.ties not in ("strict", "centered"):
-            raise ParameterError(f"ties must be 'strict' or 'centered', not {self.ties!r}.")
-        check_smoothing(self.smoothing)
+        check_choice("ties", self.ties, ("strict", "centered"))
+        check_not_negative("smoothing", self.smoothing, ROWS_AT_ENDS)
+        data = data.with_counting_weights()
         groups = ScoreGroups.of_all_pairs(data.predictions.probabilities, data.labels, data.weights)
         curve = fitted_curve(groups, self.smoothing, self.ties)
         self.scores_, self.values_ = curve.knots, curve.values
-        calibrated, as_given = _log_losses(data, curve)
-        self.identity_kept_ = bool(calibrated > as_given * (1 + ROUNDING))
+        self.identity_kept_ = False
+        self.identity_kept_ = is_worse_than_nothing(data, self._transform(data.predictions))
         if self.identity_kept_:
             warn_user(f"AccuracyPreservingIsotonic: {Status.IDENTITY.value}.", CalibrationWarning)
 
@@ -140,19 +140,3 @@ class AccuracyPreservingIsotonic(Calibrator):
         with BlockSums.over(*calibrated.shape) as in_all_blocks:
             in_all_blocks(fill)
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
-
-
-def _log_losses(data: LabelledPredictions, curve: KnottedCurve) -> NDArray[np.float64]:
-    """Return the total log-loss on the calibration rows, calibrated and as given."""
-
-    def of_block(rows: slice) -> NDArray[np.float64]:
-        part = data.take(rows)
-        own = (np.arange(part.n_rows), part.labels)
-        mapped = curve(part.predictions.probabilities)
-        calibrated = np.log(row_sums(mapped)) - np.log(mapped[own])
-        as_given = -part.predictions.without_zeros().log_probabilities[own].astype(np.float64)
-        weights = np.ones(part.n_rows) if part.weights is None else part.weights
-        return np.array([weights @ calibrated, weights @ as_given])
-
-    with BlockSums.over(data.n_rows, data.n_classes) as in_all_blocks:
-        return in_all_blocks(of_block)

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.monotone.monotone_curve import (
+    ROWS_AT_ENDS,
     Interpolation,
     Ties,
-    check_smoothing,
     fitted_curve,
 )
 from calibrant.calibrators.monotone.score_groups import ScoreGroups
@@ -17,6 +17,7 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.options import check_choice, check_not_negative
 from calibrant.predictions import Predictions
 
 __all__ = ["IsotonicCalibration"]
@@ -56,8 +57,8 @@ class IsotonicCalibration(BinaryMethod):
     scores_ : ndarray of shape (m,)
         Scores of the knots of the map, strictly increasing; for two classes.
     values_ : ndarray of shape (m,)
-        Probabilities there. The map is linear between knots and constant beyond them, and ``numpy.interp`` of the
-        two arrays is all it takes to apply it elsewhere; with ``interpolation="step"`` each value holds from
+        Probabilities there. The map is linear between knots and constant beyond them, so that the two arrays
+        are all it takes to apply it elsewhere; with ``interpolation="step"`` each value holds from
         its score up to the next.
     one_vs_rest_ : OneVsRest
         For more than two classes, whose ``calibrators_`` have the knots of every class.
@@ -65,11 +66,12 @@ class IsotonicCalibration(BinaryMethod):
     Notes
     -----
     *Ends.* Where the lowest rows had no event, the raw map is exactly 0, and a later row that proves it wrong
-    makes the log-loss infinite; likewise at the other end. If (and only if) the raw map begins with 0, one
-    event of weight ``smoothing`` is added below all rows, and if it ends with 1, one non-event above all of them;
-    then neighbours are pooled again. An end of n rows thus becomes 1 / (n + 1) and stays below its neighbour.
+    makes the log-loss infinite; likewise at the other end. So one event of weight ``smoothing`` is added below all
+    rows, less the weight of the events that the lowest block has already, and one non-event above all rows likewise;
+    then neighbours are pooled again. An end of n rows without contradiction becomes 1 / (n + 1) and stays below its
+    neighbour; an end that is contradicted by a whole row, or by more than ``smoothing``, stays as it is.
 
-    *Weights* count rows: with weights that sum to one, choose a ``smoothing`` below 1 in proportion.
+    *Weights* count rows, two for two; weights that average below one are first divided by their mean.
 
     *Programs.* The papers describe a step function; all their programs interpolate by scikit-learn, clip nothing
     and hide the infinite log-loss by a clip in the metric. :cite:`wenger2020` adds an unspecified small number
@@ -97,7 +99,11 @@ class IsotonicCalibration(BinaryMethod):
     """
 
     traits = Traits()
-    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"isotonic": {}, "irova": {"ties": "strict"}}
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {
+        "isotonic": {},
+        "isotonic-centered": {"ties": "centered"},
+        "irova": {"ties": "strict"},
+    }
 
     scores_: Vector
     values_: Vector
@@ -110,15 +116,13 @@ class IsotonicCalibration(BinaryMethod):
         self.smoothing = smoothing
 
     def _check_parameters(self) -> None:
-        if self.interpolation not in ("linear", "step"):
-            raise ParameterError(f"interpolation must be 'linear' or 'step', not {self.interpolation!r}.")
-        if self.ties not in ("keep", "centered", "strict"):
-            raise ParameterError(f"ties must be 'keep', 'centered' or 'strict', not {self.ties!r}.")
+        check_choice("interpolation", self.interpolation, ("linear", "step"))
+        check_choice("ties", self.ties, ("keep", "centered", "strict"))
         if self.interpolation == "step" and self.ties != "keep":
             raise ParameterError(
                 f"steps cannot break ties; take interpolation='linear' with ties={self.ties!r}, or ties='keep'."
             )
-        check_smoothing(self.smoothing)
+        check_not_negative("smoothing", self.smoothing, ROWS_AT_ENDS)
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         groups = ScoreGroups.of_event(scores.probability, outcomes, weights)

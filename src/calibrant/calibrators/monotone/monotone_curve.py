@@ -1,33 +1,25 @@
 """Non-decreasing curves through the blocks of an isotonic fit, with ends that are never certain."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.monotone.score_groups import ScoreGroups
-from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import block_starts
 from calibrant.numerics.knotted_curve import KnottedCurve
-from calibrant.options import is_number
 
-__all__ = ["SLOPE", "Interpolation", "Ties", "check_smoothing", "fitted_curve"]
+__all__ = ["ROWS_AT_ENDS", "SLOPE", "Interpolation", "Ties", "fitted_curve"]
 
 Vector = NDArray[np.float64]
 Interpolation = Literal["linear", "step"]
 Ties = Literal["keep", "centered", "strict"]
 
+ROWS_AT_ENDS = "such as 1 row at ends that would be certain"
+"""An example of smoothing, for an error."""
+
 SLOPE = 1e-9
 """Multiple of the score that is added to make a map strictly increasing; that of the Mix-n-Match program."""
-
-
-def check_smoothing(smoothing: Any) -> None:
-    """Refuse a weight of the shrunk ends that is no number of at least zero."""
-    if not is_number(smoothing) or not 0 <= smoothing < np.inf:
-        raise ParameterError(
-            f"smoothing must be a weight of at least 0, such as 1 row, but is {smoothing!r}; "
-            "0 leaves zeros and ones as they are."
-        )
 
 
 def fitted_curve(
@@ -36,7 +28,8 @@ def fitted_curve(
     """Return the isotonic fit to some groups of scores as a curve; O(m).
 
     Ends that no row contradicts would be exactly 0 or 1. There one row of weight ``smoothing`` is added that
-    contradicts them, below or above all others, and neighbours are pooled again.
+    contradicts them, below or above all others, and neighbours are pooled again; less by as much as the rows of
+    the end contradict it themselves.
     """
     starts, value = _blocks(groups, smoothing)
     last = np.append(starts[1:], len(groups.low)) - 1
@@ -60,15 +53,17 @@ def _blocks(groups: ScoreGroups, smoothing: float) -> tuple[NDArray[np.intp], Ve
     """Return first group and value of every block, with the ends shrunk."""
     weight, outcome_sum = groups.weight, groups.outcome_sum
     starts = block_starts(weight, outcome_sum)
-    never = outcome_sum[: starts[1] if len(starts) > 1 else None].sum() == 0
-    always = np.array_equal(outcome_sum[starts[-1] :], weight[starts[-1] :])
-    if smoothing > 0 and (never or always):
+    first, last = slice(starts[1] if len(starts) > 1 else None), slice(starts[-1], None)
+    events_below = float(outcome_sum[first].sum())
+    others_above = float((weight[last] - outcome_sum[last]).sum())
+    if min(events_below, others_above) < smoothing:
         weight, outcome_sum = weight.copy(), outcome_sum.copy()
-        if never:  # one more row below all others, for which the event happened
-            weight[0] += smoothing
-            outcome_sum[0] += smoothing
-        if always:  # one more row above all others, for which it did not
-            weight[-1] += smoothing
+        # A row below all others for which the event happened, and one above all others for which it did not, as far as
+        # the rows do not contradict these ends themselves.
+        below, above = max(0.0, smoothing - events_below), max(0.0, smoothing - others_above)
+        weight[0] += below
+        outcome_sum[0] += below
+        weight[-1] += above
         starts = block_starts(weight, outcome_sum)
     return starts, np.add.reduceat(outcome_sum, starts) / np.add.reduceat(weight, starts)
 

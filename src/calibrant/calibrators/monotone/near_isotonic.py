@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 from scipy.special import xlog1py, xlogy
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.monotone.monotone_curve import check_smoothing
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import levels
 from calibrant.numerics.knotted_curve import KnottedCurve
 from calibrant.numerics.near_isotonic import Groups, NearIsotonicPath, near_isotonic_path
-from calibrant.options import is_whole
+from calibrant.options import check_choice, check_not_negative, is_whole
 from calibrant.predictions import Predictions
 
 __all__ = ["NearIsotonicCalibration"]
@@ -132,9 +131,8 @@ class NearIsotonicCalibration(BinaryMethod):
         self.max_levels = max_levels
 
     def _check_parameters(self) -> None:
-        if self.criterion not in ("bic", "aic"):
-            raise ParameterError(f"criterion must be 'bic' or 'aic', not {self.criterion!r}.")
-        check_smoothing(self.smoothing)
+        check_choice("criterion", self.criterion, ("bic", "aic"))
+        check_not_negative("smoothing", self.smoothing, "such as 1 row")
         if self.max_levels is not None and not is_whole(self.max_levels, 2):
             raise ParameterError(
                 f"max_levels must be a whole number of at least 2, or None, not {self.max_levels!r}."

@@ -48,6 +48,7 @@ class BinaryMethod(Calibrator):
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
+        data = data.with_counting_weights()
         if data.n_classes == 2:
             self._fit_event(EventScores(data.predictions), data.labels == 1, data.weights)
         else:

@@ -40,8 +40,8 @@ class EventScores:
     def probability(self) -> Vector:
         """Probability of the event."""
         if self.predictions.space is Space.LOGITS:
-            odds: Vector = expit(self.log_odds)
-            return odds
+            probability: Vector = expit(self.log_odds)
+            return probability
         return self.predictions.scores[:, 1].astype(np.float64)
 
     @cached_property

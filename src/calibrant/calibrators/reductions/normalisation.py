@@ -31,7 +31,8 @@ def _shifted(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
     The sum falls with the shift, so a bracket holds the answer; Newton's step is taken where it stays inside.
     """
-    odds = np.minimum(logit(values), CERTAIN)
+    # Rows may sum to a little more than one, and an entry then exceed it.
+    odds = np.minimum(logit(np.minimum(values, 1.0)), CERTAIN)
     largest = odds.max(axis=1)
     odds = np.maximum(odds - largest[:, np.newaxis], -SPREAD)
     # With the largest log-odds at -log(K - 1) no entry exceeds 1/K; with the smallest there none is below.

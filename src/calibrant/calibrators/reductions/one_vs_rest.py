@@ -1,6 +1,7 @@
 """One-vs-rest: one binary map for each class."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.reductions.binary_problem import binary_problem
+from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.normalisation import NORMALISATIONS, Normalisation, normalised
 from calibrant.calibrators.reductions.rest import AgainstRest
@@ -16,6 +18,7 @@ from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered, warn_user
 from calibrant.numerics.threads import in_threads
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
@@ -104,9 +107,9 @@ class OneVsRest(Calibrator):
         predictions = self._parsed(X)
         columns = self.present_columns_
         if columns is None:
-            return self._separate(predictions)
+            return self._separate(AgainstRest(predictions))
         separate = predictions.probabilities.copy()
-        separate[:, columns] = self._separate(predictions.restricted_to(columns))
+        separate[:, columns] = self._separate(AgainstRest(predictions.restricted_to(columns)))
         return separate
 
     def _fit(self, data: LabelledPredictions) -> None:
@@ -114,10 +117,7 @@ class OneVsRest(Calibrator):
             raise ParameterError(
                 f"base must be a calibrator such as IsotonicCalibration(), not {self.base!r}."
             )
-        if self.normalisation not in NORMALISATIONS:
-            raise ParameterError(
-                f"normalisation must be one of {sorted(NORMALISATIONS)}, not {self.normalisation!r}."
-            )
+        check_choice("normalisation", self.normalisation, NORMALISATIONS)
         self.identity_kept_ = False
         if data.n_classes == 2:
             self.calibrators_ = [clone(self.base).fit_labelled(data)]
@@ -127,57 +127,46 @@ class OneVsRest(Calibrator):
             self.calibrators_ = in_threads(
                 partial(self._fitted, against, data), range(data.n_classes), data.n_rows
             )
-        if self.base.traits.contains_identity:
-            self._keep_identity_if_better(data)
-
-    def _fitted(self, against: AgainstRest, data: LabelledPredictions, column: int) -> Calibrator:
-        binary = binary_problem(against.column(column), data.labels == column, data.weights)
-        fitted: Calibrator = clone(self.base).fit_labelled(binary)
-        return fitted
-
-    def _keep_identity_if_better(self, data: LabelledPredictions) -> None:
-        """Each map is at least as good as the identity for its class; made to sum to one they need not be."""
-        # What projection minimises is the squared error, and its zeros make the log-loss infinite.
-        loss = _squared_error if self.normalisation == "project" else _log_loss
-        if loss(data, self._transform(data.predictions)) > loss(data, data.predictions.without_zeros()):
+        # Each map is at least as good as the identity for its class; made to sum to one they need not be. What
+        # projection minimises is the squared error, and its zeros make the log-loss infinite.
+        loss: Literal["log", "squared"] = "squared" if self.normalisation == "project" else "log"
+        if self.base.traits.contains_identity and is_worse_than_nothing(data, self._together(against), loss):
             self.identity_kept_ = True
             warn_user(
                 f"{type(self.base).__name__}, one against the rest: {Status.IDENTITY.value}.",
                 CalibrationWarning,
             )
 
+    def _fitted(self, against: AgainstRest, data: LabelledPredictions, column: int) -> Calibrator:
+        binary = binary_problem(against.column(column), data.labels == column, data.weights)
+        fitted: Calibrator = clone(self.base).fit_labelled(binary)
+        return fitted
+
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
             return predictions.without_zeros()
         if predictions.n_classes == 2:
             return self.calibrators_[0].transform(predictions)
-        together = normalised(self._separate(predictions), self.normalisation, predictions.probabilities)
+        return self._together(AgainstRest(predictions))
+
+    def _together(self, against: AgainstRest) -> Predictions:
+        predictions = against.predictions
+        together = normalised(self._separate(against), self.normalisation, predictions.probabilities)
         return Predictions(together, Space.PROBABILITIES, predictions.classes)
 
-    def _separate(self, predictions: Predictions) -> NDArray[np.floating]:
+    def _separate(self, against: AgainstRest) -> NDArray[np.floating]:
+        predictions = against.predictions
         if predictions.n_classes == 2:
             return np.array(self.calibrators_[0].transform(predictions).probabilities)
-        against = AgainstRest(predictions)
         separate = np.empty_like(predictions.scores)
+        tiny = float(np.finfo(separate.dtype).tiny)
 
         def fill(column: int) -> None:
-            calibrated = self.calibrators_[column].transform(against.column(column))
-            separate[:, column] = EventScores(calibrated).probability
+            # Parsed and checked already, which for one row and many classes would take most of the time.
+            calibrated = self.calibrators_[column]._transform(against.column(column))
+            probability = EventScores(calibrated).probability
+            # Zeros of a raw map stay; what is only too small for the float type does not become one.
+            separate[:, column] = np.where(probability > 0, np.maximum(probability, tiny), 0.0)
 
         in_threads(fill, range(predictions.n_classes), predictions.n_rows)
         return separate
-
-
-def _log_loss(data: LabelledPredictions, predictions: Predictions) -> float:
-    own = np.arange(data.n_rows), data.labels
-    if predictions.space is Space.LOGITS:
-        logarithms = predictions.log_probabilities[own].astype(np.float64)
-    else:
-        with np.errstate(divide="ignore"):
-            logarithms = np.log(predictions.scores[own].astype(np.float64))
-    return -float(np.average(logarithms, weights=data.weights))
-
-
-def _squared_error(data: LabelledPredictions, predictions: Predictions) -> float:
-    p, own = predictions.probabilities, predictions.probabilities[np.arange(data.n_rows), data.labels]
-    return float(np.average(np.einsum("ij,ij->i", p, p) - 2.0 * own, weights=data.weights))

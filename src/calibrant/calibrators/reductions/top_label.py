@@ -130,6 +130,7 @@ class TopLabel(Calibrator):
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
+        data = data.with_counting_weights()
         predicted = data.predictions.predicted
         top = AgainstRest(data.predictions).rest_of_largest()
         binary = binary_problem(top, data.labels == predicted, data.weights)

@@ -21,6 +21,7 @@ from calibrant.numerics.folds import Fold, folds_by_content
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, newton_cg
 from calibrant.solvers.newton_cg import TOLERANCE
@@ -81,8 +82,7 @@ class AffineScaling(Calibrator):
         return twin  # type: ignore[no-any-return]
 
     def _fit(self, data: LabelledPredictions) -> None:
-        if self.center not in ("temperature", "identity", "zero"):
-            raise ParameterError(f"center must be 'temperature', 'identity' or 'zero', not {self.center!r}.")
+        check_choice("center", self.center, ("temperature", "identity", "zero"))
         plan = Fixed(0.0, 0.0) if self.penalty is None else parse_strengths(self.reg_lambda, self.reg_mu)
         features = self._features(data.predictions)
         logit_map = FullMap(data.n_classes, bias=True)

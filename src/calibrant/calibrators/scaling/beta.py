@@ -11,7 +11,7 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.event_logistic import fit_log_odds
-from calibrant.errors import ParameterError
+from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution
 
@@ -121,8 +121,7 @@ class BetaCalibration(BinaryMethod):
         self.parameters = parameters
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.parameters, str) or self.parameters not in FAMILIES:
-            raise ParameterError(f"parameters must be one of {list(FAMILIES)}, not {self.parameters!r}.")
+        check_choice("parameters", self.parameters, FAMILIES)
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         family = FAMILIES[self.parameters]

@@ -8,8 +8,8 @@ import numpy as np
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.calibrators.scaling.temperature_mixture import fit_mixture_weights, mixed_probabilities
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.options import check_around_one, check_choice
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -91,11 +91,8 @@ class EnsembleTemperatureScaling(Calibrator):
         self.bounds = bounds
 
     def _fit(self, data: LabelledPredictions) -> None:
-        if self.loss not in ("log", "brier"):
-            raise ParameterError(f"loss must be 'log' or 'brier', not {self.loss!r}.")
-        low, high = self.bounds
-        if not 0 < low <= 1 <= high < np.inf:
-            raise ParameterError(f"bounds must be two positive numbers around 1, not {self.bounds}.")
+        check_choice("loss", self.loss, ("log", "brier"))
+        check_around_one("bounds", self.bounds)
         temperature = fit_inverse_temperature(data, self.loss, self.bounds)
         self.inverse_temperature_ = float(temperature.theta[0])
         self.temperature_ = 1 / self.inverse_temperature_

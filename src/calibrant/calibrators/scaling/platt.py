@@ -9,8 +9,7 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.event_logistic import fit_log_odds
-from calibrant.errors import ParameterError
-from calibrant.options import check_flag
+from calibrant.options import check_choice, check_flag
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution
 
@@ -94,8 +93,7 @@ class PlattScaling(BinaryMethod):
         return Traits(contains_identity=self.feature == "log-odds" and not self.smoothed_targets)
 
     def _check_parameters(self) -> None:
-        if self.feature not in ("log-odds", "probability"):
-            raise ParameterError(f"feature must be 'log-odds' or 'probability', not {self.feature!r}.")
+        check_choice("feature", self.feature, ("log-odds", "probability"))
         check_flag("smoothed_targets", self.smoothed_targets)
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.options import check_around_one, check_choice
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -70,11 +70,8 @@ class TemperatureScaling(Calibrator):
         self.bounds = bounds
 
     def _fit(self, data: LabelledPredictions) -> None:
-        if self.loss not in ("log", "brier"):
-            raise ParameterError(f"loss must be 'log' or 'brier', not {self.loss!r}.")
-        low, high = self.bounds
-        if not 0 < low <= 1 <= high < np.inf:
-            raise ParameterError(f"bounds must be two positive numbers around 1, not {self.bounds}.")
+        check_choice("loss", self.loss, ("log", "brier"))
+        check_around_one("bounds", self.bounds)
         self.solution_ = fit_inverse_temperature(data, self.loss, self.bounds)
         self.inverse_temperature_ = float(self.solution_.theta[0])
         self.temperature_ = 1 / self.inverse_temperature_

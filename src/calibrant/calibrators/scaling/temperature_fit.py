@@ -17,6 +17,8 @@ Vector = NDArray[np.float64]
 
 SAMPLE_ROWS = 1000  # enough for one per cent of beta, from where two or three passes over all rows suffice
 
+SCRAMBLING = 1e4 * (5**0.5 - 1) / 2  # no simple fraction, so that regular rows are scrambled too
+
 
 def fit_inverse_temperature(
     data: LabelledPredictions,
@@ -26,21 +28,21 @@ def fit_inverse_temperature(
 ) -> Solution:
     """Return the best inverse temperature as a one-element theta.
 
-    A strided sample of the rows finds the neighbourhood when there are many rows; then all rows decide.
+    A sample of the rows finds the neighbourhood when there are many rows; then all rows decide. The Brier score may
+    have several minima: the sample finds where they are, and all rows decide which of them is the lowest.
     """
     logits, labels, weights = data.predictions.logits, data.labels, data.weights
     if tolerance is None:
         tolerance = 1e-7 if logits.dtype == np.float32 else 1e-10
-    start = 1.0
-    stride = len(labels) // SAMPLE_ROWS
-    if stride >= 4 or loss == "brier":
-        rows = slice(None, None, max(1, stride))
-        sample = _MeanLoss(logits[rows], labels[rows], None if weights is None else weights[rows], loss)
-        if loss == "brier":
-            start = min(np.geomspace(*bounds, 25).tolist(), key=lambda beta: sample(beta)[0])
-        start = bracketed_newton(sample, start, bounds, tolerance=1e-2).argument
     mean_loss = _MeanLoss(logits, labels, weights, loss)
+    starts = [1.0]
+    if len(labels) >= 4 * SAMPLE_ROWS or loss == "brier":
+        rows = _sample(mean_loss)
+        sample = _MeanLoss(logits[rows], labels[rows], None if weights is None else weights[rows], loss)
+        rough = [1.0] if loss == "log" else _local_minima(sample, bounds)
+        starts = [bracketed_newton(sample, start, bounds, tolerance=1e-2).argument for start in rough]
     with BlockSums.over(data.n_rows, data.n_classes, logits.itemsize) as mean_loss.sums:
+        start = starts[0] if len(starts) == 1 else min(starts, key=lambda beta: mean_loss(beta)[0])
         found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
         identity_loss = mean_loss(1.0)[0]
     beta, value, status = found.argument, found.value, found.status
@@ -66,6 +68,26 @@ def start_temperature(data: LabelledPredictions) -> float:
     """
     solution = fit_inverse_temperature(data)
     return 1.0 if solution.status is Status.AT_BOUND else float(solution.theta[0])
+
+
+def _sample(mean_loss: "_MeanLoss") -> NDArray[np.intp] | slice:
+    """Return about :data:`SAMPLE_ROWS` rows, the same whatever the order of the rows and of the classes."""
+    if len(mean_loss.tops) < 4 * SAMPLE_ROWS:
+        return slice(None)
+    # Digits far behind the point are as good as random, and belong to what a row holds.
+    gaps = np.asarray(mean_loss.logits.sum(axis=1, dtype=np.float64))
+    gaps -= mean_loss.logits.shape[1] * mean_loss.tops[:, 0].astype(np.float64)
+    scrambled = (gaps * SCRAMBLING) % 1.0
+    return np.argpartition(scrambled, SAMPLE_ROWS)[:SAMPLE_ROWS]
+
+
+def _local_minima(sample: "_MeanLoss", bounds: tuple[float, float]) -> list[float]:
+    """Return the places of a coarse scan that are lower than both neighbours."""
+    places = np.geomspace(*bounds, 25)
+    values = np.array([sample(beta)[0] for beta in places.tolist()])
+    padded = np.concatenate([[np.inf], values, [np.inf]])
+    minima: list[float] = places[(values <= padded[:-2]) & (values <= padded[2:])].tolist()
+    return minima
 
 
 class _MeanLoss:
