@@ -79,7 +79,8 @@ class HistogramBinning(BinaryMethod):
     -----
     *Number of bins.* Leaving one row out changes one bin only, so the log-loss of every row under the bins of all
     others has a closed form. It needs no folds and no random numbers, and all numbers of bins come from one
-    sort. With ``smoothing=0`` they are compared as with 1, since one row can make the loss infinite.
+    sort. With ``smoothing=0`` they are compared as with 1, since one row can make the loss infinite. Weights that are
+    all whole numbers count rows, of which one at a time is left out; with any other weights whole rows are.
 
     *Prior.* Laplace's 1/2 suits bins of equal width: where scores are high, such bins hold few rows, and what
     little is known there had better not be drawn to a base rate of 1/K. Among bins of the same number of rows

@@ -42,7 +42,7 @@ class ScalingBinning(BinaryMethod):
     scaling : Calibrator, optional
         The map g, any calibrator that takes two classes; :class:`~calibrant.PlattScaling` if it is not given.
     n_bins : int, default=100
-        Greatest number of bins, B; equal outputs share a bin. With a hundred next to nothing is lost against the map
+        Greatest number of bins, B; equal outputs share a bin. With a hundred little is lost against the map
         itself. With K classes the uppermost of B < K bins holds more rows than one class has, and accuracy
         collapses, as it did in published comparisons with 10 or 15.
     binning : scheme of :mod:`calibrant.binning`, optional

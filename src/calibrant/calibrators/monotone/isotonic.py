@@ -44,8 +44,9 @@ class IsotonicCalibration(BinaryMethod):
         - ``"keep"``: all get the value of the block, so that the ranking of their rows is lost;
         - ``"centered"``: the value of a block holds at the weighted mean of its scores only, with straight lines
           from one block to the next :cite:`oron2017`; from the outermost blocks on, the lines lead to half of
-          the first value at 0 and of the last one's distance from 1 at 1. Different scores stay different, so
-          the ranking and the AUC are kept, as far as the digits of the output go;
+          the first value at 0 and of the last one's distance from 1 at 1. Different scores stay different (unless
+          ``smoothing=0`` leaves ends of 0 or 1), so the ranking and the AUC are kept, as far as the digits of the
+          probabilities go, before and after;
         - ``"strict"``: as ``"keep"``, plus 1e-9 times the score, over 1 + 1e-9, as in Mix-n-Match
           :cite:`zhang2020`; this breaks ties too, but only in float64, and not among the smallest scores, whose
           differences are lost beside the value of their block.

@@ -77,7 +77,8 @@ def normalised(values: FloatArray, how: Normalisation, fallback: FloatArray) -> 
       which they sum to one, the row nearest to g in the sum of binary Kullback-Leibler divergences;
     - ``"project"`` gives the row nearest to g in the sense of least squares, with zeros if need be.
 
-    All three leave alone what sums to one already, and keep the order. Rows of zeros say nothing: the
+    All three leave alone what sums to one already, and keep the order; "shift" as far as entries are not more than 80
+    nats below the largest of their row. Rows of zeros say nothing: the
     row of ``fallback`` takes their place. O(nK), for "project" O(nK log K).
 
     >>> separate, own = np.array([[0.9, 0.6], [0.0, 0.0]]), np.array([[0.7, 0.3], [0.8, 0.2]])

@@ -37,7 +37,7 @@ class TopLabel(Calibrator):
     where :math:`\hat y` is the class with the largest probability and :math:`h_l` a map for two classes, fitted to
     the rows in which class l is predicted: to their largest probability, and to whether the prediction is right
     :cite:`gupta2022`. What the map does not give to the predicted class is shared out among the others as the
-    classifier did, evenly if it gave them nothing.
+    classifier did, zeros counting as the floor.
 
     Parameters
     ----------
@@ -69,7 +69,9 @@ class TopLabel(Calibrator):
 
     in all B bins of all predicted classes at once, with probability :math:`1 - \delta` over the calibration rows,
     whatever the classifier and the distribution :cite:`gupta2022`. For one bin given in advance B is 1. With the
-    smoothing of the default, which keeps the log-loss finite, the values move by at most 2 / (m + 2) more.
+    smoothing of the default, which keeps the log-loss finite, the values move by at most 2 / (m + 2) more. The paper
+    proves it for bins whose edges are scores of rows that are left out of the bins; here edges lie midway between two
+    scores, and no row is left out.
 
     *Other classes.* Only the predicted class is calibrated. Where its confidence becomes low, another class can end
     up with the larger probability, and ``predict`` gives that one. The guarantee is for the label that the

@@ -72,7 +72,7 @@ class BetaCalibration(BinaryMethod):
     Notes
     -----
     Logistic regression on :math:`\ln p` and :math:`-\ln(1 - p)` with two bounds: a convex problem, solved to its
-    optimum by Newton's method whose steps obey the bounds, O(n) per step in time and memory, about seven steps. A
+    optimum by Newton's method whose steps obey the bounds, O(n) per step in time and memory, a few steps. A
     fit is never worse than the identity on its own rows, in log-loss. Exchanging the classes exchanges a and b
     and changes the sign of c. For two classes and where neither bound is met, ``"abm"`` is
     :class:`~calibrant.DirichletCalibration` without a penalty.

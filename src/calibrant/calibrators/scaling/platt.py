@@ -49,7 +49,7 @@ class PlattScaling(BinaryMethod):
 
     Notes
     -----
-    A convex problem, solved to its optimum by Newton's method: O(n) per step in time and memory, about eight steps.
+    A convex problem, solved to its optimum by Newton's method: O(n) per step in time and memory, a few steps.
     On log-odds and without smoothing a fit is never worse than the identity on its own rows. The slope may be
     negative, for a classifier whose scores point the wrong way.
 
