@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calibrant import AccuracyPreservingIsotonic, Predictions
-from calibrant.calibrators.monotone import score_groups
-from calibrant.calibrators.monotone.score_groups import ScoreGroups
+from calibrant.calibrators.monotone import pooled_scores
+from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError
 from calibrant.numerics.isotonic import isotonic_fit
 from data import load
@@ -73,7 +73,7 @@ def test_groups_add_up_however_many_pairs_are_sorted_at_a_time(problem, pairs_at
     weights = np.arange(1.0, len(labels) + 1) if weighted else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score_groups, "PAIRS_AT_A_TIME", pairs_at_a_time)
-        groups = ScoreGroups.of_all_pairs(probabilities, labels, weights)
+        groups = PooledScores.of_all_pairs(probabilities, labels, weights)
     scores, outcomes, repeated = all_pairs(probabilities, labels, weights)
     repeated = np.ones(len(scores)) if repeated is None else repeated
     marks = sorted({float(score) for score, outcome in zip(scores, outcomes, strict=True) if outcome})

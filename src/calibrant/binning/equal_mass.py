@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.binning.fixed_edges import FixedEdges
 from calibrant.binning.partition import Closed, as_floats, check_closed, check_n_bins
+from calibrant.numerics.midway import midway
 
 __all__ = ["EqualMass", "nearest_masses"]
 
@@ -79,10 +80,9 @@ class EqualMass:
 
     def _between(self, below: NDArray[np.floating], above: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return edges that keep the two apart also where no float lies between them."""
-        middle = below + (above - below) / 2
         if self.closed == "left":
-            return np.where(middle > below, middle, above)
-        return np.where(middle < above, middle, below)
+            return midway(below, above)
+        return -midway(-above, -below)  # or the lower one
 
 
 def nearest_masses(mass: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.intp]:

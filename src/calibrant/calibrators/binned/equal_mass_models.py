@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.binning.equal_mass import nearest_masses
+from calibrant.numerics.midway import midway
 
 __all__ = ["Partitions", "bin_boundaries", "distinct_partitions", "equal_mass_partitions"]
 
@@ -110,6 +111,4 @@ def bin_boundaries(scores: Vector) -> Vector:
     >>> bin_boundaries(np.array([0.2, 0.4]))
     array([0. , 0.3, 1. ])
     """
-    below, above = scores[:-1], scores[1:]
-    middle = below + (above - below) / 2
-    return np.concatenate([[0.0], np.where(middle > below, middle, above), [1.0]])
+    return np.concatenate([[0.0], midway(scores[:-1], scores[1:]), [1.0]])

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.monotone.monotone_curve import ROWS_AT_ENDS, fitted_curve
-from calibrant.calibrators.monotone.score_groups import ScoreGroups
+from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.errors import CalibrationWarning
 from calibrant.labelled_predictions import LabelledPredictions
@@ -116,7 +116,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         check_choice("ties", self.ties, ("strict", "centered"))
         check_not_negative("smoothing", self.smoothing, ROWS_AT_ENDS)
         data = data.with_counting_weights()
-        groups = ScoreGroups.of_all_pairs(data.predictions.probabilities, data.labels, data.weights)
+        groups = PooledScores.of_all_pairs(data.predictions.probabilities, data.labels, data.weights)
         curve = fitted_curve(groups, self.smoothing, self.ties)
         self.scores_, self.values_ = curve.knots, curve.values
         self.identity_kept_ = False

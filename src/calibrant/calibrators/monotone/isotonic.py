@@ -12,7 +12,7 @@ from calibrant.calibrators.monotone.monotone_curve import (
     Ties,
     fitted_curve,
 )
-from calibrant.calibrators.monotone.score_groups import ScoreGroups
+from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
@@ -126,7 +126,7 @@ class IsotonicCalibration(BinaryMethod):
         check_not_negative("smoothing", self.smoothing, ROWS_AT_ENDS)
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        groups = ScoreGroups.of_event(scores.probability, outcomes, weights)
+        groups = PooledScores.of_event(scores.probability, outcomes, weights)
         curve = fitted_curve(groups, self.smoothing, self.ties, self.interpolation)
         self.scores_, self.values_ = curve.knots, curve.values
 

@@ -5,9 +5,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.score_groups import ScoreGroups
+from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.numerics.isotonic import block_starts
 from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.numerics.midway import midway
 
 __all__ = ["ROWS_AT_ENDS", "SLOPE", "Interpolation", "Ties", "fitted_curve"]
 
@@ -23,7 +24,7 @@ SLOPE = 1e-9
 
 
 def fitted_curve(
-    groups: ScoreGroups, smoothing: float, ties: Ties, interpolation: Interpolation = "linear"
+    groups: PooledScores, smoothing: float, ties: Ties, interpolation: Interpolation = "linear"
 ) -> KnottedCurve:
     """Return the isotonic fit to some groups of scores as a curve; O(m).
 
@@ -49,7 +50,7 @@ def fitted_curve(
     return KnottedCurve(level.knots, (level.values + SLOPE * level.knots) / (1 + SLOPE))
 
 
-def _blocks(groups: ScoreGroups, smoothing: float) -> tuple[NDArray[np.intp], Vector]:
+def _blocks(groups: PooledScores, smoothing: float) -> tuple[NDArray[np.intp], Vector]:
     """Return first group and value of every block, with the ends shrunk."""
     weight, outcome_sum = groups.weight, groups.outcome_sum
     starts = block_starts(weight, outcome_sum)
@@ -70,9 +71,7 @@ def _blocks(groups: ScoreGroups, smoothing: float) -> tuple[NDArray[np.intp], Ve
 
 def _stepped(low: Vector, high: Vector, value: Vector) -> KnottedCurve:
     """Step half-way between neighbouring blocks, so that the mirror image has the mirrored curve."""
-    middle = high[:-1] + (low[1:] - high[:-1]) / 2
-    middle = np.maximum(middle, np.nextafter(high[:-1], np.inf))  # a score of the fit stays in its block
-    return KnottedCurve(np.append(low[:1], middle), value, steps=True)
+    return KnottedCurve(np.append(low[:1], midway(high[:-1], low[1:])), value, steps=True)
 
 
 def _with_ends(scores: Vector, values: Vector, at_zero: float, at_one: float) -> KnottedCurve:

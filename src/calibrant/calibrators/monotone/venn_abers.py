@@ -13,6 +13,7 @@ from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import ParameterError
 from calibrant.numerics.folds import content_seed, folds_by_content
 from calibrant.numerics.isotonic import levels
+from calibrant.numerics.rounding import with_bits
 from calibrant.numerics.step_functions import StepFunctions
 from calibrant.numerics.threads import in_threads
 from calibrant.numerics.venn_abers import AddedPoint
@@ -259,9 +260,7 @@ def _distinct(places: Vector, values: Vector, parts: Vector) -> tuple[Vector, Ve
 
 def _places(scores: EventScores) -> Vector:
     """Return the scores with the bits that count."""
-    fraction, exponent = np.frexp(scores.probability)
-    places: Vector = np.ldexp(np.rint(np.ldexp(fraction, SCORE_BITS)), exponent - SCORE_BITS)
-    return places
+    return with_bits(scores.probability, SCORE_BITS)
 
 
 def _dealt_out(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.numerics.isotonic import levels
 from calibrant.numerics.row_blocks import row_blocks
 
-__all__ = ["ScoreGroups"]
+__all__ = ["PooledScores"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -20,7 +20,7 @@ PAIRS_AT_A_TIME = 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreGroups:
+class PooledScores:
     """Neighbouring scores that any isotonic fit gives one value, in increasing order.
 
     Attributes
@@ -59,7 +59,7 @@ class ScoreGroups:
         true class and one for all that is smaller. Costs O(nK log n) time and O(n) memory besides that of
         :data:`PAIRS_AT_A_TIME` pairs.
 
-        >>> groups = ScoreGroups.of_all_pairs(np.array([[0.1, 0.9], [0.3, 0.7]]), np.array([1, 0]), None)
+        >>> groups = PooledScores.of_all_pairs(np.array([[0.1, 0.9], [0.3, 0.7]]), np.array([1, 0]), None)
         >>> groups.low, groups.high, groups.weight, groups.outcome_sum
         (array([0.1, 0.3, 0.9]), array([0.1, 0.7, 0.9]), array([1., 2., 1.]), array([0., 1., 1.]))
         """
