@@ -60,8 +60,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     method writes ``_fit`` and ``_transform``, which only ever see valid data. A class is either abstract
     or final.
 
-    Classes without rows keep the share of probability that the classifier gave them: the map is learnt
-    and applied *given that the class is one of those seen*. Methods whose parameters are shared by all
+    Classes without rows keep the share of probability that the classifier gave them, zeros counting as the floor: the
+    map is learnt and applied *given that the class is one of those seen*. Methods whose parameters are shared by all
     classes are fitted on all columns as usual. Either way a warning lists the classes.
     """
 
@@ -135,12 +135,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         columns = self.present_columns_
         if columns is None:
             return self._transform(predictions)
-        calibrated = predictions.probabilities.copy()
+        # Zeros count as the floor: a class that nobody has seen, or all others, may turn up all the same.
+        calibrated = predictions.without_zeros().probabilities.copy()
         share = calibrated[:, columns].sum(axis=1, keepdims=True)
-        nothing = np.flatnonzero(share == 0)
-        if len(nothing):  # all is for classes without calibration rows; zeros count as the floor
-            calibrated[nothing] = predictions.take(nothing).without_zeros().probabilities
-            share[nothing] = calibrated[np.ix_(nothing, columns)].sum(axis=1, keepdims=True)
         calibrated[:, columns] = share * self._transform(predictions.restricted_to(columns)).probabilities
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
 

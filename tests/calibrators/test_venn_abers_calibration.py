@@ -136,12 +136,14 @@ def test_an_absent_class_has_its_own_probability_at_both_ends(n_classes):
     with pytest.warns(MissingClassWarning):
         fitted = VennAbersCalibration().fit(X[kept], y[kept])
     lower, upper = fitted.predict_interval(X)
-    np.testing.assert_array_equal(lower[:, 1], X[:, 1])
-    np.testing.assert_array_equal(upper[:, 1], X[:, 1])
+    floored = Predictions.from_probabilities(X, floor=fitted.floor_).without_zeros().probabilities
+    np.testing.assert_array_equal(lower[:, 1], floored[:, 1])
+    np.testing.assert_array_equal(upper[:, 1], floored[:, 1])
     seen = np.delete(np.arange(n_classes), 1)
     share = X[:, seen].sum(axis=1, keepdims=True)
     given = np.divide(X[:, seen], share, out=np.full((len(X), len(seen)), 1 / len(seen)), where=share > 0)
     alone = VennAbersCalibration().fit(given[kept], np.searchsorted(seen, y[kept]))
+    share = floored[:, seen].sum(axis=1, keepdims=True)
     for ends, expected in zip((lower, upper), alone.predict_interval(given), strict=True):
         np.testing.assert_allclose(ends[:, seen], share * expected, rtol=0, atol=1e-12)
 

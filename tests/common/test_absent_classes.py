@@ -100,3 +100,15 @@ def test_rows_that_give_everything_to_an_absent_class(name):
     calibrator = fit_without_warning(name, np.vstack([X, certain]), np.append(y, [0, 1]))
     assert_on_simplex(calibrator.predict_proba(certain), certain.shape)
     assert calibrator.predict_proba(certain)[0, ABSENT] > 0.5
+
+
+@every_method_with_classes_apart
+def test_no_class_gets_a_zero_where_zeros_occur(name):
+    """An absent class to which the classifier gives nothing may turn up; so may the others where it gets everything."""
+    X, y = (array.copy() for array in rows_without(ABSENT))
+    X[::3, ABSENT] = 0
+    X /= X.sum(axis=1, keepdims=True)
+    X[1] = np.eye(4)[ABSENT]
+    calibrator = fit_without_warning(name, X, y)
+    X[2] = [1e-300, 0, 1, 0]
+    assert (calibrator.predict_proba(X) > 0).all()

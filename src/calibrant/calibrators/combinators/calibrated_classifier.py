@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,11 +13,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.estimator_response import RESPONSES, estimator_response
+from calibrant.calibrators.combinators.jobs import for_all
 from calibrant.calibrators.combinators.out_of_fold import HeldOut, asked, hold_out, pool
 from calibrant.calibrators.combinators.training_rows import TrainingRows
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning, ParameterError
@@ -309,9 +310,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     ) -> tuple[list[HeldOut], list[Pair]]:
         notices: list[Notice] = []
         with gathered(len(splits), "fold", notices):
-            fitted = Parallel(n_jobs=self.n_jobs)(
-                delayed(_fit_pair)(self.estimator, calibrator, training, split, self.response)
-                for split in splits
+            fitted = for_all(
+                partial(_fit_pair, self.estimator, calibrator, training, response=self.response),
+                splits,
+                self.n_jobs,
             )
             notices += [notice for _, _, of_fold in fitted for notice in of_fold]
         useful = [(part, calibrator) for part, calibrator, _ in fitted if calibrator is not None]
@@ -332,8 +334,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def _fit_pooled(
         self, training: TrainingRows, calibrator: Calibrator, splits: list[Split]
     ) -> tuple[list[HeldOut], list[Pair]]:
-        parts = Parallel(n_jobs=self.n_jobs)(
-            delayed(hold_out)(self.estimator, training, train, test, self.response) for train, test in splits
+        parts = for_all(
+            partial(_hold_out, self.estimator, training, response=self.response), splits, self.n_jobs
         )
         n_never = training.n_rows - len(np.unique(np.concatenate([test for _, test in splits])))
         if n_never:
@@ -355,6 +357,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 "calibrator; look into calibrated_pairs_, or set ensemble=False."
             )
         return self.calibrated_pairs_[0]
+
+
+def _hold_out(estimator: Any, training: TrainingRows, split: Split, response: str) -> HeldOut:
+    return hold_out(estimator, training, *split, response)
 
 
 def _fit_pair(

@@ -147,7 +147,8 @@ class VennAbersCalibration(BinaryMethod):
         columns = self.present_columns_
         if columns is None:
             return self._intervals(predictions)
-        lower, upper = predictions.probabilities.copy(), predictions.probabilities.copy()
+        as_given = predictions.without_zeros().probabilities
+        lower, upper = as_given.copy(), as_given.copy()
         share = lower[:, columns].sum(axis=1, keepdims=True)
         for ends, given_seen in zip(
             (lower, upper), self._intervals(predictions.restricted_to(columns)), strict=True
@@ -276,7 +277,8 @@ def _dealt_out(
     # Among rows that differ in nothing but the outcome, this decides their order; one seed for all data sets would
     # fix the share of events in each fold.
     mixed = (groups.outcome_sum > 0) & (groups.outcome_sum < groups.weight)
-    seed = content_seed(groups.outcome_sum) if mixed.any() else 0
+    # Of weights divided by a number the sums differ in their last digits.
+    seed = content_seed(with_bits(groups.outcome_sum, SCORE_BITS)) if mixed.any() else 0
     folds = folds_by_content((certainty, hits.astype(np.float64), places), weights, n_folds, seed)
     if not all(len(fold.test_rows) for fold in folds):
         raise _too_many(n_folds, len(places))

@@ -108,7 +108,7 @@ class OneVsRest(Calibrator):
         columns = self.present_columns_
         if columns is None:
             return self._separate(AgainstRest(predictions))
-        separate = predictions.probabilities.copy()
+        separate = predictions.without_zeros().probabilities.copy()
         separate[:, columns] = self._separate(AgainstRest(predictions.restricted_to(columns)))
         return separate
 
