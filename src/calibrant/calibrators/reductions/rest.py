@@ -12,8 +12,6 @@ from calibrant.space import Space
 
 __all__ = ["AgainstRest"]
 
-FloatArray = NDArray[np.floating]
-
 
 @dataclass(frozen=True, eq=False)
 class AgainstRest:
