@@ -93,6 +93,17 @@ class LabelledPredictions:
                 logarithms = np.log(predictions.scores[own].astype(np.float64))
         return -float(np.average(logarithms, weights=self.weights))
 
+    def squared_error(self, predictions: Predictions | None = None) -> float:
+        """Return the mean Brier score, summed over classes, of these predictions or of others for the same rows.
+
+        >>> round(LabelledPredictions.parse([[0.9, 0.1]], [0]).squared_error(), 4)
+        0.02
+        """
+        p = (self.predictions if predictions is None else predictions).probabilities
+        own = p[np.arange(self.n_rows), self.labels]
+        errors = np.einsum("ij,ij->i", p, p, dtype=np.float64) - 2.0 * own + 1.0
+        return float(np.average(errors, weights=self.weights))
+
     def with_counting_weights(self) -> Self:
         """Return the same rows with weights that average at least one, for methods that count rows.
 

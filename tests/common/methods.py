@@ -26,6 +26,7 @@ CHOSEN = {
     "bandwidth": 0.1,
     "n_bins": 10,
     "n_iterations": 3,
+    "weight_decay": 1e-2,
 }
 
 N_ROWS = 320

@@ -1,13 +1,16 @@
 """The column of the largest entry stays the largest, whatever rounding did to the others."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.stats import rankdata
 
 from calibrant.numerics import row_blocks
-from calibrant.numerics.kept_order import restore_argmax
+from calibrant.numerics.kept_order import restore_argmax, restore_order
 from data import load
 from strategies import probability_matrices
 
@@ -92,3 +95,41 @@ def test_real_rows_flattened_until_float32_cannot_tell_them_apart():
     restore_argmax(flat, probabilities.argmax(axis=1))
     np.testing.assert_array_equal(flat.argmax(axis=1), probabilities.argmax(axis=1))
     assert flat.sum(axis=1, dtype=np.float64) == pytest.approx(1, abs=1e-6)
+
+
+def order_by_loops(values, reference):
+    """From the smallest reference up, each entry at least one step above the one before, or equal to it."""
+    result = values.copy()
+    for row, wanted in zip(result, reference, strict=True):
+        places = sorted(range(len(row)), key=lambda place: wanted[place])
+        for before, place in itertools.pairwise(places):
+            if wanted[place] == wanted[before]:
+                row[place] = row[before]
+            else:
+                row[place] = max(row[place], np.nextafter(row[before], row.dtype.type(np.inf)))
+    return result
+
+
+@given(data=st.data(), reference=probability_matrices())
+def test_order_and_ties_become_those_of_the_reference_by_the_smallest_steps(data, reference):
+    kinds = st.sampled_from([np.float32, np.float64])
+    steps = data.draw(hnp.arrays(np.int8, reference.shape, elements=st.integers(0, 3)))
+    values = (steps / 8).astype(data.draw(kinds))
+    restored = values.copy()
+    restore_order(restored, reference)
+    np.testing.assert_array_equal(restored, order_by_loops(values, reference))
+    for row, wanted in zip(restored, reference, strict=True):
+        np.testing.assert_array_equal(rankdata(row, "dense"), rankdata(wanted, "dense"))
+
+
+@given(values=probability_matrices())
+def test_rows_in_order_are_not_touched(values):
+    restored = values.copy()
+    restore_order(restored, values)
+    np.testing.assert_array_equal(restored, values)
+
+
+def test_the_smallest_floats_are_put_in_order_too():
+    values = np.zeros((1, 4), dtype=np.float32)
+    restore_order(values, np.array([[0.3, 0.1, 0.2, 0.4]]))
+    np.testing.assert_array_equal(values.argsort(axis=1), [[1, 2, 0, 3]])

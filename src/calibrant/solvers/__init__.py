@@ -2,14 +2,17 @@
 
 from calibrant.solvers.bracketed_newton import bracketed_newton
 from calibrant.solvers.newton_cg import newton_cg
+from calibrant.solvers.quasi_newton import Valley, quasi_newton
 from calibrant.solvers.simplex_weights import least_squares_weights, likeliest_weights
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = [
     "Solution",
     "Status",
+    "Valley",
     "bracketed_newton",
     "least_squares_weights",
     "likeliest_weights",
     "newton_cg",
+    "quasi_newton",
 ]

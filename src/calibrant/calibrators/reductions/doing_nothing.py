@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
-
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
@@ -23,11 +21,5 @@ def is_worse_than_nothing(
     """
     nothing = data.predictions.without_zeros()
     if loss == "squared":
-        return bool(_squared_error(data, calibrated) > _squared_error(data, nothing) * (1 + ROUNDING))
+        return bool(data.squared_error(calibrated) > data.squared_error(nothing) * (1 + ROUNDING))
     return bool(data.log_loss(calibrated) > data.log_loss(nothing) * (1 + ROUNDING))
-
-
-def _squared_error(data: LabelledPredictions, predictions: Predictions) -> float:
-    p, own = predictions.probabilities, predictions.probabilities[np.arange(data.n_rows), data.labels]
-    errors = np.einsum("ij,ij->i", p, p, dtype=np.float64) - 2.0 * own + 1.0
-    return float(np.average(errors, weights=data.weights))

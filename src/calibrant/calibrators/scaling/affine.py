@@ -11,14 +11,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator
+from calibrant.calibrators.inner_folds import inner_folds
 from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
 from calibrant.calibrators.scaling.penalty_search import FoldFits
 from calibrant.calibrators.scaling.strengths import Fixed, Strength, parse_strengths
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.folds import Fold, folds_by_content
-from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.folds import Fold
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
 from calibrant.options import check_choice
@@ -176,7 +176,7 @@ class AffineScaling(Calibrator):
             n_folds = int(min(self.cv, data.n_rows))
             if n_folds < 2:
                 raise ParameterError(f"cv must be at least 2, not {self.cv}.")
-            return folds_by_content(_row_keys(data), data.weights, n_folds)
+            return inner_folds(data, n_folds)
         splitter = check_cv(self.cv, data.labels, classifier=True)
         weights = data.weights
         return [
@@ -188,19 +188,6 @@ class AffineScaling(Calibrator):
             )
             for train, test in splitter.split(data.predictions.scores, data.labels)
         ]
-
-
-def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
-    """Return what to sort rows by for the folds, the same for any order of the rows.
-
-    The first three do not depend on the order of the classes either, and are exact, so that float32 rows and the
-    same numbers in float64 give equal folds. The others part rows that are equal in these and yet different.
-    """
-    scores = data.predictions.scores
-    of_label = scores[np.arange(data.n_rows), data.labels].astype(np.float64)
-    top, bottom = row_maxima(scores).astype(np.float64), -row_maxima(-scores).astype(np.float64)
-    mixed = scores @ np.random.default_rng(0).uniform(1, 2, data.n_classes)
-    return of_label - top, top - bottom, top, mixed, data.labels.astype(np.float64)
 
 
 def _standard_errors(per_fold: Vector) -> Vector:

@@ -1,0 +1,114 @@
+"""Folds of calibration rows, and choices by the loss of rows that were held out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.folds import Fold, folds_by_content
+from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.threads import in_threads
+from calibrant.predictions import Predictions
+
+__all__ = ["Choice", "choose_by_folds", "inner_folds"]
+
+Vector = NDArray[np.float64]
+Candidate = TypeVar("Candidate")
+Map = Callable[[Predictions], Predictions]
+
+# Gains of fewer nats than this are no reason to take the larger model.
+WORTHWHILE = 2e-5
+
+
+def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
+    """Return folds that are the same for any order of the rows, see :func:`~calibrant.numerics.folds.folds_by_content`.
+
+    At most as many as there are rows.
+    """
+    return folds_by_content(_row_keys(data), data.weights, min(n_folds, data.n_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Generic[Candidate]):
+    """What was tried, how it did on rows that were held out, and what was taken.
+
+    Attributes
+    ----------
+    candidates : list
+        What was tried, the simplest first.
+    losses : ndarray of shape (C,)
+        Mean loss of the rows held out.
+    standard_errors : ndarray of shape (C,)
+        Standard error of that mean, over folds.
+    best : object
+        The candidate with the lowest loss; the simplest of those that are as good.
+    """
+
+    candidates: list[Candidate]
+    losses: Vector
+    standard_errors: Vector
+    best: Candidate
+
+
+def choose_by_folds(
+    data: LabelledPredictions,
+    candidates: Sequence[Candidate],
+    fitted: Callable[[LabelledPredictions, Candidate], Map],
+    *,
+    n_folds: int,
+    loss: Literal["log", "brier"] = "log",
+) -> Choice[Candidate]:
+    """Fit every candidate to all folds but one, judge it by the rows of that one, and take the best on average.
+
+    Parameters
+    ----------
+    data : LabelledPredictions
+        Calibration rows.
+    candidates : sequence
+        What to choose from, the simplest first.
+    fitted : callable
+        Makes a map from rows and a candidate.
+    n_folds : int
+        Number of folds.
+    loss : {"log", "brier"}
+        What rows that were held out are judged by.
+    """
+    folds = inner_folds(data, n_folds)
+    pieces = [(fold, candidate) for fold in folds for candidate in candidates]
+
+    def held_out(piece: tuple[Fold, Candidate]) -> float:
+        fold, candidate = piece
+        mapped = fitted(data.take(fold.train_rows, fold.train_weights), candidate)
+        test = data.take(fold.test_rows, fold.test_weights)
+        calibrated = mapped(test.predictions)
+        return test.log_loss(calibrated) if loss == "log" else test.squared_error(calibrated)
+
+    numbers = data.n_rows * data.n_classes
+    losses = np.array(in_threads(held_out, pieces, numbers)).reshape(len(folds), len(candidates))
+    shares = np.array([_weight(fold) for fold in folds])
+    mean = np.average(losses, axis=0, weights=shares)
+    errors = (
+        losses.std(axis=0, ddof=1) / np.sqrt(len(folds)) if len(folds) > 1 else np.full(len(mean), np.nan)
+    )
+    best = int(np.argmax(mean <= mean.min() + WORTHWHILE))
+    return Choice(list(candidates), mean, errors, candidates[best])
+
+
+def _weight(fold: Fold) -> float:
+    return float(len(fold.test_rows) if fold.test_weights is None else fold.test_weights.sum())
+
+
+def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
+    """Return what to sort rows by for the folds, the same for any order of the rows.
+
+    The first three do not depend on the order of the classes either, and are exact, so that float32 rows and the
+    same numbers in float64 give equal folds. The others part rows that are equal in these and yet different.
+    """
+    scores = data.predictions.scores
+    of_label = scores[np.arange(data.n_rows), data.labels].astype(np.float64)
+    top, bottom = row_maxima(scores).astype(np.float64), -row_maxima(-scores).astype(np.float64)
+    mixed = scores @ np.random.default_rng(0).uniform(1, 2, data.n_classes)
+    return of_label - top, top - bottom, top, mixed, data.labels.astype(np.float64)

@@ -1,0 +1,1 @@
+"""Latent functions: a smooth function of one score, shared by all classes or by all rows."""

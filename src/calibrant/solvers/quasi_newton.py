@@ -1,0 +1,92 @@
+"""Quasi-Newton minimisation of smooth functions with gradients, convex or not."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from calibrant.solvers.solution import Status
+
+__all__ = ["Valley", "quasi_newton"]
+
+Vector = NDArray[np.float64]
+
+# Pairs of steps and gradients that are remembered; each costs two products with vectors.
+MEMORY = 30
+
+ABNORMAL = 2  # scipy's number for a line search that found nothing better
+
+
+class Valley(NamedTuple):
+    """Where a search by gradients stopped: a local minimum, if it converged."""
+
+    theta: Vector
+    value: float
+    largest_slope: float
+    n_iterations: int
+    n_evaluations: int
+    status: Status
+
+
+def quasi_newton(
+    function: Callable[[Vector], tuple[float, Vector]],
+    start: Vector,
+    *,
+    bounds: Sequence[tuple[float | None, float | None]] | None = None,
+    tolerance: float = 1e-9,
+    slope_tolerance: float = 1e-7,
+    max_iterations: int = 1000,
+) -> Valley:
+    """Walk downhill from ``start`` by L-BFGS-B until a step gains nothing.
+
+    Never ends higher than it began.
+
+    Parameters
+    ----------
+    function : callable
+        Gives value and gradient.
+    start : ndarray
+        Where to begin.
+    bounds : sequence of pairs, optional
+        Least and largest value of every parameter, None for no bound.
+    tolerance : float
+        Stop when a step lowers the value by less than this, in units of the value itself or of 1 if that is more.
+    slope_tolerance : float
+        Stop when no free entry of the gradient is larger.
+    max_iterations : int
+        Steps at the most.
+
+    Examples
+    --------
+    >>> found = quasi_newton(lambda x: (float((x - 3) @ (x - 3)), 2 * (x - 3)), np.zeros(2))
+    >>> found.theta.round(6), found.status.name
+    (array([3., 3.]), 'CONVERGED')
+    """
+    found = minimize(
+        function,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={
+            "maxcor": MEMORY,
+            "ftol": tolerance,
+            "gtol": slope_tolerance,
+            "maxiter": max_iterations,
+            "maxfun": 4 * max_iterations,
+        },
+    )
+    if found.success:
+        status = Status.CONVERGED
+    else:
+        status = Status.OUT_OF_PRECISION if found.status == ABNORMAL else Status.OUT_OF_ITERATIONS
+    return Valley(
+        theta=np.asarray(found.x, dtype=np.float64),
+        value=float(found.fun),
+        largest_slope=float(np.abs(found.jac).max()),
+        n_iterations=int(found.nit),
+        n_evaluations=int(found.nfev),
+        status=status,
+    )
