@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from calibrant.numerics.row_blocks import one_blas_thread
 from calibrant.solvers.solution import Status
 
 __all__ = ["Valley", "quasi_newton"]
@@ -64,20 +65,22 @@ def quasi_newton(
     >>> found.theta.round(6), found.status.name
     (array([3., 3.]), 'CONVERGED')
     """
-    found = minimize(
-        function,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={
-            "maxcor": MEMORY,
-            "ftol": tolerance,
-            "gtol": slope_tolerance,
-            "maxiter": max_iterations,
-            "maxfun": 4 * max_iterations,
-        },
-    )
+    # Products of short vectors: waking the threads of BLAS for them takes longer than the work.
+    with one_blas_thread():
+        found = minimize(
+            function,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={
+                "maxcor": MEMORY,
+                "ftol": tolerance,
+                "gtol": slope_tolerance,
+                "maxiter": max_iterations,
+                "maxfun": 4 * max_iterations,
+            },
+        )
     if found.success:
         status = Status.CONVERGED
     else:
