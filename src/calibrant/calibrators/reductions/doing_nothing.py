@@ -2,12 +2,14 @@
 
 from typing import Literal
 
+import numpy as np
+
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
 __all__ = ["is_worse_than_nothing"]
 
-ROUNDING = 1e-12  # relative, within which two mean losses are the same
+ROUNDING = 1e-12  # relative, within which two mean losses are the same; more for short floats
 
 
 def is_worse_than_nothing(
@@ -20,6 +22,7 @@ def is_worse_than_nothing(
     True
     """
     nothing = data.predictions.without_zeros()
+    rounding = 1 + max(ROUNDING, float(np.finfo(nothing.scores.dtype).eps))
     if loss == "squared":
-        return bool(data.squared_error(calibrated) > data.squared_error(nothing) * (1 + ROUNDING))
-    return bool(data.log_loss(calibrated) > data.log_loss(nothing) * (1 + ROUNDING))
+        return bool(data.squared_error(calibrated) > data.squared_error(nothing) * rounding)
+    return bool(data.log_loss(calibrated) > data.log_loss(nothing) * rounding)

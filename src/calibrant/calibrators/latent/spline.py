@@ -1,0 +1,335 @@
+"""Spline calibration: a smooth curve through cumulative differences, whose slope repairs a probability."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import clone
+
+from calibrant.calibrator import Traits
+from calibrant.calibrators.latent.axis_cells import AxisCells
+from calibrant.calibrators.latent.spline_fit import SplineFit
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.calibrators.reductions.top_label import TopLabel
+from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import held_back, warn_user
+from calibrant.numerics.isotonic import isotonic_fit
+from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.numerics.threads import in_threads
+from calibrant.options import check_choice, check_flag, check_whole, is_number
+from calibrant.predictions import Predictions
+from calibrant.solvers import Status
+from calibrant.space import Space
+
+__all__ = ["SplineCalibration"]
+
+Vector = NDArray[np.float64]
+Pair = NDArray[np.float64]
+Form = Literal["one-vs-rest", "top-label"]
+Estimate = Literal["weighted", "plain"]
+
+BOUNDS = (1e-6, 1e6)  # of the inverse temperature, for logits of any size
+
+MOST_HALVINGS = 10  # of a correction that does harm on its own rows, before there is none
+
+
+class SplineCalibration(BinaryMethod):
+    r"""Repair a probability by the slope of a spline through the cumulative differences of outcomes and scores.
+
+    .. math:: h(t_k) = \frac{1}{V} \sum_{i \le k} (o_i - p_i), \qquad t_k = \frac{1}{V} \sum_{i \le k} v(p_i), \qquad
+              \hat q = p + v(p) \, h'(t(p))
+
+    for rows in the order of their scores :math:`p_i`, where :math:`o_i` says whether the event happened and V is the
+    sum of all :math:`v(p_i)`. With v = 1 the axis t is the percentile of a score, and the largest :math:`|h|` the
+    calibration error of Kolmogorov and Smirnov :cite:`gupta2021`. The slope of h tells how much more often the event
+    happens than predicted; a natural cubic spline with a few knots makes h smooth enough to have one.
+
+    Parameters
+    ----------
+    form : {"one-vs-rest", "top-label"}, default="one-vs-rest"
+        Which events are calibrated if there are more than two classes: each class against the rest, with a spline of its
+        own, or that the predicted class is right, with one spline for all rows, as mostly in the paper. Of two
+        classes, the second one is the event of ``"one-vs-rest"``.
+    n_knots : int, default=6
+        Knots of the spline, evenly spaced on the axis; 6 as in the paper, 2 for a straight line.
+    temperature : bool, default=True
+        Begin with temperature scaling, and let the spline repair what that leaves.
+    estimate : {"weighted", "plain"}, default="weighted"
+        How the spline is found: ``"plain"`` is the paper's, ``"weighted"`` knows how uncertain each step of h is; see
+        the notes.
+    shrinkage : float, optional
+        Share of the correction that is used, from 0 for none to 1 for all of it. Unless it is given, it is estimated
+        from the rows, by ``"weighted"``, or 1, by ``"plain"``.
+    monotone : bool, default=True
+        Replace a map that falls somewhere by the nearest one that does not, so that a higher score never becomes the
+        lower probability.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (m,)
+        Probabilities at which the correction is known, strictly increasing; for two classes.
+    corrections_ : ndarray of shape (m,)
+        What is added there; linear in between.
+    smallest_ : float
+        1 / (W + 2) for calibration rows of total weight W: no correction takes a probability, or that of the
+        complement, below this, after Laplace's rule of succession; smaller ones are at most raised.
+    knots_, knot_values_ : ndarray of shape (n_knots,)
+        The spline of h before ``shrinkage_``.
+    shrinkage_ : float
+        Share of its slope that is used, from 0 to 1; of several classes one for all of them.
+    inverse_temperature_ : float
+        What all logits are multiplied by first, if ``temperature`` says so.
+    one_vs_rest_ : OneVsRest
+        The maps of all classes, with ``form="one-vs-rest"`` and more than two of them.
+    top_label_ : TopLabel
+        The map of the largest probability, with ``form="top-label"``.
+    identity_kept_ : bool
+        Whether the map of the largest probability would have done harm on the calibration rows, so that nothing follows
+        on the temperature.
+
+    Notes
+    -----
+    *Plain.* v = 1, and the spline is the one of least squares to the points of h. These are sums: all of them
+    share the errors of the first rows, and where most scores are close to 0, as those of one class of many, most
+    knots are where nothing happens. *Weighted.* :math:`v(p) = \max(p (1 - p), 1 / (W + 2))` for rows of total weight W.
+    On this axis the knots are where the information is, h is a Brownian motion if the scores are honest, and its
+    slope is the shift of log-odds, to first order, that would make them so. Steps of a Brownian motion are
+    independent: the mean slope of the spline over each step is fitted to that of h, with the length of the step as
+    weight. Let :math:`\chi^2` be V times the mean of the squared slope, which for honest scores is about the number d
+    of slopes that the rows determine. The correction is then shrunk by
+
+    .. math:: \max(0, 1 - d / \chi^2)
+
+    the empirical Bayes estimate, so that honest scores are mostly left alone and grossly wrong ones are not. Classes
+    against the rest share one such factor, with the sums of their d and :math:`\chi^2`: what is right for a hundred
+    classes can be told far better than for each. If the correction of an event still does harm on its own rows, it is
+    halved until it does none.
+
+    *Ties.* Equal scores share one stretch of the axis, and the mean slope along it counts for all. More than 1,024
+    different scores are pooled into about as many cells of the axis.
+
+    *Program.* The authors' program calibrates the r-th largest score of a row, or the sum of the r largest, without
+    making rows of them. It cuts the result to [0, 1], ends included, at which the log-loss may be infinite, and
+    between two calibration scores its interpolation gives each of the two the weight of the other, so that the map is
+    a saw. Here weights are right and no event is impossible. For the paper's map of the largest score, apart from
+    that, take ``SplineCalibration(form="top-label", temperature=False, estimate="plain", monotone=False)``, by name
+    ``spline-paper``. Without a temperature the classes that are not predicted stay as over-confident as they were, which the log-loss punishes,
+    and the weighted estimate believes in variances that are far too small; take the plain one then.
+
+    *Other classes.* With ``form="top-label"`` the others share what is left as the classifier had it after
+    temperature scaling. Neither form keeps the arg-max.
+
+    Costs a sort for each event, two of classes against the rest, O(n log n) time and O(n) memory; prediction
+    O(log m) an event.
+
+    Examples
+    --------
+    Events that happen more often than predicted, by p (1 - p) / 2:
+
+    >>> p = np.repeat([0.1, 0.3, 0.5, 0.7, 0.9], 1000)
+    >>> y = np.concatenate([np.arange(1000) < share for share in (145, 405, 625, 805, 945)]).astype(int)
+    >>> fitted = SplineCalibration(temperature=False).fit(p, y)
+    >>> fitted.predict_proba([0.1, 0.3, 0.5, 0.9])[:, 1].round(3)
+    array([0.144, 0.403, 0.622, 0.944])
+    >>> round(fitted.shrinkage_, 2)
+    0.98
+
+    The share of wrong predictions is twice what the classifier says:
+
+    >>> p = [[0.8, 0.15, 0.05]] * 100 + [[0.05, 0.7, 0.25]] * 100
+    >>> y = [0] * 60 + [1] * 30 + [2] * 10 + [1] * 40 + [2] * 40 + [0] * 20
+    >>> fitted = SplineCalibration(form="top-label").fit(p, y)
+    >>> fitted.predict_proba([p[0], p[-1]]).max(axis=1).round(2)
+    array([0.58, 0.44])
+    """
+
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {
+        "spline": {},
+        "spline-top-label": {"form": "top-label"},
+        "spline-paper": {"form": "top-label", "temperature": False, "estimate": "plain", "monotone": False},
+    }
+
+    scores_: Vector
+    corrections_: Vector
+    smallest_: float
+    knots_: Vector
+    knot_values_: Vector
+    shrinkage_: float
+    inverse_temperature_: float
+    top_label_: TopLabel
+    identity_kept_: bool
+
+    def __init__(
+        self,
+        form: Form = "one-vs-rest",
+        n_knots: int = 6,
+        temperature: bool = True,
+        estimate: Estimate = "weighted",
+        shrinkage: float | None = None,
+        monotone: bool = True,
+    ) -> None:
+        self.form = form
+        self.n_knots = n_knots
+        self.temperature = temperature
+        self.estimate = estimate
+        self.shrinkage = shrinkage
+        self.monotone = monotone
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """The plain estimate may do harm; one map of the largest probability belongs to no class."""
+        return Traits(
+            contains_identity=self.estimate == "weighted", shares_parameters=self.form == "top-label"
+        )
+
+    def _check_parameters(self) -> None:
+        check_choice("form", self.form, ("one-vs-rest", "top-label"))
+        check_whole("n_knots", self.n_knots, 2)
+        check_flag("temperature", self.temperature)
+        check_choice("estimate", self.estimate, ("weighted", "plain"))
+        if self.shrinkage is not None and not (is_number(self.shrinkage) and 0 <= self.shrinkage <= 1):
+            raise ParameterError(
+                f"shrinkage must be a number from 0 to 1, or None to estimate it, not {self.shrinkage!r}."
+            )
+        check_flag("monotone", self.monotone)
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
+        data = data.with_counting_weights()
+        if self.temperature:
+            self.inverse_temperature_ = _start(data)
+            data = replace(data, predictions=self._tempered(data.predictions))
+        of_event = clone(self).set_params(form="one-vs-rest", temperature=False)
+        if self.form == "top-label":
+            self._fit_top_label(TopLabel(of_event, by_class=False), data)
+        elif data.n_classes > 2:
+            self.shrinkage_ = self._shared_shrinkage(data)
+            one_vs_rest = OneVsRest(of_event.set_params(shrinkage=self.shrinkage_))
+            # Without any correction the identity is what was asked for; it is no news that it is kept, as rounding
+            # decides then.
+            with nullcontext() if self.shrinkage_ > 0 else held_back():
+                self.one_vs_rest_ = one_vs_rest.fit_labelled(data, warn_of_absent=False)
+        else:
+            self._fit_event(EventScores(data.predictions), data.labels == 1, data.weights)
+
+    def _fit_top_label(self, top_label: TopLabel, data: LabelledPredictions) -> None:
+        self.top_label_ = top_label.fit_labelled(data, warn_of_absent=False)
+        # The spline does no harm, but predictions that are all right or all wrong have a constant instead.
+        is_constant = self.top_label_.calibrators_[0] is None
+        self.identity_kept_ = (
+            self.traits.contains_identity
+            and is_constant
+            and is_worse_than_nothing(data, self.top_label_.transform(data.predictions))
+        )
+        if self.identity_kept_:
+            warn_user(f"SplineCalibration, top label: {Status.IDENTITY.value}.", CalibrationWarning)
+
+    def _shared_shrinkage(self, data: LabelledPredictions) -> float:
+        """Return the share of the corrections of all classes that is used."""
+        if self.shrinkage is not None or self.estimate == "plain":
+            return self._shrinkage_for(0.0, 0.0)
+        against = AgainstRest(data.predictions)
+
+        def strength(column: int) -> tuple[float, int]:
+            pair = _pair(EventScores(against.column(column)))
+            fit = self._spline_fit(pair[1], data.labels == column, data.weights)
+            return fit.chi_squared, fit.rank
+
+        strengths = np.array(in_threads(strength, range(data.n_classes), data.n_rows))
+        return self._shrinkage_for(*strengths.sum(axis=0).tolist())
+
+    def _shrinkage_for(self, chi_squared: float, rank: float) -> float:
+        if self.shrinkage is not None:
+            return float(self.shrinkage)
+        if self.estimate == "plain":
+            return 1.0
+        return 1 - rank / chi_squared if chi_squared > rank else 0.0
+
+    def _spline_fit(self, scores: Vector, outcomes: NDArray[np.bool_], weights: Vector | None) -> SplineFit:
+        knots = np.linspace(0.0, 1.0, self.n_knots)
+        if self.estimate == "plain":
+            return SplineFit.to_sums(knots, AxisCells.of(scores, outcomes, weights, least_variance=1.0))
+        least_variance = _smallest(outcomes, weights)
+        return SplineFit.to_steps(knots, AxisCells.of(scores, outcomes, weights, least_variance))
+
+    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        pair = _pair(scores)
+        fit = self._spline_fit(pair[1], outcomes, weights)
+        self.smallest_ = _smallest(outcomes, weights)
+        self.knots_, self.knot_values_ = fit.spline.knots, fit.spline.values
+        self._use(fit, self._shrinkage_for(fit.chi_squared, fit.rank))
+        if self.estimate == "plain":
+            return
+        own = outcomes.astype(np.intp), np.arange(len(outcomes))
+        nothing = -np.average(np.log(pair[own]), weights=weights)
+        for halvings in range(MOST_HALVINGS + 1):
+            if -np.average(np.log(self._corrected(pair)[own]), weights=weights) <= nothing:
+                break
+            self._use(fit, self.shrinkage_ / 2 if halvings < MOST_HALVINGS else 0.0)
+
+    def _use(self, fit: SplineFit, shrinkage: float) -> None:
+        """Set the table of corrections for a part of the slopes."""
+        score, correction, weight = fit.corrections(shrinkage)
+        correction = _limited(correction, 1 - score, score, self.smallest_)
+        if self.monotone and shrinkage > 0:
+            correction = isotonic_fit(score, score + correction, weight)(score) - score
+        self.shrinkage_, self.scores_, self.corrections_ = shrinkage, score, correction
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        if self.temperature:
+            predictions = self._tempered(predictions)
+        if self.form == "top-label":
+            return (
+                predictions.without_zeros() if self.identity_kept_ else self.top_label_.transform(predictions)
+            )
+        return super()._transform(predictions)
+
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        complement, probability = self._corrected(_pair(scores))
+        return scores.with_probability(probability, complement)
+
+    def _corrected(self, pair: Pair) -> Pair:
+        complement, probability = pair
+        correction = KnottedCurve(self.scores_, self.corrections_)(probability)
+        correction = _limited(correction, complement, probability, self.smallest_)
+        return np.stack([complement - correction, probability + correction])
+
+    def _tempered(self, predictions: Predictions) -> Predictions:
+        logits: NDArray[np.floating] = predictions.logits
+        scaled = logits * logits.dtype.type(self.inverse_temperature_)
+        return Predictions(scaled, Space.LOGITS, predictions.classes)
+
+
+def _start(data: LabelledPredictions) -> float:
+    """Return the best inverse temperature, or 1 where the rows are all right and none is steep enough."""
+    solution = fit_inverse_temperature(data, bounds=BOUNDS)
+    best = float(solution.theta[0])
+    return 1.0 if best > 1 and solution.status is Status.AT_BOUND else best
+
+
+def _pair(scores: EventScores) -> Pair:
+    """Return the probabilities that the event does not happen and that it does, (2, n), never zero in their type."""
+    tiny = float(np.finfo(scores.predictions.scores.dtype).tiny)
+    pair: Pair = expit(np.stack([-scores.log_odds, scores.log_odds]))
+    return np.maximum(pair, tiny, out=pair)
+
+
+def _limited(correction: Vector, complement: Vector, probability: Vector, smallest: float) -> Vector:
+    """Return corrections that take neither probability below the smallest; those below are not lowered."""
+    return np.clip(
+        correction, -np.maximum(probability - smallest, 0.0), np.maximum(complement - smallest, 0.0)
+    )
+
+
+def _smallest(outcomes: NDArray[np.bool_], weights: Vector | None) -> float:
+    """Return the probability of what never happened, for so many rows: that of Laplace's rule."""
+    return 1 / (float(len(outcomes) if weights is None else weights.sum()) + 2)
