@@ -6,9 +6,12 @@ from calibrant.calibrators.binned.scaling_binning import ScalingBinning
 from calibrant.calibrators.combinators.calibrated_classifier import CalibratedClassifier
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
+from calibrant.calibrators.latent.spline import SplineCalibration
 from calibrant.calibrators.monotone.accuracy_preserving_isotonic import AccuracyPreservingIsotonic
 from calibrant.calibrators.monotone.isotonic import IsotonicCalibration
 from calibrant.calibrators.monotone.near_isotonic import NearIsotonicCalibration
+from calibrant.calibrators.monotone.order_preserving import IntraOrderPreserving
 from calibrant.calibrators.monotone.venn_abers import VennAbersCalibration
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.calibrators.reductions.top_label import TopLabel
@@ -16,6 +19,7 @@ from calibrant.calibrators.scaling.beta import BetaCalibration
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.calibrators.scaling.ensemble_temperature import EnsembleTemperatureScaling
 from calibrant.calibrators.scaling.matrix import MatrixScaling
+from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.scaling.vector import VectorScaling
@@ -28,14 +32,18 @@ __all__ = [
     "Chain",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
+    "GaussianProcessCalibration",
     "HistogramBinning",
     "Identity",
+    "IntraOrderPreserving",
     "IsotonicCalibration",
     "MatrixScaling",
     "NearIsotonicCalibration",
     "OneVsRest",
+    "ParameterizedTemperatureScaling",
     "PlattScaling",
     "ScalingBinning",
+    "SplineCalibration",
     "TemperatureScaling",
     "TopLabel",
     "VectorScaling",

@@ -13,12 +13,11 @@ from calibrant.calibrators.latent.process_kernel import KernelParameters
 from calibrant.calibrators.latent.process_prediction import LatentMoments, LatentProcess
 from calibrant.calibrators.latent.process_scores import LatentScores, latent_scores
 from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
-from calibrant.calibrators.scaling.temperature_fit import start_temperature
+from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.kept_order import restore_order
-from calibrant.numerics.simplex import softmax
 from calibrant.options import check_choice, check_flag, check_whole, random_source, real_array
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
@@ -33,6 +32,13 @@ KINDS: dict[str, tuple[Kind, ...]] = {
     "given": ("given",),
     "either": ("log-probabilities", "given"),
 }
+
+
+# Inverse temperatures at the edges of this range mean that rows are all right or say nothing.
+START_SLOPES = (1e-9, 1e9)
+
+# Logits whose best temperature is that far from one, or farther, are no log-probabilities of any classifier.
+USUAL_SLOPES = (0.05, 20.0)
 
 
 class GaussianProcessCalibration(Calibrator):
@@ -77,7 +83,7 @@ class GaussianProcessCalibration(Calibrator):
     inducing_mean_ : ndarray of shape (M,)
         Mean m of the whitened inducing variables.
     inducing_factor_ : ndarray of shape (M, M)
-        Lower triangular, times its transpose their covariance S.
+        Lower triangular, times its transpose their covariance S; see the notes on deviations.
     kernel_variance_, length_scale_, noise_variance_ : float
         v, :math:`\ell` and :math:`\nu`. The last is zero unless noise raises the bound.
     elbo_ : float
@@ -86,6 +92,8 @@ class GaussianProcessCalibration(Calibrator):
         How the search went; ``theta`` is m, and values are nats per row.
     scores_ : str
         What g is a function of, if there was a choice.
+    score_factor_ : float
+        What scores are multiplied by: 1, but an inverse temperature for logits of an unusual size.
     identity_kept_ : bool
         Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done.
     monotone_process_ : dict
@@ -104,6 +112,11 @@ class GaussianProcessCalibration(Calibrator):
     not ask for and which cannot give a higher bound. It also moves inducing points by the gradient; here they are placed
     anew for the kernel that was found :cite:`burt2020`, which comes to the same where they are enough.
 
+    *Deviations.* To second order, scores far below the largest of their row seem to say nothing, since the softmax hardly
+    changes with them; draws of g that rise there would give likely classes away. So deviations and draws are those of
+    an S with the curvature averaged over the posterior, the condition of the best normal one :cite:`opper2009`.
+    The mean and ``elbo_`` are not affected.
+
     *Paper and program.* The paper's :math:`\sigma_{\text{noise}} = 0.01` is a variance of 0.01 in the program; noise is
     driven to zero in either. For probabilities the program keeps the variance below 5, as is done here. It knows the
     diagonal covariance only, which takes equal scores of a row for independent ones and so overrates
@@ -112,6 +125,9 @@ class GaussianProcessCalibration(Calibrator):
     *Scores.* Functions of probabilities cannot do what temperature scaling does, near zero above all, and may have a
     much higher loss than it; functions of log-probabilities can. Raw logits may hold more than their softmax does, and
     often allow a better map, but not always.
+
+    *Size.* Log-probabilities and logits whose best temperature is above 20 or below 1/20 are divided by it first. For
+    them a prior mean that says that the classifier is calibrated would be of no use.
 
     *Increasing functions.* With ``monotone=True`` the process with the kernel that was found is conditioned on slopes
     above zero (:class:`MonotoneProcess`); a function of probabilities is then one of log-probabilities. Every draw
@@ -204,6 +220,8 @@ class GaussianProcessCalibration(Calibrator):
             raise ParameterError(f"z must be finite numbers, such as log-probabilities, not {z!r}.")
         if origin is None or origin.ndim > 0 or not np.isfinite(origin):
             raise ParameterError(f"reference must be one finite number or None, not {reference!r}.")
+        places, origin = self.score_factor_ * places, self.score_factor_ * origin
+        reference = None if reference is None else float(origin)
         if self.monotone:
             increasing = self._increasing_process()
             mean, deviation = increasing.mean(places), increasing.standard_deviation(places, reference)
@@ -225,8 +243,10 @@ class GaussianProcessCalibration(Calibrator):
         kinds = KINDS[self.scores]
         if self.monotone and data.predictions.space is Space.PROBABILITIES:
             kinds = ("log-probabilities",)
-        temperature = start_temperature(data)
-        fits = [(self._fitted(data, kind, temperature), kind) for kind in kinds]
+        start = fit_inverse_temperature(data, bounds=START_SLOPES)
+        slope = 1.0 if start.status is Status.AT_BOUND else float(start.theta[0])
+        self.score_factor_ = 1.0 if USUAL_SLOPES[0] <= slope <= USUAL_SLOPES[1] else slope
+        fits = [(self._fitted(data, kind, slope), kind) for kind in kinds]
         best, self.scores_ = max(fits, key=lambda fit: fit[0].elbo)
         inducing, variance, length_scale, noise = best.parameters
         self.inducing_inputs_ = inducing
@@ -274,13 +294,13 @@ class GaussianProcessCalibration(Calibrator):
         check_whole("max_iterations", self.max_iterations)
         random_source(self.random_state)
 
-    def _fitted(self, data: LabelledPredictions, kind: Kind, temperature: float) -> ProcessFit:
-        scores = latent_scores(data.predictions, kind)
+    def _fitted(self, data: LabelledPredictions, kind: Kind, slope: float) -> ProcessFit:
+        scores = latent_scores(data.predictions, kind, self.score_factor_)
         return fit_process(
             scores,
             data.labels,
             np.ones(data.n_rows) if data.weights is None else data.weights,
-            temperature if scores.prior_is_identity else 1.0,
+            slope / self.score_factor_ if scores.prior_is_identity else 1.0,
             n_inducing=self.n_inducing,
             full=self.covariance == "full",
             max_iterations=self.max_iterations,
@@ -312,7 +332,7 @@ class GaussianProcessCalibration(Calibrator):
         return np.log(np.maximum(averages, np.finfo(np.float64).tiny, out=averages), out=averages)
 
     def _scores_of(self, predictions: Predictions) -> LatentScores:
-        return latent_scores(predictions, self.scores_)
+        return latent_scores(predictions, self.scores_, self.score_factor_)
 
     def _prior_mean(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.scores_ == "given" and self.space_ == Space.PROBABILITIES:

@@ -28,7 +28,7 @@ STEPS_PER_LENGTH = 8
 LONGEST_LENGTH = 4.0  # in units of the range of scores: over it, functions are all but straight
 
 # Standard deviation of the slope that the kernel stands for, in units of the distance of slopes from the prior's one.
-SLOPE_RANGE = (1e-4, 10.0)
+SLOPE_RANGE = (1e-4, 3.0)
 LEAST_START_SLOPE = 0.1
 
 # Of the authors' program for probabilities: length scale 0.5 and variance 1 at first, variance up to 5.
@@ -44,8 +44,9 @@ SAMPLE_SCORES, SAMPLE_ROWS = 2**17, 5000
 LEAST_SPARED = 4
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
-# In units of a standard deviation of the posterior, in nats: 1e-4 leaves about 1e-8 nats in all.
-SLOPE_TOLERANCE = 1e-4
+# In units of a standard deviation of the posterior, in nats: 1e-4 leaves about 1e-8 nats in all. That is for a thousand
+# rows; for more of them deviations are smaller, and the tolerance for latent values stays the same.
+SLOPE_TOLERANCE, TOLERANCE_ROWS = 1e-4, 1000.0
 VALUE_TOLERANCE = 1e-12
 IMPOSSIBLE = 1e8  # nats below the start, for parameters at which nothing can be computed
 
@@ -126,8 +127,11 @@ def fit_process(
             max_iterations=max_iterations,
         )
     search = _Search(scores, labels, weights, slope, n_inducing, full)
-    with search.bound.rows.open():
-        return search.best(max_iterations, nearby)
+    with search.bound.rows.open(), np.errstate(all="ignore"):
+        try:
+            return search.best(max_iterations, nearby)
+        except np.linalg.LinAlgError:
+            return search.prior()
 
 
 class _Search:
@@ -165,7 +169,11 @@ class _Search:
             deviations = np.array(PROBABILITY_DEVIATIONS)
         lengths = np.array([STEPS_PER_LENGTH * grid.step, LONGEST_LENGTH * spread])
         length_range, deviation_range = np.log([lengths, deviations]).tolist()
-        self.bounds: list[tuple[float, float | None]] = [tuple(length_range), tuple(deviation_range), (0.0, None)]
+        self.bounds: list[tuple[float, float | None]] = [
+            tuple(length_range),
+            tuple(deviation_range),
+            (0.0, None),
+        ]
 
     def kernel(self, inducing: Vector, logarithms: Vector, noise: float) -> KernelParameters:
         """Return the kernel that the first parameters stand for."""
@@ -188,9 +196,14 @@ class _Search:
         n_iterations = n_evaluations = 0
         for number in range(1, MOST_ROUNDS + 1):
             inducing = placed_inducing_points(
-                self.bound.nodes, self.bound.information(function), float(np.exp(logarithms[0])), self.n_inducing
+                self.bound.nodes,
+                self.bound.information(function),
+                float(np.exp(logarithms[0])),
+                self.n_inducing,
             )
-            steps = min(STEPS_PER_ROUND if number < MOST_ROUNDS else max_iterations, max_iterations - n_iterations)
+            steps = min(
+                STEPS_PER_ROUND if number < MOST_ROUNDS else max_iterations, max_iterations - n_iterations
+            )
             end = self._round(logarithms, noise, inducing, function, max(steps, 1))
             logarithms, noise = end.logarithms, end.parameters.noise
             n_iterations += end.valley.n_iterations
@@ -211,6 +224,13 @@ class _Search:
             status=end.valley.status,
         )
 
+    def prior(self) -> ProcessFit:
+        """Return a process that stays at its prior mean, for scores with which nothing can be computed."""
+        grid = self.bound.rows.grid
+        parameters = KernelParameters(np.array([grid.low]), 1.0, grid.high - grid.low, 0.0)
+        nothing, certain = np.zeros(1), np.ones((1, 1))
+        return ProcessFit(parameters, nothing, certain, -np.inf, np.inf, 0, 0, Status.OUT_OF_PRECISION)
+
     def _round(
         self, logarithms: Vector, noise: float, inducing: Vector, function: Vector, max_iterations: int
     ) -> _Round:
@@ -224,6 +244,8 @@ class _Search:
         # In units of the posterior's standard deviations all directions are about equally curved.
         unit = kernel.factor @ np.linalg.cholesky(covariance)
         begin = self.bound(values, first)
+        if not np.isfinite(begin.value):
+            raise np.linalg.LinAlgError
         noise_unit = 1.0 / max(abs(begin.of_kernel.noise), 1.0)
 
         def unpacked(x: Vector) -> tuple[Vector, KernelParameters]:
@@ -243,20 +265,21 @@ class _Search:
                 return IMPOSSIBLE, np.zeros_like(x)
             return begin.value - bound.value, -gradient
 
-        with np.errstate(all="ignore"):
-            valley = quasi_newton(
-                lost,
-                np.concatenate([logarithms, [noise / noise_unit], np.zeros(len(inducing))]),
-                bounds=[*self.bounds, *[(None, None)] * len(inducing)],
-                tolerance=VALUE_TOLERANCE,
-                slope_tolerance=SLOPE_TOLERANCE,
-                max_iterations=max_iterations,
-            )
-            best_values, parameters = unpacked(valley.theta)
-            bound = self.bound(best_values, parameters)
-            slopes = lost(valley.theta)[1]
+        valley = quasi_newton(
+            lost,
+            np.concatenate([logarithms, [noise / noise_unit], np.zeros(len(inducing))]),
+            bounds=[*self.bounds, *[(None, None)] * len(inducing)],
+            tolerance=VALUE_TOLERANCE,
+            slope_tolerance=SLOPE_TOLERANCE * max(1.0, self.bound.rows.weights.sum() / TOLERANCE_ROWS) ** 0.5,
+            max_iterations=max_iterations,
+        )
+        best_values, parameters = unpacked(valley.theta)
+        bound = self.bound(best_values, parameters)
+        slopes = lost(valley.theta)[1]
         least = np.array([low for low, _ in self.bounds])
         most = np.array([np.inf if high is None else high for _, high in self.bounds])
-        at_edge = ((valley.theta[:3] <= least) & (slopes[:3] > 0)) | ((valley.theta[:3] >= most) & (slopes[:3] < 0))
+        at_edge = ((valley.theta[:3] <= least) & (slopes[:3] > 0)) | (
+            (valley.theta[:3] >= most) & (slopes[:3] < 0)
+        )
         slopes[:3][at_edge] = 0.0
         return _Round(valley.theta[:2], parameters, bound, 0.5 * float(slopes @ slopes), valley)

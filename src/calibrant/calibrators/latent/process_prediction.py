@@ -6,7 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.latent.process_kernel import KernelParameters, WhitenedFeatures, squared_exponential
+from calibrant.calibrators.latent.process_kernel import (
+    KernelParameters,
+    WhitenedFeatures,
+    squared_exponential,
+)
 from calibrant.calibrators.latent.process_scores import LatentScores
 from calibrant.numerics.interpolated import CubicTable, EvenGrid
 from calibrant.numerics.reductions import row_maxima

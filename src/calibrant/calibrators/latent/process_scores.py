@@ -25,15 +25,20 @@ class LatentScores(NamedTuple):
         return self.prior is self.places
 
 
-def latent_scores(predictions: Predictions, kind: Literal["log-probabilities", "given"]) -> LatentScores:
+def latent_scores(
+    predictions: Predictions, kind: Literal["log-probabilities", "given"], factor: float = 1.0
+) -> LatentScores:
     """Return log-probabilities, or the scores as they were given, with the prior mean that leaves predictions as they are.
+
+    Log-probabilities and logits are multiplied by ``factor``.
 
     >>> scores = latent_scores(Predictions.from_probabilities([[0.8, 0.2]]), "given")
     >>> scores.places, scores.prior.round(3)
     (array([[0.8, 0.2]]), array([[-0.223, -1.609]]))
     """
-    if kind == "log-probabilities":
-        return LatentScores(predictions.log_probabilities, predictions.log_probabilities)
-    if predictions.space is Space.LOGITS:
-        return LatentScores(predictions.scores, predictions.scores)
-    return LatentScores(predictions.scores, predictions.log_probabilities)
+    if kind == "given" and predictions.space is Space.PROBABILITIES:
+        return LatentScores(predictions.scores, predictions.log_probabilities)
+    scores = predictions.scores if kind == "given" else predictions.log_probabilities
+    if factor != 1.0:
+        scores = scores * scores.dtype.type(factor)
+    return LatentScores(scores, scores)

@@ -60,7 +60,7 @@ class VariationalBound:
     :math:`\mathrm{diag}(\sigma(1 - \sigma))`.
 
     *Full covariance.* The part that inducing variables explain is taken with all covariances, the rest
-    r as independent between the classes of a row. That makes the bound too low by less than
+    r as independent between the classes of a row. That changes the bound by less than
     :math:`\tfrac12 \sum_{i,k} w_i r_{ik} \sigma_k`, which vanishes as inducing points are added.
 
     Parameters
@@ -74,8 +74,8 @@ class VariationalBound:
     Notes
     -----
     The mean is given by its values at the inducing points: what the data say about them does not change with the
-    kernel, whereas whitened values would stand for another function. A call costs six products of the rows' matrices with vectors, and for the full covariance
-    three with M columns; O(G M^2) besides.
+    kernel, whereas whitened values would stand for another function. A call costs six products of the rows' matrices
+    with vectors, and for the full covariance three with M columns; O(G M^2) besides.
     """
 
     def __init__(self, rows: SpreadRows, prior_gap: Vector, *, full: bool) -> None:
@@ -120,6 +120,11 @@ class VariationalBound:
         softmax = self._softmax(raised, None)
         return np.maximum(raised * softmax.once - raised * raised * softmax.twice, 0.0)
 
+    def shares(self, function: Vector) -> Vector:
+        """Return what the softmax of all rows gives to every node, (G,), for a function above the prior."""
+        raised = self._raised(function)
+        return raised * self._softmax(raised, None).once
+
     def curvature(self, function: Vector, columns: Matrix, *, full: bool) -> Matrix:
         """Return B for features in these columns, (G, M), at a function above the prior that is given at the nodes."""
         raised = self._raised(function)
@@ -155,7 +160,9 @@ class VariationalBound:
             rows.total(contribution), [1, 1 + n_nodes, 1 + 2 * n_nodes]
         )
         width = 0 if features is None else features.shape[1]
-        return _Softmax(float(log_partition[0]), once, twice, partition, means, products.reshape(width, width))
+        return _Softmax(
+            float(log_partition[0]), once, twice, partition, means, products.reshape(width, width)
+        )
 
     def _pulled_back(
         self,

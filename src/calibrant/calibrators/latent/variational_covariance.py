@@ -14,6 +14,9 @@ Matrix = NDArray[np.float64]
 MOST_STEPS = 40
 TOLERANCE = 1e-4  # of the logarithms of precisions
 
+# Largest logarithm of the factor by which exp(g) is raised: more, and nothing else would be seen beside it.
+MOST_RAISED = 30.0
+
 
 def averaged_covariance(
     bound: VariationalBound, parameters: KernelParameters, mean: Vector, covariance: Matrix
@@ -43,17 +46,22 @@ def averaged_covariance(
     function = features @ mean
     relative = features
     if bound.full:
-        # Latent values of a row share their level, which the softmax does not see.
-        information = bound.information(function)
-        relative = features - (information @ features) / information.sum()
+        # Latent values of a row share their level, which the softmax does not see: that of the classes it favours.
+        shares = bound.shares(function)
+        relative = features - (shares @ features) / shares.sum()
     length, last = 1.0, np.inf
     factor = np.linalg.cholesky(covariance)  # of S = factor factor^T
     for _ in range(MOST_STEPS):
         spread = relative @ factor
         variance = np.einsum("jm,jm->j", spread, spread) + kernel.rest
-        wanted = bound.curvature(function + 0.5 * variance, features, full=bound.full) + np.eye(len(mean))
+        raised = function + np.minimum(0.5 * variance, MOST_RAISED)
+        wanted = bound.curvature(raised, features, full=bound.full) + np.eye(len(mean))
         # Precision wanted in units of the present one: its logarithms are the steps that are missing.
         ratios, directions = np.linalg.eigh(factor.T @ wanted @ factor)
+        if (
+            not ratios[0] > 0
+        ):  # lost to rounding, as it happens where functions are as steep as the grid is fine
+            break
         steps = np.log(ratios)
         largest = float(np.abs(steps).max())
         if largest < TOLERANCE:
@@ -61,7 +69,5 @@ def averaged_covariance(
         if largest > 0.8 * last:
             length = max(0.7 * length, 0.01)
         last = largest
-        factor = np.linalg.cholesky(
-            (factor @ directions * np.exp(-length * steps)) @ (factor @ directions).T
-        )
+        factor = np.linalg.cholesky((factor @ directions * np.exp(-length * steps)) @ (factor @ directions).T)
     return factor @ factor.T

@@ -92,7 +92,9 @@ class SpreadRows:
         # A full matrix is worked with faster than a sparse one with half as many entries.
         self._is_dense = 2 * STENCIL * places.shape[1] >= grid.n_nodes
         self._width = grid.n_nodes if self._is_dense else STENCIL * places.shape[1]
-        self._kept: dict[int, SpreadBlock] | None = {} if places.shape[0] * self._width <= NUMBERS_KEPT else None
+        self._kept: dict[int, SpreadBlock] | None = (
+            {} if places.shape[0] * self._width <= NUMBERS_KEPT else None
+        )
         self._sums: BlockSums | None = None
 
     @contextmanager
