@@ -32,13 +32,15 @@ BASELINE = "temperature"
 # What is printed -> registry name and parameters.
 METHODS = {
     "pts": ("pts", {}),
+    "pts-log": ("pts", {"loss": "log"}),
     "iop-diagonal": ("iop-diagonal", {}),
     "iop-invariant": ("iop-invariant", {}),
     "iop": ("iop", {}),
     "gp": ("gp", {}),
-    "gp-monotone": ("gp", {"monotone": True}),
+    "gp-monotone": ("gp-monotone", {}),
     "spline": ("spline", {}),
     "spline-top-label": ("spline-top-label", {}),
+    "spline-paper": ("spline-paper", {}),
 }
 
 QUICK_METHODS = ["pts", "iop-diagonal", "spline", "spline-top-label"]
