@@ -436,6 +436,16 @@ def test_logits_without_zeros_have_a_softmax_without_zeros(dtype):
     np.testing.assert_array_equal(raised.scores[:, [0, 2]], logits[:, [0, 2]])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_huge_logits_without_zeros_keep_their_largest(dtype):
+    """1e30 - 87 is 1e30: what is added to the largest would be lost, and all classes equal."""
+    logits = np.array([[1e30, -1e30, 0.0], [0.0, 5e29, 4e29]], dtype=dtype)
+    raised = Predictions.from_logits(logits).without_zeros()
+    assert (raised.probabilities > 0).all()
+    np.testing.assert_array_equal(raised.predicted, [0, 1])
+    assert raised.probabilities.max(axis=1) == pytest.approx(1.0)
+
+
 def test_the_floor_is_at_most_half_of_an_even_share():
     """Certain predictions have no positive probability below one; a zero is still less than an even share."""
     assert Predictions.from_probabilities(np.eye(4)).floor == 1 / 8

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.errors import LabelError, MissingClassWarning, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
+from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -144,9 +145,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return calibrated probabilities, (n, K), in the float type of ``X``."""
         calibrated = self.transform(X)
-        if calibrated.space is Space.LOGITS:
-            return softmax(calibrated.scores)
-        return np.array(calibrated.probabilities)  # they may be those of X itself
+        if calibrated.space is not Space.LOGITS:
+            return np.array(calibrated.probabilities)  # they may be those of X itself
+        probabilities = softmax(calibrated.scores)
+        if self.traits.keeps_argmax:
+            # Logits that differ in their last digits may have the same exponential.
+            restore_argmax(probabilities, calibrated.predicted)
+        return probabilities
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the largest calibrated probability, (n,)."""

@@ -1,7 +1,7 @@
 """Predictions together with what really happened."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,14 +84,7 @@ class LabelledPredictions:
         >>> round(data.log_loss(), 4), data.log_loss(Predictions.parse([[1, 0], [1, 0]]))
         (0.6931, inf)
         """
-        predictions = self.predictions if predictions is None else predictions
-        own = np.arange(self.n_rows), self.labels
-        if predictions.space is Space.LOGITS:
-            logarithms = predictions.log_probabilities[own].astype(np.float64)
-        else:
-            with np.errstate(divide="ignore"):
-                logarithms = np.log(predictions.scores[own].astype(np.float64))
-        return -float(np.average(logarithms, weights=self.weights))
+        return float(np.average(self.row_losses("log", predictions), weights=self.weights))
 
     def squared_error(self, predictions: Predictions | None = None) -> float:
         """Return the mean Brier score, summed over classes, of these predictions or of others for the same rows.
@@ -99,10 +92,24 @@ class LabelledPredictions:
         >>> round(LabelledPredictions.parse([[0.9, 0.1]], [0]).squared_error(), 4)
         0.02
         """
-        p = (self.predictions if predictions is None else predictions).probabilities
-        own = p[np.arange(self.n_rows), self.labels]
-        errors = np.einsum("ij,ij->i", p, p, dtype=np.float64) - 2.0 * own + 1.0
-        return float(np.average(errors, weights=self.weights))
+        return float(np.average(self.row_losses("brier", predictions), weights=self.weights))
+
+    def row_losses(
+        self, loss: Literal["log", "brier"], predictions: Predictions | None = None
+    ) -> NDArray[np.float64]:
+        """Return the loss of every row, (n,), of these predictions or of others for the same rows."""
+        predictions = self.predictions if predictions is None else predictions
+        own = np.arange(self.n_rows), self.labels
+        if loss == "brier":
+            p = predictions.probabilities
+            squares: NDArray[np.float64] = np.einsum("ij,ij->i", p, p, dtype=np.float64)
+            return squares - 2.0 * p[own] + 1.0
+        if predictions.space is Space.LOGITS:
+            logarithms = predictions.log_probabilities[own].astype(np.float64)
+        else:
+            with np.errstate(divide="ignore"):
+                logarithms = np.log(predictions.scores[own].astype(np.float64))
+        return np.negative(logarithms, dtype=np.float64)
 
     def with_counting_weights(self) -> Self:
         """Return the same rows with weights that average at least one, for methods that count rows.

@@ -22,6 +22,8 @@ FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
 ROW_SUM_TOLERANCE = 1e-3
 """How far the sum of a row of probabilities may be from one, with room for float32 and for printed digits."""
 
+ROUNDING_OF_LOGITS = 0.01  # beyond which differences of huge logits are no longer what they were
+
 FloatArray = NDArray[np.floating]
 
 
@@ -197,10 +199,15 @@ class Predictions:
         """
         if self.space is Space.LOGITS:
             # Further below the largest, a softmax of this float type would be zero.
-            least = row_maxima(self.scores)[:, np.newaxis] + np.log(np.finfo(self.scores.dtype).tiny)
-            raised = np.maximum(self.scores, least.astype(self.scores.dtype))
-            unchanged = np.array_equal(raised, self.scores)
-            return self if unchanged else replace(self, scores=_read_only(raised))
+            tops, kind = row_maxima(self.scores)[:, np.newaxis], np.finfo(self.scores.dtype)
+            gaps = self.scores - tops
+            least = np.log(kind.tiny).astype(self.scores.dtype)
+            if not (gaps < least).any():
+                return self
+            # A huge logit plus a small number is the logit itself: such rows become gaps.
+            huge = np.abs(tops) * kind.eps > ROUNDING_OF_LOGITS
+            raised = np.where(huge, np.maximum(gaps, least), np.maximum(self.scores, tops + least))
+            return replace(self, scores=_read_only(raised))
         floor = max(self.floor, float(np.finfo(self.scores.dtype).smallest_subnormal))
         rows = np.flatnonzero((self.scores < floor).any(axis=1))
         if len(rows) == 0:

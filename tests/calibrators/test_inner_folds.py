@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calibrant.calibrators.inner_folds import WORTHWHILE, choose_by_folds, inner_folds
+from calibrant.calibrators.inner_folds import ROUNDING, choose_by_folds, inner_folds
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
@@ -31,20 +31,23 @@ def class_shares(data, strength):
 def test_losses_are_those_of_a_loop_over_folds(loss):
     data = rows()
     choice = choose_by_folds(data, [1.0, 10.0], class_shares, n_folds=4, loss=loss)
-    expected = np.zeros(2)
-    per_fold = []
+    per_row = []
     for fold in inner_folds(data, 4):
         train, test = data.take(fold.train_rows), data.take(fold.test_rows)
-        fold_losses = []
-        for strength in (1.0, 10.0):
-            p = class_shares(train, strength)(test.predictions).probabilities
-            own = p[np.arange(test.n_rows), test.labels]
-            terms = -np.log(own) if loss == "log" else (p**2).sum(axis=1) - 2 * own + 1
-            fold_losses.append(terms.mean())
-        expected += np.array(fold_losses) * test.n_rows / data.n_rows
-        per_fold.append(fold_losses)
-    np.testing.assert_allclose(choice.losses, expected, rtol=1e-12)
-    np.testing.assert_allclose(choice.standard_errors, np.std(per_fold, axis=0, ddof=1) / 2, rtol=1e-9)
+        for row in range(test.n_rows):
+            losses = []
+            for strength in (1.0, 10.0):
+                p = class_shares(train, strength)(test.predictions).probabilities[row]
+                own = p[test.labels[row]]
+                losses.append(-np.log(own) if loss == "log" else sum(p**2) - 2 * own + 1)
+            per_row.append(losses)
+    per_row = np.array(per_row)
+    mean = per_row.mean(axis=0)
+    np.testing.assert_allclose(choice.losses, mean, rtol=1e-12)
+    lowest = mean.argmin()
+    for candidate in range(2):
+        error = np.std(per_row[:, candidate] - per_row[:, lowest]) / np.sqrt(len(per_row))
+        assert choice.standard_errors[candidate] == pytest.approx(error, rel=1e-9)
 
 
 def test_the_candidate_with_the_lowest_loss_is_taken():
@@ -54,7 +57,7 @@ def test_the_candidate_with_the_lowest_loss_is_taken():
 
 
 def test_among_candidates_that_are_as_good_the_first_is_taken():
-    tiny = 1 + 1e-3 * WORTHWHILE
+    tiny = 1 + 1e-3 * ROUNDING
     assert choose_by_folds(rows(), [tiny, 1.0], power, n_folds=3).best == tiny
 
 
@@ -70,3 +73,11 @@ def test_a_row_of_weight_two_is_two_rows_and_the_order_of_rows_does_not_matter()
 
 def test_there_are_no_more_folds_than_rows():
     assert len(inner_folds(rows(3), 10)) == 3
+
+
+def test_a_larger_model_must_be_better_by_more_than_a_standard_error():
+    """Of two maps that differ by chance only, the first; with more and more rows, the one that is better."""
+    taken = [choose_by_folds(rows(30, seed), [0.9, 1.0], power, n_folds=5).best for seed in range(20)]
+    assert taken.count(0.9) > 14
+    assert choose_by_folds(rows(20_000), [0.9, 1.0], power, n_folds=5).best == 1.0
+

@@ -1,7 +1,5 @@
 """Intra-order-preserving calibration: the order to the last bit, the choice of weight decay, and the edges."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -146,31 +144,18 @@ def test_a_piecewise_function_is_worth_one_row_of_penalty():
 
 
 @pytest.mark.parametrize("kind", ["full", "invariant", "diagonal network"])
-def test_the_weight_decay_is_the_best_of_those_that_were_compared(kind):
+def test_the_weight_decay_is_one_of_those_that_were_compared_and_better_than_none(kind):
+    """Candidates are counted in rows, the first is temperature scaling, and these rows have more to mend than that."""
     logits, labels = some_rows(n_rows=1000)
     fitted = make(kind, weight_decay="auto").fit(Predictions.from_logits(logits), labels)
-    assert fitted.weight_decays_[0] == np.inf
-    assert (np.diff(fitted.weight_decays_) < 0).all()
-    best = int(np.argmin(fitted.held_out_losses_))
-    assert best > 0
-    assert fitted.weight_decay_ == fitted.weight_decays_[best]
+    candidates = order_preserving.ROWS_OF_DECAY[kind.split()[0]]
+    np.testing.assert_allclose(fitted.weight_decays_, np.array(candidates) / 1000)
+    chosen = fitted.weight_decays_.tolist().index(fitted.weight_decay_)
+    losses = fitted.held_out_losses_
+    assert chosen <= np.argmin(losses)
+    assert losses.min() <= losses[chosen] < losses[0] - 0.01
     fixed = make(kind, weight_decay=fitted.weight_decay_).fit(Predictions.from_logits(logits), labels)
     assert fixed.solution_.value == pytest.approx(fitted.solution_.value, abs=1e-4)
-
-
-@gap_kinds
-def test_weaker_decays_are_tried_only_where_the_strong_ones_point_there(kind, monkeypatch):
-    """With all candidates in one list the losses and the choice are the same."""
-    logits, labels = some_rows(n_rows=1000)
-    rows = Predictions.from_logits(logits)
-    stepwise = make(kind, weight_decay="auto").fit(rows, labels)
-    candidates = order_preserving.ROWS_OF_DECAY[kind]
-    monkeypatch.setitem(order_preserving.ROWS_OF_DECAY, kind, [list(chain(*candidates))])
-    together = make(kind, weight_decay="auto").fit(rows, labels)
-    tried = len(stepwise.held_out_losses_)
-    assert len(together.held_out_losses_) == sum(map(len, candidates))
-    np.testing.assert_allclose(stepwise.held_out_losses_, together.held_out_losses_[:tried], rtol=1e-12)
-    assert stepwise.weight_decay_ == together.weight_decay_
 
 
 @gap_kinds

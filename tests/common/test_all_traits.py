@@ -46,6 +46,27 @@ def test_predicted_labels_stay_the_same_where_the_maximum_is_clear(name):
     np.testing.assert_array_equal(fitted(name, n_classes_of(name)).predict(X), X.argmax(axis=1))
 
 
+@pytest.mark.parametrize(
+    "name", [*names_with(lambda traits: traits.keeps_argmax), "temperature+iop-diagonal"]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_arg_max_is_kept_where_two_classes_differ_in_the_last_digit(name, dtype):
+    """Products and exponentials round; the class that was ahead must stay ahead, by number and by probability."""
+    generator = np.random.default_rng(5)
+    X = generator.dirichlet(np.ones(3), 300).astype(dtype)
+    ahead = generator.integers(0, 3, 300)
+    behind = (ahead + generator.integers(1, 3, 300)) % 3
+    rows = np.arange(300)
+    X[rows, ahead] = X.max(axis=1)
+    X[rows, behind] = np.nextafter(X[rows, ahead], dtype(0))
+    with np.errstate(divide="ignore"):
+        logits = Predictions.from_logits(np.log(X))
+    # Two probabilities next to each other may have the same logarithm, and the first of equals is ahead.
+    calibrator = fitted(name, 3)
+    np.testing.assert_array_equal(calibrator.predict(logits), logits.predicted)
+    np.testing.assert_array_equal(calibrator.predict_proba(logits).argmax(axis=1), logits.predicted)
+
+
 @pytest.mark.parametrize("name", names_with(lambda traits: traits.contains_identity))
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_the_own_loss_is_never_above_that_of_the_identity(name, n_classes):

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from calibrant.numerics import row_blocks as module
-from calibrant.numerics.row_blocks import BLOCK_BYTES, BlockSums, n_threads_available, row_blocks
+from calibrant.numerics.row_blocks import (
+    BLOCK_BYTES,
+    BlockSums,
+    n_threads_available,
+    one_blas_thread,
+    row_blocks,
+)
 
 
 @given(n_rows=st.integers(1, 10**6), n_columns=st.integers(1, 5000), itemsize=st.sampled_from([4, 8]))
@@ -108,3 +114,26 @@ def test_blas_gets_its_threads_back(monkeypatch):
     with BlockSums.over(4, 1):
         assert set(blas_threads()) <= {1}
     assert blas_threads() == before
+
+
+def test_the_limit_on_blas_is_lifted_by_the_last_one_out():
+    """The first one in leaves before the second: the limit must outlive it, and go with the second."""
+
+    def n_threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    before = n_threads()
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(n_threads()) <= {1}
+    second.__exit__(None, None, None)
+    assert n_threads() == before
+
+
+def test_what_is_set_for_a_thread_holds_in_the_pool():
+    n_rows, n_columns = 4000, 1000
+    with np.errstate(divide="ignore"), BlockSums.over(n_rows, n_columns) as in_all_blocks:
+        total = in_all_blocks(lambda rows: float((np.log(np.zeros(rows.stop - rows.start)) < 0).sum()))
+    assert total == n_rows

@@ -19,8 +19,8 @@ Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
 Map = Callable[[Predictions], Predictions]
 
-# Gains of fewer nats than this are no reason to take the larger model.
-WORTHWHILE = 2e-5
+# Differences of fewer nats than this are rounding and unfinished searches.
+ROUNDING = 2e-5
 
 
 def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
@@ -42,9 +42,9 @@ class Choice(Generic[Candidate]):
     losses : ndarray of shape (C,)
         Mean loss of the rows held out.
     standard_errors : ndarray of shape (C,)
-        Standard error of that mean, over folds.
+        Standard error of how far each is above the lowest, over rows; zero for the lowest itself.
     best : object
-        The candidate with the lowest loss; the simplest of those that are as good.
+        The simplest candidate that is not above the lowest loss by more than one standard error.
     """
 
     candidates: list[Candidate]
@@ -61,7 +61,10 @@ def choose_by_folds(
     n_folds: int,
     loss: Literal["log", "brier"] = "log",
 ) -> Choice[Candidate]:
-    """Fit every candidate to all folds but one, judge it by the rows of that one, and take the best on average.
+    """Fit every candidate to all folds but one, judge it by the rows of that one, and take the simplest that will do.
+
+    That is the first which is not above the lowest loss by more than one standard error of the difference: with few
+    rows the lowest is mostly luck, and a larger model must show that it is more than that.
 
     Parameters
     ----------
@@ -77,28 +80,28 @@ def choose_by_folds(
         What rows that were held out are judged by.
     """
     folds = inner_folds(data, n_folds)
-    pieces = [(fold, candidate) for fold in folds for candidate in candidates]
+    weights = np.concatenate([_weights(fold) for fold in folds])
+    shares = weights / weights.sum()
 
-    def held_out(piece: tuple[Fold, Candidate]) -> float:
-        fold, candidate = piece
+    def held_out(piece: tuple[Candidate, Fold]) -> Vector:
+        candidate, fold = piece
         mapped = fitted(data.take(fold.train_rows, fold.train_weights), candidate)
         test = data.take(fold.test_rows, fold.test_weights)
-        calibrated = mapped(test.predictions)
-        return test.log_loss(calibrated) if loss == "log" else test.squared_error(calibrated)
+        return test.row_losses(loss, mapped(test.predictions))
 
-    numbers = data.n_rows * data.n_classes
-    losses = np.array(in_threads(held_out, pieces, numbers)).reshape(len(folds), len(candidates))
-    shares = np.array([_weight(fold) for fold in folds])
-    mean = np.average(losses, axis=0, weights=shares)
-    errors = (
-        losses.std(axis=0, ddof=1) / np.sqrt(len(folds)) if len(folds) > 1 else np.full(len(mean), np.nan)
-    )
-    best = int(np.argmax(mean <= mean.min() + WORTHWHILE))
+    pieces = [(candidate, fold) for candidate in candidates for fold in folds]
+    of_pieces = in_threads(held_out, pieces, data.n_rows * data.n_classes)
+    losses = np.concatenate(of_pieces).reshape(len(candidates), -1)  # (C, rows held out)
+    mean = losses @ shares
+    # Rows are hard or easy for all candidates alike, so it is their differences that tell candidates apart.
+    excess = losses - losses[np.argmin(mean)]
+    errors = np.sqrt((excess - (excess @ shares)[:, np.newaxis]) ** 2 @ shares / weights.sum())
+    best = int(np.argmax(mean - mean.min() <= np.maximum(errors, ROUNDING)))
     return Choice(list(candidates), mean, errors, candidates[best])
 
 
-def _weight(fold: Fold) -> float:
-    return float(len(fold.test_rows) if fold.test_weights is None else fold.test_weights.sum())
+def _weights(fold: Fold) -> Vector:
+    return np.ones(len(fold.test_rows)) if fold.test_weights is None else fold.test_weights
 
 
 def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:

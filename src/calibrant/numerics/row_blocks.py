@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from functools import cache
 from typing import Protocol, Self, TypeVar
 
@@ -76,12 +77,45 @@ def n_threads_available() -> int:
 BRINGS_BLAS = frozenset({"scipy.linalg", "torch"})
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context in which BLAS works with one thread, for calls that come from threads already."""
-    limited: AbstractContextManager[object] = _libraries(BRINGS_BLAS.intersection(sys.modules)).limit(
-        limits=1, user_api="blas"
-    )
-    return limited
+class _Limit:
+    """The limit on BLAS that all threads share: the first one in sets it, the last one out takes it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._context: AbstractContextManager[object] | None = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._context = _libraries(BRINGS_BLAS.intersection(sys.modules)).limit(
+                    limits=1, user_api="blas"
+                )
+                self._context.__enter__()
+            self._n_inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0 and self._context is not None:
+                self._context.__exit__(None, None, None)
+                self._context = None
+
+
+_LIMIT = _Limit()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Return a context in which BLAS works with one thread, for calls that come from threads already.
+
+    The limit holds for the whole process; contexts may overlap in any order.
+    """
+    _LIMIT.enter()
+    try:
+        yield
+    finally:
+        _LIMIT.leave()
 
 
 @cache
@@ -103,8 +137,13 @@ class BlockSums:
 
     def __call__(self, contribution: Callable[[slice], State]) -> State:
         """Return the sum of ``contribution(rows)`` over all blocks."""
-        mapped = map if self._pool is None else self._pool.map
-        parts = iter(mapped(contribution, self._blocks))
+        if self._pool is None:
+            parts: Iterator[State] = map(contribution, self._blocks)
+        else:
+            # What is set for this thread, such as how to treat overflow, holds in the pool; a context can be in one
+            # thread at a time only.
+            contexts = [copy_context() for _ in self._blocks]
+            parts = self._pool.map(lambda rows, own: own.run(contribution, rows), self._blocks, contexts)
         total = next(parts)
         for part in parts:
             total = total + part

@@ -15,18 +15,18 @@ N_BINS = 4096
 SMALLEST_RANGE = 1e-9  # of the size of scores; what is closer together counts as equal
 
 
-def informative_knots(scores: FloatArray, weights: Vector | None, slope: float, n_knots: int) -> Vector:
+def informative_knots(scores: FloatArray, weights: Vector | None, n_knots: int) -> Vector:
     r"""Return knots from the smallest to the largest score, strictly increasing.
 
     A label tells about the curve at score :math:`z_{ik}` as much as :math:`q_{ik} (1 - q_{ik})`, with q the softmax
-    of scores times ``slope``. The knots are quantiles of a distribution that is one half this information and one half
+    of the scores. The knots are quantiles of a distribution that is one half this information and one half
     uniform over the range, so a few scores far from all others cost no resolution where it matters, and no gap is
     wider than twice the even distance. If all scores are equal, the knots lie around them.
 
     Costs one pass over the rows, memory for one block of them; information is added up at many marks, so a row of
     weight two is the same as two rows.
 
-    >>> informative_knots(np.log([[0.5, 0.5], [0.75, 0.25]]), None, 1.0, 3).round(2)
+    >>> informative_knots(np.log([[0.5, 0.5], [0.75, 0.25]]), None, 3).round(2)
     array([-1.39, -0.69, -0.29])
     """
     lowest, highest = float(scores.min()), float(scores.max())
@@ -37,7 +37,7 @@ def informative_knots(scores: FloatArray, weights: Vector | None, slope: float, 
     rate = N_BINS / (highest - lowest)
 
     def information(rows: slice) -> Vector:
-        shares = slope * np.asarray(scores[rows], dtype=np.float64)
+        shares = np.array(scores[rows], dtype=np.float64)
         softmax_in_place(shares)
         shares *= 1 - shares
         if weights is not None:

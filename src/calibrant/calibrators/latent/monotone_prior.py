@@ -21,11 +21,11 @@ NOISE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class SlopePrior:
-    r"""Slopes of :math:`g \sim \mathrm{GP}(sz, k)` at knots, with :math:`k(z, z') = v\, e^{-(z - z')^2 / 2 \ell^2}`.
+    r"""Slopes of :math:`g \sim \mathrm{GP}(z, k)` at knots, with :math:`k(z, z') = v\, e^{-(z - z')^2 / 2 \ell^2}`.
 
     Derivatives of a Gaussian process are Gaussian: with :math:`d = t_i - t_j`,
 
-    .. math:: \mathrm{E}\, g'(t_i) = s, \qquad \mathrm{Cov}\bigl(g'(t_i), g'(t_j)\bigr)
+    .. math:: \mathrm{E}\, g'(t_i) = 1, \qquad \mathrm{Cov}\bigl(g'(t_i), g'(t_j)\bigr)
               = \frac{v}{\ell^2}\Bigl(1 - \frac{d^2}{\ell^2}\Bigr) e^{-d^2 / 2\ell^2}, \qquad
               \mathrm{Cov}\bigl(g'(t_i), g(z)\bigr) = -\frac{v\,(t_i - z)}{\ell^2} e^{-(t_i - z)^2 / 2\ell^2}.
 
@@ -34,14 +34,11 @@ class SlopePrior:
     knots : ndarray of shape (m,)
     variance, length_scale : float
         :math:`v` and :math:`\ell` of the kernel.
-    slope : float
-        :math:`s` of the prior mean.
     """
 
     knots: Vector
     variance: float
     length_scale: float
-    slope: float = 1.0
 
     def covariance(self) -> Matrix:
         """Return the covariance of the slopes, (m, m), with a little noise of their own on the diagonal."""
@@ -57,13 +54,13 @@ class SlopePrior:
         return (inverse + inverse.T) / 2
 
     def penalty(self, slopes: Vector) -> float:
-        r"""Return :math:`\tfrac12 (\xi - s)^\top \Gamma^{-1} (\xi - s)`, the prior's negative log-density."""
-        away = slopes - self.slope
+        r"""Return :math:`\tfrac12 (\xi - 1)^\top \Gamma^{-1} (\xi - 1)`, the prior's negative log-density."""
+        away = slopes - 1.0
         return float(away @ self.precision @ away) / 2
 
     def added_to(self, data: ConvexExpansion, slopes: Vector) -> ConvexExpansion:
         """Return the expansion of the negative log-posterior, given that of the negative log-likelihood."""
-        away = slopes - self.slope
+        away = slopes - 1.0
         pull = self.precision @ away
         return ConvexExpansion(
             data.value + float(away @ pull) / 2, data.gradient + pull, data.hessian + self.precision
@@ -72,7 +69,7 @@ class SlopePrior:
     def level(self, place: float) -> tuple[Vector, float]:
         r"""Return how the value at a place depends on the slopes: weights :math:`a` (m,) and the variance left.
 
-        Given the slopes, :math:`g(z)` is normal with mean :math:`sz + a^\top(\xi - s)`. Labels depend on differences
+        Given the slopes, :math:`g(z)` is normal with mean :math:`z + a^\top(\xi - 1)`. Labels depend on differences
         of g only, so this is all that they tell about its level.
         """
         distances = (self.knots - place) / self.length_scale

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from calibrant.calibrators.latent.monotone_curves import MonotoneCurves
 from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
-from calibrant.calibrators.latent.monotone_kernel import likeliest_kernel
 from calibrant.calibrators.latent.monotone_knots import informative_knots
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
 from calibrant.calibrators.latent.monotone_prior import SlopePrior
@@ -15,13 +14,15 @@ from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces
 from calibrant.solvers.bounded_newton import ConvexExpansion, bounded_newton
 from calibrant.solvers.solution import Solution
 
-__all__ = ["MonotoneProcess", "fit_monotone_process"]
+__all__ = ["LEAST_SLOPE", "MonotoneProcess", "fit_monotone_process"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-LEAST_SHARE = 1e-6  # smallest slope allowed, as a share of the prior slope
+LEAST_SLOPE = 1e-6
+"""Smallest slope allowed; that of the prior mean is one."""
+
 START_SHARE = 1e-3  # of the way from the mode to the prior mean, where draws begin
 # Standard deviations from the bound at which it does not matter any more.
 FAR = 6.0
@@ -35,7 +36,7 @@ class MonotoneProcess:
     beyond the ends it is constant. The posterior of the slopes is approximated by a normal distribution that is cut
     off at the least slope.
 
-    **Order is kept, provably.** Every slope is at least :math:`\epsilon > 0`, those of the mode and those of all draws.
+    **Order is kept, provably.** Every slope is at least :math:`\epsilon = 10^{-6}`, those of the mode and those of all draws.
     Between two knots :math:`g'(z) = (1 - u)\,\xi_j + u\,\xi_{j+1} \ge \epsilon` since :math:`0 \le u \le 1`, and
     beyond the ends :math:`g'` equals the first or last slope; so :math:`g(b) - g(a) = \int_a^b g' \ge \epsilon (b - a)`
     for all :math:`a < b`, not only for knots or calibration scores. One function serves all classes, so in
@@ -54,38 +55,27 @@ class MonotoneProcess:
         Mean of the normal distribution before it is cut off: the mode, unless some slopes are at their bound.
     covariance : ndarray of shape (m, m)
         Covariance before it is cut off: inverse Hessian of the negative log-posterior at the mode.
-    least_slope : float
-        :math:`\epsilon`.
-    prior_slope, variance, length_scale : float
-        Prior mean :math:`sz` and kernel.
     level_weights : ndarray of shape (m,)
         How the level of g depends on its slopes, see :meth:`SlopePrior.level`.
     level_variance : float
         Variance of the level given the slopes; labels say nothing about it.
     solution : Solution
         End of the search for the mode; the value is the mean loss plus the prior's penalty per row.
-
-    Notes
-    -----
-    All but ``solution`` are arrays and floats: ``MonotoneProcess(**vars(process))`` is a copy.
     """
 
     knots: Vector
     slopes: Vector
     centre: Vector
     covariance: Matrix
-    least_slope: float
-    prior_slope: float
-    variance: float
-    length_scale: float
     level_weights: Vector
     level_variance: float
     solution: Solution
 
-    def mean(self, z: FloatArray) -> Vector:
+    def mode(self, z: FloatArray) -> Vector:
         """Return the curve of the likeliest slopes at every z, in its shape; O(log m) each.
 
-        The level is the mean of the process given these slopes, as for a process without bounds. Far beyond the
+        Where slopes are near their bound this is below the mean of the posterior, which cannot fall under the bound on
+        one side. The level is the mean of the process given these slopes, as for a process without bounds. Far beyond the
         calibration scores the curve goes on straight, where a process without bounds returns to its prior mean.
         """
         return IncreasingCurve(self.knots, self.slopes, float(self._levels(self.slopes)))(z)
@@ -103,8 +93,10 @@ class MonotoneProcess:
 
         Notes
         -----
-        Where a bound is within reach, moments of the slopes are taken from draws, the same at every call, so
-        deviations are good to two or three per cent.
+        Where a bound is within reach, moments of the slopes are taken from draws, the same at every call, which adds two
+        or three per cent of noise. The normal distribution that is cut off is an approximation itself: the true
+        posterior has a longer tail towards steep slopes, and where slopes sit at their bound deviations may come out
+        too small by a quarter or so.
         """
         pieces = Pieces(self.knots)
         covariance = self.slope_moments()[1]
@@ -137,7 +129,7 @@ class MonotoneProcess:
     def slope_moments(self) -> tuple[Vector, Matrix]:
         """Return mean (m,) and covariance (m, m) of the slopes, cut off at the bound; deterministic."""
         deviations = np.sqrt(np.diag(self.covariance))
-        if np.all(self.centre - self.least_slope > FAR * deviations):
+        if np.all(self.centre - LEAST_SLOPE > FAR * deviations):
             return self.centre, self.covariance
         return self._slope_distribution().moments(np.random.default_rng(0))
 
@@ -156,13 +148,13 @@ class MonotoneProcess:
 
     def _levels(self, slopes: Vector) -> Vector:
         """Return the mean value at the last knot given slopes, (...,) for (..., m)."""
-        levels: Vector = self.prior_slope * self.knots[-1] + (slopes - self.prior_slope) @ self.level_weights
+        levels: Vector = self.knots[-1] + (slopes - 1.0) @ self.level_weights
         return levels
 
     def _slope_distribution(self) -> TruncatedNormal:
         # As likely as the mode, nearly, and above the bound.
-        inside = self.slopes + START_SHARE * (self.prior_slope - self.slopes)
-        return TruncatedNormal(self.centre, self.covariance, self.least_slope, inside)
+        inside = self.slopes + START_SHARE * (1.0 - self.slopes)
+        return TruncatedNormal(self.centre, self.covariance, LEAST_SLOPE, inside)
 
 
 def fit_monotone_process(
@@ -170,22 +162,21 @@ def fit_monotone_process(
     labels: NDArray[np.intp],
     weights: Vector | None = None,
     *,
-    variance: float | None = None,
-    length_scale: float | None = None,
-    prior_slope: float = 1.0,
+    variance: float,
+    length_scale: float,
     n_knots: int = 40,
 ) -> MonotoneProcess:
     r"""Return the posterior of one increasing function g that maps the scores of all classes.
 
     Labels follow :math:`q_i = \mathrm{softmax}(g(z_{i1}), \dots, g(z_{iK}))`. The prior is the Gaussian process
-    :math:`g \sim \mathrm{GP}(sz, k)`, :math:`k(z, z') = v\,e^{-(z - z')^2 / 2\ell^2}`,
+    :math:`g \sim \mathrm{GP}(z, k)`, :math:`k(z, z') = v\,e^{-(z - z')^2 / 2\ell^2}`,
     given that it increases: the extension that :cite:`wenger2020` name as future work, after :cite:`riihimaki2010`
     and :cite:`agrell2019`, who ask for positive slopes at chosen points. Here :math:`g'` is interpolated between its
     values :math:`\xi` at knots :cite:`maatouk2017`, so that positive values at the knots make it positive
     everywhere, and
 
     .. math:: -\log p(\xi \mid y) = \sum_i w_i \Bigl[\log \sum_k e^{g(z_{ik})} - g(z_{iy_i})\Bigr]
-              + \tfrac12 (\xi - s)^\top \Gamma^{-1} (\xi - s) + \text{const}, \qquad \xi_j \ge \epsilon,
+              + \tfrac12 (\xi - 1)^\top \Gamma^{-1} (\xi - 1) + \text{const}, \qquad \xi_j \ge \epsilon,
 
     with the covariance :math:`\Gamma` of :class:`SlopePrior`. Since g is linear in :math:`\xi` this is convex and has
     one minimum, the mode, found by Newton's method under the bounds; the distribution around it is the normal one of
@@ -194,30 +185,25 @@ def fit_monotone_process(
     Parameters
     ----------
     scores : ndarray of shape (n, K)
-        Log-probabilities, for which :math:`s = 1` says that the classifier is calibrated already, or logits.
+        Log-probabilities or logits, for which the prior mean says that the classifier is calibrated already.
     labels : ndarray of shape (n,)
         Column of the true class of every row.
     weights : ndarray of shape (n,), optional
         How often each row counts; a row of weight zero is as good as absent.
-    variance, length_scale : float, optional
-        :math:`v` and :math:`\ell`; together they say that slopes differ from the prior's by about
-        :math:`\sqrt v / \ell`. Without both of them, the two under which the labels are likeliest, see
-        :func:`~calibrant.calibrators.latent.monotone_kernel.likeliest_kernel`.
-    prior_slope : float, default=1.0
-        :math:`s` of the prior mean, positive; an inverse temperature makes temperature scaling the prior.
+    variance, length_scale : float
+        :math:`v` and :math:`\ell`; together they say that slopes differ from one by about :math:`\sqrt v / \ell`.
     n_knots : int, default=40
         Number of knots, at least two.
 
     Returns
     -------
     MonotoneProcess
-        On the calibration rows the curve of its mode has at most the log-loss of the prior mean: that curve has
-        penalty zero, and the mode has the smaller sum. With ``prior_slope=1`` it is never worse than doing nothing.
+        On the calibration rows the curve of its mode has at most the log-loss of doing nothing: that is the prior mean
+        with penalty zero, and the mode has the smaller sum.
 
     Notes
     -----
-    A pass costs :math:`O(nK + nm^2)` for m knots and a fit takes about ten, another dozen to choose the kernel; memory
-    for one block of rows and one byte per score. Nothing is random.
+    A pass costs :math:`O(nK + nm^2)` for m knots and a fit takes about ten; memory for one block of rows and one byte per score. Nothing is random.
 
     Examples
     --------
@@ -227,8 +213,8 @@ def fit_monotone_process(
     >>> right = generator.dirichlet(np.ones(10) / 2, size=2000)
     >>> labels = np.array([generator.choice(10, p=row) for row in right])
     >>> given = right**2 / (right**2).sum(axis=1, keepdims=True)
-    >>> process = fit_monotone_process(np.log(given), labels)
-    >>> half = (process.mean(np.log(0.9)) - process.mean(np.log(0.01))) / np.log(90)
+    >>> process = fit_monotone_process(np.log(given), labels, variance=100.0, length_scale=20.0)
+    >>> half = (process.mode(np.log(0.9)) - process.mode(np.log(0.01))) / np.log(90)
     >>> bool(abs(half - 0.5) < 0.05)
     True
     >>> bool((np.diff(process.draws(generator, 100)(np.linspace(-9, 0, 500))) > 0).all())
@@ -237,23 +223,18 @@ def fit_monotone_process(
     if weights is not None and not weights.all():
         counted = weights > 0
         scores, labels, weights = scores[counted], labels[counted], weights[counted]
-    knots = informative_knots(scores, weights, prior_slope, n_knots)
+    knots = informative_knots(scores, weights, n_knots)
     likelihood = SlopeLikelihood(scores, labels, weights, Pieces(knots))
-    total, least = likelihood.total_weight, LEAST_SHARE * prior_slope
-    slopes, n_before = np.full(n_knots, prior_slope), 0
+    total, straight = likelihood.total_weight, np.ones(n_knots)
+    prior = SlopePrior(knots, variance, length_scale)
     with likelihood.open() as in_all_blocks:
-        identity_loss = likelihood.expand(np.ones(n_knots), in_all_blocks).value / total
-        if variance is None or length_scale is None:
-            chosen = likeliest_kernel(likelihood, in_all_blocks, knots, prior_slope, least)
-            variance, length_scale = chosen.variance, chosen.length_scale
-            slopes, n_before = chosen.slopes, chosen.n_evaluations
-        prior = SlopePrior(knots, variance, length_scale, prior_slope)
+        identity_loss = likelihood.expand(straight, in_all_blocks).value / total
 
         def mean_loss(point: Vector) -> ConvexExpansion:
             value, gradient, hessian = prior.added_to(likelihood.expand(point, in_all_blocks), point)
             return ConvexExpansion(value / total, gradient / total, hessian / total)
 
-        solution = bounded_newton(mean_loss, slopes, least)
+        solution = bounded_newton(mean_loss, straight, LEAST_SLOPE)
         mode = solution.theta
         _, gradient, hessian = prior.added_to(likelihood.expand(mode, in_all_blocks), mode)
     covariance = _inverse(hessian)
@@ -262,19 +243,15 @@ def fit_monotone_process(
         knots=knots,
         slopes=mode,
         # At the mode free slopes have gradient zero; the others are pushed against their bound.
-        centre=mode - covariance @ np.where(mode > least, 0.0, gradient),
+        centre=mode - covariance @ np.where(mode > LEAST_SLOPE, 0.0, gradient),
         covariance=covariance,
-        least_slope=float(least),
-        prior_slope=float(prior_slope),
-        variance=float(variance),
-        length_scale=float(length_scale),
         level_weights=level_weights,
         level_variance=float(level_variance),
         solution=replace(
             solution,
             loss=solution.value - prior.penalty(mode) / total,
             identity_loss=identity_loss,
-            n_evaluations=solution.n_evaluations + n_before + 2,
+            n_evaluations=solution.n_evaluations + 2,
         ),
     )
 

@@ -18,7 +18,7 @@ from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.calibrators.reductions.top_label import TopLabel
-from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back, warn_user
@@ -109,7 +109,7 @@ class SplineCalibration(BinaryMethod):
 
     .. math:: \max(0, 1 - d / \chi^2)
 
-    the empirical Bayes estimate, so that honest scores are mostly left alone and grossly wrong ones are not. Classes
+    the empirical Bayes estimate, so that honest scores are changed little, often not at all, and grossly wrong ones much. Classes
     against the rest share one such factor, with the sums of their d and :math:`\chi^2`: what is right for a hundred
     classes can be told far better than for each. If the correction of an event still does harm on its own rows, it is
     halved until it does none.
@@ -122,8 +122,8 @@ class SplineCalibration(BinaryMethod):
     between two calibration scores its interpolation gives each of the two the weight of the other, so that the map is
     a saw. Here weights are right and no event is impossible. For the paper's map of the largest score, apart from
     that, take ``SplineCalibration(form="top-label", temperature=False, estimate="plain", monotone=False)``, by name
-    ``spline-paper``. Without a temperature the classes that are not predicted stay as over-confident as they were, which the log-loss punishes,
-    and the weighted estimate believes in variances that are far too small; take the plain one then.
+    ``spline-paper``. Without a temperature the classes that are not predicted stay as over-confident as they were, which
+    the log-loss punishes, and the weighted estimate believes in variances that are far too small; take the plain one then.
 
     *Other classes.* With ``form="top-label"`` the others share what is left as the classifier had it after
     temperature scaling. Neither form keeps the arg-max.
@@ -206,7 +206,7 @@ class SplineCalibration(BinaryMethod):
         self._check_parameters()
         data = data.with_counting_weights()
         if self.temperature:
-            self.inverse_temperature_ = _start(data)
+            self.inverse_temperature_ = bounded_steepness(fit_inverse_temperature(data, bounds=BOUNDS))
             data = replace(data, predictions=self._tempered(data.predictions))
         of_event = clone(self).set_params(form="one-vs-rest", temperature=False)
         if self.form == "top-label":
@@ -231,7 +231,7 @@ class SplineCalibration(BinaryMethod):
             and is_worse_than_nothing(data, self.top_label_.transform(data.predictions))
         )
         if self.identity_kept_:
-            warn_user(f"SplineCalibration, top label: {Status.IDENTITY.value}.", CalibrationWarning)
+            warn_user(f"SplineCalibration, top label: after the temperature, {Status.IDENTITY.value}.", CalibrationWarning)
 
     def _shared_shrinkage(self, data: LabelledPredictions) -> float:
         """Return the share of the corrections of all classes that is used."""
@@ -307,13 +307,6 @@ class SplineCalibration(BinaryMethod):
         logits: NDArray[np.floating] = predictions.logits
         scaled = logits * logits.dtype.type(self.inverse_temperature_)
         return Predictions(scaled, Space.LOGITS, predictions.classes)
-
-
-def _start(data: LabelledPredictions) -> float:
-    """Return the best inverse temperature, or 1 where the rows are all right and none is steep enough."""
-    solution = fit_inverse_temperature(data, bounds=BOUNDS)
-    best = float(solution.theta[0])
-    return 1.0 if best > 1 and solution.status is Status.AT_BOUND else best
 
 
 def _pair(scores: EventScores) -> Pair:

@@ -37,7 +37,7 @@ class _Softmax(NamedTuple):
 
 
 class VariationalBound:
-    r"""Lower bound of the log-likelihood of one latent function g with a softmax link :cite:`wenger2020`.
+    r"""Variational bound of the evidence of one latent function g with a softmax link, to second order :cite:`wenger2020`.
 
     With whitened inducing variables :math:`v \sim N(0, I)`, :math:`g(t) = \mu(t) + a(t)^\top v` and a rest of variance
     r(t) (:class:`~calibrant.calibrators.latent.process_kernel.WhitenedFeatures`), and :math:`q(v) = N(m, S)`,
@@ -48,15 +48,19 @@ class VariationalBound:
     where :math:`\sigma = \mathrm{softmax}(\varphi_i)` at the mean :math:`\varphi_i` of the latent values of row i,
     :math:`C_i` is their covariance, and the square bracket is the expectation of the log-likelihood to second order.
 
-    *S is solved for.* The bound is linear in S but for the logarithm of its determinant: with
+    *No bound, strictly.* The expectation that it approximates would make this a lower bound of the logarithm of the
+    evidence. Its second order may lie above the expectation or below, so this may exceed the evidence by what
+    higher orders amount to; where deviations of latent values are small that is little.
+
+    *S is solved for.* The approximation is linear in S but for the logarithm of its determinant: with
     :math:`B = \sum_i w_i A_i^\top (\mathrm{diag}(\sigma) - \sigma\sigma^\top) A_i`, for rows :math:`a(z_{ik})` of
     :math:`A_i`, it is largest at :math:`S = (I + B)^{-1}`, where
 
     .. math:: \mathrm{ELBO} = \sum_i w_i \ln \sigma_{y_i} - \tfrac12 |m|^2
               - \tfrac12 \sum_{i,k} w_i\, r_{ik}\, \sigma_k (1 - \sigma_k) - \tfrac12 \ln\det(I + B).
 
-    So no other S, diagonal ones as in the authors' program included, makes the bound higher, and there is nothing to
-    search for. With a diagonal covariance of a row :math:`\mathrm{diag}(\sigma) - \sigma\sigma^\top` becomes
+    So no other S, diagonal ones as in the authors' program included, makes the approximation higher, and there is nothing
+    to search for; of the bound itself that need not be true. With a diagonal covariance of a row :math:`\mathrm{diag}(\sigma) - \sigma\sigma^\top` becomes
     :math:`\mathrm{diag}(\sigma(1 - \sigma))`.
 
     *Full covariance.* The part that inducing variables explain is taken with all covariances, the rest

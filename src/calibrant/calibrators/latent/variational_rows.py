@@ -100,9 +100,11 @@ class SpreadRows:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Open the threads for many passes."""
-        with BlockSums.over(len(self._places), self._width, BYTES_PER_NUMBER) as self._sums:
-            yield
-        self._sums = None
+        try:
+            with BlockSums.over(len(self._places), self._width, BYTES_PER_NUMBER) as self._sums:
+                yield
+        finally:
+            self._sums = None
 
     def total(self, contribution: Callable[[SpreadBlock], Vector]) -> Vector:
         """Return the sum of what all blocks contribute."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.inner_folds import WORTHWHILE, choose_by_folds, inner_folds
+from calibrant.calibrators.inner_folds import choose_by_folds, inner_folds
 from calibrant.calibrators.monotone.gap_networks import GapFamily, GapNetwork, InputScale, fit_gap_network
 from calibrant.calibrators.monotone.increasing_network import IncreasingNetwork, fit_increasing_network
 from calibrant.calibrators.monotone.order_keeping import OrderKeeping
@@ -29,26 +29,23 @@ Map = GapNetwork | IncreasingNetwork | SharedMap
 HIDDEN = {"full": (10,), "invariant": (10,), "diagonal": (2, 2)}
 RESTARTS = {"full": 1, "invariant": 1, "diagonal": 5}
 
-# Candidates for the weight decay, times the number of rows; the first is temperature scaling. Under a strong decay
-# a network is exactly zero, so that weak ones may be better although strong ones make no difference; they take
-# longest, and are tried unless the last of those before them is worse than the best by so many nats.
-ROWS_OF_DECAY: dict[str, list[list[float]]] = {
-    "full": [[np.inf, 100.0, 30.0, 10.0], [3.0, 1.0]],
-    "invariant": [[np.inf, 100.0, 30.0, 10.0], [3.0, 1.0]],
-    "diagonal": [[np.inf, 30.0, 3.0, 0.3], [0.03]],
+# Candidates for the weight decay, times the number of rows, the simplest first: temperature scaling.
+ROWS_OF_DECAY: dict[str, list[float]] = {
+    "full": [np.inf, 100.0, 30.0, 10.0, 3.0, 1.0],
+    "invariant": [np.inf, 100.0, 30.0, 10.0, 3.0, 1.0],
+    "diagonal": [np.inf, 30.0, 3.0, 0.3],
 }
-TOO_WEAK = 1e-3
 
 # Penalties of a piecewise function, which has a handful of slopes only, amount to that many rows.
 ONE_ROW = 1.0
 
 # More rows than so many, or that hold so many numbers, are not needed to compare candidates.
-CHOICE_ROWS, CHOICE_ENTRIES = 2000, 300_000
+CHOICE_ROWS, CHOICE_ENTRIES = 1000, 300_000
 
 # By how much a step must lower the loss for a network to go on. Held-out losses differ in the fourth digit at best;
 # after a choice by folds a network is as good as its rows long before its last digits.
 COMPARED, CHOSEN, GIVEN = 1e-6, 1e-7, 1e-9
-COMPARED_ITERATIONS, MAX_ITERATIONS, COMPARED_RESTARTS = 100, 1000, 2
+COMPARED_ITERATIONS, MAX_ITERATIONS, COMPARED_RESTARTS = 60, 1000, 2
 
 
 class IntraOrderPreserving(OrderKeeping):
@@ -59,8 +56,8 @@ class IntraOrderPreserving(OrderKeeping):
     .. math:: f_{(j)}(x) = \sum_{l = j}^{K - 1} (x_{(l)} - x_{(l + 1)}) \, w_l(x), \qquad w_l(x) > 0, \qquad
               \hat q = \mathrm{softmax}(f(x)) .
 
-    Every continuous map that keeps the order of a row, ties included, has this form. The three kinds differ in
-    what the stretching factors w depend on.
+    Every continuous map that keeps the order of a row, ties included, is such a sum of terms that are positive where
+    the gaps are, up to what the softmax removes. The three kinds differ in what the stretching factors w depend on.
 
     Parameters
     ----------
@@ -80,9 +77,10 @@ class IntraOrderPreserving(OrderKeeping):
         What the hidden units of the full and invariant kinds compute; ``"relu"`` is the paper's.
     weight_decay : float or "auto", default="auto"
         Price of the sum of squares of all parameters of a network, next to the mean log-loss. All of them zero is
-        temperature scaling. ``"auto"`` chooses a number by cross-validation within the calibration rows, and
-        temperature scaling where that is best. For piecewise functions the price of squared deviations of slopes
-        from those of temperature scaling, and of squared changes from slope to slope; there ``"auto"`` is 1/n.
+        temperature scaling. ``"auto"`` compares some numbers by cross-validation within the calibration rows,
+        temperature scaling among them, and takes the largest that is not worse than the best by more than a standard
+        error. For piecewise functions the price of squared deviations of slopes from those of temperature scaling,
+        and of squared changes from slope to slope; there ``"auto"`` is 1/n.
     cv : int, default=5
         Folds of that choice.
     restarts : int, optional
@@ -123,7 +121,8 @@ class IntraOrderPreserving(OrderKeeping):
     Temperature scaling itself is a candidate to the last, so neither it nor doing nothing has a lower
     loss on the calibration rows. The factors are :math:`w = \frac12 (m + \sqrt{m^2 + 4}) / T` for outputs m of the
     network: positive like the softplus of the paper, at a fraction of its cost, and :math:`1/T` for m = 0.
-    Rows outside the range of the calibration rows get the factors of the nearest row inside, so nothing explodes.
+    An input counts as at most three standard deviations from its mean over the calibration rows, so that far
+    outside the factors stay what they are at the edge, and nothing explodes.
 
     *Which kind.* The full kind has about 2 K h parameters for h units, and may mend what differs from class
     to class without touching the accuracy; with many classes it needs many rows. The invariant kind has as many but
@@ -134,11 +133,11 @@ class IntraOrderPreserving(OrderKeeping):
     *Programs.* That of the authors trains by Adam with ReLU units, up to two layers of 150, and shows rows to the
     network without scaling; it keeps, for each metric apart, the checkpoint that was best on rows held out and
     averages the logits of five folds, and later users of it chose the checkpoint on the test set. Here one
-    network is fitted to all rows. The residual network and offset mentioned in places there cancel in the softmax.
+    network is fitted to all rows. The offset that the program adds to the diagonal function cancels in the softmax.
 
-    *Cost.* O(nKh) time per pass, some tens of passes for each of the (candidates - 1) cv + 1 fits, on several
-    threads; memory of two matrices of n by K in float64, per thread while choosing. Predicting costs two
-    sorts of every row and one pass, in blocks.
+    *Cost.* O(nKh) time per pass, and some tens or hundreds of passes for each fit; a choice by folds takes five times
+    ``cv`` fits besides the last, on several threads, and of many rows compares candidates on a part. Memory is that of two
+    matrices of n by K in float64. Predicting costs two sorts of every row and one pass, in blocks.
 
     Examples
     --------
@@ -146,7 +145,7 @@ class IntraOrderPreserving(OrderKeeping):
 
     >>> p = [[0.98, 0.01, 0.01]] * 1000 + [[0.5, 0.3, 0.2]] * 1000
     >>> y = ([0] * 8 + [1, 2]) * 100 + ([0] * 5 + [1] * 3 + [2] * 2) * 100
-    >>> fitted = IntraOrderPreserving("invariant").fit(p, y)
+    >>> fitted = IntraOrderPreserving("invariant", weight_decay=1e-5).fit(p, y)
     >>> fitted.predict_proba([[0.98, 0.01, 0.01], [0.2, 0.3, 0.5]]).round(2)
     array([[0.8, 0.1, 0.1], [0.2, 0.3, 0.5]])
     """
@@ -240,18 +239,10 @@ class IntraOrderPreserving(OrderKeeping):
         if data.n_rows > enough:
             part = inner_folds(data, -(-data.n_rows // enough))[0]
             judged = data.take(part.test_rows, part.test_weights)
-        tried: list[float] = []
-        losses: list[float] = []
-        for candidates in ROWS_OF_DECAY[self.kind]:
-            choice = choose_by_folds(judged, candidates, fitted, n_folds=self.cv)
-            tried += candidates
-            losses += choice.losses.tolist()
-            if losses[-1] > min(losses) + TOO_WEAK:
-                break
-        self.weight_decays_ = np.array(tried) / data.total_weight
-        self.held_out_losses_ = np.array(losses)
-        best = np.argmax(self.held_out_losses_ <= min(losses) + WORTHWHILE)
-        return float(self.weight_decays_[best])
+        choice = choose_by_folds(judged, ROWS_OF_DECAY[self.kind], fitted, n_folds=self.cv)
+        self.weight_decays_ = np.array(choice.candidates) / data.total_weight
+        self.held_out_losses_ = choice.losses
+        return choice.best / data.total_weight
 
     def _fitted_map(self, data: LabelledPredictions, weight_decay: float, seed: int, tolerance: float) -> Map:
         """Return the map for one weight decay, infinite for temperature scaling."""

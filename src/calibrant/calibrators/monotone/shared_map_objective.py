@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments, weighted_quantiles
 from calibrant.numerics.reductions import row_maxima, row_sums
@@ -14,7 +14,7 @@ from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import log_softmax
 from calibrant.objective import CrossEntropy
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, Status
+from calibrant.solvers import Solution
 from calibrant.solvers.bounded_newton import ConvexExpansion
 
 __all__ = ["Inputs", "SharedMapObjective", "TemperedScores", "tempered_scores"]
@@ -44,7 +44,7 @@ class TemperedScores:
     Attributes
     ----------
     inverse_temperature : float
-        The best one; 1 where rows are all right or say nothing, so that the best one lies at an edge.
+        The best one; 1 where rows are all right and none is steep enough.
     scores : ndarray of shape (n, K)
         See :func:`tempered_scores`.
     labels : ndarray of shape (n,)
@@ -65,7 +65,7 @@ class TemperedScores:
     def of(cls, data: LabelledPredictions, inputs: Inputs) -> "TemperedScores":
         """Find the temperature and apply it."""
         solution = _temperature(data)
-        beta = 1.0 if solution.status is Status.AT_BOUND else float(solution.theta[0])
+        beta = bounded_steepness(solution)
         scores = tempered_scores(data.predictions, beta, inputs)
         return cls(beta, scores, data.labels, data.weights, solution.identity_loss)
 

@@ -12,7 +12,7 @@ from calibrant.calibrators.scaling.row_temperature_links import TemperatureLink
 from calibrant.calibrators.scaling.row_temperature_losses import row_losses
 from calibrant.calibrators.scaling.row_temperature_map import RowTemperatureMap
 from calibrant.calibrators.scaling.row_temperatures import TOLERANCE, RowTemperatures, lowest_valley
-from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import DenseNetwork
 from calibrant.numerics.reductions import row_maxima
@@ -59,13 +59,12 @@ class RowTemperatureFamily:
     def fitted(self, data: LabelledPredictions, weight_decay: float) -> tuple[RowTemperatureMap, Solution]:
         """Return the best map that was found for these rows, and how the search went.
 
-        Where rows are all right, or say nothing, there is no best single temperature, and temperatures are multiples
-        of 1 instead.
+        Where rows are all right there is no best single temperature, and temperatures are multiples of 1 instead.
         """
         single = fit_inverse_temperature(data, self.loss, SINGLE_BOUNDS)
         # The squared error of rows that are all right reaches zero, to all digits, well within bounds.
-        at_bound = single.status is Status.AT_BOUND or _all_right(data)
-        beta = 1.0 if at_bound else float(single.theta[0])
+        all_right = _all_right(data)
+        beta = 1.0 if all_right else bounded_steepness(single)
         inputs = row_inputs(data.predictions, self.kind, self.top_k, beta)
         standard = StandardInputs.of(inputs, data.weights)
         start, limits = -float(np.log(beta)), self.link.limits
@@ -85,7 +84,8 @@ class RowTemperatureFamily:
 
         found = with_parameters(valley.theta)
         loss = self._mean_loss(data, found)
-        of_single = single.identity_loss if at_bound else single.loss
+        of_single = single.identity_loss if beta == 1.0 else single.loss
+        at_bound = all_right or single.status is Status.AT_BOUND
         theta, status = valley.theta, Status.AT_BOUND if at_bound else valley.status
         if loss > of_single:
             # Rounding of tables and of float32 only: the search itself ends no higher than the single temperature.

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.kept_order import restore_argmax
 from calibrant.options import check_around_one, check_choice
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -80,4 +81,6 @@ class TemperatureScaling(Calibrator):
     def _transform(self, predictions: Predictions) -> Predictions:
         logits: NDArray[np.floating] = predictions.logits
         scaled = logits * logits.dtype.type(self.inverse_temperature_)
+        # A product rounds, and may make two classes equal that were not.
+        restore_argmax(scaled, predictions.predicted)
         return Predictions(scaled, Space.LOGITS, predictions.classes)

@@ -10,7 +10,7 @@ from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers import Solution, Status, bracketed_newton
 
-__all__ = ["fit_inverse_temperature", "start_temperature"]
+__all__ = ["bounded_steepness", "fit_inverse_temperature", "start_temperature"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -58,6 +58,15 @@ def fit_inverse_temperature(
         n_evaluations=found.n_evaluations + 1,
         status=status,
     )
+
+
+def bounded_steepness(solution: Solution) -> float:
+    """Return the inverse temperature found, or 1 where rows are all right and none is steep enough.
+
+    Where rows say nothing, or the opposite, the flat end of the range is the answer, and is kept.
+    """
+    best = float(solution.theta[0])
+    return 1.0 if best > 1 and solution.status is Status.AT_BOUND else best
 
 
 def start_temperature(data: LabelledPredictions) -> float:
