@@ -1,5 +1,8 @@
 """Intra-order-preserving calibration: the order to the last bit, the choice of weight decay, and the edges."""
 
+import warnings
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -41,12 +44,11 @@ def some_rows(n_rows=300, n_classes=4, seed=0):
     return logits, labels
 
 
-FITTED = {
-    (kind, n_classes): make(kind).fit(Predictions.from_logits(logits), labels)
-    for kind in KINDS
-    for n_classes in (2, 3, 4, 5)
-    for logits, labels in [some_rows(n_classes=n_classes)]
-}
+@cache
+def fitted_once(kind, n_classes):
+    """A fit that tests share, and must not change."""
+    logits, labels = some_rows(n_classes=n_classes)
+    return make(kind).fit(Predictions.from_logits(logits), labels)
 
 
 def assert_same_order(calibrator, predictions):
@@ -63,13 +65,15 @@ def assert_same_order(calibrator, predictions):
 @every_kind
 @given(logits=logit_matrices())
 def test_the_order_of_logits_is_kept_exactly(kind, logits):
-    assert_same_order(FITTED[kind, logits.shape[1]], Predictions.from_logits(logits))
+    assert_same_order(fitted_once(kind, logits.shape[1]), Predictions.from_logits(logits))
 
 
 @every_kind
 @given(probabilities=probability_matrices())
 def test_the_order_of_probabilities_is_kept_exactly(kind, probabilities):
-    assert_same_order(FITTED[kind, probabilities.shape[1]], Predictions.from_probabilities(probabilities))
+    assert_same_order(
+        fitted_once(kind, probabilities.shape[1]), Predictions.from_probabilities(probabilities)
+    )
 
 
 @every_kind
@@ -87,7 +91,7 @@ def test_the_order_of_neighbouring_floats_is_kept_exactly(kind, data):
     rows = np.hstack([rows, np.maximum(0, 1 - rows.sum(axis=1, keepdims=True))])
     rows = rows[np.abs(rows.sum(axis=1) - 1) < 1e-4]
     if len(rows):
-        assert_same_order(FITTED[kind, 4], Predictions.from_probabilities(rows))
+        assert_same_order(fitted_once(kind, 4), Predictions.from_probabilities(rows))
 
 
 @every_kind
@@ -273,7 +277,7 @@ def test_a_class_without_rows_makes_the_full_kind_sort_its_inputs():
         invariant = make("invariant").fit(rows, labels[kept])
     assert not full.sees_classes_
     np.testing.assert_array_equal(full.predict_proba(rows), invariant.predict_proba(rows))
-    assert FITTED["full", 4].sees_classes_
+    assert fitted_once("full", 4).sees_classes_
 
 
 @every_kind
@@ -332,9 +336,9 @@ def test_a_thousand_classes_and_few_rows(kind):
 def test_no_row_has_an_infinite_log_loss_however_far_out(kind):
     logits, _ = some_rows()
     extreme = Predictions.from_logits(np.vstack([1e4 * logits, 1e-6 * logits, 1e4 * np.eye(4)]))
-    calibrated = FITTED[kind, 4].transform(extreme)
+    calibrated = fitted_once(kind, 4).transform(extreme)
     assert np.isfinite(calibrated.log_probabilities).all()
-    assert np.isfinite(FITTED[kind, 4].predict_proba(extreme)).all()
+    assert np.isfinite(fitted_once(kind, 4).predict_proba(extreme)).all()
 
 
 @every_kind
@@ -357,7 +361,7 @@ def test_without_weight_decay_a_fit_may_not_end_and_says_so():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"kind": "oblique"}, "kind must be 'full', 'invariant' or 'diagonal', not 'oblique'"),
+        ({"kind": "oblique"}, "kind must be 'diagonal', 'invariant' or 'full', not 'oblique'"),
         ({"form": "cubic"}, "form must be 'piecewise' or 'network'"),
         ({"activation": "sine"}, "activation must be 'elu', 'relu' or 'tanh'"),
         ({"inputs": "odds"}, "inputs must be 'log-probabilities' or 'logits'"),
@@ -374,3 +378,23 @@ def test_without_weight_decay_a_fit_may_not_end_and_says_so():
 def test_parameters_without_meaning_are_refused(parameters, message):
     with pytest.raises(ParameterError, match=message):
         IntraOrderPreserving(**parameters).fit([[0.6, 0.4], [0.4, 0.6]], [0, 1])
+
+
+@every_kind
+@pytest.mark.parametrize("case", ["wrong", "random", "huge"])
+def test_no_loss_is_above_that_of_temperature_scaling_where_scores_say_nothing(kind, case):
+    """The best temperature is then at the flat end of its range, which the map must start from."""
+    generator = np.random.default_rng(3)
+    if case == "wrong":
+        logits, labels = 2 * np.eye(3)[[0, 1, 2, 0, 1, 2]], np.array([1, 2, 0, 2, 0, 1])
+    else:
+        size = 1e6 if case == "huge" else 1.0
+        logits, labels = size * generator.normal(size=(30, 3)), generator.integers(0, 3, 30)
+    data = LabelledPredictions.parse(Predictions.from_logits(logits), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        ours, scaled = (
+            calibrator.fit(data.predictions, labels).transform(data.predictions)
+            for calibrator in (make(kind, weight_decay=0.1), TemperatureScaling())
+        )
+    assert data.log_loss(ours) <= data.log_loss(scaled) + 1e-6

@@ -254,9 +254,10 @@ def fit_gap_network(
     Notes
     -----
     In every start the last layer is zero, which is temperature scaling. Should no start lead below the loss of that,
-    it is temperature scaling itself, so neither this nor doing nothing has a lower loss on the calibration rows.
+    it is temperature scaling itself, so neither this nor doing nothing has a lower loss on the calibration rows. Where
+    rows are all right, and no temperature is low enough, the identity takes its place.
 
-    A pass costs O(nK (h + 1)) time for h units next to the inputs and outputs. Memory is that of two
+    A pass costs O(nK (h + 1)) time for h units next to the inputs and outputs. Memory is that of several
     matrices of shape (n, K) in float64.
 
     Examples

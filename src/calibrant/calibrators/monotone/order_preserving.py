@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,18 @@ ONE_ROW = 1.0
 # More rows than so many, or that hold so many numbers, are not needed to compare candidates.
 CHOICE_ROWS, CHOICE_ENTRIES = 1000, 300_000
 
-# By how much a step must lower the loss for a network to go on. Held-out losses differ in the fourth digit at best;
-# after a choice by folds a network is as good as its rows long before its last digits.
-COMPARED, CHOSEN, GIVEN = 1e-6, 1e-7, 1e-9
-COMPARED_ITERATIONS, MAX_ITERATIONS, COMPARED_RESTARTS = 60, 1000, 2
+
+class Effort(NamedTuple):
+    """How far a search goes: by how much a step must lower the loss, steps and starts at the most."""
+
+    tolerance: float
+    max_iterations: int = 1000
+    restarts: int = 10**9
+
+
+# Held-out losses differ in the fourth digit at best; after a choice by folds a network is as good as its rows long
+# before its last digits.
+COMPARED, CHOSEN, GIVEN = Effort(1e-6, max_iterations=60, restarts=2), Effort(1e-7), Effort(1e-9)
 
 
 class IntraOrderPreserving(OrderKeeping):
@@ -61,11 +69,11 @@ class IntraOrderPreserving(OrderKeeping):
 
     Parameters
     ----------
-    kind : {"full", "invariant", "diagonal"}, default="full"
-        ``"full"``: a network of all K logits gives the K - 1 factors, so that classes may differ.
-        ``"invariant"``: a network of the *sorted* logits, so that it does not matter which class is which.
+    kind : {"diagonal", "invariant", "full"}, default="diagonal"
         ``"diagonal"``: one increasing function of one variable, :math:`f_k(x) = \varphi(x_k)`, for all
         classes; the smallest family.
+        ``"invariant"``: a network of the *sorted* logits, so that it does not matter which class is which.
+        ``"full"``: a network of all K logits gives the K - 1 factors, so that classes may differ.
     form : {"piecewise", "network"}, default="piecewise"
         How the function of the diagonal kind is made: linear between a few knots, which makes the fit a convex
         problem that takes milliseconds, or as the integral of a positive network, which is the paper's. No effect for
@@ -119,7 +127,8 @@ class IntraOrderPreserving(OrderKeeping):
     *Fit.* The last layer of a network starts at zero, which is temperature scaling, and a quasi-Newton method on
     all rows takes it from there; from whatever random start, the penalised loss ends at nearly the same place.
     Temperature scaling itself is a candidate to the last, so neither it nor doing nothing has a lower
-    loss on the calibration rows. The factors are :math:`w = \frac12 (m + \sqrt{m^2 + 4}) / T` for outputs m of the
+    loss on the calibration rows; where rows are all right, and no temperature is low enough, it is the identity that
+    takes its place. The factors are :math:`w = \frac12 (m + \sqrt{m^2 + 4}) / T` for outputs m of the
     network: positive like the softplus of the paper, at a fraction of its cost, and :math:`1/T` for m = 0.
     An input counts as at most three standard deviations from its mean over the calibration rows, so that far
     outside the factors stay what they are at the edge, and nothing explodes.
@@ -136,8 +145,8 @@ class IntraOrderPreserving(OrderKeeping):
     network is fitted to all rows. The offset that the program adds to the diagonal function cancels in the softmax.
 
     *Cost.* O(nKh) time per pass, and some tens or hundreds of passes for each fit; a choice by folds takes five times
-    ``cv`` fits besides the last, on several threads, and of many rows compares candidates on a part. Memory is that of two
-    matrices of n by K in float64. Predicting costs two sorts of every row and one pass, in blocks.
+    ``cv`` fits besides the last, on several threads, and of many rows compares candidates on a part. Memory is that of
+    several matrices of n by K in float64. Predicting costs two sorts of every row and one pass, in blocks.
 
     Examples
     --------
@@ -164,7 +173,7 @@ class IntraOrderPreserving(OrderKeeping):
 
     def __init__(
         self,
-        kind: Literal["full", "invariant", "diagonal"] = "full",
+        kind: Literal["diagonal", "invariant", "full"] = "diagonal",
         form: Literal["piecewise", "network"] = "piecewise",
         hidden: tuple[int, ...] | None = None,
         activation: Activation = "elu",
@@ -172,7 +181,7 @@ class IntraOrderPreserving(OrderKeeping):
         cv: int = 5,
         restarts: int | None = None,
         inputs: Literal["log-probabilities", "logits"] = "log-probabilities",
-        random_state: Any = 0,
+        random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.kind = kind
         self.form = form
@@ -206,12 +215,12 @@ class IntraOrderPreserving(OrderKeeping):
         self.weight_decay_ = (
             self._chosen_weight_decay(data, seed) if self.weight_decay == "auto" else float(self.weight_decay)
         )
-        tolerance = CHOSEN if self.weight_decay == "auto" else GIVEN
-        self._remember(self._fitted_map(data, self.weight_decay_, seed, tolerance))
+        effort = CHOSEN if self.weight_decay == "auto" else GIVEN
+        self._remember(self._fitted_map(data, self.weight_decay_, seed, effort))
         self.solution_.warn_unless_converged("IntraOrderPreserving")
 
     def _check_parameters(self) -> None:
-        check_choice("kind", self.kind, ("full", "invariant", "diagonal"))
+        check_choice("kind", self.kind, ("diagonal", "invariant", "full"))
         check_choice("form", self.form, ("piecewise", "network"))
         check_choice("activation", self.activation, ("elu", "relu", "tanh"))
         check_choice("inputs", self.inputs, ("log-probabilities", "logits"))
@@ -244,14 +253,12 @@ class IntraOrderPreserving(OrderKeeping):
         self.held_out_losses_ = choice.losses
         return choice.best / data.total_weight
 
-    def _fitted_map(self, data: LabelledPredictions, weight_decay: float, seed: int, tolerance: float) -> Map:
+    def _fitted_map(self, data: LabelledPredictions, weight_decay: float, seed: int, effort: Effort) -> Map:
         """Return the map for one weight decay, infinite for temperature scaling."""
         if self._is_piecewise:
             penalty = weight_decay * data.total_weight  # counted in rows there
             return fit_shared_map(data, slope_penalty=penalty, difference_penalty=penalty, inputs=self.inputs)
-        restarts = RESTARTS[self.kind] if self.restarts is None else self.restarts
-        if tolerance == COMPARED:
-            restarts = min(restarts, COMPARED_RESTARTS)
+        restarts = min(RESTARTS[self.kind] if self.restarts is None else self.restarts, effort.restarts)
         if self.kind == "diagonal":
             # Without a start the network is zero everywhere: temperature scaling.
             starts, finite = (restarts, weight_decay) if np.isfinite(weight_decay) else (0, 0.0)
@@ -262,8 +269,8 @@ class IntraOrderPreserving(OrderKeeping):
             weight_decay,
             seed=seed,
             restarts=restarts,
-            tolerance=tolerance,
-            max_iterations=COMPARED_ITERATIONS if tolerance == COMPARED else MAX_ITERATIONS,
+            tolerance=effort.tolerance,
+            max_iterations=effort.max_iterations,
         )
 
     @property
