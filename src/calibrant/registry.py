@@ -16,7 +16,16 @@ __all__ = ["calibrator_class", "calibrators", "make", "metrics"]
 ENTRY_POINT_GROUP = "calibrant.calibrators"
 
 # What other libraries call a method, for a hint.
-ELSEWHERE = {"sigmoid": "platt", "logistic": "platt", "histogram": "width-binning", "pbmc": "scaling-binning"}
+ELSEWHERE = {
+    "sigmoid": "platt",
+    "logistic": "platt",
+    "histogram": "width-binning",
+    "pbmc": "scaling-binning",
+    "gpcalib": "gp",
+    "diag": "iop-diagonal",
+    "op": "iop",
+    "oi": "iop-invariant",
+}
 
 
 @cache

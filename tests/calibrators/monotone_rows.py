@@ -1,6 +1,10 @@
-"""Rows and a second, dense implementation of the monotone process, shared by its tests."""
+"""Rows, fits and a second, dense implementation of latent processes, shared by their tests."""
+
+from functools import cache
 
 import numpy as np
+
+from calibrant import GaussianProcessCalibration, Predictions
 
 
 def some_rows(n_rows=200, n_classes=3, seed=0, scale=2.0, true_map=lambda z: z / 2):
@@ -67,3 +71,20 @@ def dense_process(scores, labels, variance, length_scale, places):
         latent = np.linalg.solve(system, prior @ (curvature @ latent + gradient))
     covariance = np.linalg.solve(system, prior)
     return places + latent[scores.size :], covariance[scores.size :, scores.size :]
+
+
+def bent_problem(n_rows=1500, n_classes=4, seed=0, bend=0.1):
+    """Log-probabilities z whose honest version is z / 2 + bend z |z|, and labels that follow it: no temperature will do."""
+    generator = np.random.default_rng(seed)
+    logits = 2.5 * generator.normal(size=(n_rows, n_classes))
+    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    honest = 0.5 * logits - bend * logits**2
+    labels = (honest + generator.gumbel(size=honest.shape)).argmax(axis=1)
+    return logits, labels
+
+
+@cache
+def fitted_to_bent(n_rows=1500, seed=0, bend=0.1, **parameters):
+    """Return a Gaussian process calibrator fitted to the bent problem, the same one at every call: not to be changed."""
+    logits, labels = bent_problem(n_rows, seed=seed, bend=bend)
+    return GaussianProcessCalibration(**parameters).fit(Predictions.from_logits(logits), labels)

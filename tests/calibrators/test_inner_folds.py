@@ -80,4 +80,3 @@ def test_a_larger_model_must_be_better_by_more_than_a_standard_error():
     taken = [choose_by_folds(rows(30, seed), [0.9, 1.0], power, n_folds=5).best for seed in range(20)]
     assert taken.count(0.9) > 14
     assert choose_by_folds(rows(20_000), [0.9, 1.0], power, n_folds=5).best == 1.0
-

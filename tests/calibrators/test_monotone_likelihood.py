@@ -45,7 +45,7 @@ def test_many_blocks_of_rows_against_dense_features():
     """Sum of w (F^T (diag q - q q^T) F) with all features F of a row, (K, m)."""
     scores, labels = some_rows(700, 5, seed=4)
     weights = np.random.default_rng(0).uniform(size=700)
-    knots = informative_knots(scores, weights, 1.0, 12)
+    knots = informative_knots(scores, weights, 12)
     slopes = np.linspace(0.2, 1.5, 12)
     features = Pieces(knots).features_at(scores)
     value, gradient, hessian = 0.0, np.zeros(12), np.zeros((12, 12))
@@ -92,10 +92,10 @@ def test_covariances_of_slopes_are_mixed_differences_of_the_kernel():
 
 
 def test_the_penalty_is_a_gaussian_density_but_for_a_constant():
-    prior = SlopePrior(np.array([0.0, 1.0]), 4.0, 2.0, slope=0.5)
+    prior = SlopePrior(np.array([0.0, 1.0]), 4.0, 2.0)
     away = np.array([0.25, -0.5])
     expected = away @ np.linalg.inv(prior.covariance()) @ away / 2
-    assert prior.penalty(0.5 + away) == pytest.approx(expected, rel=1e-9)
+    assert prior.penalty(1.0 + away) == pytest.approx(expected, rel=1e-9)
 
 
 def test_half_of_the_knots_are_where_information_is():
@@ -103,7 +103,7 @@ def test_half_of_the_knots_are_where_information_is():
     scores = np.log(np.random.default_rng(0).uniform(0.2, 0.8, size=(500, 1)))
     scores = np.hstack([scores, np.log1p(-np.exp(scores))])
     scores[0] = [0.0, -20.0]
-    knots = informative_knots(scores, None, 1.0, 41)
+    knots = informative_knots(scores, None, 41)
     assert (np.diff(knots) > 0).all()
     assert knots[[0, -1]] == pytest.approx([-20, 0], abs=1e-12)
     assert 20 <= (knots > -2).sum() <= 24
@@ -114,19 +114,22 @@ def test_knots_of_weights_and_of_repeated_rows_agree():
     scores, _ = some_rows(50, 3)
     weights = np.arange(50) % 3 + 1.0
     repeated = np.repeat(scores, weights.astype(int), axis=0)
-    assert informative_knots(scores, weights, 1.0, 20) == pytest.approx(
-        informative_knots(repeated, None, 1.0, 20), abs=1e-12
+    assert informative_knots(scores, weights, 20) == pytest.approx(
+        informative_knots(repeated, None, 20), abs=1e-12
     )
 
 
-@pytest.mark.parametrize("scores", [np.zeros((4, 3)), np.full((2, 2), -1e6), np.array([[1e6, 1e6 + 1e-6]])])
+@pytest.mark.parametrize(
+    "scores",
+    [np.zeros((4, 3)), np.full((2, 2), -1e6), np.array([[1e6, 1e6 + 1e-6]]), np.array([[0.0, 1e-310]])],
+)
 def test_knots_of_equal_scores_lie_around_them(scores):
-    knots = informative_knots(scores, None, 1.0, 5)
+    knots = informative_knots(scores, None, 5)
     assert (np.diff(knots) > 0).all()
     assert knots[0] < scores.min() <= scores.max() < knots[-1]
 
 
 def test_rows_without_doubt_have_even_knots():
-    assert informative_knots(np.array([[0.0, -2000.0]] * 3), None, 1.0, 5) == pytest.approx(
+    assert informative_knots(np.array([[0.0, -2000.0]] * 3), None, 5) == pytest.approx(
         np.linspace(-2000, 0, 5)
     )

@@ -1,40 +1,14 @@
-"""Parameterized temperature scaling: closed forms, invariances, safety, and rows that say little."""
+"""Parameterized temperature scaling: closed forms, invariances, weights, decay and parameters."""
 
 from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from parameterized_rows import LOSSES, logits_of, own_loss, rows_of_two_kinds
 
-from calibrant import (
-    LabelledPredictions,
-    ParameterizedTemperatureScaling,
-    Predictions,
-    TemperatureScaling,
-    load,
-)
+from calibrant import ParameterizedTemperatureScaling, Predictions, TemperatureScaling, load
 from calibrant.calibrators.scaling.parameterized_temperature import CHOICES
-from calibrant.errors import ConvergenceWarning, LabelError, ParameterError, PredictionError
-from calibrant.metrics import brier_score, log_loss
-from strategies import problems
-
-LOSSES = ["log", "brier"]
-
-
-def rows_of_two_kinds(n_rows=1000, n_classes=4, seed=0):
-    """Logits of which those with a large lead are three times too large, and the others as they should be."""
-    generator = np.random.default_rng(seed)
-    honest = generator.normal(scale=1.5, size=(n_rows, n_classes))
-    labels = (honest + generator.gumbel(size=honest.shape)).argmax(axis=1)
-    first_two = np.sort(honest, axis=1)[:, :-3:-1]
-    bold = first_two[:, 0] - first_two[:, 1] > 1.5
-    return np.where(bold[:, np.newaxis], 3 * honest, honest), labels, bold
-
-
-def own_loss(calibrator, X, y):
-    metric = log_loss if calibrator.loss == "log" else brier_score
-    return metric(y, calibrator.predict_proba(X))
+from calibrant.errors import ConvergenceWarning, ParameterError, PredictionError
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -110,10 +84,6 @@ def test_constants_added_to_rows_change_nothing(inputs):
     )
 
 
-def logits_of(array):
-    return Predictions.from_logits(array)
-
-
 def test_logits_and_their_softmax_give_the_same_map():
     logits, labels, _ = rows_of_two_kinds(300)
     given_rows = logits_of(logits)
@@ -167,24 +137,6 @@ def test_no_start_is_dead_and_no_end_is_above_the_single_temperature(random_stat
     assert np.ptp(fitted.temperatures(given_rows)) > 0.1
 
 
-@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
-@pytest.mark.parametrize("loss", LOSSES)
-@settings(max_examples=12)
-@given(rows=problems(), seed=st.integers(0, 3), decay=st.sampled_from([0.0, 1e-2, "auto"]))
-def test_the_own_loss_is_never_above_that_of_doing_nothing(loss, rows, seed, decay):
-    """Rows with zeros, ones and ties, few of them; temperatures stay within bounds, and the arg-max where it was."""
-    calibrator = ParameterizedTemperatureScaling(
-        (2,), loss=loss, weight_decay=decay, restarts=1, max_iterations=20, random_state=seed
-    ).fit(*rows)
-    solution = calibrator.solution_
-    assert solution.loss <= solution.identity_loss * (1 + 1e-9)
-    assert solution.value >= solution.loss
-    temperatures = calibrator.temperatures(rows.probabilities) / calibrator.temperature_
-    assert (temperatures >= 0.2 * (1 - 1e-12)).all()
-    assert (temperatures <= 5 * (1 + 1e-12)).all()
-    np.testing.assert_array_equal(calibrator.predict(rows.probabilities), rows.probabilities.argmax(axis=1))
-
-
 def test_a_strong_decay_leaves_the_single_temperature():
     logits, labels, _ = rows_of_two_kinds(300)
     given_rows = logits_of(logits)
@@ -194,95 +146,6 @@ def test_a_strong_decay_leaves_the_single_temperature():
     np.testing.assert_allclose(
         fitted.predict_proba(given_rows), single.predict_proba(given_rows), rtol=0, atol=1e-9
     )
-
-
-def test_rows_far_outside_the_calibration_rows():
-    """They are treated like the outermost rows, and no loss is infinite."""
-    logits, labels, _ = rows_of_two_kinds(500)
-    fitted = ParameterizedTemperatureScaling(weight_decay=1e-3, loss="log").fit(logits_of(logits), labels)
-    known = fitted.temperatures(logits_of(logits))
-    far = logits_of(np.vstack([1e3 * np.eye(4), -1e3 * np.eye(4), 1e6 * np.eye(4), np.zeros((1, 4))]))
-    temperatures = fitted.temperatures(far)
-    assert (temperatures > 0.5 * known.min()).all()
-    assert (temperatures < 2 * known.max()).all()
-    np.testing.assert_allclose(temperatures[:4], temperatures[8:12], rtol=1e-12)
-    assert np.isfinite(fitted.transform(far).log_probabilities).all()
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_rows_that_are_all_right_have_no_best_temperature(loss):
-    """The steepest that bounds allow: a fifth of the temperature that was given, which is 1."""
-    logits, _, _ = rows_of_two_kinds(200)
-    with pytest.warns(ConvergenceWarning, match="edge of the allowed range"):
-        fitted = ParameterizedTemperatureScaling(loss=loss).fit(logits_of(logits), logits.argmax(axis=1))
-    assert fitted.temperature_ == 1.0
-    assert fitted.temperatures(logits_of(logits)).min() >= 0.2 * (1 - 1e-12)
-    assert fitted.solution_.loss <= fitted.solution_.identity_loss
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_two_rows(loss):
-    """One right, one wrong, at the same confidence: even odds, or nearly so, are best."""
-    with pytest.warns(ConvergenceWarning, match="edge of the allowed range"):
-        fitted = ParameterizedTemperatureScaling(loss=loss).fit([[0.9, 0.1], [0.9, 0.1]], [0, 1])
-    calibrated = fitted.predict_proba([[0.9, 0.1]])
-    assert 0.5 < calibrated[0, 0] < 0.9
-
-
-def test_one_row_and_labels_that_are_all_equal_are_refused():
-    for p, y in (([[0.9, 0.1]], [0]), ([[0.9, 0.1]] * 5, [0] * 5)):
-        with pytest.raises(LabelError, match="at least two classes"):
-            ParameterizedTemperatureScaling().fit(p, y)
-
-
-@pytest.mark.filterwarnings("ignore::calibrant.errors.ConvergenceWarning")
-@pytest.mark.parametrize("inputs", ["gaps", "logits", "entropy"])
-def test_constant_logits(inputs):
-    """All rows equal: inputs that do not vary; all classes equal: no temperature matters."""
-    labels = np.array([0, 0, 1, 0, 2, 0])
-    calibrator = ParameterizedTemperatureScaling(inputs=inputs, loss="log")
-    equal_rows = logits_of(np.tile([2.0, 0.0, 0.0], (6, 1)))
-    np.testing.assert_allclose(
-        calibrator.fit(equal_rows, labels).predict_proba(equal_rows),
-        np.tile([4, 1, 1], (6, 1)) / 6,
-        atol=1e-6,
-    )
-    equal_classes = logits_of(np.full((6, 3), 7.0))
-    np.testing.assert_allclose(
-        calibrator.fit(equal_classes, labels).predict_proba(equal_classes), 1 / 3, rtol=1e-12
-    )
-
-
-@pytest.mark.parametrize(("n_classes", "n_inputs"), [(2, 1), (3, 2), (10, 9), (15, 9)])
-def test_the_number_of_inputs(n_classes, n_inputs):
-    """Ten largest, or all classes if there are fewer; the largest itself lies nowhere below the largest."""
-    logits, labels, _ = rows_of_two_kinds(100, n_classes)
-    labels[:n_classes] = np.arange(n_classes)
-    for inputs, width in (("gaps", n_inputs), ("logits", min(n_classes, 10)), ("entropy", 1)):
-        fitted = ParameterizedTemperatureScaling(inputs=inputs, weight_decay=0.1)
-        fitted.fit(logits_of(logits), labels)
-        assert [weights.shape for weights in fitted.weights_] == [(width, 5), (5, 5), (5, 1)]
-        assert fitted.input_means_.shape == fitted.input_scales_.shape == (width,)
-        assert fitted.input_ranges_.shape == (2, width)
-    assert ParameterizedTemperatureScaling(top_k=2).fit(logits_of(logits), labels).input_means_.shape == (1,)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_thousand_classes(dtype):
-    """Losses come from a table; they are the true ones to the digits that matter, and float32 stays float32."""
-    generator = np.random.default_rng(0)
-    logits = generator.normal(scale=2.5, size=(400, 1000)).astype(dtype)
-    labels = (logits / 1.5 + generator.gumbel(size=logits.shape)).argmax(axis=1)
-    labels[:2] = logits[:2].argmax(axis=1)
-    calibrator = ParameterizedTemperatureScaling((3,), loss="log", weight_decay=1e-4, restarts=1)
-    data = LabelledPredictions.parse(logits_of(logits), labels)
-    fitted = calibrator.fit_labelled(data, warn_of_absent=False)
-    calibrated = fitted.transform(logits_of(logits))
-    assert calibrated.scores.dtype == dtype
-    own = calibrated.log_probabilities[np.arange(400), labels].astype(np.float64)
-    assert fitted.solution_.loss == pytest.approx(-own.mean(), rel=1e-6)
-    single = TemperatureScaling().fit_labelled(data, warn_of_absent=False)
-    assert fitted.solution_.loss < single.solution_.loss - 1e-4
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -318,6 +181,7 @@ def test_the_automatic_decay_belongs_to_the_number_of_rows(loss, rows_worth):
         weights = None if weight is None else np.full(60, weight)
         fitted = calibrator.fit(logits_of(logits), labels, weights)
         assert fitted.weight_decay_ == pytest.approx(rows_worth / n_rows)
+        assert fitted.weight_decays_.size == fitted.held_out_losses_.size == 0
 
 
 def test_decay_chosen_by_inner_folds():
@@ -327,6 +191,10 @@ def test_decay_chosen_by_inner_folds():
     choices = 2.5 / 1000 * np.array(CHOICES)
     depends = calibrator.fit(logits_of(logits), labels)
     assert depends.weight_decay_ in choices[1:]
+    np.testing.assert_allclose(depends.weight_decays_, choices, rtol=1e-12)
+    assert depends.held_out_losses_.shape == choices.shape
+    taken = depends.held_out_losses_[depends.weight_decays_ == depends.weight_decay_]
+    assert taken < depends.held_out_losses_[0]
     assert np.ptp(depends.temperatures(logits_of(logits))) > 1
     generator = np.random.default_rng(3)
     honest = generator.normal(scale=1.5, size=(300, 4))
@@ -352,18 +220,6 @@ def test_the_lowest_of_several_starts_is_taken():
     assert together.n_iterations == sum(solution.n_iterations for solution in alone)
 
 
-def test_ties_and_narrow_leads_keep_their_arg_max_in_float32():
-    logits, labels, _ = rows_of_two_kinds(200)
-    fitted = ParameterizedTemperatureScaling(weight_decay=1e-3).fit(logits_of(logits), labels)
-    generator = np.random.default_rng(0)
-    narrow = generator.normal(size=(3000, 4)).astype(np.float32)
-    narrow[:, 1] = np.nextafter(narrow[:, 0], generator.choice([-9, 9, narrow[0, 0]], size=3000)).astype(
-        np.float32
-    )
-    given_rows = logits_of(narrow)
-    np.testing.assert_array_equal(fitted.transform(given_rows).predicted, given_rows.predicted)
-
-
 def test_a_file_keeps_the_temperatures(tmp_path):
     logits, labels, _ = rows_of_two_kinds(200)
     fitted = ParameterizedTemperatureScaling((4, 3), activation="tanh", weight_decay=1e-3)
@@ -385,6 +241,7 @@ def test_a_file_keeps_the_temperatures(tmp_path):
         ({"link": "relu"}, "link must be 'softplus', 'absolute' or 'exponential'"),
         ({"activation": "sine"}, "activation must be 'relu', 'elu' or 'tanh'"),
         ({"weight_decay": -1.0}, "weight_decay must be a number of at least 0, 'auto' or 'cv'"),
+        ({"weight_decay": np.array([1, 2])}, "weight_decay must be a number of at least 0, 'auto' or 'cv'"),
         ({"weight_decay": "best"}, "weight_decay must be a number of at least 0, 'auto' or 'cv'"),
         ({"cv": 1}, "cv must be a whole number of at least 2"),
         ({"restarts": 0}, "restarts must be a whole number of at least 1"),

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrant import LabelledPredictions, Predictions
+from calibrant import (
+    LabelledPredictions,
+    ParameterizedTemperatureScaling,
+    Predictions,
+    TemperatureScaling,
+)
+from calibrant.calibrators.scaling import row_temperature_fit
 from calibrant.calibrators.scaling.row_temperature_inputs import StandardInputs, row_inputs
 from calibrant.calibrators.scaling.row_temperature_links import TemperatureLink
 from calibrant.calibrators.scaling.row_temperature_losses import (
@@ -283,3 +289,59 @@ def test_no_search_ends_above_the_single_temperature(decay):
     assert found.value == pytest.approx(objective(found.theta)[0], rel=1e-12)
     largest = np.abs(found.theta[objective.network.is_weight]).max()
     assert largest < 1e-6 if decay == 10 else largest > 0.1
+
+
+def test_a_search_from_a_sample_ends_below_the_single_temperature_of_all_rows():
+    """Even one of a sample that says the opposite; of several starts only the best goes on."""
+    objective, _ = some_objective(n_rows=200)
+    misleading, _ = some_objective(n_rows=20)
+    misleading.losses = ExactRowLosses(*opposite_rows(20), "log")
+    starts = [objective.network.start(np.random.default_rng(seed), 0.0) for seed in range(2)]
+    found = lowest_valley(objective, starts, sample=misleading)
+    assert found.value <= objective(np.zeros(objective.network.n_parameters))[0]
+    assert found.value == pytest.approx(objective(found.theta)[0], rel=1e-12)
+
+
+def opposite_rows(n_rows):
+    logits, labels = some_rows(n_rows)
+    return -logits, labels
+
+
+def test_a_sample_belongs_to_the_rows_and_not_to_their_order(monkeypatch):
+    monkeypatch.setattr(row_temperature_fit, "SAMPLE_ROWS", 100)
+    logits, labels = some_rows(1000)
+    order, columns = np.random.default_rng(0).permutation(1000), np.array([2, 0, 3, 1])
+
+    def sampled(some_logits, some_labels):
+        data = LabelledPredictions.parse(Predictions.from_logits(some_logits), some_labels)
+        inputs = row_inputs(data.predictions, "gaps", 10, 1.0)
+        return row_temperature_fit._sample(inputs, data)
+
+    rows = sampled(logits, labels)
+    assert len(np.unique(rows)) == 100
+    moved = sampled(logits[order][:, columns], np.argsort(columns)[labels[order]])
+    np.testing.assert_array_equal(np.sort(order[moved]), rows)
+    # Three rows of four are the same but for their labels, of which one in three is 1: so it is in the sample.
+    logits[:750], labels[:750] = [3.0, 0.0, 0.0, 0.0], np.arange(750) % 3 == 0
+    rows = sampled(logits, labels)
+    assert 65 <= (rows < 750).sum() <= 85
+    assert 0.25 < labels[rows[rows < 750]].mean() < 0.42
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_with_many_rows_a_sample_finds_the_map_of_all(monkeypatch, loss):
+    """As low as without a sample, up to what the search leaves on the table, and far below the single temperature."""
+    generator = np.random.default_rng(0)
+    honest = generator.normal(scale=1.5, size=(4000, 3))
+    labels = (honest + generator.gumbel(size=honest.shape)).argmax(axis=1)
+    # Rows with a large spread are three times too steep.
+    given_rows = Predictions.from_logits(np.where(np.ptp(honest, axis=1, keepdims=True) > 3, 3, 1) * honest)
+    calibrator = ParameterizedTemperatureScaling((3,), loss=loss, restarts=2)
+    whole = calibrator.fit(given_rows, labels).solution_
+    monkeypatch.setattr(row_temperature_fit, "MANY_ROWS", 3000)
+    monkeypatch.setattr(row_temperature_fit, "SAMPLE_ROWS", 1000)
+    sampled = calibrator.fit(given_rows, labels).solution_
+    assert sampled.n_evaluations < whole.n_evaluations
+    assert sampled.value == pytest.approx(whole.value, abs=5e-4)
+    single = TemperatureScaling(loss).fit(given_rows, labels).solution_
+    assert sampled.loss < single.loss - 5e-3

@@ -5,6 +5,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 __all__ = ["NaturalSpline", "mean_slope_basis", "natural_basis"]
 
@@ -22,41 +23,21 @@ RANK_TOLERANCE = 1e-8
 def natural_basis(knots: Vector, x: Vector, order: int = 0) -> Matrix:
     r"""Return the values at x of the m natural splines that are one at one knot and zero at all others, (n, m).
 
-    With :math:`M` the second derivatives at the knots, which solve a tridiagonal system and are zero at both
-    ends, the spline between two knots at distance d, :math:`u` and :math:`1 - u` of the way from them, is
-
-    .. math:: (1 - u) y_j + u y_{j+1} + \tfrac{d^2}{6} \left[ ((1 - u)^3 - (1 - u)) M_j + (u^3 - u) M_{j+1} \right]
-
-    and a straight line beyond the first and the last knot. ``order`` is that of the derivative, 0 or 1. Costs O(nm)
-    time and memory, and O(m^3) once.
+    They are cubic between knots, with two continuous derivatives of which the second is zero at both ends, and straight
+    lines beyond the first and the last knot. ``order`` is that of the derivative, 0 or 1. Costs O(nm) time and memory.
 
     >>> natural_basis(np.array([0.0, 1.0]), np.array([0.25, 2.0]))
     array([[ 0.75,  0.25], [-1.  ,  2.  ]])
     >>> natural_basis(np.array([0.0, 1.0]), np.array([0.25]), order=1)
     array([[-1.,  1.]])
     """
-    curvature = _second_derivatives(knots)
+    basis = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
     inside = np.clip(x, knots[0], knots[-1])
-    left = np.clip(np.searchsorted(knots, inside, side="right") - 1, 0, len(knots) - 2)
-    distance = np.diff(knots)[left]
-    right_share = (inside - knots[left]) / distance
-    left_share = 1 - right_share
-    rows = np.arange(len(x))
-    slopes = _combined(
-        curvature, left, distance / 6 * (1 - 3 * left_share**2), distance / 6 * (3 * right_share**2 - 1)
-    )
-    slopes[rows, left] -= 1 / distance
-    slopes[rows, left + 1] += 1 / distance
+    slopes: Matrix = basis(inside, 1)
     if order == 1:
         return slopes
-    values = _combined(
-        curvature,
-        left,
-        distance**2 / 6 * (left_share**3 - left_share),
-        distance**2 / 6 * (right_share**3 - right_share),
-    )
-    values[rows, left] += left_share
-    values[rows, left + 1] += right_share
+    values: Matrix = basis(inside)
+    # scipy would continue the outermost cubics.
     values += (x - inside)[:, np.newaxis] * slopes
     return values
 
@@ -125,30 +106,3 @@ class NaturalSpline:
         """Return the first derivative at every x, (n,)."""
         slopes: Vector = natural_basis(self.knots, x, order=1) @ self.values
         return slopes
-
-
-def _second_derivatives(knots: Vector) -> Matrix:
-    """Return the matrix that makes second derivatives at the knots of the values there, (m, m)."""
-    n_knots = len(knots)
-    curvature = np.zeros((n_knots, n_knots))
-    if n_knots == 2:
-        return curvature
-    distance = np.diff(knots)
-    before, after = np.diag(distance[:-1]), np.diag(distance[1:])
-    system = (before + after) / 3
-    system[1:, :-1] += np.diag(distance[1:-1]) / 6
-    system[:-1, 1:] += np.diag(distance[1:-1]) / 6
-    bends = np.zeros((n_knots - 2, n_knots))
-    inner = np.arange(n_knots - 2)
-    bends[inner, inner] = 1 / distance[:-1]
-    bends[inner, inner + 1] = -1 / distance[:-1] - 1 / distance[1:]
-    bends[inner, inner + 2] = 1 / distance[1:]
-    curvature[1:-1] = np.linalg.solve(system, bends)
-    return curvature
-
-
-def _combined(curvature: Matrix, left: NDArray[np.intp], of_left: Vector, of_right: Vector) -> Matrix:
-    """Return for every place its multiples of the second derivatives at the knots on its two sides, (n, m)."""
-    combined: Matrix = of_left[:, np.newaxis] * curvature[left]
-    combined += of_right[:, np.newaxis] * curvature[left + 1]
-    return combined

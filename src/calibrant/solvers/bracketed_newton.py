@@ -63,8 +63,8 @@ def bracketed_newton(
         argument = float(np.exp(position))
         value, first, second = function(argument)
         slope = argument * first
-        bend = slope + argument**2 * second
-        decrement = slope**2 / (2 * bend) if bend > 0 else np.inf
+        bend = slope + argument * argument * second
+        decrement = slope * slope / (2 * bend) if bend > 0 else np.inf
         if slope > 0:
             upper, high_known = position, True
         elif slope < 0:

@@ -1,5 +1,6 @@
 """Gaussian process calibration: one latent function of the scores, with doubt about it."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,34 +12,33 @@ from calibrant.calibrators.latent.monotone_process import MonotoneProcess, fit_m
 from calibrant.calibrators.latent.process_fit import ProcessFit, fit_process
 from calibrant.calibrators.latent.process_kernel import KernelParameters
 from calibrant.calibrators.latent.process_prediction import LatentMoments, LatentProcess
-from calibrant.calibrators.latent.process_scores import LatentScores, latent_scores
+from calibrant.calibrators.latent.process_scores import LatentScores, ScoreKind, latent_scores, parsed_scores
 from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
-from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.kept_order import restore_order
-from calibrant.options import check_choice, check_flag, check_whole, random_source, real_array
+from calibrant.options import check_choice, check_flag, check_whole, random_source
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
 
 __all__ = ["GaussianProcessCalibration"]
 
-Kind = Literal["log-probabilities", "given"]
-
-KINDS: dict[str, tuple[Kind, ...]] = {
+KINDS: dict[str, tuple[ScoreKind, ...]] = {
     "log-probabilities": ("log-probabilities",),
     "given": ("given",),
     "either": ("log-probabilities", "given"),
 }
-
 
 # Inverse temperatures at the edges of this range mean that rows are all right or say nothing.
 START_SLOPES = (1e-9, 1e9)
 
 # Logits whose best temperature is that far from one, or farther, are no log-probabilities of any classifier.
 USUAL_SLOPES = (0.05, 20.0)
+
+N_SEEDS = 2**63
 
 
 class GaussianProcessCalibration(Calibrator):
@@ -50,19 +50,19 @@ class GaussianProcessCalibration(Calibrator):
 
     The prior mean :math:`\mu` says that the classifier is calibrated already: it is the identity for log-probabilities and
     logits, the logarithm for probabilities. The posterior of g is approximated through its values at a few inducing
-    points by the normal distribution whose lower bound of the likelihood is highest, and the parameters of the kernel
-    are those that raise this bound further :cite:`wenger2020`.
+    points by the normal distribution whose variational bound, taken to second order, is highest, and the parameters
+    of the kernel are those that raise it further :cite:`wenger2020`.
 
     Parameters
     ----------
     n_inducing : int, default=10
-        Inducing points at the most. They are placed where rows say most and the others explain least, and there are
-        fewer where a smooth function needs no more.
+        Inducing points at the most; of a larger number 64 are used, which the grid can tell apart. They are placed where
+        rows say most and the others explain least, and there are fewer where a smooth function needs no more.
     covariance : {"full", "diagonal"}, default="full"
         Whether the latent values of a row are taken with all their covariances, as values of one function at
         neighbouring scores have, or as if they were independent, as in the authors' program.
     prediction : {"mean", "monte-carlo"}, default="mean"
-        The softmax of the mean of g, or the softmax averaged over draws of g.
+        The softmax of the mean of g, of its likeliest course if it must increase; or the softmax averaged over draws of g.
     monotone : bool, default=False
         Whether g must increase, which keeps the order of the classes in every row and with it the predicted class.
     scores : {"log-probabilities", "given", "either"}, default="log-probabilities"
@@ -74,7 +74,7 @@ class GaussianProcessCalibration(Calibrator):
     max_iterations : int, default=500
         Steps of the search at the most.
     random_state : int, Generator or None, default=0
-        Source of the draws of Monte Carlo predictions; the fit and the mean use none.
+        Source of ``seed_``, asked once in each fit. The map is fixed by then; predictions by the mean do not depend on it.
 
     Attributes
     ----------
@@ -87,17 +87,29 @@ class GaussianProcessCalibration(Calibrator):
     kernel_variance_, length_scale_, noise_variance_ : float
         v, :math:`\ell` and :math:`\nu`. The last is zero unless noise raises the bound.
     elbo_ : float
-        The bound, in nats, for all rows together.
+        The variational bound to second order, in nats, for all rows together. As an approximation of a lower bound of the
+        logarithm of the evidence it is none itself: it may exceed the evidence where deviations of g are large.
     inference_ : Solution
         How the search went; ``theta`` is m, and values are nats per row.
+    seed_ : int
+        Seed of the draws of all Monte Carlo predictions, so that a row is always mapped alike.
     scores_ : str
         What g is a function of, if there was a choice.
     score_factor_ : float
         What scores are multiplied by: 1, but an inverse temperature for logits of an unusual size.
     identity_kept_ : bool
         Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done.
-    monotone_process_ : dict
-        With ``monotone=True``: knots, slopes and their covariance; see :class:`MonotoneProcess`.
+    knots_ : ndarray of shape (m,)
+        With ``monotone=True``, like all that follow: scores between which the slope of g is a straight line.
+    slopes_ : ndarray of shape (m,)
+        Likeliest slopes of g at the knots.
+    slope_centre_, slope_covariance_ : ndarray of shape (m,) and (m, m)
+        Normal distribution that approximates the posterior of the slopes once it is cut off at the least slope; see
+        :class:`MonotoneProcess`.
+    level_weights_, level_variance_ : ndarray of shape (m,) and float
+        How the value of g at the last knot depends on the slopes, and its variance given them.
+    slope_inference_ : Solution
+        How the search for the likeliest slopes went.
 
     Notes
     -----
@@ -107,9 +119,10 @@ class GaussianProcessCalibration(Calibrator):
     .. math:: E \ln p(y_i \mid g_i) \approx \ln \sigma_{y_i}
               + \tfrac12 \bigl(\sigma^\top C_i \sigma - \mathrm{diag}(C_i)^\top \sigma\bigr).
 
-    The covariance S of the inducing variables is solved for: to this order the best one is the inverse of one
-    plus the curvature, with all its entries. The authors' program searches for a diagonal S, which the paper does
-    not ask for and which cannot give a higher bound. It also moves inducing points by the gradient; here they are placed
+    What is maximised is thus an approximation of the bound, not a bound. The covariance S of the inducing variables is
+    solved for: the approximation is highest at the inverse of one plus the curvature, with all its entries. The
+    authors' program searches for a diagonal S, which the paper does not ask for and which cannot make the
+    approximation higher. It also moves inducing points by the gradient; here they are placed
     anew for the kernel that was found :cite:`burt2020`, which comes to the same where they are enough.
 
     *Deviations.* To second order, scores far below the largest of their row seem to say nothing, since the softmax hardly
@@ -203,8 +216,8 @@ class GaussianProcessCalibration(Calibrator):
         Parameters
         ----------
         z : float or array of any shape
-            Scores of the kind that g is a function of, ``scores_``: log-probabilities, or logits or
-            probabilities if they are taken as given.
+            Scores of the kind that g is a function of, ``scores_``: log-probabilities, which are not above zero, or
+            logits or probabilities if they are taken as given.
         reference : float, optional
             Give those of g(z) - g(reference), on which probabilities depend. Without it the deviation contains the doubt
             about the level of g, about which labels say nothing.
@@ -213,19 +226,32 @@ class GaussianProcessCalibration(Calibrator):
         -------
         mean, standard_deviation : ndarray
             In the shape of z.
+
+        Notes
+        -----
+        With ``monotone=True`` the mean is the likeliest course of g, the one that predictions are made with; where the
+        slope of g is near zero it is less steep than the mean of the posterior. The deviation is that of the posterior by
+        Laplace's method, and can be too small where slopes sit at their bound.
+
+        Where doing nothing was better, ``identity_kept_``, the map is the prior mean for certain: its values are returned with
+        deviations of zero.
         """
         check_is_fitted(self)
-        places, origin = real_array(z), real_array(0.0 if reference is None else reference)
-        if places is None or not np.isfinite(places).all():
-            raise ParameterError(f"z must be finite numbers, such as log-probabilities, not {z!r}.")
-        if origin is None or origin.ndim > 0 or not np.isfinite(origin):
+        places = parsed_scores("z", z, self.scores_)
+        origin = parsed_scores("reference", 0.0 if reference is None else reference, self.scores_)
+        if origin.ndim > 0:
             raise ParameterError(f"reference must be one finite number or None, not {reference!r}.")
+        if self.identity_kept_:
+            mean = self._prior_mean(places)
+            return LatentMoments(
+                mean if reference is None else mean - self._prior_mean(origin), np.zeros(places.shape)
+            )
         places, origin = self.score_factor_ * places, self.score_factor_ * origin
         reference = None if reference is None else float(origin)
         if self.monotone:
             increasing = self._increasing_process()
-            mean, deviation = increasing.mean(places), increasing.standard_deviation(places, reference)
-            return LatentMoments(mean if reference is None else mean - increasing.mean(origin), deviation)
+            mode, deviation = increasing.mode(places), increasing.standard_deviation(places, reference)
+            return LatentMoments(mode if reference is None else mode - increasing.mode(origin), deviation)
         above, deviation = self._process().moments(places, reference)
         mean = above + self._prior_mean(places)
         return LatentMoments(mean if reference is None else mean - self._prior_mean(origin), deviation)
@@ -233,12 +259,13 @@ class GaussianProcessCalibration(Calibrator):
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return calibrated probabilities, (n, K), in the float type of ``X``."""
         probabilities = super().predict_proba(X)
-        if self.monotone and not self.identity_kept_:
+        if self.monotone:
             restore_order(probabilities, self._parsed(X).scores)
         return probabilities
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
+        self.seed_ = int(random_source(self.random_state).integers(N_SEEDS))
         data = data.with_counting_weights()
         kinds = KINDS[self.scores]
         if self.monotone and data.predictions.space is Space.PROBABILITIES:
@@ -262,10 +289,10 @@ class GaussianProcessCalibration(Calibrator):
                 variance=variance,
                 length_scale=length_scale,
             )
-            self.monotone_process_: dict[str, Any] = {
-                name: float(value) if isinstance(value, np.floating) else value
-                for name, value in vars(increasing).items()
-            }
+            self.knots_, self.slopes_ = increasing.knots, increasing.slopes
+            self.slope_centre_, self.slope_covariance_ = increasing.centre, increasing.covariance
+            self.level_weights_, self.level_variance_ = increasing.level_weights, increasing.level_variance
+            self.slope_inference_ = increasing.solution
         self.identity_kept_ = False
         calibrated = self._transform(data.predictions)
         self.identity_kept_ = is_worse_than_nothing(data, calibrated)
@@ -282,7 +309,14 @@ class GaussianProcessCalibration(Calibrator):
         )
         if self.identity_kept_:
             warn_user(f"GaussianProcessCalibration: {Status.IDENTITY.value}.", CalibrationWarning)
-        self.inference_.warn_unless_converged("GaussianProcessCalibration")
+        if self.inference_.status is Status.OUT_OF_ITERATIONS:
+            warn_user(
+                f"GaussianProcessCalibration: the search was stopped before its end, after {best.n_iterations} steps; "
+                "raise max_iterations.",
+                ConvergenceWarning,
+            )
+        else:
+            self.inference_.warn_unless_converged("GaussianProcessCalibration")
 
     def _check_parameters(self) -> None:
         check_whole("n_inducing", self.n_inducing)
@@ -294,7 +328,7 @@ class GaussianProcessCalibration(Calibrator):
         check_whole("max_iterations", self.max_iterations)
         random_source(self.random_state)
 
-    def _fitted(self, data: LabelledPredictions, kind: Kind, slope: float) -> ProcessFit:
+    def _fitted(self, data: LabelledPredictions, kind: ScoreKind, slope: float) -> ProcessFit:
         scores = latent_scores(data.predictions, kind, self.score_factor_)
         return fit_process(
             scores,
@@ -308,12 +342,18 @@ class GaussianProcessCalibration(Calibrator):
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
-            return predictions.without_zeros()
+            kept = predictions.without_zeros()
+            if not self.monotone or kept is predictions:
+                return kept
+            # Scores below the floor have become equal.
+            calibrated = np.array(kept.scores)
+            restore_order(calibrated, predictions.scores)
+            return replace(kept, scores=calibrated)
         scores = self._scores_of(predictions)
         if self.prediction == "monte-carlo":
             calibrated = self._averaged(scores).astype(scores.prior.dtype, copy=False)
         elif self.monotone:
-            calibrated = self._increasing_process().mean(scores.places).astype(scores.prior.dtype, copy=False)
+            calibrated = self._increasing_process().mode(scores.places).astype(scores.prior.dtype, copy=False)
         else:
             calibrated = self._process().mean_logits(scores)
         if self.monotone:
@@ -322,7 +362,7 @@ class GaussianProcessCalibration(Calibrator):
 
     def _averaged(self, scores: LatentScores) -> NDArray[np.float64]:
         """Return logarithms of probabilities that are averages over draws."""
-        generator = random_source(self.random_state)
+        generator = np.random.default_rng(self.seed_)
         if self.monotone:
             averages = self._increasing_process().draws(generator, self.n_samples).mean_softmax(scores.places)
         else:
@@ -346,4 +386,12 @@ class GaussianProcessCalibration(Calibrator):
         return LatentProcess(kernel, self.inducing_mean_, self.inducing_factor_)
 
     def _increasing_process(self) -> MonotoneProcess:
-        return MonotoneProcess(**self.monotone_process_)
+        return MonotoneProcess(
+            knots=self.knots_,
+            slopes=self.slopes_,
+            centre=self.slope_centre_,
+            covariance=self.slope_covariance_,
+            level_weights=self.level_weights_,
+            level_variance=self.level_variance_,
+            solution=self.slope_inference_,
+        )

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.calibrators.latent.process_scores import LEAST_RANGE
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.objective.loss import softmax_in_place
 
@@ -31,7 +32,7 @@ def informative_knots(scores: FloatArray, weights: Vector | None, n_knots: int) 
     """
     lowest, highest = float(scores.min()), float(scores.max())
     size = max(abs(lowest), abs(highest))
-    if highest - lowest <= SMALLEST_RANGE * size or highest == lowest:
+    if highest - lowest <= max(SMALLEST_RANGE * size, LEAST_RANGE):
         half = 0.5 * max(1.0, size)
         return np.linspace(lowest - half, highest + half, n_knots)
     rate = N_BINS / (highest - lowest)

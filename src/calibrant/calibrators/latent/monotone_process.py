@@ -74,8 +74,8 @@ class MonotoneProcess:
     def mode(self, z: FloatArray) -> Vector:
         """Return the curve of the likeliest slopes at every z, in its shape; O(log m) each.
 
-        Where slopes are near their bound this is below the mean of the posterior, which cannot fall under the bound on
-        one side. The level is the mean of the process given these slopes, as for a process without bounds. Far beyond the
+        Where slopes are near their bound it is less steep than the posterior mean, since the bound cuts off slopes on one
+        side only. The level is the mean of the process given these slopes, as for a process without bounds. Far beyond the
         calibration scores the curve goes on straight, where a process without bounds returns to its prior mean.
         """
         return IncreasingCurve(self.knots, self.slopes, float(self._levels(self.slopes)))(z)
@@ -96,7 +96,7 @@ class MonotoneProcess:
         Where a bound is within reach, moments of the slopes are taken from draws, the same at every call, which adds two
         or three per cent of noise. The normal distribution that is cut off is an approximation itself: the true
         posterior has a longer tail towards steep slopes, and where slopes sit at their bound deviations may come out
-        too small by a quarter or so.
+        too small.
         """
         pieces = Pieces(self.knots)
         covariance = self.slope_moments()[1]
@@ -180,7 +180,7 @@ def fit_monotone_process(
 
     with the covariance :math:`\Gamma` of :class:`SlopePrior`. Since g is linear in :math:`\xi` this is convex and has
     one minimum, the mode, found by Newton's method under the bounds; the distribution around it is the normal one of
-    the second-order expansion there, cut off at the bound (Laplace's method).
+    the second-order expansion there, cut off at the bound (Laplace's method :cite:`rasmussen2006`).
 
     Parameters
     ----------
@@ -203,7 +203,8 @@ def fit_monotone_process(
 
     Notes
     -----
-    A pass costs :math:`O(nK + nm^2)` for m knots and a fit takes about ten; memory for one block of rows and one byte per score. Nothing is random.
+    A pass costs :math:`O(nK + nm^2)` for m knots and a fit takes about ten; memory for one block of rows
+    and one byte per score. Nothing is random.
 
     Examples
     --------

@@ -7,19 +7,20 @@ from numpy.typing import NDArray
 
 from calibrant.calibrators.latent.process_kernel import KernelParameters, WhitenedFeatures
 from calibrant.calibrators.latent.process_placement import placed_inducing_points
-from calibrant.calibrators.latent.process_scores import LatentScores
+from calibrant.calibrators.latent.process_scores import LEAST_RANGE, LatentScores
 from calibrant.calibrators.latent.variational import Bound, VariationalBound
 from calibrant.calibrators.latent.variational_covariance import averaged_covariance
 from calibrant.calibrators.latent.variational_rows import SpreadRows, score_range
 from calibrant.numerics.interpolated import EvenGrid
 from calibrant.solvers import Status, Valley, quasi_newton
 
-__all__ = ["ProcessFit", "fit_process"]
+__all__ = ["MOST_INDUCING", "ProcessFit", "fit_process"]
 
 Vector = NDArray[np.float64]
 
 FEWEST_NODES, MOST_NODES = 256, 1024
 NODES_PER_INDUCING = 16
+MOST_INDUCING = MOST_NODES // NODES_PER_INDUCING
 # At the starting slope, latent values of neighbouring nodes differ by 1 / this or less, up to the most nodes.
 NODES_PER_NAT = 40
 
@@ -87,7 +88,7 @@ def fit_process(
     full: bool,
     max_iterations: int,
 ) -> ProcessFit:
-    """Return the latent process whose variational bound on these rows is highest.
+    """Return the latent process whose variational bound on these rows, taken to second order, is highest.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def fit_process(
     slope : float
         Inverse temperature from which the search starts.
     n_inducing : int
-        Inducing points at the most.
+        Inducing points at the most, and never more than ``MOST_INDUCING``, for which the grid has its most nodes.
     full : bool
         Whether the latent values of a row are taken with all their covariances.
     max_iterations : int
@@ -151,6 +152,9 @@ class _Search:
         full: bool,
     ) -> None:
         low, high = score_range(scores.places, scores.prior, slope, labels)
+        if high - low <= LEAST_RANGE:
+            high = low
+        n_inducing = min(n_inducing, MOST_INDUCING)
         nodes = max(NODES_PER_INDUCING * n_inducing, FEWEST_NODES)
         nodes = max(nodes, int(min(NODES_PER_NAT * slope * (high - low), MOST_NODES)))
         grid = EvenGrid.around(low, high, nodes)

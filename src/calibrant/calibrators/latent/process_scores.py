@@ -1,16 +1,26 @@
 """What the latent function is a function of, and its prior mean there."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.predictions import Predictions
+from calibrant.errors import ParameterError
+from calibrant.options import real_array
+from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
 from calibrant.space import Space
 
-__all__ = ["LatentScores", "latent_scores"]
+__all__ = ["LEAST_RANGE", "LatentScores", "ScoreKind", "latent_scores", "parsed_scores"]
 
 FloatArray = NDArray[np.floating]
+
+ScoreKind = Literal["log-probabilities", "given"]
+
+LEAST_RANGE = 1e-100
+"""Scores this close to each other count as equal: squares and inverses of their distances may be no floats any more."""
+
+# Rows of probabilities sum to one within a tolerance, and their logarithms may be above zero by as much.
+LARGEST_LOG_PROBABILITY = float(np.log1p(ROW_SUM_TOLERANCE))
 
 
 class LatentScores(NamedTuple):
@@ -25,9 +35,7 @@ class LatentScores(NamedTuple):
         return self.prior is self.places
 
 
-def latent_scores(
-    predictions: Predictions, kind: Literal["log-probabilities", "given"], factor: float = 1.0
-) -> LatentScores:
+def latent_scores(predictions: Predictions, kind: ScoreKind, factor: float = 1.0) -> LatentScores:
     """Return log-probabilities, or the scores as they were given, with the prior mean that leaves predictions as they are.
 
     Log-probabilities and logits are multiplied by ``factor``.
@@ -42,3 +50,21 @@ def latent_scores(
     if factor != 1.0:
         scores = scores * scores.dtype.type(factor)
     return LatentScores(scores, scores)
+
+
+def parsed_scores(name: str, given: Any, kind: ScoreKind) -> NDArray[np.float64]:
+    """Return scores at which the latent function is asked for, or say why there can be none of this kind.
+
+    >>> parsed_scores("z", 0.9, "log-probabilities")
+    Traceback (most recent call last):
+    calibrant.errors.ParameterError: z must be log-probabilities, not above zero, but 0.9 is; pass np.log(p) for probabilities p.
+    """
+    scores = real_array(given)
+    if scores is None or not np.isfinite(scores).all():
+        raise ParameterError(f"{name} must be finite numbers, such as log-probabilities, not {given!r}.")
+    if kind == "log-probabilities" and (scores > LARGEST_LOG_PROBABILITY).any():
+        raise ParameterError(
+            f"{name} must be log-probabilities, not above zero, but {scores.max():g} is; "
+            "pass np.log(p) for probabilities p."
+        )
+    return scores

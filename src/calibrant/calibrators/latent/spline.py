@@ -109,10 +109,10 @@ class SplineCalibration(BinaryMethod):
 
     .. math:: \max(0, 1 - d / \chi^2)
 
-    the empirical Bayes estimate, so that honest scores are changed little, often not at all, and grossly wrong ones much. Classes
-    against the rest share one such factor, with the sums of their d and :math:`\chi^2`: what is right for a hundred
-    classes can be told far better than for each. If the correction of an event still does harm on its own rows, it is
-    halved until it does none.
+    the empirical Bayes estimate, so that honest scores are changed little, often not at all, and grossly wrong ones
+    much. Classes against the rest share one such factor, with the sums of their d and :math:`\chi^2`: what is right
+    for a hundred classes can be told far better than for each. If the correction of an event still does harm on its
+    own rows, it is halved until it does none.
 
     *Ties.* Equal scores share one stretch of the axis, and the mean slope along it counts for all. More than 1,024
     different scores are pooled into about as many cells of the axis.
@@ -231,7 +231,10 @@ class SplineCalibration(BinaryMethod):
             and is_worse_than_nothing(data, self.top_label_.transform(data.predictions))
         )
         if self.identity_kept_:
-            warn_user(f"SplineCalibration, top label: after the temperature, {Status.IDENTITY.value}.", CalibrationWarning)
+            warn_user(
+                f"SplineCalibration, top label: after the temperature, {Status.IDENTITY.value}.",
+                CalibrationWarning,
+            )
 
     def _shared_shrinkage(self, data: LabelledPredictions) -> float:
         """Return the share of the corrections of all classes that is used."""

@@ -60,7 +60,8 @@ class VariationalBound:
               - \tfrac12 \sum_{i,k} w_i\, r_{ik}\, \sigma_k (1 - \sigma_k) - \tfrac12 \ln\det(I + B).
 
     So no other S, diagonal ones as in the authors' program included, makes the approximation higher, and there is nothing
-    to search for; of the bound itself that need not be true. With a diagonal covariance of a row :math:`\mathrm{diag}(\sigma) - \sigma\sigma^\top` becomes
+    to search for; of the bound itself that need not be true. With a diagonal covariance of a row
+    :math:`\mathrm{diag}(\sigma) - \sigma\sigma^\top` becomes
     :math:`\mathrm{diag}(\sigma(1 - \sigma))`.
 
     *Full covariance.* The part that inducing variables explain is taken with all covariances, the rest

@@ -21,9 +21,16 @@ from calibrant.solvers import Solution, Status
 __all__ = ["RowTemperatureFamily"]
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 # For logits of any size that is not absurd.
 SINGLE_BOUNDS = (1e-6, 1e6)
+
+# Of more rows than this, a sample tells which start is the best.
+MANY_ROWS = 20_000
+SAMPLE_ROWS = 5_000
+
+GOLDEN = (5**0.5 - 1) / 2  # no simple fraction, so that regular rows are scrambled too
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +74,13 @@ class RowTemperatureFamily:
         beta = 1.0 if all_right else bounded_steepness(single)
         inputs = row_inputs(data.predictions, self.kind, self.top_k, beta)
         standard = StandardInputs.of(inputs, data.weights)
-        start, limits = -float(np.log(beta)), self.link.limits
-        objective = RowTemperatures(
-            network=self.network,
-            link=self.link,
-            inputs=standard(inputs),
-            losses=row_losses(data, self.loss, (start + limits[0], start + limits[1])),
-            start=start,
-            weight_decay=weight_decay,
-            weights=data.weights,
-        )
-        valley = lowest_valley(objective, self.starts, self.max_iterations)
+        inputs = standard(inputs)
+        objective = self._objective(data, inputs, beta, weight_decay)
+        sample = None
+        if data.n_rows > MANY_ROWS:
+            rows = _sample(inputs, data)
+            sample = self._objective(data.take(rows), inputs[rows], beta, weight_decay)
+        valley = lowest_valley(objective, self.starts, self.max_iterations, sample)
 
         def with_parameters(theta: Vector) -> RowTemperatureMap:
             return RowTemperatureMap(beta, self.kind, self.top_k, standard, self.network, theta, self.link)
@@ -103,6 +106,20 @@ class RowTemperatureFamily:
             status=status,
         )
 
+    def _objective(
+        self, data: LabelledPredictions, inputs: Matrix, beta: float, weight_decay: float
+    ) -> RowTemperatures:
+        start, limits = -float(np.log(beta)), self.link.limits
+        return RowTemperatures(
+            network=self.network,
+            link=self.link,
+            inputs=inputs,
+            losses=row_losses(data, self.loss, (start + limits[0], start + limits[1])),
+            start=start,
+            weight_decay=weight_decay,
+            weights=data.weights,
+        )
+
     def _mean_loss(self, data: LabelledPredictions, found: RowTemperatureMap) -> float:
         calibrated = found(data.predictions)
         return data.log_loss(calibrated) if self.loss == "log" else data.squared_error(calibrated)
@@ -111,3 +128,20 @@ class RowTemperatureFamily:
 def _all_right(data: LabelledPredictions) -> bool:
     scores = data.predictions.scores
     return bool((scores[np.arange(data.n_rows), data.labels] == row_maxima(scores)).all())
+
+
+def _sample(inputs: Matrix, data: LabelledPredictions) -> NDArray[np.intp]:
+    """Return :data:`SAMPLE_ROWS` rows, the same whatever the order of the rows and of the classes."""
+    # Digits far behind the point are as good as random, and belong to what a row holds.
+    scrambled = inputs.sum(axis=1) * (1e4 * GOLDEN) % 1.0
+    # Rows with equal inputs, such as saturated ones, are not to come all or none: their labels and weights number them.
+    scores = data.predictions.scores
+    of_labels = scores[np.arange(data.n_rows), data.labels]
+    order = np.lexsort(
+        (of_labels, scrambled) if data.weights is None else (data.weights, of_labels, scrambled)
+    )
+    place = np.arange(data.n_rows)
+    is_first = np.append(True, np.diff(scrambled[order]) > 0)
+    number = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    scrambled[order] = (scrambled[order] + number * GOLDEN) % 1.0
+    return np.sort(np.argpartition(scrambled, SAMPLE_ROWS)[:SAMPLE_ROWS])
