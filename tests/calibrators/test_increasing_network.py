@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_map_rows import labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.monotone import increasing_network
@@ -20,24 +21,6 @@ from calibrant.numerics.dense_network import DenseNetwork
 from calibrant.solvers import Status
 from data import load
 from strategies import logit_matrices, probability_matrices
-
-
-def logit_problem(n_rows=300, n_classes=4, seed=0, dtype=np.float64):
-    """Over-confident logits whose labels come from the softmax of a concave function of them."""
-    generator = np.random.default_rng(seed)
-    logits = generator.gumbel(size=(n_rows, n_classes)) * 3
-    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    honest = np.where(logits > -2, 0.5 * logits, -1 + 1.2 * (logits + 2))
-    labels = (honest + generator.gumbel(size=honest.shape)).argmax(axis=1)
-    return logits.astype(dtype), labels
-
-
-def labelled(logits, labels, weights=None):
-    return LabelledPredictions.parse(Predictions.from_logits(logits), labels, weights)
-
-
-def probabilities(fitted, logits):
-    return Predictions.from_logits(fitted(Predictions.from_logits(logits))).probabilities
 
 
 def objective_for(data, hidden=(2, 2), weight_decay=1e-3, n_nodes=64):
@@ -113,7 +96,7 @@ def test_the_gradient_agrees_with_finite_differences(hidden, weighted):
 
 def test_parameters_of_zero_are_temperature_scaling():
     """The slope is ELU(0) + 1 everywhere."""
-    logits, labels = logit_problem()
+    logits, labels = logit_problem(300)
     data = labelled(logits, labels)
     objective = objective_for(data)
     scaled = TemperatureScaling().fit_labelled(data)
@@ -168,7 +151,7 @@ def test_the_order_of_scores_is_kept_but_for_rounding(logits):
 
 def test_the_end_is_a_minimum_and_the_loss_is_that_of_the_predictions():
     """Random steps from there lead up."""
-    data = labelled(*logit_problem())
+    data = labelled(*logit_problem(300))
     fitted = fit_increasing_network(data, weight_decay=1e-3)
     assert fitted.solution.status is Status.CONVERGED
     assert fitted.solution.loss == pytest.approx(
@@ -193,7 +176,7 @@ def test_a_concave_truth_is_found():
 
 
 def test_a_strong_decay_is_temperature_scaling():
-    logits, labels = logit_problem()
+    logits, labels = logit_problem(300)
     fitted = fit_increasing_network(labelled(logits, labels), weight_decay=1e3)
     np.testing.assert_allclose(fitted.rates, 1.0, atol=1e-4)
 
@@ -282,7 +265,7 @@ def test_one_row():
 
 def test_scores_far_from_all_calibration_rows_are_mapped_by_the_last_slope():
     """A network would go on with its own slope, and its integral with a square."""
-    fitted = fit_increasing_network(labelled(*logit_problem()))
+    fitted = fit_increasing_network(labelled(*logit_problem(300)))
     far = Predictions.from_logits(np.array([[0.0, -1e3, -2e3, -3e3]]))
     mapped = fitted(far)
     scores = tempered_scores(far, fitted.inverse_temperature, "log-probabilities")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from shared_map_rows import labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.monotone.shared_map import LEAST_SLOPE, fit_shared_map
@@ -18,25 +19,6 @@ from calibrant.numerics.linear_segments import LinearSegments
 from calibrant.solvers import Status
 from data import load
 from strategies import logit_matrices, probability_matrices
-
-
-def logit_problem(n_rows=400, n_classes=4, seed=0, dtype=np.float64):
-    """Over-confident logits whose labels come from the softmax of a concave function of them."""
-    generator = np.random.default_rng(seed)
-    logits = generator.gumbel(size=(n_rows, n_classes)) * 3
-    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    honest = np.where(logits > -2, 0.5 * logits, -1 + 1.2 * (logits + 2))
-    labels = (honest + generator.gumbel(size=honest.shape)).argmax(axis=1)
-    return logits.astype(dtype), labels
-
-
-def labelled(logits, labels, weights=None):
-    return LabelledPredictions.parse(Predictions.from_logits(logits), labels, weights)
-
-
-def probabilities(fitted, logits):
-    return Predictions.from_logits(fitted(Predictions.from_logits(logits))).probabilities
-
 
 # What is minimised
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.shared_map_objective import Inputs, TemperedScores, tempered_scores
+from calibrant.calibrators.monotone.shared_map_objective import Inputs, TemperedScores, mapped_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import DenseNetwork, NetworkRun
 from calibrant.numerics.integral_table import IntegralTable, Places
@@ -63,16 +63,13 @@ class IncreasingNetwork:
 
         They have the order of the scores but for rounding.
         """
-        scores = tempered_scores(predictions, self.inverse_temperature, self.inputs)
         table = IntegralTable(self.nodes)
-
-        def fill(rows: slice) -> int:
-            scores[rows] = table.integrals(self.rates, table.places(scores[rows]))
-            return 1
-
-        with BlockSums.over(*scores.shape) as in_all_blocks:
-            in_all_blocks(fill)
-        return scores
+        return mapped_scores(
+            predictions,
+            self.inverse_temperature,
+            self.inputs,
+            lambda scores: table.integrals(self.rates, table.places(scores)),
+        )
 
 
 def fit_increasing_network(

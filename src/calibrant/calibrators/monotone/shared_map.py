@@ -1,6 +1,7 @@
 """One increasing, piecewise-linear function for the scores of all classes."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +10,10 @@ from calibrant.calibrators.monotone.shared_map_objective import (
     Inputs,
     SharedMapObjective,
     TemperedScores,
-    tempered_scores,
+    mapped_scores,
 )
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
-from calibrant.numerics.row_blocks import BlockSums
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 from calibrant.solvers.bounded_newton import bounded_newton
@@ -56,16 +56,8 @@ class SharedMap:
 
         They have the order of the scores but for rounding.
         """
-        scores = tempered_scores(predictions, self.inverse_temperature, self.inputs)
-        segments = LinearSegments(self.knots)
-
-        def fill(rows: slice) -> int:
-            scores[rows] = segments.values(self.slopes, scores[rows])
-            return 1
-
-        with BlockSums.over(*scores.shape) as in_all_blocks:
-            in_all_blocks(fill)
-        return scores
+        curve = partial(LinearSegments(self.knots).values, self.slopes)
+        return mapped_scores(predictions, self.inverse_temperature, self.inputs, curve)
 
 
 def fit_shared_map(

@@ -1,5 +1,6 @@
 """What one increasing function for all classes is fitted to: tempered scores, and the log-loss of its slopes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Solution
 from calibrant.solvers.bounded_newton import ConvexExpansion
 
-__all__ = ["Inputs", "SharedMapObjective", "TemperedScores", "tempered_scores"]
+__all__ = ["Inputs", "SharedMapObjective", "TemperedScores", "mapped_scores", "tempered_scores"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -35,6 +36,24 @@ def tempered_scores(predictions: Predictions, inverse_temperature: float, inputs
     logits = predictions.logits
     scaled: FloatArray = logits * logits.dtype.type(inverse_temperature)
     return log_softmax(scaled) if inputs == "log-probabilities" else scaled
+
+
+def mapped_scores(
+    predictions: Predictions,
+    inverse_temperature: float,
+    inputs: Inputs,
+    curve: Callable[[FloatArray], FloatArray],
+) -> FloatArray:
+    """Return calibrated logits (n, K): one function of all :func:`tempered_scores`, block by block; a new array."""
+    scores = tempered_scores(predictions, inverse_temperature, inputs)
+
+    def fill(rows: slice) -> int:
+        scores[rows] = curve(scores[rows])
+        return 1
+
+    with BlockSums.over(*scores.shape) as in_all_blocks:
+        in_all_blocks(fill)
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
