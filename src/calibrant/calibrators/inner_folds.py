@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
 
+from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold, folds_by_content
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.threads import in_threads
 from calibrant.predictions import Predictions
 
-__all__ = ["Choice", "choose_by_folds", "inner_folds"]
+__all__ = ["Choice", "choose_by_folds", "folds_of", "inner_folds"]
 
 Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
@@ -29,6 +31,26 @@ def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
     At most as many as there are rows.
     """
     return folds_by_content(_row_keys(data), data.weights, min(n_folds, data.n_rows))
+
+
+def folds_of(cv: Any, data: LabelledPredictions) -> list[Fold]:
+    """Return the folds that a user asks for: a number of :func:`inner_folds`, a splitter of scikit-learn, or splits."""
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        n_folds = int(min(cv, data.n_rows))
+        if n_folds < 2:
+            raise ParameterError(f"cv must be at least 2, not {cv}.")
+        return inner_folds(data, n_folds)
+    splitter = check_cv(cv, data.labels, classifier=True)
+    weights = data.weights
+    return [
+        Fold(
+            train,
+            None if weights is None else weights[train],
+            test,
+            None if weights is None else weights[test],
+        )
+        for train, test in splitter.split(data.predictions.scores, data.labels)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,18 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.inner_folds import inner_folds
+from calibrant.calibrators.inner_folds import folds_of
 from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
 from calibrant.calibrators.scaling.penalty_search import FoldFits
 from calibrant.calibrators.scaling.strengths import Fixed, Strength, parse_strengths
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
-from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.folds import Fold
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
 from calibrant.options import check_choice
@@ -100,7 +97,7 @@ class AffineScaling(Calibrator):
             objective = objective.with_penalty(penalty(self.reg_lambda_, self.reg_mu_))
             solutions = [newton_cg(objective, start)]
         else:
-            fits = FoldFits(features, data, self._folds(data), logit_map, penalty, start)
+            fits = FoldFits(features, data, folds_of(self.cv, data), logit_map, penalty, start)
             # Weights below one on average do not make the rows fewer.
             natural = natural_strengths(
                 self.penalty, data.n_classes, max(data.total_weight, float(data.n_rows))
@@ -170,24 +167,6 @@ class AffineScaling(Calibrator):
             n_evaluations=sum(solution.n_evaluations for solution in solutions),
             status=status,
         )
-
-    def _folds(self, data: LabelledPredictions) -> list[Fold]:
-        if isinstance(self.cv, (int, np.integer)) and not isinstance(self.cv, bool):
-            n_folds = int(min(self.cv, data.n_rows))
-            if n_folds < 2:
-                raise ParameterError(f"cv must be at least 2, not {self.cv}.")
-            return inner_folds(data, n_folds)
-        splitter = check_cv(self.cv, data.labels, classifier=True)
-        weights = data.weights
-        return [
-            Fold(
-                train,
-                None if weights is None else weights[train],
-                test,
-                None if weights is None else weights[test],
-            )
-            for train, test in splitter.split(data.predictions.scores, data.labels)
-        ]
 
 
 def _standard_errors(per_fold: Vector) -> Vector:

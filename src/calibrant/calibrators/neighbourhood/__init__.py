@@ -1,0 +1,1 @@
+"""Neighbourhoods of a prediction: what went wrong nearby is taken away."""
