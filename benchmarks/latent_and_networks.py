@@ -205,17 +205,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--methods", nargs="+", help="those of the list above, or any registry name")
+    parser.add_argument("--methods", nargs="+", help="those of the list above, or any registry name, also several joined by +")
     parser.add_argument("--networks", nargs="+", help="files below the data folder, without .npz")
     parser.add_argument("--quick", action="store_true", help="two networks and the fastest methods")
     arguments = parser.parse_args()
     wanted = arguments.methods or (QUICK_METHODS if arguments.quick else list(METHODS))
     networks = arguments.networks or (QUICK_NETWORKS if arguments.quick else [*found, WIDE_NETWORK])
-    known = registry.calibrators()
+    known = set(registry.calibrators())
     methods = [
         method
         for method in dict.fromkeys(wanted)
-        if method != BASELINE and METHODS.get(method, (method, {}))[0] in known
+        if method != BASELINE and set(METHODS.get(method, (method, {}))[0].split("+")) <= known
     ]
     missing = [method for method in wanted if method not in methods and method != BASELINE]
     if missing:

@@ -25,6 +25,10 @@ ELSEWHERE = {
     "diag": "iop-diagonal",
     "op": "iop",
     "oi": "iop-invariant",
+    "knn": "knn-kl",
+    "kernel": "kernel-dirichlet",
+    "random-forest": "forest",
+    "deccal": "decision",
 }
 
 
@@ -95,7 +99,7 @@ def make(name: str, **parameters: Any) -> Calibrator:
     name : str
         One of :func:`calibrators`, or several joined by ``+``.
     **parameters
-        Passed on to the class; only for a single name.
+        Passed on to the class; to a composition only ``cross_fit``, see :class:`~calibrant.Chain`.
 
     Examples
     --------
@@ -108,6 +112,7 @@ def make(name: str, **parameters: Any) -> Calibrator:
         raise ParameterError(f"name must be text such as 'temperature', not {name!r}.")
     parts = [part.strip() for part in _compositions().get(name, name).split("+")]
     if len(parts) > 1:
+        cross_fit = parameters.pop("cross_fit", None)
         if parameters:
             raise ParameterError(
                 f"parameters {sorted(parameters)} cannot be shared by the parts of {name!r}; "
@@ -115,7 +120,7 @@ def make(name: str, **parameters: Any) -> Calibrator:
             )
         from calibrant.calibrators import Chain
 
-        return Chain([make(part) for part in parts])
+        return Chain([make(part) for part in parts], cross_fit=cross_fit)
     try:
         cls, preset = _factories()[parts[0]]
     except KeyError:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.combinators.cross_fitted import cross_fitted
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
@@ -18,13 +20,19 @@ class Chain(Calibrator):
 
     .. math:: \hat q = g_m(\dots g_2(g_1(p)))
 
-    The usual order is a parametric map first, then a more flexible one. All stages see the same
-    calibration rows, as in the literature :cite:`valk2022`.
+    The usual order is a parametric map first, then a more flexible one: a neighbourhood method after temperature scaling
+    is far better than alone :cite:`valk2022`, and so are isotonic maps :cite:`zhang2020`.
 
     Parameters
     ----------
     calibrators : sequence of Calibrator
         The stages in order; they are cloned, not changed.
+    cross_fit : None, int, splitter or iterable of splits, default=None
+        None fits all stages on the same calibration rows, as the literature does. A stage that fits its rows closely
+        then looks better calibrated to the next one than it is on fresh rows. A number of folds fits each later stage on
+        what the stage before, fitted on the other folds, says about rows it has not seen; the stage that is kept is
+        fitted on all rows. Hardly matters after a temperature, much after a map with many parameters. Splits that
+        hold a row out twice count it twice.
 
     Attributes
     ----------
@@ -38,10 +46,25 @@ class Chain(Calibrator):
     >>> chain = Chain([TemperatureScaling(), VectorScaling()]).fit(p, y)
     >>> chain.predict_proba(p).sum(axis=1)
     array([1., 1., 1., 1.])
+
+    Isotonic maps of 120 rows, then a temperature. On the rows that the isotonic maps know they look too timid, and on
+    others they are too bold.
+
+    >>> import numpy as np
+    >>> from calibrant import IsotonicCalibration
+    >>> random = np.random.default_rng(0)
+    >>> p = random.dirichlet([1, 1, 1], 120)
+    >>> y = [random.choice(3, p=row) for row in p]
+    >>> stages = [IsotonicCalibration(), TemperatureScaling()]
+    >>> for folds in (None, 5):
+    ...     print(round(Chain(stages, cross_fit=folds).fit(p, y).calibrators_[1].temperature_, 2))
+    0.8
+    1.17
     """
 
-    def __init__(self, calibrators: Sequence[Calibrator]) -> None:
+    def __init__(self, calibrators: Sequence[Calibrator], cross_fit: Any = None) -> None:
         self.calibrators = calibrators
+        self.cross_fit = cross_fit
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
@@ -51,7 +74,8 @@ class Chain(Calibrator):
         stages = [calibrator.traits for calibrator in self.calibrators]
         return Traits(
             keeps_argmax=all(traits.keeps_argmax for traits in stages),
-            contains_identity=all(traits.contains_identity for traits in stages),
+            # Fitted on what clones say, a stage may do harm to what the one before says itself.
+            contains_identity=self.cross_fit is None and all(traits.contains_identity for traits in stages),
             binary_only=any(traits.binary_only for traits in stages),
             commutes_with_permutations=all(traits.commutes_with_permutations for traits in stages),
             uses_raw_logits=any(traits.uses_raw_logits for traits in stages),
@@ -68,7 +92,13 @@ class Chain(Calibrator):
         for calibrator in self.calibrators:
             fitted = clone(calibrator).fit_labelled(data, warn_of_absent=False)
             self.calibrators_.append(fitted)
-            data = replace(data, predictions=fitted.transform(data.predictions))
+            if len(self.calibrators_) == len(self.calibrators):
+                break
+            mapped = fitted.transform(data.predictions)
+            if self.cross_fit is None:
+                data = replace(data, predictions=mapped)
+            else:
+                data = cross_fitted(calibrator, data, self.cross_fit, mapped.space)
 
     def _transform(self, predictions: Predictions) -> Predictions:
         for calibrator in self.calibrators_:
