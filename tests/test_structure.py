@@ -29,7 +29,7 @@ LAYERS = [
     {"calibrator"},
     {"registry"},
     {"calibrators", "metrics"},
-    {"persistence", "intervals", "ranking", "conventions", "scorers", "streaming"},
+    {"persistence", "intervals", "ranking", "conventions", "scorers", "streaming", "synthetic"},
     {"hypothesis_tests", "plots"},
     {"report", "studies", "distributed"},
     {"cli", "demo"},

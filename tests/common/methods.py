@@ -22,12 +22,16 @@ GRAIN = 2.0**-20
 CHOSEN = {
     "reg_lambda": 1e-3,
     "reg_mu": 1e-3,
-    "n_neighbours": 10,
+    "n_neighbours": 64,
     "bandwidth": 0.1,
     "n_bins": 10,
     "n_iterations": 3,
     "weight_decay": 1e-2,
+    "epsilon": 1e-4,
 }
+
+# For one kernel the bandwidth is a width, for the other the inverse of a squared one.
+CHOSEN_FOR = {"kernel-rbf": {"bandwidth": 12.8}}
 
 N_ROWS = 320
 
@@ -79,7 +83,8 @@ def settled(name: str) -> Calibrator:
     automatic = [
         key for key, value in calibrator.get_params().items() if isinstance(value, str) and value == "auto"
     ]
-    return calibrator.set_params(**{key: CHOSEN[key.rsplit("__")[-1]] for key in automatic})
+    chosen = {**CHOSEN, **CHOSEN_FOR.get(name, {})}
+    return calibrator.set_params(**{key: chosen[key.rsplit("__")[-1]] for key in automatic})
 
 
 def _with_seed(calibrator: Calibrator) -> Calibrator:

@@ -13,6 +13,10 @@ from calibrant.calibrators.monotone.isotonic import IsotonicCalibration
 from calibrant.calibrators.monotone.near_isotonic import NearIsotonicCalibration
 from calibrant.calibrators.monotone.order_preserving import IntraOrderPreserving
 from calibrant.calibrators.monotone.venn_abers import VennAbersCalibration
+from calibrant.calibrators.neighbourhood.decision import DecisionCalibration
+from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
+from calibrant.calibrators.neighbourhood.nearest_neighbours import NearestNeighbourCalibration
+from calibrant.calibrators.neighbourhood.random_forest import RandomCalibrationForest
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.calibrators.reductions.top_label import TopLabel
 from calibrant.calibrators.scaling.beta import BetaCalibration
@@ -30,6 +34,7 @@ __all__ = [
     "BetaCalibration",
     "CalibratedClassifier",
     "Chain",
+    "DecisionCalibration",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "GaussianProcessCalibration",
@@ -37,11 +42,14 @@ __all__ = [
     "Identity",
     "IntraOrderPreserving",
     "IsotonicCalibration",
+    "KernelCalibration",
     "MatrixScaling",
     "NearIsotonicCalibration",
+    "NearestNeighbourCalibration",
     "OneVsRest",
     "ParameterizedTemperatureScaling",
     "PlattScaling",
+    "RandomCalibrationForest",
     "ScalingBinning",
     "SplineCalibration",
     "TemperatureScaling",

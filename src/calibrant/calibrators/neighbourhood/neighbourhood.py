@@ -84,6 +84,10 @@ class Neighbourhood(Calibrator):
     def _local_means(self, points: Points, targets: Matrix, sizes: Sequence[float]) -> LocalMeans:
         """Return neighbourhoods among these points, for these sizes, in which to average the targets (u, K)."""
 
+    def _different_sizes(self, sizes: list[float], most: float) -> list[float]:  # noqa: ARG002 (one method needs it)
+        """Return the sizes that differ from each other when folds leave at most so much weight to learn from."""
+        return sizes
+
     def _fit(self, data: LabelledPredictions) -> None:
         check_choice("assumption", self.assumption, ("equal-errors", "equal-labels"))
         check_crop(self.crop, self.epsilon)
@@ -139,7 +143,11 @@ class Neighbourhood(Calibrator):
 
     def _targets(self, points: Points) -> Matrix:
         """Return what is averaged."""
-        return points.labels() if self.assumption == "equal-labels" else points.errors.astype(np.float64)
+        return (
+            points.labels()
+            if self.assumption == "equal-labels"
+            else points.errors.astype(np.float64, copy=False)
+        )
 
     def _calibrated(self, own: Matrix, mean: Matrix) -> Matrix:
         """Return calibrated rows for predictions and the means around them; without neighbours they stay."""
@@ -155,6 +163,7 @@ class Neighbourhood(Calibrator):
         All sizes are tried in the same pass over distances.
         """
         folds = folds_of(self.cv, data)
+        sizes = self._different_sizes(sizes, max(_weight_to_learn_from(fold) for fold in folds))
         parts = [self._held_out(data, fold, judged, sizes) for fold in folds]
         losses = np.concatenate([part[0] for part in parts], axis=1)  # (sizes, rows held out)
         nothing = np.concatenate([part[1] for part in parts])
@@ -200,8 +209,14 @@ class Neighbourhood(Calibrator):
         return losses, nothing, test_weights[kept]
 
 
+def _weight_to_learn_from(fold: Fold) -> float:
+    return float(len(fold.train_rows) if fold.train_weights is None else fold.train_weights.sum())
+
+
 def _blocks(n_rows: int, block_rows: int) -> list[slice]:
     """Return slices of about equal length, a whole number of them for every thread, of at most so many rows."""
+    if n_rows == 0:  # none of those held out is judged
+        return []
     n_threads = n_threads_available()
     n_blocks = -(-n_rows // block_rows)
     n_blocks = min(n_rows, -(-n_blocks // n_threads) * n_threads)

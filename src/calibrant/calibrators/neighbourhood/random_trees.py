@@ -1,0 +1,286 @@
+"""Random trees that divide the simplex into bins, grown level by level for many trees at once."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrators.neighbourhood.random_splits import Groups, random_splits
+
+__all__ = ["Growth", "Stages", "Trees", "grown_trees", "n_draws"]
+
+Growth = Literal["bins", "depth"]
+"""``"bins"`` goes on until there are so many bins; ``"depth"`` until all bins have been split so often."""
+
+Integers = NDArray[np.intp]
+Vector = NDArray[np.float64]
+
+
+class Stages(NamedTuple):
+    """When splits were made.
+
+    Attributes
+    ----------
+    n_bins : ndarray of shape (S,)
+        Number of bins a tree must be allowed to have to include a split; not less than for any split before.
+    levels : ndarray of shape (S,)
+        How many splits lead to a split.
+    """
+
+    n_bins: NDArray[np.int32]
+    levels: NDArray[np.int32]
+
+    @classmethod
+    def joined(cls, parts: "list[Stages]") -> "Stages":
+        """Return the stages of several blocks of trees, one after the other."""
+        return cls(
+            np.concatenate([part.n_bins for part in parts]), np.concatenate([part.levels for part in parts])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """The splits of T trees, tree by tree, in each of them in the order in which they were made.
+
+    A tree with J splits has the splits 0 to J - 1, of which 0 is the root's, and the leaves 0 to J. Fewer bins are fewer
+    of the first splits: a smaller tree is the beginning of a larger one.
+
+    Attributes
+    ----------
+    n_splits : ndarray of shape (T,)
+        Number of splits of every tree.
+    classes : ndarray of shape (S,)
+        Class whose probability decides, S in all.
+    thresholds : ndarray of shape (S,)
+        Rows with less of it go left, the others right.
+    children : ndarray of shape (S, 2)
+        What is on the left and on the right: the number in its tree of the next split, or ``~number`` of a leaf.
+    stages : Stages or None
+        When each split was made; None if only whole trees are wanted.
+    """
+
+    n_splits: Integers
+    classes: NDArray[np.integer]
+    thresholds: Vector
+    children: NDArray[np.integer]
+    stages: Stages | None = None
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees, T."""
+        return len(self.n_splits)
+
+    def between(self, first: int, last: int) -> "Trees":
+        """Return the trees from one number to before another."""
+        edges = np.append(0, np.cumsum(self.n_splits))
+        splits = slice(edges[first], edges[last])
+        return Trees(
+            self.n_splits[first:last],
+            self.classes[splits],
+            self.thresholds[splits],
+            self.children[splits],
+            None if self.stages is None else Stages(self.stages.n_bins[splits], self.stages.levels[splits]),
+        )
+
+    @property
+    def first_splits(self) -> Integers:
+        """Number of splits in all trees before each tree, (T,)."""
+        return np.cumsum(self.n_splits) - self.n_splits
+
+    @property
+    def first_leaves(self) -> Integers:
+        """Number of leaves in all trees before each tree, (T,)."""
+        return self.first_splits + np.arange(self.n_trees)
+
+    @classmethod
+    def joined(cls, parts: "list[Trees]") -> "Trees":
+        """Return the trees of several blocks, one after the other."""
+        return cls(
+            np.concatenate([part.n_splits for part in parts]),
+            np.concatenate([part.classes for part in parts]),
+            np.concatenate([part.thresholds for part in parts]),
+            np.concatenate([part.children for part in parts]),
+            Stages.joined([part.stages for part in parts if part.stages is not None]),
+        )
+
+    def compact(self, n_classes: int) -> "Trees":
+        """Return the same trees in the shortest integers."""
+        largest = int(self.n_splits.max(initial=0))
+        return replace(
+            self,
+            classes=self.classes.astype(np.min_scalar_type(n_classes - 1)),
+            children=self.children.astype(np.min_scalar_type(-1 - largest)),
+        )
+
+
+def n_draws(n_bins: int, n_points: int, growth: Growth) -> int:
+    """Return how many splits may be tried in a tree of so many bins: the nodes of two points and more.
+
+    >>> n_draws(4, 100, "bins"), n_draws(4, 3, "bins"), n_draws(4, 3, "depth")
+    (3, 2, 3)
+    """
+    return min(n_bins, n_points) - 1 if growth == "bins" else min(n_bins - 1, 2 * n_points)
+
+
+def grown_trees(
+    points: Vector, draws: Vector, n_bins: int, growth: Growth
+) -> tuple[Trees, NDArray[np.unsignedinteger]]:
+    """Grow trees to so many bins.
+
+    Nodes of a level take their turn in the order in which they were made. With ``"bins"`` each one of two points or more
+    is split at a class that is not constant in it, until there are so many bins. With ``"depth"``, as many levels
+    deep as a power of two says, a node stays whole if the class drawn is constant in it.
+
+    Parameters
+    ----------
+    points : ndarray of shape (K, u)
+        Different predictions, a row for each class.
+    draws : ndarray of shape (T, D, 2)
+        Uniform random numbers for the class and the threshold of the splits that are tried in every tree, in order;
+        :func:`n_draws` of them.
+    n_bins : int
+        Largest number of bins.
+    growth : {"bins", "depth"}
+        When to stop.
+
+    Returns
+    -------
+    trees : Trees
+        What was grown.
+    leaves : ndarray of shape (T, u)
+        In which leaf of every tree each point is.
+
+    Examples
+    --------
+    Two trees of three points; in the second one the class for the root is the other one.
+
+    >>> points = np.array([[0.1, 0.2, 0.7], [0.9, 0.8, 0.3]])
+    >>> draws = np.array([[[0.3, 0.5], [0.3, 0.5]], [[0.6, 0.5], [0.3, 0.5]]])
+    >>> trees, leaves = grown_trees(points, draws, 3, "bins")
+    >>> trees.classes, trees.thresholds.round(3)
+    (array([0, 0, 1, 0]), array([0.4 , 0.15, 0.6 , 0.15]))
+    >>> leaves
+    array([[1, 2, 0], [1, 2, 0]], dtype=uint8)
+    """
+    return _Growing(points, draws, n_bins, growth).finished()
+
+
+class _Level(NamedTuple):
+    """Nodes of the same depth, in any order, with their points.
+
+    The members of ``groups`` are pairs, tree * u + point; ``slots`` says where a node's number belongs among the
+    children; ``sequence`` in which order the nodes were made, tree by tree.
+    """
+
+    groups: Groups
+    trees: Integers
+    slots: Integers
+    sequence: Integers
+
+    def taken(self, chosen: NDArray[np.bool_]) -> "_Level":
+        if chosen.all():
+            return self
+        places = np.cumsum(chosen) - 1
+        sequence = places[np.compress(chosen[self.sequence], self.sequence)]
+        return _Level(self.groups.taken(chosen), self.trees[chosen], self.slots[chosen], sequence)
+
+    def ranks(self, chosen: NDArray[np.bool_], n_trees: int) -> Integers:
+        """Return how many chosen nodes of the same tree were made before each node."""
+        in_order, trees = chosen[self.sequence], self.trees[self.sequence]
+        before: Integers = np.cumsum(in_order) - in_order
+        of_trees = np.bincount(trees, in_order, n_trees).astype(np.intp)
+        ranks = np.empty(len(trees), dtype=np.intp)
+        ranks[self.sequence] = before - (np.cumsum(of_trees) - of_trees)[trees]
+        return ranks
+
+
+class _Growing:
+    """Trees while they grow."""
+
+    def __init__(self, points: Vector, draws: Vector, n_bins: int, growth: Growth) -> None:
+        self.points, self.draws, self.growth = points, draws, growth
+        self.n_points = points.shape[1]
+        self.n_trees, self.n_tries = draws.shape[:2]
+        self.depth = n_bins.bit_length() - 1 if growth == "depth" else None
+        room = self.room = max(1, min(self.n_tries, self.n_points - 1))  # splits a tree can have
+        self.tried = np.zeros(self.n_trees, dtype=np.intp)
+        self.n_splits = np.zeros(self.n_trees, dtype=np.intp)
+        self.n_leaves = np.zeros(self.n_trees, dtype=np.intp)
+        self.classes = np.zeros((self.n_trees, room), dtype=np.intp)
+        self.thresholds = np.zeros((self.n_trees, room))
+        self.levels = np.zeros((self.n_trees, room), dtype=np.int32)
+        # The roots' own numbers come last; nobody asks for them.
+        self.children = np.zeros(2 * self.n_trees * room + self.n_trees, dtype=np.intp)
+        self.leaves = np.zeros(self.n_trees * self.n_points, dtype=np.min_scalar_type(room))
+
+    def finished(self) -> tuple[Trees, NDArray[np.unsignedinteger]]:
+        trees = np.arange(self.n_trees)
+        pairs = np.arange(self.n_trees * self.n_points)
+        level = _Level(
+            Groups(pairs, np.full(self.n_trees, self.n_points), trees * self.n_points),
+            trees,
+            len(self.children) - self.n_trees + trees,
+            trees,
+        )
+        depth = 0
+        while len(level.trees):
+            level = self._split(level, depth)
+            depth += 1
+        used = np.arange(self.room) < self.n_splits[:, np.newaxis]
+        children = self.children[: -self.n_trees].reshape(self.n_trees, self.room, 2)
+        numbers = np.broadcast_to(np.arange(self.room), used.shape)
+        levels = self.levels[used]
+        n_bins = numbers[used] + 2 if self.growth == "bins" else 2 ** (levels + 1)
+        stages = Stages(n_bins.astype(np.int32), levels)
+        grown = Trees(self.n_splits, self.classes[used], self.thresholds[used], children[used], stages)
+        return grown, self.leaves.reshape(self.n_trees, self.n_points)
+
+    def _split(self, level: _Level, depth: int) -> _Level:
+        """Split the nodes of a level that can be, close the others, and return the next level."""
+        tryable = level.groups.lengths > 1
+        if depth == self.depth:
+            tryable[:] = False
+        turns = self.tried[level.trees] + level.ranks(tryable, self.n_trees)
+        tryable &= turns < self.n_tries
+        self._close(level, ~tryable)
+        level = level.taken(tryable)
+        if len(level.trees) == 0:
+            return level
+        self.tried += np.bincount(level.trees, minlength=self.n_trees)
+        draws = self.draws[level.trees, turns[tryable]]
+        splits = random_splits(self.points, level.groups, draws, always=self.growth == "bins")
+        real = splits.n_left > 0
+        goes_left = splits.goes_left
+        if not real.all():
+            self._close(level, ~real)
+            goes_left = np.compress(np.repeat(real, level.groups.lengths), goes_left)
+            level = level.taken(real)
+        every = np.ones(len(level.trees), dtype=np.bool_)
+        numbers = self.n_splits[level.trees] + level.ranks(every, self.n_trees)
+        self.n_splits += np.bincount(level.trees, minlength=self.n_trees)
+        own = level.trees * self.room + numbers
+        self.children[level.slots] = numbers
+        self.classes.ravel()[own] = splits.classes[real]
+        self.thresholds.ravel()[own] = splits.thresholds[real]
+        self.levels.ravel()[own] = depth
+        n_left = splits.n_left[real]
+        pairs, lengths, shifts = level.groups
+        below = Groups(
+            np.concatenate([np.compress(goes_left, pairs), np.compress(~goes_left, pairs)]),
+            np.concatenate([n_left, lengths - n_left]),
+            np.tile(shifts, 2),
+        )
+        slots = np.concatenate([2 * own, 2 * own + 1])
+        sequence = np.column_stack([level.sequence, level.sequence + len(own)]).ravel()
+        return _Level(below, np.tile(level.trees, 2), slots, sequence)
+
+    def _close(self, level: _Level, chosen: NDArray[np.bool_]) -> None:
+        """Make leaves of some nodes."""
+        if not chosen.any():
+            return
+        numbers = (self.n_leaves[level.trees] + level.ranks(chosen, self.n_trees))[chosen]
+        self.n_leaves += np.bincount(level.trees[chosen], minlength=self.n_trees)
+        self.children[level.slots[chosen]] = ~numbers
+        groups = level.groups.taken(chosen)
+        self.leaves[groups.members] = np.repeat(numbers, groups.lengths)

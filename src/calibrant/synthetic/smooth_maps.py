@@ -1,0 +1,269 @@
+"""Smooth calibration maps: temperatures, affine maps of logarithms, mixtures, rotations and waves."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.errors import ParameterError
+from calibrant.numerics.simplex import softmax
+from calibrant.options import is_number, real_array
+from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+
+__all__ = [
+    "ClassTemperaturesMap",
+    "ConfusionMap",
+    "IdentityMap",
+    "LogLinearMap",
+    "RotationMap",
+    "TemperatureMap",
+    "WavesMap",
+]
+
+# Logarithms of smaller numbers count as this one's, so that weights of either sign give finite scores.
+SMALLEST = 1e-300
+
+SUM_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class IdentityMap(CalibrationMap):
+    """Predictions are true as they are: nothing is left to calibrate.
+
+    >>> IdentityMap()([[0.7, 0.3]])
+    array([[0.7, 0.3]])
+    """
+
+    def _map(self, rows: Matrix) -> Matrix:
+        return rows.copy()
+
+
+@dataclass(frozen=True)
+class TemperatureMap(CalibrationMap):
+    r"""One temperature for all rows: the classifier is over-confident above 1 and under-confident below.
+
+    .. math:: c_k(p) \propto p_k^{1/T}
+
+    Parameters
+    ----------
+    temperature : float, default=2.0
+        :math:`T > 0`; what temperature scaling would find.
+
+    Examples
+    --------
+    >>> TemperatureMap(2.0)([[0.9, 0.1], [1.0, 0.0]])          # square roots of 9 to 1
+    array([[0.75, 0.25], [1.  , 0.  ]])
+    """
+
+    temperature: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not is_number(self.temperature) or not 0 < self.temperature < np.inf:
+            raise ParameterError(f"temperature must be a positive number, not {self.temperature!r}.")
+
+    def _map(self, rows: Matrix) -> Matrix:
+        # Relative to the largest, or high powers of many small shares would all be zero.
+        powers = (rows / rows.max(axis=1, keepdims=True)) ** (1 / self.temperature)
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class ClassTemperaturesMap(CalibrationMap):
+    r"""A temperature and a shift of each class: one may be predicted too boldly, another too timidly or too often.
+
+    .. math:: c_k(p) \propto e^{b_k} \, p_k^{1/T_k}
+
+    Parameters
+    ----------
+    temperatures : tuple of float
+        :math:`T_k > 0`, one per class.
+    shifts : tuple of float, optional
+        :math:`b_k`, positive for classes that are more frequent than predicted; zeros by default.
+
+    Examples
+    --------
+    >>> ClassTemperaturesMap((2.0, 1.0), (0.0, np.log(2)))([[0.64, 0.36]]).round(3)      # 0.8 to 2 x 0.36
+    array([[0.526, 0.474]])
+    """
+
+    temperatures: tuple[float, ...]
+    shifts: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "temperatures", 1)
+        if min(self.temperatures) <= 0:
+            raise ParameterError(f"temperatures must be positive, not {self.temperatures!r}.")
+        if self.shifts is not None:
+            _settle(self, "shifts", 1, len(self.temperatures))
+
+    @property
+    def n_classes(self) -> int:
+        """Number of temperatures."""
+        return len(self.temperatures)
+
+    def _map(self, rows: Matrix) -> Matrix:
+        with np.errstate(divide="ignore"):
+            scores = np.log(rows)
+        scores /= self.temperatures
+        if self.shifts is not None:
+            scores += self.shifts
+        return np.asarray(softmax(scores))
+
+
+@dataclass(frozen=True)
+class LogLinearMap(CalibrationMap):
+    r"""An affine map of the log-probabilities, the family of Dirichlet calibration :cite:`kull2019`.
+
+    .. math:: c(p) = \operatorname{softmax}(W \ln p + b)
+
+    Parameters
+    ----------
+    weights : tuple of tuples of float
+        :math:`W`, (K, K); row k makes the score of class k.
+    intercepts : tuple of float, optional
+        :math:`b`, (K,); zeros by default.
+
+    Notes
+    -----
+    Zeros count as 1e-300, so that weights of either sign give a point of the simplex at its corners too.
+
+    Examples
+    --------
+    >>> LogLinearMap(((0.5, 0.0), (0.0, 0.5)))([[0.9, 0.1]])
+    array([[0.75, 0.25]])
+    """
+
+    weights: tuple[tuple[float, ...], ...]
+    intercepts: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "weights", 2)
+        if self.intercepts is not None:
+            _settle(self, "intercepts", 1, len(self.weights))
+
+    @property
+    def n_classes(self) -> int:
+        """Number of rows of the weights."""
+        return len(self.weights)
+
+    def _map(self, rows: Matrix) -> Matrix:
+        scores = np.log(np.maximum(rows, SMALLEST)) @ np.array(self.weights).T
+        if self.intercepts is not None:
+            scores += self.intercepts
+        return np.asarray(softmax(scores))
+
+
+@dataclass(frozen=True)
+class ConfusionMap(CalibrationMap):
+    r"""Labels that are mixed up at fixed rates, so that truth is linear in the prediction.
+
+    .. math:: c_k(p) = \sum_j p_j R_{jk}
+
+    Parameters
+    ----------
+    rates : tuple of tuples of float
+        :math:`R`, (K, K): how often class j turns out to be class k; rows sum to one.
+
+    Examples
+    --------
+    >>> ConfusionMap(((0.9, 0.1), (0.0, 1.0)))([[1.0, 0.0], [0.5, 0.5]])
+    array([[0.9 , 0.1 ], [0.45, 0.55]])
+    """
+
+    rates: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        _settle(self, "rates", 2)
+        matrix = np.array(self.rates)
+        if matrix.min() < 0 or np.abs(matrix.sum(axis=1) - 1).max() > SUM_TOLERANCE:
+            raise ParameterError("rates must not be negative, and each row of them must sum to 1.")
+
+    @property
+    def n_classes(self) -> int:
+        """Number of rows of the rates."""
+        return len(self.rates)
+
+    def _map(self, rows: Matrix) -> Matrix:
+        return np.asarray(rows @ np.array(self.rates))
+
+
+@dataclass(frozen=True)
+class RotationMap(CalibrationMap):
+    r"""Each class gains from the next one and loses to the one before: the simplex turns about its centre.
+
+    .. math:: c_k(p) = p_k \, \bigl(1 + a \, (p_{k+1} - p_{k-1})\bigr), \qquad k \text{ modulo } K
+
+    Parameters
+    ----------
+    strength : float, default=0.5
+        :math:`a` from -1 to 1; the sign is the sense of the rotation.
+
+    Notes
+    -----
+    Corners stay where they are and zeros stay zeros. If all classes have the same concentration, the errors cancel given any
+    single probability, also the largest: such a classifier is classwise and confidence-calibrated, and still wrong almost
+    everywhere. Of two classes each is both the next and the one before: the identity.
+
+    Examples
+    --------
+    >>> RotationMap(0.5)([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0]])
+    array([[0.525, 0.255, 0.22 ], [1.   , 0.   , 0.   ]])
+    """
+
+    strength: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not is_number(self.strength) or not -1 <= self.strength <= 1:
+            raise ParameterError(f"strength must be a number from -1 to 1, not {self.strength!r}.")
+
+    def _map(self, rows: Matrix) -> Matrix:
+        lead = np.roll(rows, -1, axis=1) - np.roll(rows, 1, axis=1)
+        return np.asarray(rows * (1 + self.strength * lead))
+
+
+@dataclass(frozen=True)
+class WavesMap(CalibrationMap):
+    r"""Odds that swing around the predicted ones, too high for some probabilities and too low for others.
+
+    .. math:: c_k(p) \propto p_k \, e^{a \sin(2 \pi f p_k)}
+
+    Parameters
+    ----------
+    strength : float, default=0.5
+        :math:`a`, of either sign.
+    frequency : float, default=1.0
+        :math:`f > 0`, the number of waves from 0 to 1.
+
+    Examples
+    --------
+    >>> WavesMap(1.0)([[0.75, 0.25], [0.5, 0.5]]).round(4)                # 3 to e^2
+    array([[0.2888, 0.7112], [0.5   , 0.5   ]])
+    """
+
+    strength: float = 0.5
+    frequency: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not is_number(self.strength) or not np.isfinite(self.strength):
+            raise ParameterError(f"strength must be a number, not {self.strength!r}.")
+        if not is_number(self.frequency) or not 0 < self.frequency < np.inf:
+            raise ParameterError(f"frequency must be a positive number, not {self.frequency!r}.")
+
+    def _map(self, rows: Matrix) -> Matrix:
+        with np.errstate(divide="ignore"):
+            scores = np.log(rows)
+        scores += self.strength * np.sin(2 * np.pi * self.frequency * rows)
+        return np.asarray(softmax(scores))
+
+
+def _settle(owner: Any, name: str, n_dimensions: int, length: int | None = None) -> None:
+    """Turn a parameter into a tuple, or a square of tuples, of floats; refuse anything else."""
+    array = real_array(getattr(owner, name))
+    shape = "a square of" if n_dimensions == 2 else "a row of" if length is None else f"{length}"
+    wrong = array is None or array.ndim != n_dimensions or not np.isfinite(array).all()
+    if wrong or array is None or len(array) < 2 or (n_dimensions == 2 and array.shape[0] != array.shape[1]):
+        raise ParameterError(f"{name} must be {shape} finite numbers, for two classes or more.")
+    if length is not None and len(array) != length:
+        raise ParameterError(f"{name} must be {length} numbers, one per class, not {len(array)}.")
+    plain = array.tolist()
+    object.__setattr__(owner, name, tuple(map(tuple, plain)) if n_dimensions == 2 else tuple(plain))

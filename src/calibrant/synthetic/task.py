@@ -1,0 +1,112 @@
+"""SyntheticTask: Dirichlet-distributed predictions whose true probabilities are a known map of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.errors import ParameterError
+from calibrant.numerics.label_sampling import LabelSampler
+from calibrant.options import check_whole, random_source, real_array
+from calibrant.predictions import Predictions
+from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+from calibrant.synthetic.mixed_map import MIXED_MAP
+from calibrant.synthetic.sample import SyntheticSample
+
+__all__ = ["SyntheticTask"]
+
+# Rounding of the sums and subtractions inside a map; anything beyond is a mistake in it.
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class SyntheticTask:
+    r"""A classification task of which the true probabilities are known.
+
+    .. math:: P \sim \operatorname{Dirichlet}(\alpha), \qquad Y \mid P \sim \operatorname{Categorical}(c(P))
+
+    The data of :cite:`valk2022`, section 4.2.1, with any map :math:`c` in the place of theirs.
+
+    Parameters
+    ----------
+    concentration : tuple of float, default=(0.5, 0.5, 0.5)
+        :math:`\alpha_k > 0`, one per class, two classes or more; below 1 most predictions are confident.
+    calibration_map : CalibrationMap or callable, default=MIXED_MAP
+        :math:`c`; a function of your own takes and returns rows of the simplex, (n, K). The default, for three classes,
+        combines over-confidence of different degrees with a rotation and some confusion.
+
+    Notes
+    -----
+    A map is tried on the corners, the midpoints of edges and the centre of the simplex when the task is made, and what it
+    returns is checked each time it is used. Drawing n rows costs O(nK). Predictions are probabilities; methods that are
+    meant for logits use their logarithms.
+
+    Examples
+    --------
+    >>> from calibrant.synthetic import TemperatureMap
+    >>> task = SyntheticTask((0.5, 0.5, 0.5), TemperatureMap(2.0))
+    >>> rows = task.sample(4, random_state=0)
+    >>> rows.predictions, rows.labels
+    (Predictions(4 rows, 3 classes, probabilities, float64), array([0, 1, 2, 2]))
+    >>> task.true_probabilities([[0.81, 0.09, 0.10]]).round(3)
+    array([[0.594, 0.198, 0.209]])
+    """
+
+    concentration: tuple[float, ...] = (0.5, 0.5, 0.5)
+    calibration_map: CalibrationMap | Callable[[Matrix], Any] = MIXED_MAP
+
+    def __post_init__(self) -> None:
+        alpha = real_array(self.concentration)
+        if alpha is None or alpha.ndim != 1 or len(alpha) < 2 or not (np.isfinite(alpha) & (alpha > 0)).all():
+            raise ParameterError(
+                "concentration must be two or more positive numbers, one per class, "
+                f"not {self.concentration!r}."
+            )
+        if not callable(self.calibration_map):
+            raise ParameterError(
+                "calibration_map must be a CalibrationMap or a function of rows of probabilities, "
+                f"not {self.calibration_map!r}."
+            )
+        object.__setattr__(self, "concentration", tuple(alpha.tolist()))
+        corners = np.eye(self.n_classes)
+        edges = (corners + np.roll(corners, 1, axis=1)) / 2
+        self.true_probabilities(np.vstack([corners, edges, np.full_like(corners[:1], 1 / self.n_classes)]))
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, K."""
+        return len(self.concentration)
+
+    def true_probabilities(self, probabilities: Any) -> Matrix:
+        """Return what is true of rows with these predictions, (n, K)."""
+        rows = np.asarray(probabilities, dtype=np.float64)
+        truth = real_array(self.calibration_map(rows))
+        if truth is None or truth.shape != rows.shape:
+            raise ParameterError("calibration_map must return numbers in the shape of its rows.")
+        totals = truth.sum(axis=1)
+        # Written so that what is not a number is refused as well.
+        if not (truth.min() >= -TOLERANCE and np.abs(totals - 1).max() <= TOLERANCE):
+            raise ParameterError(
+                "calibration_map must return probabilities: none negative, rows that sum to 1."
+            )
+        np.maximum(truth, 0, out=truth)
+        truth /= truth.sum(axis=1, keepdims=True)
+        return truth
+
+    def sample(self, n_rows: int, random_state: Any = 0) -> SyntheticSample:
+        """Draw predictions and labels.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows.
+        random_state : int, Generator or None, default=0
+            Seed or source of the random numbers; the same seed gives the same rows.
+        """
+        check_whole("n_rows", n_rows)
+        generator = random_source(random_state)
+        rows = generator.dirichlet(self.concentration, n_rows)
+        truth = self.true_probabilities(rows)
+        labels = LabelSampler(truth).draw(generator)
+        return SyntheticSample(Predictions.from_probabilities(rows), labels, truth)

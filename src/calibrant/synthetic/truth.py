@@ -1,0 +1,242 @@
+"""True errors of a calibrator on a synthetic task, by integration instead of sampling."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import ParameterError, PredictionError
+from calibrant.metrics.decisions import SAME_COST
+from calibrant.numerics.row_blocks import row_blocks
+from calibrant.options import check_whole
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+from calibrant.synthetic.integration import IntegrationRule, Nodes, ScrambledSobol
+from calibrant.synthetic.level_sets import conditional_sizes
+from calibrant.synthetic.task import SyntheticTask
+from calibrant.synthetic.true_errors_result import TrueErrors
+
+__all__ = ["true_errors"]
+
+FloatArray = NDArray[np.float64]
+Map = Calibrator | Callable[[FloatArray], Any]
+
+ROWS_AT_LEAST = 256
+
+
+def true_errors(
+    task: SyntheticTask,
+    calibrator: Map | None = None,
+    *,
+    rule: IntegrationRule | None = None,
+    n_cells: int = 128,
+    n_losses: int = 500,
+    n_decisions: int = 2,
+    random_state: int = 0,
+) -> TrueErrors:
+    r"""Compute what a map of predictions is worth on a task, free of the noise of labels and test rows.
+
+    Parameters
+    ----------
+    task : SyntheticTask
+        Gives the distribution of predictions and their true probabilities.
+    calibrator : Calibrator or callable, optional
+        Fitted calibrator, or a function of rows of probabilities, (n, K); by default predictions stay as they are.
+    rule : IntegrationRule, optional
+        :class:`ScrambledSobol` by default, right for any map and number of classes; :class:`GaussJacobi` is more accurate for
+        the losses of maps that are smooth, if there are few classes.
+    n_cells : int, default=128
+        Cells of equal mass in which the conditional expectations of ``confidence`` and ``classwise`` are taken.
+    n_losses, n_decisions : int, default=500 and 2
+        Number of random losses of the loss gap, and of the decisions each lets you choose from.
+    random_state : int, default=0
+        Seed of these losses, in the convention of :func:`calibrant.metrics.average_loss_gap`: 0 gives those of
+        :cite:`valk2022`.
+
+    Returns
+    -------
+    TrueErrors
+        Numbers with their integration errors.
+
+    Notes
+    -----
+    True errors are those of :cite:`valk2022`, section 2.3: the expectation of the label given the scalar, which mixes all
+    predictions with the same largest, or same k-th, probability. For a map of very many steps, such as a forest, hardly any two
+    regions have exactly the same scalar; the cells then say what holds at their resolution, which is what
+    anybody could observe. The ``pointwise`` errors need no such convention.
+
+    Losses have the true probabilities in the place of labels: :math:`-\operatorname{E} \sum_k c_k \ln g_k`, for example,
+    infinite if the map gives zero to what is possible.
+
+    One evaluation of both maps per node, then O(m (K log m + K n_losses n_decisions)) time for m nodes and
+    O(m K) memory.
+
+    Examples
+    --------
+    An over-confident classifier, and temperature scaling from 2,000 rows of it:
+
+    >>> from calibrant import TemperatureScaling
+    >>> from calibrant.synthetic import TemperatureMap
+    >>> task = SyntheticTask((0.5, 0.5, 0.5), TemperatureMap(1.5))
+    >>> rows = task.sample(2000, random_state=0)
+    >>> fitted = TemperatureScaling().fit(rows.predictions, rows.labels)
+    >>> before, after = true_errors(task), true_errors(task, fitted)
+    >>> round(before.confidence, 4), round(after.confidence, 4)
+    (0.0802, 0.0011)
+    >>> round(before.excess_log_loss, 4), round(after.excess_log_loss, 5)
+    (0.0324, 1e-05)
+    """
+    check_whole("n_cells", n_cells)
+    check_whole("n_losses", n_losses)
+    check_whole("n_decisions", n_decisions)
+    check_whole("random_state", random_state, 0)
+    if calibrator is not None and not callable(calibrator) and not isinstance(calibrator, Calibrator):
+        raise ParameterError(f"calibrator must be a fitted Calibrator or a function, not {calibrator!r}.")
+    rule = ScrambledSobol() if rule is None else rule
+    shape = n_losses, n_decisions, task.n_classes
+    losses = np.random.RandomState(random_state).standard_normal(shape)
+    values, errors, n_nodes = _evaluated(
+        task, calibrator, rule.replicates(task.concentration), n_cells, losses
+    )
+    coarse = rule.coarser()
+    if coarse is not None:
+        others = _evaluated(task, calibrator, coarse.replicates(task.concentration), n_cells, losses)[0]
+        errors = {name: abs(value - others[name]) for name, value in values.items()}
+    return TrueErrors(**values, integration_errors=errors, n_nodes=n_nodes)
+
+
+def _evaluated(
+    task: SyntheticTask, calibrator: Map | None, replicates: list[Nodes], n_cells: int, losses: FloatArray
+) -> tuple[dict[str, float], dict[str, float], int]:
+    """Return all numbers, the errors that replicates show, and the number of nodes."""
+    means: list[dict[str, float]] = []
+    gaps, scalars, differences = [], [], []
+    for nodes in replicates:
+        truth = task.true_probabilities(nodes.points)
+        given, logarithms = _mapped(calibrator, nodes.points)
+        means.append(_means(truth, given, logarithms, nodes.weights))
+        gaps.append(_signed_gaps(truth, given, nodes.weights, losses))
+        top = given.argmax(axis=1)[:, np.newaxis]
+        scalars.append(np.hstack([np.take_along_axis(given, top, axis=1), given]))
+        differences.append(scalars[-1] - np.hstack([np.take_along_axis(truth, top, axis=1), truth]))
+    values, errors = {}, {}
+    for name in means[0]:
+        values[name], errors[name] = _mean_with_error([part[name] for part in means])
+    values["loss_gap"], errors["loss_gap"] = _mean_absolute(np.array(gaps))
+    values["multiclass_l2"], errors["multiclass_l2"] = _root(
+        values["excess_brier_score"], errors["excess_brier_score"]
+    )
+
+    weights = np.concatenate([nodes.weights for nodes in replicates])
+    scalar, difference = np.vstack(scalars), np.vstack(differences)
+    sizes = [
+        conditional_sizes(
+            np.ascontiguousarray(scalar[:, k]),
+            np.ascontiguousarray(difference[:, k]),
+            weights,
+            len(replicates),
+            n_cells,
+        )
+        for k in range(scalar.shape[1])
+    ]
+    for name, parts in (("confidence", sizes[:1]), ("classwise", sizes[1:])):
+        roots = [_root(part.squared, part.squared_error) for part in parts]
+        values[name] = float(np.mean([part.absolute for part in parts]))
+        errors[name] = float(np.mean([part.absolute_error for part in parts]))
+        values[f"{name}_l2"], errors[f"{name}_l2"] = (float(number) for number in np.mean(roots, axis=0))
+    ordered = [name for name in TrueErrors.__dataclass_fields__ if name in values]
+    return values, {name: errors[name] for name in ordered}, len(weights)
+
+
+def _mapped(calibrator: Map | None, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what the map gives out for every node, and its natural logarithms."""
+    predictions = Predictions.from_probabilities(points)
+    if isinstance(calibrator, Calibrator):
+        result = calibrator.transform(predictions)
+    elif calibrator is not None:
+        result = Predictions.parse(calibrator(points.copy()))
+    else:
+        result = predictions
+    if result.scores.shape != points.shape:
+        raise PredictionError(
+            f"the map gave shape {result.scores.shape} for {points.shape}; it must keep rows and classes."
+        )
+    given = result.probabilities.astype(np.float64)
+    given /= given.sum(axis=1, keepdims=True)
+    if result.space is Space.LOGITS:
+        return given, result.log_probabilities.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        return given, np.log(given)
+
+
+def _means(
+    truth: FloatArray, given: FloatArray, logarithms: FloatArray, weights: FloatArray
+) -> dict[str, float]:
+    """Return the expectations that are sums over nodes."""
+    difference = given - truth
+    rows = np.arange(len(truth))
+    top = given.argmax(axis=1)
+    entropy = -xlogy(truth, truth).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        # A zero that is never refuted costs nothing.
+        log_loss = -np.where(truth > 0, truth * logarithms, 0.0).sum(axis=1)
+    distance = np.abs(difference).sum(axis=1)
+    squares = np.einsum("nk,nk->n", difference, difference)
+    hit, best = truth[rows, top], truth.max(axis=1)
+    expected = {
+        "pointwise_confidence": np.abs(difference[rows, top]),
+        "pointwise_classwise": distance / truth.shape[1],
+        "multiclass": distance,
+        "log_loss": log_loss,
+        "excess_log_loss": log_loss - entropy,
+        "brier_score": squares + 1 - np.einsum("nk,nk->n", truth, truth),
+        "excess_brier_score": squares,
+        "accuracy": hit,
+        "lost_accuracy": best - hit,
+    }
+    return {name: float(weights @ values) for name, values in expected.items()}
+
+
+def _signed_gaps(truth: FloatArray, given: FloatArray, weights: FloatArray, losses: FloatArray) -> FloatArray:
+    """Return expected promised minus expected true loss of the best decisions, for every loss, (m,)."""
+    n_losses, n_decisions, n_classes = losses.shape
+    columns = np.ascontiguousarray(losses.transpose(2, 1, 0).reshape(n_classes, -1))  # decisions side by side
+    tolerances = SAME_COST * np.abs(losses).max(axis=(1, 2))
+    result = np.zeros(n_losses)
+    for block in row_blocks(len(truth), n_losses * n_decisions, min_rows=ROWS_AT_LEAST):
+        prices = (given[block] @ columns).reshape(-1, n_decisions, n_losses)
+        bound = prices.min(axis=1) + tolerances
+        weighted = weights[block, np.newaxis] * (given[block] - truth[block])
+        undecided = np.ones(bound.shape, dtype=bool)
+        for decision in range(n_decisions):
+            taken = (prices[:, decision] <= bound) & undecided
+            undecided &= ~taken
+            result += np.einsum("mk,mk->m", losses[:, decision], taken.T.astype(np.float64) @ weighted)
+    return result
+
+
+def _mean_with_error(parts: list[float]) -> tuple[float, float]:
+    """Return the mean of replicates and its standard error, zero for one."""
+    if len(parts) == 1 or not np.isfinite(parts).all():
+        return float(np.mean(parts)), 0.0 if len(parts) == 1 else float("nan")
+    return float(np.mean(parts)), float(np.std(parts, ddof=1) / np.sqrt(len(parts)))
+
+
+def _mean_absolute(parts: FloatArray) -> tuple[float, float]:
+    """Return the mean absolute value of a mean over replicates, (R, m), without the bias of its noise."""
+    n_replicates, others = len(parts), len(parts) - 1
+    plain = float(np.abs(parts.mean(axis=0)).mean())
+    if others == 0:
+        return plain, 0.0
+    without = np.abs((parts.sum(axis=0) - parts) / others).mean(axis=1)
+    unbiased = n_replicates * plain - others * float(without.mean())
+    return max(0.0, unbiased), float(np.sqrt(others * without.var())) + abs(plain - unbiased)
+
+
+def _root(square: float, error: float) -> tuple[float, float]:
+    """Return a square root and how far it moves if the square moves by its error."""
+    root = float(np.sqrt(max(0.0, square)))
+    return root, float(np.sqrt(max(0.0, square) + error)) - root
