@@ -205,7 +205,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--methods", nargs="+", help="those of the list above, or any registry name, also several joined by +")
+    parser.add_argument(
+        "--methods", nargs="+", help="those of the list above, or any registry name, also several joined by +"
+    )
     parser.add_argument("--networks", nargs="+", help="files below the data folder, without .npz")
     parser.add_argument("--quick", action="store_true", help="two networks and the fastest methods")
     arguments = parser.parse_args()
