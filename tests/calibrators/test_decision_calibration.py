@@ -32,7 +32,12 @@ def by_loops(fitted, rows):
     for row in rows:
         f = [float(p) for p in row]
         for partition, adjustment in zip(fitted.partitions_, fitted.adjustments_, strict=True):
-            seen = [min(max(p, 0.0), 1.0) for p in f] if fitted.violation_of == "clipped" else list(f)
+            seen = list(f)
+            if fitted.violation_of == "clipped":
+                least = fitted.epsilon_ if fitted.is_hard_ else 0.0
+                seen = [min(max(p, least), 1 - least) for p in f]
+                if fitted.is_hard_:
+                    seen = [p / sum(seen) for p in seen]
             scores = [sum(w * p for w, p in zip(weights, seen, strict=True)) for weights in partition]
             if fitted.is_hard_:
                 shares = [float(part == int(np.argmin(scores))) for part in range(len(scores))]

@@ -10,8 +10,16 @@ from calibrant.calibrators.inner_folds import folds_of
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment
 from calibrant.calibrators.neighbourhood.decision_losses import parsed_losses
-from calibrant.calibrators.neighbourhood.decision_repairs import Plan, Repair, Repairs, ViolationOf, repaired
+from calibrant.calibrators.neighbourhood.decision_repairs import (
+    Plan,
+    Repair,
+    Repairs,
+    View,
+    ViolationOf,
+    repaired,
+)
 from calibrant.calibrators.neighbourhood.decision_search import losses_held_out
+from calibrant.calibrators.neighbourhood.decision_stopping import repairs_up_to_chance
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.errors import CalibrationWarning, ParameterError
@@ -53,7 +61,8 @@ class DecisionCalibration(Calibrator):
         Number k of actions to decide between, and of parts.
     n_iterations : int or "auto", default="auto"
         Number of repairs; ``"auto"`` takes the number, 0 to 100, with the lowest loss on rows held out. All numbers are
-        judged in one pass, which ends when ten further repairs gain less than a thousandth.
+        judged in one pass, which ends when ten further repairs gain less than a thousandth. With ``loss_matrices`` it
+        repairs until no more of their gaps is left than chance explains, see the notes.
     tolerance : float, default=0.0
         No more repairs once the violation, the maximum above, is no larger. Predictions that are calibrated still have
         one of about :math:`1 / \sqrt n` on n rows, so that much smaller ones are noise.
@@ -63,17 +72,19 @@ class DecisionCalibration(Calibrator):
     loss_matrices : array of shape (n_decisions, K) or (n_losses, n_decisions, K), optional
         Your own losses: what decision d costs if class k is the true one. Then only these count: parts are the rows for
         which the same decision is best, without soft boundaries, and each repair is that of the loss with the largest
-        violation. ``n_decisions``, ``steepness`` and ``restarts`` have no meaning with it.
+        violation. ``n_decisions``, ``steepness``, ``restarts`` and ``cv`` have no meaning with it.
     violation_of : {"clipped", "scores"}, default="clipped"
         Whether parts and residuals are those of f clipped to [0, 1], which is close to what will be given out, or of f
-        itself, whose entries may have left that range. See the notes.
+        itself, whose entries may have left that range. With ``loss_matrices`` ``"clipped"`` means cropped, which is
+        what will be given out. See the notes.
     steepness : float, default=40.0
         Limit on the entries of W, with that of the last part fixed at zero: how sharp boundaries may become. Sharper ones
         have larger violations, and fit themselves to single rows.
     restarts : int, default=1
         Further searches for W besides the one from the most promising start. The violation has many local maxima.
     loss : {"brier", "log"}, default="brier"
-        What ``"auto"`` judges by, and what must not become worse on the calibration rows.
+        What ``"auto"`` judges by unless there are ``loss_matrices``, and what must not become worse on the calibration
+        rows.
     crop : {"clip", "outside"}, default="clip"
         How rows are brought back to the simplex: all entries into [epsilon, 1 - epsilon], or only those outside [0, 1];
         then rows are divided by their sums.
@@ -96,7 +107,8 @@ class DecisionCalibration(Calibrator):
         Violation that every repair found.
     search_ : dict or None
         With ``"auto"`` the mean ``"loss"`` on rows held out and its ``"standard_error"`` for every number in
-        ``"n_iterations"``.
+        ``"n_iterations"``. With ``loss_matrices`` in its place the ``"gap"``, with its standard error, and the
+        ``"violation"`` in units of chance, on the calibration rows.
     epsilon_ : float
         Smallest probability given out, before rows are divided by their sums.
     is_hard_ : bool
@@ -115,6 +127,21 @@ class DecisionCalibration(Calibrator):
     both adjustments are contractions of the residuals. Cropping can undo this, so the whole is compared with doing
     nothing and given up with a warning if it is worse.
 
+    **How many repairs for your own losses.** A Brier score held out hardly notices what moves their gaps, so these
+    are what counts. Let :math:`g_l` be the gap of loss l, the mean over calibration rows of real less expected loss of
+    the best decisions, with standard error :math:`s_l`, and chance the violation that labels drawn from the
+    predictions would lead to, about :math:`\sum_i ( \hat{\mathbb{E}} \, b_i \| Y - f \|^2 / n )^{1/2}`.
+
+    - No repair is made if :math:`\sum_l g_l^2 \le 2 \sum_l s_l^2` and no squared violation is above twice that of
+      chance. A gap of :math:`g` is expected to be one of :math:`g^2 - s^2` on other rows, squared, and one of about
+      :math:`s^2` after a repair: smaller ones than that are better left alone.
+    - Otherwise repairs end when :math:`\sum_l g_l^2 \le \frac14 \sum_l s_l^2` and no violation is above chance. What is
+      left then is little beside what nobody can know from these rows. If 100 repairs do not get there, or ten of them
+      gain nothing, it is the number with the least sum.
+
+    It takes no folds: what the fit does to the gap of its own rows is what is wanted, chance is known, and the gap of
+    a fifth of the rows would be mostly noise. On rows that are not those of the fit a gap of about :math:`s_l` remains.
+
     **The search.** L-BFGS within bounds, with gradients, from the most promising of some starts: the directions in
     which scores and residuals have the largest covariance, single classes, and random ones. Bounds stand in for what
     limits the published program, Adam with a few small steps; between 10 and 100 held-out scores hardly depend on them.
@@ -122,11 +149,13 @@ class DecisionCalibration(Calibrator):
 
     **The published program** differs from Algorithm 1 as it is printed. Each partition and adjustment is learnt from
     predictions that were clamped to [0, 1] (but for 1e-7), while the adjustments add up on those that were not; this
-    repairs what clamping does, and lowers Brier score and calibration error much further. It is the default here, except
-    that the parts of a row are always those of its clipped scores; ``violation_of="scores"`` is the algorithm as printed.
-    Its adjustments are ``"least-squares"``. It clamps to [1e-7, 1 - 1e-7] before the cropping of :cite:`valk2022` sees a
-    row, so that ``epsilon=1e-7`` gives figures of that kind, with their large log-loss. And the number of repairs there
-    is the one with the lowest Brier score on the *test* rows, which ``"auto"`` never sees.
+    repairs what clamping does, and lowers Brier score and calibration error much further. It is the default here,
+    except that the parts of a row are always those of its clipped scores; ``violation_of="scores"`` is the algorithm as
+    printed. The program's adjustments are ``"least-squares"``. It clamps to [1e-7, 1 - 1e-7] before the cropping of
+    :cite:`valk2022` sees a row, so that ``epsilon=1e-7`` gives figures of that kind, with their large log-loss. And the
+    number of repairs there is the one with the lowest Brier score on the *test* rows, which ``"auto"`` never sees. With
+    ``loss_matrices`` rows are not only clipped but cropped, or else the division by their sums would open again the
+    gaps that were closed.
 
     **Costs.** A search takes some tens of passes of O(n K k) over the different predictions, a repair with its starts
     O(n K (k + K)) besides; memory is O(n K). Predicting takes O(n K k) for each repair, in blocks of rows.
@@ -193,13 +222,12 @@ class DecisionCalibration(Calibrator):
         self.random_state = random_state
 
     def _fit(self, data: LabelledPredictions) -> None:
-        plan = self._plan()
+        plan = self._plan(data.n_classes)
         data = data.with_counting_weights()
-        self.epsilon_ = settled_epsilon(self.epsilon, data.n_classes)
-        self.is_hard_ = plan.losses is not None
+        self.epsilon_ = plan.view.epsilon
+        self.is_hard_ = plan.view.hard
         self.search_ = None
-        wanted = self._chosen(data, plan) if self.n_iterations == "auto" else int(self.n_iterations)
-        self._remember(plan, data.n_classes, _found(Points.of(data), plan, wanted))
+        self._remember(plan, data.n_classes, self._repairs(data, plan))
         self.is_identity_ = self.n_iterations_ == 0
         if is_worse_than_nothing(
             data, self._transform(data.predictions), "log" if self.loss == "log" else "squared"
@@ -212,18 +240,19 @@ class DecisionCalibration(Calibrator):
             return predictions.without_zeros()
         probabilities = predictions.probabilities
         calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
+        view = View(self.is_hard_, self.violation_of, self.crop, self.epsilon_)
 
         def fill(rows: slice) -> None:
             scores = probabilities[rows].astype(np.float64)
             for partition, adjustment in zip(self.partitions_, self.adjustments_, strict=True):
-                repaired(scores, partition, adjustment, self.is_hard_, self.violation_of)
+                repaired(scores, partition, adjustment, view)
             calibrated[rows] = cropped(scores, self.crop, self.epsilon_)
 
         blocks = row_blocks(*probabilities.shape)
         in_threads(fill, blocks, predictions.n_classes * (blocks[0].stop or 0) * self.n_iterations_)
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
 
-    def _plan(self) -> Plan:
+    def _plan(self, n_classes: int) -> Plan:
         """Check all parameters before anything is computed."""
         check_whole("n_decisions", self.n_decisions, least=2)
         wanted: Any = self.n_iterations
@@ -249,17 +278,30 @@ class DecisionCalibration(Calibrator):
             int(self.n_decisions) if losses is None else losses.shape[1],
             losses,
             self.adjustment,
-            self.violation_of,
+            View(losses is not None, self.violation_of, self.crop, settled_epsilon(self.epsilon, n_classes)),
             float(self.steepness),
             1 + int(self.restarts),
             float(self.tolerance),
             int(source.integers(2**63)),
         )
 
+    def _repairs(self, data: LabelledPredictions, plan: Plan) -> list[Repair]:
+        if self.n_iterations == "auto" and plan.losses is not None:
+            found = repairs_up_to_chance(Points.of(data), plan, plan.losses)
+            self.search_ = {
+                "n_iterations": np.arange(len(found.gaps)),
+                "gap": found.gaps,
+                "standard_error": found.standard_errors,
+                "violation": found.violations,
+            }
+            return found.repairs
+        wanted = self._chosen(data, plan) if self.n_iterations == "auto" else int(self.n_iterations)
+        return _found(Points.of(data), plan, wanted)
+
     def _chosen(self, data: LabelledPredictions, plan: Plan) -> int:
         """Return the number of repairs with the lowest loss on rows held out."""
         folds = folds_of(self.cv, data)
-        held_out = losses_held_out(data, folds, plan, self.loss, self.crop, self.epsilon_)
+        held_out = losses_held_out(data, folds, plan, self.loss)
         self.search_ = {
             "n_iterations": np.arange(len(held_out.losses)),
             "loss": held_out.losses,

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.calibrators.neighbourhood.crop import Crop, cropped
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment, adjustments
 from calibrant.calibrators.neighbourhood.decision_losses import best_decisions, worst_loss
 from calibrant.calibrators.neighbourhood.decision_partition import Violation, soft_parts, worst_partition
@@ -12,10 +13,10 @@ from calibrant.calibrators.neighbourhood.decision_starts import partitions_to_st
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.numerics.row_blocks import BlockSums
 
-__all__ = ["Plan", "Repair", "Repairs", "ViolationOf", "repaired"]
+__all__ = ["Plan", "Repair", "Repairs", "View", "ViolationOf", "repaired"]
 
 ViolationOf = Literal["clipped", "scores"]
-"""Which predictions are partitioned and repaired: clipped to [0, 1], or as they are after the repairs so far."""
+"""Which predictions are partitioned and repaired: brought back to [0, 1], or as they are after the repairs so far."""
 
 Matrix = NDArray[np.float64]
 
@@ -26,13 +27,32 @@ ROWS_AT_LEAST = 8192
 ROUNDING = 1e-12
 
 
+class View(NamedTuple):
+    """As what scores are seen, when they are parted and compared with labels.
+
+    For losses of a user that is what will be given out, or their gap could not vanish: to divide rows by their sums
+    moves it. For all losses together it is what the published program sees.
+    """
+
+    hard: bool
+    of: ViolationOf
+    crop: Crop
+    epsilon: float
+
+    def __call__(self, scores: Matrix) -> Matrix:
+        """Return the scores (n, K) as they are seen."""
+        if self.of == "scores":
+            return scores
+        return cropped(scores, self.crop, self.epsilon) if self.hard else np.clip(scores, 0, 1)
+
+
 class Plan(NamedTuple):
     """How to repair; ``losses`` (m, D, K) of the user, or None for all losses with so many decisions."""
 
     n_decisions: int
     losses: NDArray[np.float64] | None
     adjustment: Adjustment
-    violation_of: ViolationOf
+    view: View
     steepness: float
     n_searches: int
     tolerance: float
@@ -47,13 +67,13 @@ class Repair(NamedTuple):
     violation: float
 
 
-def repaired(scores: Matrix, partition: Matrix, adjustment: Matrix, hard: bool, of: ViolationOf) -> None:
+def repaired(scores: Matrix, partition: Matrix, adjustment: Matrix, view: View) -> None:
     """Add to the scores (n, K), in place, what belongs to their parts.
 
-    With ``hard`` parts the partition holds losses, and the part of a row is the decision with the least expected one.
+    With hard parts the partition holds losses, and the part of a row is the decision with the least expected one.
     """
-    seen = np.clip(scores, 0, 1) if of == "clipped" else scores
-    parts = best_decisions(seen, partition) if hard else soft_parts(seen, partition)
+    seen = view(scores)
+    parts = best_decisions(seen, partition) if view.hard else soft_parts(seen, partition)
     scores += parts.T @ adjustment
 
 
@@ -67,13 +87,14 @@ class Repairs:
         self.plan = plan
         self.scores = points.probabilities.astype(np.float64)
         self.labels = points.labels()
-        self.shares = points.weights / points.weights.sum()
+        self.n_rows = float(points.weights.sum())
+        self.shares = points.weights / self.n_rows
         self.generator = np.random.default_rng(plan.seed)
 
     def next(self) -> Repair | None:
         """Find the worst partition and repair it, or return None if nothing is left above the tolerance."""
         plan = self.plan
-        seen = np.clip(self.scores, 0, 1) if plan.violation_of == "clipped" else self.scores
+        seen = plan.view(self.scores)
         residuals = self.labels - seen
         residuals *= self.shares[:, np.newaxis]
         if plan.losses is None:

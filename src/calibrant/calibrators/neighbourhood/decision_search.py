@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.neighbourhood.crop import Crop, cropped
+from calibrant.calibrators.neighbourhood.crop import cropped
 from calibrant.calibrators.neighbourhood.decision_repairs import Plan, Repairs, repaired
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.labelled_predictions import LabelledPredictions
@@ -14,7 +14,7 @@ from calibrant.numerics.threads import in_threads
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["HeldOut", "losses_held_out"]
+__all__ = ["MOST_ITERATIONS", "HeldOut", "losses_held_out", "still_gains"]
 
 Vector = NDArray[np.float64]
 
@@ -50,20 +50,16 @@ class _Part:
         """Return the losses of doing nothing."""
         return self.test.row_losses(loss, self.test.predictions.without_zeros())
 
-    def repair(self, loss: Literal["brier", "log"], crop: Crop, epsilon: float) -> Vector:
+    def repair(self, loss: Literal["brier", "log"]) -> Vector:
         """Return the losses after one more repair."""
         found = None if self.ended else self.repairs.next()
         if found is None:
             self.ended = True
         else:
-            repaired(
-                self.scores,
-                found.partition,
-                found.adjustment,
-                self.plan.losses is not None,
-                self.plan.violation_of,
-            )
-        rows = np.maximum(cropped(self.scores, crop, epsilon), np.finfo(np.float64).tiny)
+            repaired(self.scores, found.partition, found.adjustment, self.plan.view)
+        rows = np.maximum(
+            cropped(self.scores, self.plan.view.crop, self.plan.view.epsilon), np.finfo(np.float64).tiny
+        )
         return self.test.row_losses(loss, Predictions(rows, Space.PROBABILITIES))
 
 
@@ -72,8 +68,6 @@ def losses_held_out(
     folds: list[Fold],
     plan: Plan,
     loss: Literal["brier", "log"],
-    crop: Crop,
-    epsilon: float,
 ) -> HeldOut:
     """Repair all folds but one, one repair after another, and judge each number of repairs by the rows of that one.
 
@@ -85,10 +79,8 @@ def losses_held_out(
     shares = weights / weights.sum()
     losses = [np.concatenate([part.nothing(loss) for part in parts])]
     means = [float(losses[0] @ shares)]
-    while len(means) <= MOST_ITERATIONS and _still_gains(means):
-        after = in_threads(
-            lambda part: part.repair(loss, crop, epsilon), parts, 64 * data.n_rows * data.n_classes
-        )
+    while len(means) <= MOST_ITERATIONS and still_gains(means):
+        after = in_threads(lambda part: part.repair(loss), parts, 64 * data.n_rows * data.n_classes)
         if all(part.ended for part in parts):
             break
         losses.append(np.concatenate(after))
@@ -97,7 +89,7 @@ def losses_held_out(
     return HeldOut(np.array(means), np.sqrt(centred**2 @ shares / weights.sum()))
 
 
-def _still_gains(means: list[float]) -> bool:
+def still_gains(means: list[float]) -> bool:
     """Tell whether the last repairs together were worth while."""
     earlier, last = means[:-PATIENCE], means[-PATIENCE:]
     return not earlier or min(last) < (1 - WORTH_WHILE) * min(earlier)
