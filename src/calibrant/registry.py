@@ -124,9 +124,17 @@ def make(name: str, **parameters: Any) -> Calibrator:
     try:
         cls, preset = _factories()[parts[0]]
     except KeyError:
+        if not parts[0]:
+            raise ParameterError(
+                f"there is no calibrator ''; a part of {name!r} is empty; known are {calibrators()}."
+            ) from None
         near = ELSEWHERE.get(parts[0]) or "".join(get_close_matches(parts[0], calibrators(), 1))
         advice = f"did you mean {near!r}? Known" if near else "known"
         raise ParameterError(f"there is no calibrator {parts[0]!r}; {advice} are {calibrators()}.") from None
+    if "cross_fit" in parameters and cls.__name__ != "Chain":
+        raise ParameterError(
+            f"cross_fit is for names joined by +, such as 'temperature+vector', not for {name!r}."
+        )
     # A copy, so that nobody can change the preset of all that are made later.
     return cls(**{**clone(preset, safe=False), **parameters})
 

@@ -109,3 +109,14 @@ def test_cross_fitting_can_be_asked_for_by_name():
     assert not chain.traits.contains_identity
     with pytest.raises(ParameterError, match="cannot be shared"):
         registry.make("temperature+vector", cross_fit=5, loss="log")
+
+
+@pytest.mark.parametrize("folds", [1, True, "a", 2.5])
+def test_folds_that_have_no_meaning_are_refused_by_their_name(folds):
+    with pytest.raises(ParameterError, match="cross_fit must be a whole number of at least 2, a splitter"):
+        Chain([TemperatureScaling(), VectorScaling()], cross_fit=folds).fit(P, Y)
+
+
+def test_cross_fitting_is_for_several_stages():
+    with pytest.raises(ParameterError, match=r"cross_fit is for names joined by \+"):
+        registry.make("temperature", cross_fit=3)

@@ -1,5 +1,6 @@
 """What neighbourhood methods share: crops, points, distances, sizes to choose from, guards, folds, judged rows."""
 
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -7,16 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from calibrant import NearestNeighbourCalibration
+from calibrant import NearestNeighbourCalibration, registry
 from calibrant.calibrators.neighbourhood import neighbourhood
 from calibrant.calibrators.neighbourhood.candidate_sizes import candidate_sizes
 from calibrant.calibrators.neighbourhood.crop import check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean, rows_in_a_block
+from calibrant.calibrators.neighbourhood.point_folds import point_folds
+from calibrant.calibrators.neighbourhood.point_losses import PointLosses, doing_nothing
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.row_blocks import even_blocks
 from strategies import probability_matrices, problems
 
 MATRICES = hnp.arrays(np.float64, (4, 3), elements=st.floats(-1, 2))
@@ -150,7 +155,7 @@ def test_blocks_hold_about_a_million_distances():
 @settings(max_examples=40)
 @given(n_rows=st.integers(0, 300), block_rows=st.integers(1, 50))
 def test_blocks_cover_all_rows_once(n_rows, block_rows):
-    blocks = neighbourhood._blocks(n_rows, block_rows)
+    blocks = even_blocks(n_rows, block_rows, 2)
     assert sum(block.stop - block.start for block in blocks) == n_rows
     assert all(0 < block.stop - block.start <= block_rows for block in blocks)
     assert all(first.stop == second.start for first, second in pairwise(blocks))
@@ -179,7 +184,7 @@ def test_a_map_that_does_harm_on_its_own_rows_is_not_used():
     calibrator = NearestNeighbourCalibration(n_neighbours=20, assumption="equal-labels")
     with pytest.warns(CalibrationWarning, match="the identity is at least as good on the calibration rows"):
         calibrator.fit(X, y)
-    assert calibrator.is_identity_
+    assert calibrator.identity_kept_
     np.testing.assert_array_equal(calibrator.predict_proba([[0.7, 0.3]]), [[0.7, 0.3]])
 
 
@@ -190,19 +195,69 @@ def test_a_choice_that_does_harm_on_rows_held_out_is_not_used():
     y = np.concatenate([np.repeat(np.arange(3), row) for row in counts])
     calibrator = NearestNeighbourCalibration()
     with pytest.warns(
-        CalibrationWarning, match=r"on rows held out, and doing nothing .* the identity is used"
+        CalibrationWarning,
+        match=r"on rows held out, no size gains enough .* doing nothing .* the identity is kept",
     ):
         calibrator.fit(X, y)
-    assert calibrator.is_identity_
+    assert calibrator.identity_kept_
     np.testing.assert_array_equal(calibrator.predict_proba(X), X)
 
 
-def test_the_identity_has_no_zeros():
-    X = [[1.0, 0.0]] * 10 + [[0.0, 1.0]] * 10
+def test_the_identity_gives_out_predictions_as_they_came():
+    """All right already: whatever is taken from the zeros and ones does harm."""
+    X = np.array([[1.0, 0.0]] * 10 + [[0.0, 1.0]] * 10)
     calibrator = NearestNeighbourCalibration("euclidean", 20, assumption="equal-labels")
-    with pytest.warns(CalibrationWarning):
+    with pytest.warns(CalibrationWarning, match="n_neighbours=20: the identity is at least as good"):
         calibrator.fit(X, [0] * 10 + [1] * 10)
-    assert (calibrator.predict_proba(X) > 0).all()
+    np.testing.assert_array_equal(calibrator.predict_proba(X), X)
+
+
+def test_without_guard_a_correction_is_made_all_the_same():
+    X = [[0.9, 0.1]] * 10 + [[0.1, 0.9]] * 10
+    y = [0] * 9 + [1] + [1] * 9 + [0]
+    free = NearestNeighbourCalibration(n_neighbours=20, assumption="equal-labels", guard=False).fit(X, y)
+    assert not free.identity_kept_
+    np.testing.assert_allclose(free.predict_proba([[0.7, 0.3]]), [[0.5, 0.5]])
+
+
+def test_zeros_are_read_in_the_way_that_is_better_for_doing_nothing():
+    """Ten sure rows, all right, and one unsure: a floor of 1/4 makes the sure ones unsure, a crop leaves them sure."""
+    data = LabelledPredictions.parse([[1.0, 0.0]] * 10 + [[0.5, 0.5]], [0] * 10 + [1])
+    assert data.predictions.floor == 0.25
+    losses = doing_nothing(Points.of(data), data.predictions.floor, "clip", 1e-4)
+    assert losses.mean_log == pytest.approx((10 * -np.log(1 - 1e-4) + np.log(2)) / 11, rel=1e-9)
+
+
+def test_a_refuted_zero_counts_as_the_floor_if_that_is_better():
+    """One of ten sure rows is wrong, which costs log(5) with the floor, and log(1e4) cropped."""
+    data = LabelledPredictions.parse([[1.0, 0.0]] * 10 + [[0.5, 0.5]], [0] * 9 + [1, 1])
+    losses = doing_nothing(Points.of(data), data.predictions.floor, "clip", 1e-4)
+    assert losses.mean_log == pytest.approx((9 * -np.log(0.8) + np.log(5) + np.log(2)) / 11, rel=1e-9)
+
+
+def test_losses_of_points_are_those_of_their_rows():
+    X, y = some_rows(60)
+    rows = np.repeat(np.arange(30), 2)
+    data = LabelledPredictions.parse(X[rows], y)
+    points = Points.of(data)
+    losses = PointLosses.of(points.labels(), points.weights, points.probabilities)
+    assert losses.mean_log == pytest.approx(data.log_loss(), rel=1e-12)
+    assert np.average(losses.brier, weights=losses.weights) == pytest.approx(data.squared_error(), rel=1e-12)
+
+
+def test_a_gain_is_measured_with_points_as_units():
+    """Two rows said twice each tell no more about the error than said once."""
+    X = np.array([[0.9, 0.1], [0.4, 0.6]])
+    flat = np.full((2, 2), 0.5)
+    once, twice = (
+        PointLosses.of(np.array([[1.0, 0.0]] * 2), np.full(2, weight), flat).excess(
+            PointLosses.of(np.array([[1.0, 0.0]] * 2), np.full(2, weight), X)
+        )
+        for weight in (1.0, 2.0)
+    )
+    assert once == twice
+    gains = np.log(2) + np.log([0.9, 0.4])
+    assert once[0] == pytest.approx((gains.mean(), abs(gains[0] - gains[1]) / 2))
 
 
 def test_the_two_assumptions_differ():
@@ -231,46 +286,106 @@ def test_folds_as_a_splitter_and_as_its_splits_are_the_same():
     np.testing.assert_allclose(by_number.search_["loss"], by_splits.search_["loss"], atol=0.05)
 
 
-@pytest.mark.parametrize("cv", [1, 0, -3])
+@pytest.mark.parametrize("cv", [1, 0, -3, "ten", True, None])
 def test_fewer_than_two_folds_are_refused(cv):
     X, y = some_rows(50)
-    with pytest.raises(ParameterError, match="cv must be at least 2"):
+    with pytest.raises(ParameterError, match="cv must be a whole number of at least 2"):
         NearestNeighbourCalibration(cv=cv).fit(X, y)
 
 
 def test_a_single_size_needs_no_folds():
     X, y = some_rows(100)
-    assert NearestNeighbourCalibration(n_neighbours=[30]).fit(X, y).search_ is None
+    assert NearestNeighbourCalibration(n_neighbours=[30]).fit(X, y).search_ == {}
 
 
-# Judged rows
+def test_no_row_is_judged_by_a_copy_of_itself():
+    """Labels are noise: whoever finds a copy of a row among its nearest neighbours knows its label."""
+    generator = np.random.default_rng(0)
+    X = generator.dirichlet([2.0, 2.0, 2.0], 300)
+    y = np.array([generator.choice(3, p=row) for row in X])
+    weights = generator.integers(1, 4, 300).astype(float)
+    copies = np.repeat(np.arange(300), weights.astype(int))
+    for rows in [(X, y, weights), (X[copies], y[copies])]:
+        method = NearestNeighbourCalibration(n_neighbours=[2, 8, 64], guard=False).fit(*rows)
+        assert method.search_["excess"][0] > 0.1  # two neighbours, mostly copies if they were there
+        assert method.n_neighbours_ == 64
 
 
-def test_no_more_rows_are_judged_than_needed(monkeypatch):
-    """The losses are then those of the judged rows, but all others are neighbours all the same."""
+@pytest.mark.parametrize("name", ["knn-kl", "knn-euclidean", "kernel-dirichlet", "kernel-rbf"])
+def test_a_choice_takes_a_weight_of_two_for_a_row_given_twice(name):
+    X, y = some_rows(150)
+    weights = np.where(np.arange(150) % 3 == 0, 2.0, 1.0)
+    copies = np.repeat(np.arange(150), weights.astype(int))
+    weighted = registry.make(name, guard=False).fit(X, y, weights)
+    repeated = registry.make(name, guard=False).fit(X[copies], y[copies])
+    for column, values in weighted.search_.items():
+        np.testing.assert_allclose(repeated.search_[column], values, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-12)
+
+
+def test_folds_of_points_hold_each_point_out_once_and_do_not_depend_on_the_order_of_classes():
+    X, y = some_rows(90)
+    data = LabelledPredictions.parse(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    turned = LabelledPredictions.parse(np.repeat(X[:, ::-1], 2, axis=0), 2 - np.repeat(y, 2))
+    splits, others = (point_folds(Points.of(rows), rows, 7) for rows in (data, turned))
+    tested = np.vstack([test.probabilities for _, test in splits])
+    assert len(np.unique(tested, axis=0)) == len(tested) == 90
+    for (train, test), (_, other) in zip(splits, others, strict=True):
+        assert train.n_points + test.n_points == 90
+        np.testing.assert_allclose(np.sort(test.probabilities[:, 0]), np.sort(other.probabilities[:, 2]))
+
+
+def test_a_single_prediction_cannot_be_chosen_by():
+    with pytest.warns(CalibrationWarning, match="all calibration rows have the same prediction"):
+        fitted = NearestNeighbourCalibration().fit([[0.6, 0.4]] * 8, [0, 1] * 4)
+    np.testing.assert_array_equal(fitted.predict_proba([[0.6, 0.4]]), [[0.6, 0.4]])
+
+
+# Judged points
+
+
+def test_no_more_points_are_judged_than_needed(monkeypatch):
+    """The losses are then those of the judged points, but all others are neighbours all the same."""
     X, y = some_rows(1000)
-    every = NearestNeighbourCalibration().fit(X, y)
-    monkeypatch.setattr(neighbourhood, "JUDGED_ROWS", 400)
-    some = NearestNeighbourCalibration().fit(X, y)
-    judged = neighbourhood._judged(LabelledPredictions.parse(X, y))
-    assert len(judged) == len(np.unique(judged)) == 400
+    every = NearestNeighbourCalibration(guard=False).fit(X, y)
+    monkeypatch.setattr(neighbourhood, "MOST_JUDGED", 400)
+    some = NearestNeighbourCalibration(guard=False).fit(X, y)
     assert (some.search_["loss"] != every.search_["loss"]).all()
     np.testing.assert_allclose(some.search_["loss"], every.search_["loss"], atol=0.08)
     np.testing.assert_array_equal(some.point_weights_, every.point_weights_)
 
 
-def test_judged_rows_do_not_depend_on_the_order_of_rows(monkeypatch):
+def test_judged_points_depend_neither_on_the_order_of_rows_nor_on_how_they_are_repeated(monkeypatch):
     X, y = some_rows(500)
-    order = np.random.default_rng(2).permutation(500)
-    monkeypatch.setattr(neighbourhood, "JUDGED_ROWS", 100)
-    first = neighbourhood._judged(LabelledPredictions.parse(X, y))
-    second = neighbourhood._judged(LabelledPredictions.parse(X[order], y[order]))
-    np.testing.assert_array_equal(np.sort(first), np.sort(order[second]))
+    weights = np.random.default_rng(1).integers(1, 4, 500).astype(float)
+    copies = np.random.default_rng(2).permutation(np.repeat(np.arange(500), weights.astype(int)))
+    monkeypatch.setattr(neighbourhood, "MOST_JUDGED", 100)
+    method = NearestNeighbourCalibration(n_neighbours=[20, 80], guard=False)
+    losses = clone(method).fit(X, y, weights).search_["loss"]
+    np.testing.assert_allclose(clone(method).fit(X[copies], y[copies]).search_["loss"], losses, rtol=1e-9)
 
 
-def test_folds_without_any_judged_row_do_no_harm(monkeypatch):
-    """With more folds than judged rows some hold out none of them."""
+def test_every_fold_judges_something(monkeypatch):
     X, y = some_rows(200)
-    monkeypatch.setattr(neighbourhood, "JUDGED_ROWS", 20)
-    fitted = NearestNeighbourCalibration(n_neighbours=[50, 100], cv=100).fit(X, y)
+    monkeypatch.setattr(neighbourhood, "MOST_JUDGED", 20)
+    fitted = NearestNeighbourCalibration(n_neighbours=[50, 100], cv=100, guard=False).fit(X, y)
     assert np.isfinite(fitted.search_["loss"]).all()
+
+
+# What is made once
+
+
+def test_neighbourhoods_are_made_once_for_every_fit(monkeypatch):
+    X, y = some_rows(200)
+    made = []
+    make = NearestNeighbourCalibration._fitted_means
+    monkeypatch.setattr(
+        NearestNeighbourCalibration, "_fitted_means", lambda self, size: made.append(size) or make(self, size)
+    )
+    fitted = NearestNeighbourCalibration(n_neighbours=50).fit(X, y)
+    first = fitted.predict_proba(X)
+    fitted.predict_proba(X[:1])
+    assert made == [50]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X), first)
+    assert (fitted.fit(X[::2], y[::2]).predict_proba(X) != first).any()
+    assert len(made) == 3

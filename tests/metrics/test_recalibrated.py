@@ -22,9 +22,9 @@ from calibrant.metrics.recalibrated import (
     recalibrated,
     recalibrator_for,
     recalibrator_name,
-    standard_error_of_mean,
 )
 from calibrant.metrics.row_losses import row_losses
+from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.options import check_level
 from strategies import problems
 

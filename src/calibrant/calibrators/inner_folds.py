@@ -1,6 +1,6 @@
 """Folds of calibration rows, and choices by the loss of rows that were held out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -13,9 +13,10 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold, folds_by_content
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.threads import in_threads
+from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 
-__all__ = ["Choice", "choose_by_folds", "folds_of", "inner_folds"]
+__all__ = ["Choice", "check_cv_parameter", "choose_by_folds", "folds_of", "inner_folds"]
 
 Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
@@ -33,13 +34,26 @@ def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
     return folds_by_content(_row_keys(data), data.weights, min(n_folds, data.n_rows))
 
 
-def folds_of(cv: Any, data: LabelledPredictions) -> list[Fold]:
-    """Return the folds that a user asks for: a number of :func:`inner_folds`, a splitter of scikit-learn, or splits."""
-    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
-        n_folds = int(min(cv, data.n_rows))
-        if n_folds < 2:
-            raise ParameterError(f"cv must be at least 2, not {cv}.")
-        return inner_folds(data, n_folds)
+def check_cv_parameter(cv: Any, name: str = "cv") -> None:
+    """Refuse what can be neither a number of folds, nor a splitter, nor a list of splits."""
+    if is_whole(cv, 2) or (hasattr(cv, "split") and not isinstance(cv, str)):
+        return
+    if isinstance(cv, Iterable) and not isinstance(cv, str | bytes):
+        return
+    raise ParameterError(
+        f"{name} must be a whole number of at least 2, a splitter of scikit-learn or a list of (train, test) rows, "
+        f"not {cv!r}."
+    )
+
+
+def folds_of(cv: Any, data: LabelledPredictions, name: str = "cv") -> list[Fold]:
+    """Return the folds that a user asks for: a number of :func:`inner_folds`, a splitter of scikit-learn, or splits.
+
+    ``name`` is what the user calls them, for errors.
+    """
+    check_cv_parameter(cv, name)
+    if is_whole(cv, 2):
+        return inner_folds(data, int(min(cv, data.n_rows)))
     splitter = check_cv(cv, data.labels, classifier=True)
     weights = data.weights
     return [

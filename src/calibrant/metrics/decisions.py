@@ -9,14 +9,12 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences
+from calibrant.numerics.least_cost import SAME_COST, first_of_least
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 
 __all__ = ["SAME_COST", "bayes_decisions", "cost_gap", "expected_cost", "realised_cost"]
-
-SAME_COST = 1e-12
-"""Expected costs that differ by less, relative to the largest cost, are equal: sums of rounded numbers."""
 
 Costs = NDArray[np.float64]
 Plan = tuple[NDArray[np.intp], NDArray[np.float64]]
@@ -218,13 +216,13 @@ def _plan(predictions: Predictions, costs: Costs | None) -> Plan:
         )
     decisions = np.empty(predictions.n_rows, dtype=np.intp)
     expected = np.empty(predictions.n_rows)
-    tolerance = SAME_COST * float(np.abs(costs).max())
+    largest = float(np.abs(costs).max())
     for rows in row_blocks(predictions.n_rows, predictions.n_classes + len(costs)):
         block = predictions.probabilities[rows].astype(np.float64)
         # Otherwise a constant added to all costs would count for more, or less, than itself.
         block /= row_sums(block)[:, np.newaxis]
         prices = block @ costs.T  # (rows, n_decisions)
-        decisions[rows] = (prices <= prices.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+        decisions[rows] = first_of_least(prices, largest, axis=1)
         expected[rows] = prices[np.arange(len(prices)), decisions[rows]]
     return decisions, expected
 

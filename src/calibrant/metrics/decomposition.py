@@ -25,10 +25,10 @@ from calibrant.metrics.recalibrated import (
     recalibrated,
     recalibrator_for,
     recalibrator_name,
-    standard_error_of_mean,
 )
 from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.numerics.isotonic import isotonic_fit
+from calibrant.numerics.weighted_means import standard_error_of_mean
 
 __all__ = ["Decomposition", "decompose"]
 

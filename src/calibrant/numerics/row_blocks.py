@@ -8,11 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import cache
+from itertools import pairwise
 from typing import Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["BlockSums", "Mergeable", "n_threads_available", "one_blas_thread", "one_thread", "row_blocks"]
+__all__ = [
+    "BlockSums",
+    "Mergeable",
+    "even_blocks",
+    "n_threads_available",
+    "one_blas_thread",
+    "one_thread",
+    "row_blocks",
+]
 
 # Half of a common second-level cache: a block and one or two temporaries of its size stay inside.
 BLOCK_BYTES = 2**18
@@ -40,6 +49,22 @@ def row_blocks(n_rows: int, n_columns: int, itemsize: int = 8, min_rows: int = 1
     """
     step = max(min_rows, BLOCK_BYTES // max(1, n_columns * itemsize))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def even_blocks(n_rows: int, block_rows: int, n_threads: int = 1) -> list[slice]:
+    """Return consecutive slices of about equal length, at most so many rows each, a whole number of them a thread.
+
+    >>> even_blocks(10, 4)
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+    >>> even_blocks(10, 20, n_threads=2)
+    [slice(0, 5, None), slice(5, 10, None)]
+    """
+    if n_rows == 0:
+        return []
+    n_blocks = -(-n_rows // block_rows)
+    n_blocks = min(n_rows, -(-n_blocks // n_threads) * n_threads)
+    edges = [n_rows * block // n_blocks for block in range(n_blocks + 1)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 class _Nesting(threading.local):

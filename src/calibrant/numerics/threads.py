@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from calibrant.numerics.row_blocks import n_threads_available, one_blas_thread, one_thread
 
-__all__ = ["in_threads"]
+__all__ = ["NUMBERS_PER_PIECE", "in_threads"]
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")

@@ -13,7 +13,7 @@ from scipy.stats import qmc
 from calibrant.errors import ParameterError
 from calibrant.options import check_whole, is_whole
 
-__all__ = ["GaussJacobi", "IntegrationRule", "Nodes", "ScrambledSobol", "dirichlet_mean"]
+__all__ = ["GaussJacobi", "IntegrationRule", "Nodes", "ScrambledSobol", "dirichlet_mean", "settled_rule"]
 
 FloatArray = NDArray[np.float64]
 
@@ -40,8 +40,8 @@ class IntegrationRule(ABC):
         """Return sets of nodes, each a rule of its own; independent of each other if there are several."""
 
     @abstractmethod
-    def coarser(self) -> "IntegrationRule | None":
-        """Return a rule to compare with, where replicates do not tell how accurate this one is."""
+    def coarser(self) -> "list[IntegrationRule]":
+        """Return rules to compare with, where replicates do not tell how accurate this one is; none where they do."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class GaussJacobi(IntegrationRule):
     -----
     Exact for polynomials up to the degree 2 order - 1. Errors of smooth functions fall faster than any power of the
     order; kinks, such as those of absolute values and of the largest class, leave an error of about order to the power -2,
-    jumps one of about order to the power -1. The error estimate is the difference from the rule of two thirds of the order.
+    jumps one of about order to the power -1. The error estimate is the largest difference from three rules of half to two
+    thirds of the order: a single one can agree by chance where there are jumps.
 
     Examples
     --------
@@ -95,9 +96,14 @@ class GaussJacobi(IntegrationRule):
             points = np.column_stack([np.repeat(points, self.order, axis=0), taken])
         return [Nodes(np.column_stack([points, left]), weights)]
 
-    def coarser(self) -> "GaussJacobi | None":
-        """Return the rule of about two thirds of the order, or None below the order 3."""
-        return GaussJacobi(max(2, 2 * self.order // 3)) if self.order > 2 else None
+    def coarser(self) -> list[IntegrationRule]:
+        """Return the rules of about 2/3, 7/12 and 1/2 of the order, those of them that exist.
+
+        >>> GaussJacobi(24).coarser()
+        [GaussJacobi(order=16), GaussJacobi(order=14), GaussJacobi(order=12)]
+        """
+        orders = {2 * self.order // 3, 7 * self.order // 12, self.order // 2}
+        return [GaussJacobi(order) for order in sorted(orders, reverse=True) if order >= 2]
 
 
 @dataclass(frozen=True)
@@ -154,8 +160,9 @@ class ScrambledSobol(IntegrationRule):
             for _ in range(self.n_replicates)
         ]
 
-    def coarser(self) -> None:
-        """Return None: the replicates tell."""
+    def coarser(self) -> list[IntegrationRule]:
+        """Return none: the replicates tell."""
+        return []
 
 
 def _sobol(n_variables: int, power: int, generator: np.random.Generator) -> FloatArray:
@@ -183,6 +190,13 @@ def _broken_sticks(uniform: FloatArray, concentration: tuple[float, ...]) -> Flo
     return points
 
 
+def settled_rule(rule: IntegrationRule | None) -> IntegrationRule:
+    """Return the rule, or the default one for None; refuse what is none."""
+    if rule is not None and not isinstance(rule, IntegrationRule):
+        raise ParameterError(f"rule must be a ScrambledSobol, a GaussJacobi or None, not {rule!r}.")
+    return ScrambledSobol() if rule is None else rule
+
+
 def dirichlet_mean(
     function: Callable[[FloatArray], FloatArray],
     concentration: tuple[float, ...],
@@ -207,16 +221,15 @@ def dirichlet_mean(
     >>> round(value, 9), error < 1e-14                                          # 1/4 over 3/2 5/2
     (0.066666667, True)
     """
-    rule = ScrambledSobol() if rule is None else rule
+    rule = settled_rule(rule)
     values = _means(function, rule.replicates(concentration))
-    coarse = rule.coarser()
-    if coarse is not None:
-        return float(values.mean()), abs(
-            float(values.mean() - _means(function, coarse.replicates(concentration))[0])
-        )
+    value = float(values.mean())
+    others = [float(_means(function, coarse.replicates(concentration)).mean()) for coarse in rule.coarser()]
+    if others:
+        return value, max(abs(value - other) for other in others)
     if len(values) < 2:
-        return float(values.mean()), float("nan")
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+        return value, float("nan")
+    return value, float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def _means(function: Callable[[FloatArray], FloatArray], replicates: list[Nodes]) -> FloatArray:

@@ -72,10 +72,11 @@ def learnt_map(
 
     Parameters
     ----------
-    logits : array of shape (n, K)
-        Logits of rows that the classifier was not trained on; a hundred times as many as bins are right.
+    logits : array of shape (n, K) or Predictions
+        Logits of rows that the classifier was not trained on; a hundred times as many as bins are right. Of
+        :class:`~calibrant.Predictions` that are probabilities the logarithms are taken.
     labels : array of shape (n,)
-        True classes, column numbers.
+        True classes, column numbers, or names if the predictions have them.
     groups : sequence of sequences of int, optional
         Columns that are joined, each exactly once; by default the three groups of ten classes of the thesis. None leaves
         the classes as they are.
@@ -102,10 +103,10 @@ def learnt_map(
     """
     if not is_number(temperature) or not 0 < temperature < np.inf:
         raise ParameterError(f"temperature must be a positive number, not {temperature!r}.")
-    data = LabelledPredictions.parse(Predictions.from_logits(logits), labels)
-    scaled = Predictions.from_logits(
-        data.predictions.scores / data.predictions.scores.dtype.type(temperature)
-    )
+    given = logits if isinstance(logits, Predictions) else Predictions.from_logits(logits)
+    data = LabelledPredictions.parse(given, labels)
+    scores = data.predictions.logits
+    scaled = Predictions.from_logits(scores / scores.dtype.type(temperature))
     membership = _membership(groups, data.n_classes)
     grouped = scaled.probabilities.astype(np.float64) @ membership
     forest = RandomCalibrationForest(n_trees=n_trees, n_bins=n_bins, random_state=random_state)

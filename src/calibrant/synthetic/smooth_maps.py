@@ -23,6 +23,9 @@ __all__ = [
 # Logarithms of smaller numbers count as this one's, so that weights of either sign give finite scores.
 SMALLEST = 1e-300
 
+# Parameters beyond it would make scores that are no numbers, infinity less infinity.
+LARGEST = 1e300
+
 SUM_TOLERANCE = 1e-9
 
 
@@ -91,8 +94,10 @@ class ClassTemperaturesMap(CalibrationMap):
 
     def __post_init__(self) -> None:
         _settle(self, "temperatures", 1)
-        if min(self.temperatures) <= 0:
-            raise ParameterError(f"temperatures must be positive, not {self.temperatures!r}.")
+        if min(self.temperatures) < 1 / LARGEST:
+            raise ParameterError(
+                f"temperatures must be positive, from {1 / LARGEST:g} on, not {self.temperatures!r}."
+            )
         if self.shifts is not None:
             _settle(self, "shifts", 1, len(self.temperatures))
 
@@ -246,8 +251,10 @@ class WavesMap(CalibrationMap):
     def __post_init__(self) -> None:
         if not is_number(self.strength) or not np.isfinite(self.strength):
             raise ParameterError(f"strength must be a number, not {self.strength!r}.")
-        if not is_number(self.frequency) or not 0 < self.frequency < np.inf:
-            raise ParameterError(f"frequency must be a positive number, not {self.frequency!r}.")
+        if not is_number(self.frequency) or not 0 < self.frequency <= LARGEST:
+            raise ParameterError(
+                f"frequency must be a positive number of at most {LARGEST:g}, not {self.frequency!r}."
+            )
 
     def _map(self, rows: Matrix) -> Matrix:
         with np.errstate(divide="ignore"):
@@ -260,9 +267,12 @@ def _settle(owner: Any, name: str, n_dimensions: int, length: int | None = None)
     """Turn a parameter into a tuple, or a square of tuples, of floats; refuse anything else."""
     array = real_array(getattr(owner, name))
     shape = "a square of" if n_dimensions == 2 else "a row of" if length is None else f"{length}"
-    wrong = array is None or array.ndim != n_dimensions or not np.isfinite(array).all()
+    # Written so that what is not a number is refused as well.
+    wrong = array is None or array.ndim != n_dimensions or not (np.abs(array) <= LARGEST).all()
     if wrong or array is None or len(array) < 2 or (n_dimensions == 2 and array.shape[0] != array.shape[1]):
-        raise ParameterError(f"{name} must be {shape} finite numbers, for two classes or more.")
+        raise ParameterError(
+            f"{name} must be {shape} numbers of at most {LARGEST:g} in size, for two classes or more."
+        )
     if length is not None and len(array) != length:
         raise ParameterError(f"{name} must be {length} numbers, one per class, not {len(array)}.")
     plain = array.tolist()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.errors import ParameterError
+from calibrant.errors import ParameterError, PredictionError
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_whole, random_source, real_array
 from calibrant.predictions import Predictions
@@ -18,6 +18,7 @@ __all__ = ["SyntheticTask"]
 
 # Rounding of the sums and subtractions inside a map; anything beyond is a mistake in it.
 TOLERANCE = 1e-6
+ROUNDING = 1e-12  # of a sum of float64
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,17 @@ class SyntheticTask:
         return len(self.concentration)
 
     def true_probabilities(self, probabilities: Any) -> Matrix:
-        """Return what is true of rows with these predictions, (n, K)."""
-        rows = np.asarray(probabilities, dtype=np.float64)
+        """Return what is true of rows with these predictions, probabilities or :class:`~calibrant.Predictions`, (n, K)."""
+        rows = Predictions.parse(probabilities).probabilities.astype(np.float64)
+        if rows.shape[1] != self.n_classes:
+            raise PredictionError(
+                f"rows of this task have {self.n_classes} columns, one per class, not {rows.shape[1]}."
+            )
+        totals = rows.sum(axis=1, keepdims=True)
+        if (
+            np.abs(totals - 1).max() > ROUNDING
+        ):  # printed digits or float32: maps are functions of the simplex
+            rows /= totals
         truth = real_array(self.calibration_map(rows))
         if truth is None or truth.shape != rows.shape:
             raise ParameterError("calibration_map must return numbers in the shape of its rows.")

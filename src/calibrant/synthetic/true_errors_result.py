@@ -14,7 +14,8 @@ class TrueErrors:
     ----------
     confidence : float
         :math:`\operatorname{E} |M - \operatorname{E}[c_{\hat y}(P) \mid M]|` with :math:`M = \max g(P)` and
-        :math:`\hat y = \arg\max g(P)`: true confidence calibration error.
+        :math:`\hat y = \arg\max g(P)`: true confidence calibration error. This and the next three are NaN under
+        :class:`GaussJacobi`.
     confidence_l2 : float
         The same with the root of the mean square.
     classwise : float
@@ -41,7 +42,7 @@ class TrueErrors:
     loss_gap : float
         Average loss gap over random losses, see :func:`calibrant.metrics.average_loss_gap`.
     integration_errors : dict of str to float
-        Estimated error of each of these numbers from the integration alone.
+        Estimated error of each of these numbers from the integration alone; NaN where nothing tells it.
     n_nodes : int
         Number of nodes of the integration.
 

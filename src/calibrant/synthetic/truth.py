@@ -14,8 +14,8 @@ from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
-from calibrant.synthetic.integration import IntegrationRule, Nodes, ScrambledSobol
-from calibrant.synthetic.level_sets import conditional_sizes
+from calibrant.synthetic.integration import IntegrationRule, Nodes, settled_rule
+from calibrant.synthetic.level_sets import ConditionalSizes, conditional_sizes
 from calibrant.synthetic.task import SyntheticTask
 from calibrant.synthetic.true_errors_result import TrueErrors
 
@@ -25,6 +25,8 @@ FloatArray = NDArray[np.float64]
 Map = Calibrator | Callable[[FloatArray], Any]
 
 ROWS_AT_LEAST = 256
+
+UNKNOWN = ConditionalSizes(np.nan, np.nan, np.nan, np.nan)
 
 
 def true_errors(
@@ -47,7 +49,7 @@ def true_errors(
         Fitted calibrator, or a function of rows of probabilities, (n, K); by default predictions stay as they are.
     rule : IntegrationRule, optional
         :class:`ScrambledSobol` by default, right for any map and number of classes; :class:`GaussJacobi` is more accurate for
-        the losses of maps that are smooth, if there are few classes.
+        the losses of maps that are smooth, if there are few classes, and leaves ``confidence`` and ``classwise`` at NaN.
     n_cells : int, default=128
         Cells of equal mass in which the conditional expectations of ``confidence`` and ``classwise`` are taken.
     n_losses, n_decisions : int, default=500 and 2
@@ -67,6 +69,9 @@ def true_errors(
     predictions with the same largest, or same k-th, probability. For a map of very many steps, such as a forest, hardly any two
     regions have exactly the same scalar; the cells then say what holds at their resolution, which is what
     anybody could observe. The ``pointwise`` errors need no such convention.
+
+    The noise of the nodes makes conditional errors too large, unless independent sets of nodes tell by how much. A rule of one
+    set, :class:`GaussJacobi`, therefore gives NaN for ``confidence``, ``classwise`` and their squared forms.
 
     Losses have the true probabilities in the place of labels: :math:`-\operatorname{E} \sum_k c_k \ln g_k`, for example,
     infinite if the map gives zero to what is possible.
@@ -93,18 +98,22 @@ def true_errors(
     check_whole("n_losses", n_losses)
     check_whole("n_decisions", n_decisions)
     check_whole("random_state", random_state, 0)
+    if not isinstance(task, SyntheticTask):
+        raise ParameterError(f"task must be a SyntheticTask, not {task!r}.")
     if calibrator is not None and not callable(calibrator) and not isinstance(calibrator, Calibrator):
         raise ParameterError(f"calibrator must be a fitted Calibrator or a function, not {calibrator!r}.")
-    rule = ScrambledSobol() if rule is None else rule
+    rule = settled_rule(rule)
     shape = n_losses, n_decisions, task.n_classes
     losses = np.random.RandomState(random_state).standard_normal(shape)
     values, errors, n_nodes = _evaluated(
         task, calibrator, rule.replicates(task.concentration), n_cells, losses
     )
-    coarse = rule.coarser()
-    if coarse is not None:
-        others = _evaluated(task, calibrator, coarse.replicates(task.concentration), n_cells, losses)[0]
-        errors = {name: abs(value - others[name]) for name, value in values.items()}
+    others = [
+        _evaluated(task, calibrator, coarse.replicates(task.concentration), n_cells, losses)[0]
+        for coarse in rule.coarser()
+    ]
+    if others:
+        errors = {name: max(abs(values[name] - other[name]) for other in others) for name in errors}
     return TrueErrors(**values, integration_errors=errors, n_nodes=n_nodes)
 
 
@@ -131,17 +140,14 @@ def _evaluated(
     )
 
     weights = np.concatenate([nodes.weights for nodes in replicates])
-    scalar, difference = np.vstack(scalars), np.vstack(differences)
-    sizes = [
-        conditional_sizes(
-            np.ascontiguousarray(scalar[:, k]),
-            np.ascontiguousarray(difference[:, k]),
-            weights,
-            len(replicates),
-            n_cells,
-        )
-        for k in range(scalar.shape[1])
-    ]
+    if len(replicates) == 1:
+        sizes = [UNKNOWN] * (task.n_classes + 1)
+    else:
+        columns = zip(np.vstack(scalars).T, np.vstack(differences).T, strict=True)
+        sizes = [
+            conditional_sizes(*map(np.ascontiguousarray, pair), weights, len(replicates), n_cells)
+            for pair in columns
+        ]
     for name, parts in (("confidence", sizes[:1]), ("classwise", sizes[1:])):
         roots = [_root(part.squared, part.squared_error) for part in parts]
         values[name] = float(np.mean([part.absolute for part in parts]))
@@ -219,9 +225,9 @@ def _signed_gaps(truth: FloatArray, given: FloatArray, weights: FloatArray, loss
 
 
 def _mean_with_error(parts: list[float]) -> tuple[float, float]:
-    """Return the mean of replicates and its standard error, zero for one."""
+    """Return the mean of replicates and its standard error, NaN for one."""
     if len(parts) == 1 or not np.isfinite(parts).all():
-        return float(np.mean(parts)), 0.0 if len(parts) == 1 else float("nan")
+        return float(np.mean(parts)), float("nan")
     return float(np.mean(parts)), float(np.std(parts, ddof=1) / np.sqrt(len(parts)))
 
 
@@ -230,7 +236,7 @@ def _mean_absolute(parts: FloatArray) -> tuple[float, float]:
     n_replicates, others = len(parts), len(parts) - 1
     plain = float(np.abs(parts.mean(axis=0)).mean())
     if others == 0:
-        return plain, 0.0
+        return plain, float("nan")
     without = np.abs((parts.sum(axis=0) - parts) / others).mean(axis=1)
     unbiased = n_replicates * plain - others * float(without.mean())
     return max(0.0, unbiased), float(np.sqrt(others * without.var())) + abs(plain - unbiased)
@@ -238,5 +244,5 @@ def _mean_absolute(parts: FloatArray) -> tuple[float, float]:
 
 def _root(square: float, error: float) -> tuple[float, float]:
     """Return a square root and how far it moves if the square moves by its error."""
-    root = float(np.sqrt(max(0.0, square)))
-    return root, float(np.sqrt(max(0.0, square) + error)) - root
+    root = float(np.sqrt(np.maximum(0.0, square)))  # which keeps NaN, unlike the maximum of Python
+    return root, float(np.sqrt(root**2 + error)) - root

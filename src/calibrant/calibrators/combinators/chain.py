@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.combinators.cross_fitted import cross_fitted
+from calibrant.calibrators.inner_folds import check_cv_parameter
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
@@ -88,17 +89,19 @@ class Chain(Calibrator):
                 f"calibrators must be a list of calibrators such as [TemperatureScaling(), VectorScaling()], not "
                 f"{self.calibrators!r}; for names use registry.make('temperature+vector')."
             )
+        if self.cross_fit is not None:
+            check_cv_parameter(self.cross_fit, "cross_fit")
         self.calibrators_ = []
         for calibrator in self.calibrators:
             fitted = clone(calibrator).fit_labelled(data, warn_of_absent=False)
             self.calibrators_.append(fitted)
             if len(self.calibrators_) == len(self.calibrators):
                 break
-            mapped = fitted.transform(data.predictions)
             if self.cross_fit is None:
-                data = replace(data, predictions=mapped)
+                data = replace(data, predictions=fitted.transform(data.predictions))
             else:
-                data = cross_fitted(calibrator, data, self.cross_fit, mapped.space)
+                space = fitted.transform(data.predictions.take(slice(0, 1))).space
+                data = cross_fitted(calibrator, data, self.cross_fit, space)
 
     def _transform(self, predictions: Predictions) -> Predictions:
         for calibrator in self.calibrators_:

@@ -33,7 +33,10 @@ def cross_fitted(
     space : Space
         Whether probabilities or logits are wanted: what the calibrator gives when fitted on all rows.
     """
-    parts = [_held_out(calibrator, data, fold, number) for number, fold in enumerate(folds_of(folds, data))]
+    parts = [
+        _held_out(calibrator, data, fold, number)
+        for number, fold in enumerate(folds_of(folds, data, "cross_fit"))
+    ]
     scores = [
         part.predictions.probabilities if space is Space.PROBABILITIES else part.predictions.logits
         for part in parts

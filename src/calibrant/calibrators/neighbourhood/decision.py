@@ -6,22 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.inner_folds import folds_of
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment
-from calibrant.calibrators.neighbourhood.decision_losses import parsed_losses
+from calibrant.calibrators.neighbourhood.decision_losses import mean_gap, parsed_losses
 from calibrant.calibrators.neighbourhood.decision_repairs import (
     Plan,
     Repair,
     Repairs,
+    Thoroughness,
     View,
     ViolationOf,
     repaired,
 )
-from calibrant.calibrators.neighbourhood.decision_search import losses_held_out
+from calibrant.calibrators.neighbourhood.decision_search import losses_held_out, losses_of_nothing
 from calibrant.calibrators.neighbourhood.decision_stopping import repairs_up_to_chance
+from calibrant.calibrators.neighbourhood.point_folds import point_folds
+from calibrant.calibrators.neighbourhood.point_losses import PointLosses
 from calibrant.calibrators.neighbourhood.points import Points
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
@@ -29,6 +30,7 @@ from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.threads import in_threads
 from calibrant.options import (
     check_choice,
+    check_flag,
     check_not_negative,
     check_whole,
     is_number,
@@ -40,6 +42,9 @@ from calibrant.solvers import Status
 from calibrant.space import Space
 
 __all__ = ["DecisionCalibration"]
+
+# Differences of mean losses, relative to their size, that mean nothing.
+ROUNDING = 1e-12
 
 
 class DecisionCalibration(Calibrator):
@@ -113,7 +118,7 @@ class DecisionCalibration(Calibrator):
         Smallest probability given out, before rows are divided by their sums.
     is_hard_ : bool
         Whether parts are those of ``loss_matrices``.
-    is_identity_ : bool
+    identity_kept_ : bool
         Whether predictions are left alone: no repair was worth while, or all of them together do harm.
 
     Notes
@@ -186,10 +191,10 @@ class DecisionCalibration(Calibrator):
     adjustments_: NDArray[np.float64]
     violations_: NDArray[np.float64]
     n_iterations_: int
-    search_: dict[str, NDArray[Any]] | None
+    search_: dict[str, NDArray[Any]]
     epsilon_: float
     is_hard_: bool
-    is_identity_: bool
+    identity_kept_: bool
 
     def __init__(
         self,
@@ -206,6 +211,7 @@ class DecisionCalibration(Calibrator):
         epsilon: float | Literal["auto"] = "auto",
         cv: Any = 5,
         random_state: int | np.random.Generator | None = 0,
+        guard: bool = True,
     ) -> None:
         self.n_decisions = n_decisions
         self.n_iterations = n_iterations
@@ -220,37 +226,40 @@ class DecisionCalibration(Calibrator):
         self.epsilon = epsilon
         self.cv = cv
         self.random_state = random_state
+        self.guard = guard
 
     def _fit(self, data: LabelledPredictions) -> None:
         plan = self._plan(data.n_classes)
         data = data.with_counting_weights()
+        points, floor = Points.of(data), data.predictions.floor
         self.epsilon_ = plan.view.epsilon
         self.is_hard_ = plan.view.hard
-        self.search_ = None
-        self._remember(plan, data.n_classes, self._repairs(data, plan))
-        self.is_identity_ = self.n_iterations_ == 0
-        if is_worse_than_nothing(
-            data, self._transform(data.predictions), "log" if self.loss == "log" else "squared"
-        ):
-            self.is_identity_ = True
+        self.search_ = {}
+        self._remember(plan, data.n_classes, self._repairs(data, points, plan))
+        if self.guard and self.n_iterations_ > 0 and self._does_harm(points, plan, floor):
+            self._remember(plan, data.n_classes, [])
             warn_user(f"{type(self).__name__}: {Status.IDENTITY.value}.", CalibrationWarning)
 
     def _transform(self, predictions: Predictions) -> Predictions:
-        if self.is_identity_:
-            return predictions.without_zeros()
+        if self.identity_kept_:
+            return predictions
         probabilities = predictions.probabilities
         calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
-        view = View(self.is_hard_, self.violation_of, self.crop, self.epsilon_)
 
         def fill(rows: slice) -> None:
-            scores = probabilities[rows].astype(np.float64)
-            for partition, adjustment in zip(self.partitions_, self.adjustments_, strict=True):
-                repaired(scores, partition, adjustment, view)
-            calibrated[rows] = cropped(scores, self.crop, self.epsilon_)
+            calibrated[rows] = self._repaired(probabilities[rows])
 
         blocks = row_blocks(*probabilities.shape)
         in_threads(fill, blocks, predictions.n_classes * (blocks[0].stop or 0) * self.n_iterations_)
         return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
+
+    def _repaired(self, probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return rows after all repairs, cropped."""
+        scores = probabilities.astype(np.float64)
+        view = View(self.is_hard_, self.violation_of, self.crop, self.epsilon_)
+        for partition, adjustment in zip(self.partitions_, self.adjustments_, strict=True):
+            repaired(scores, partition, adjustment, view)
+        return cropped(scores, self.crop, self.epsilon_)
 
     def _plan(self, n_classes: int) -> Plan:
         """Check all parameters before anything is computed."""
@@ -264,6 +273,7 @@ class DecisionCalibration(Calibrator):
         check_choice("adjustment", self.adjustment, ("ratio", "least-squares"))
         check_choice("violation_of", self.violation_of, ("clipped", "scores"))
         check_choice("loss", self.loss, ("brier", "log"))
+        check_flag("guard", self.guard)
         check_crop(self.crop, self.epsilon)
         check_whole("restarts", self.restarts, least=0)
         if not is_number(self.steepness) or not 0 < self.steepness < np.inf:
@@ -280,14 +290,14 @@ class DecisionCalibration(Calibrator):
             self.adjustment,
             View(losses is not None, self.violation_of, self.crop, settled_epsilon(self.epsilon, n_classes)),
             float(self.steepness),
-            1 + int(self.restarts),
+            Thoroughness(1 + int(self.restarts)),
             float(self.tolerance),
             int(source.integers(2**63)),
         )
 
-    def _repairs(self, data: LabelledPredictions, plan: Plan) -> list[Repair]:
+    def _repairs(self, data: LabelledPredictions, points: Points, plan: Plan) -> list[Repair]:
         if self.n_iterations == "auto" and plan.losses is not None:
-            found = repairs_up_to_chance(Points.of(data), plan, plan.losses)
+            found = repairs_up_to_chance(points, plan, plan.losses)
             self.search_ = {
                 "n_iterations": np.arange(len(found.gaps)),
                 "gap": found.gaps,
@@ -295,19 +305,35 @@ class DecisionCalibration(Calibrator):
                 "violation": found.violations,
             }
             return found.repairs
-        wanted = self._chosen(data, plan) if self.n_iterations == "auto" else int(self.n_iterations)
-        return _found(Points.of(data), plan, wanted)
+        wanted = self._chosen(data, points, plan) if self.n_iterations == "auto" else int(self.n_iterations)
+        return _found(points, plan, wanted)
 
-    def _chosen(self, data: LabelledPredictions, plan: Plan) -> int:
-        """Return the number of repairs with the lowest loss on rows held out."""
-        folds = folds_of(self.cv, data)
-        held_out = losses_held_out(data, folds, plan, self.loss)
+    def _chosen(self, data: LabelledPredictions, points: Points, plan: Plan) -> int:
+        """Return the number of repairs by the loss on points held out; none if there is but one point."""
+        splits = point_folds(points, data, self.cv)
+        if not splits:
+            return 0
+        held_out = losses_held_out(splits, plan, self.loss, data.predictions.floor)
         self.search_ = {
             "n_iterations": np.arange(len(held_out.losses)),
             "loss": held_out.losses,
             "standard_error": held_out.standard_errors,
         }
-        return int(np.argmin(held_out.losses))
+        return held_out.smallest_number()
+
+    def _does_harm(self, points: Points, plan: Plan, floor: float) -> bool:
+        """Tell whether doing nothing is better on the calibration rows: for the gaps of given losses, or for the loss."""
+        given, labels = self._repaired(points.probabilities), points.labels()
+        if plan.losses is not None:
+            shares = (points.weights / points.weights.sum())[:, np.newaxis]
+            as_given = points.probabilities.astype(np.float64)
+            before = mean_gap(as_given, (labels - as_given) * shares, plan.losses)
+            after = mean_gap(given, (labels - given) * shares, plan.losses)
+            return after > before + ROUNDING * float(np.abs(plan.losses).max())
+        losses = PointLosses.of(labels, points.weights, given)
+        after = float(np.average(losses.log if self.loss == "log" else losses.brier, weights=points.weights))
+        before = float(np.average(losses_of_nothing(points, plan, self.loss, floor), weights=points.weights))
+        return after > before * (1 + ROUNDING)
 
     def _remember(self, plan: Plan, n_classes: int, repairs: list[Repair]) -> None:
         shape = (len(repairs), plan.n_decisions, n_classes)
@@ -315,6 +341,7 @@ class DecisionCalibration(Calibrator):
         self.adjustments_ = np.array([repair.adjustment for repair in repairs]).reshape(shape)
         self.violations_ = np.array([repair.violation for repair in repairs])
         self.n_iterations_ = len(repairs)
+        self.identity_kept_ = not repairs
 
 
 def _found(points: Points, plan: Plan, n_iterations: int) -> list[Repair]:

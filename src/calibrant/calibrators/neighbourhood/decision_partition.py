@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +11,29 @@ from numpy.typing import NDArray
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers import quasi_newton
 
-__all__ = ["Violation", "soft_parts", "worst_partition"]
+__all__ = ["Thoroughness", "Violation", "soft_parts", "worst_partition"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-# A step that gains less than this share of the violation ends a search; what is left is made good by the next one.
-PRECISION = 1e-6
 
-# Steps of one search; those that take more crawl along a ridge.
-LONGEST_SEARCH = 50
+class Thoroughness(NamedTuple):
+    """How hard to look for the worst partition.
+
+    Attributes
+    ----------
+    n_searches : int
+        Searches, from the most promising starts.
+    precision : float
+        A step that gains less than this share of the violation ends a search; what is left is made good by the next
+        repair.
+    max_steps : int
+        Steps of one search; those that take more crawl along a ridge.
+    """
+
+    n_searches: int = 2
+    precision: float = 1e-6
+    max_steps: int = 50
 
 
 def soft_parts(scores: Matrix, partition: Matrix) -> Matrix:
@@ -126,7 +140,7 @@ class Violation:
 
 
 def worst_partition(
-    violation: Violation, starts: Sequence[Matrix], steepness: float, n_searches: int
+    violation: Violation, starts: Sequence[Matrix], steepness: float, thoroughness: Thoroughness
 ) -> tuple[Matrix, float]:
     """Return the partition (k, K) with the largest violation that was found, and that violation.
 
@@ -137,8 +151,8 @@ def worst_partition(
         Where searches may begin: the weights of all parts but the last.
     steepness : float
         Limit on the size of any weight. Without one partitions become hard, and fit themselves to single rows.
-    n_searches : int
-        How many searches, from the starts with the largest violations.
+    thoroughness : Thoroughness
+        How many searches, from the starts with the largest violations, and when each ends.
     """
     promises = np.array([violation.value(start) for start in starts])
     order = np.argsort(-promises, kind="stable")
@@ -150,13 +164,13 @@ def worst_partition(
         value, gradient = violation.value_and_gradient(theta.reshape(best.shape))
         return -value / unit, gradient.ravel() / -unit
 
-    for number in order[:n_searches] if unit > 0 else []:
+    for number in order[: thoroughness.n_searches] if unit > 0 else []:
         found = quasi_newton(
             shortfall,
             starts[number].ravel(),
             bounds=bounds,
-            tolerance=PRECISION,
-            max_iterations=LONGEST_SEARCH,
+            tolerance=thoroughness.precision,
+            max_iterations=thoroughness.max_steps,
         )
         if -found.value * unit > largest:
             best, largest = found.theta.reshape(best.shape), -found.value * unit

@@ -8,12 +8,17 @@ from numpy.typing import NDArray
 from calibrant.calibrators.neighbourhood.crop import Crop, cropped
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment, adjustments
 from calibrant.calibrators.neighbourhood.decision_losses import best_decisions, worst_loss
-from calibrant.calibrators.neighbourhood.decision_partition import Violation, soft_parts, worst_partition
+from calibrant.calibrators.neighbourhood.decision_partition import (
+    Thoroughness,
+    Violation,
+    soft_parts,
+    worst_partition,
+)
 from calibrant.calibrators.neighbourhood.decision_starts import partitions_to_start_from
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.numerics.row_blocks import BlockSums
 
-__all__ = ["Plan", "Repair", "Repairs", "View", "ViolationOf", "repaired"]
+__all__ = ["Plan", "Repair", "Repairs", "Thoroughness", "View", "ViolationOf", "repaired"]
 
 ViolationOf = Literal["clipped", "scores"]
 """Which predictions are partitioned and repaired: brought back to [0, 1], or as they are after the repairs so far."""
@@ -54,7 +59,7 @@ class Plan(NamedTuple):
     adjustment: Adjustment
     view: View
     steepness: float
-    n_searches: int
+    thoroughness: Thoroughness
     tolerance: float
     seed: int
 
@@ -112,8 +117,8 @@ class Repairs:
     def _searched(self, seen: Matrix, residuals: Matrix) -> tuple[Matrix, float]:
         plan = self.plan
         starts = partitions_to_start_from(
-            seen, residuals, self.shares, plan.n_decisions, plan.steepness, plan.n_searches, self.generator
+            seen, residuals, self.shares, plan.n_decisions, plan.steepness, plan.thoroughness.n_searches, self.generator
         )
         with BlockSums.over(len(seen), seen.shape[1], min_rows=ROWS_AT_LEAST) as in_all_blocks:
             violation = Violation(seen, residuals, in_all_blocks)
-            return worst_partition(violation, starts, plan.steepness, plan.n_searches)
+            return worst_partition(violation, starts, plan.steepness, plan.thoroughness)

@@ -1,4 +1,4 @@
-"""How many repairs are worth while: by rows that were held out."""
+"""How many repairs are worth while: by points that were held out."""
 
 from typing import Literal, NamedTuple
 
@@ -6,16 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.neighbourhood.crop import cropped
-from calibrant.calibrators.neighbourhood.decision_repairs import Plan, Repairs, repaired
+from calibrant.calibrators.neighbourhood.decision_repairs import Plan, Repairs, Thoroughness, repaired
+from calibrant.calibrators.neighbourhood.point_losses import PointLosses, doing_nothing
 from calibrant.calibrators.neighbourhood.points import Points
-from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.folds import Fold
 from calibrant.numerics.threads import in_threads
-from calibrant.predictions import Predictions
-from calibrant.space import Space
+from calibrant.numerics.weighted_means import standard_error_of_mean
 
-__all__ = ["MOST_ITERATIONS", "HeldOut", "losses_held_out", "still_gains"]
+__all__ = ["MOST_ITERATIONS", "HeldOut", "losses_held_out", "losses_of_nothing", "still_gains"]
 
+Loss = Literal["brier", "log"]
 Vector = NDArray[np.float64]
 
 MOST_ITERATIONS = 100
@@ -24,72 +23,104 @@ MOST_ITERATIONS = 100
 PATIENCE = 10
 WORTH_WHILE = 1e-3
 
+# How many repairs are worth while hardly depends on how thorough each search is, but its cost does.
+IN_FOLDS = Thoroughness(n_searches=1, precision=1e-3, max_steps=12)
+
 
 class HeldOut(NamedTuple):
-    """Mean losses of 0, 1, 2, ... repairs on rows held out, (T + 1,), and their standard errors."""
+    """What 0, 1, 2, ... repairs do to points held out.
+
+    Attributes
+    ----------
+    losses : ndarray of shape (T + 1,)
+        Mean loss.
+    standard_errors : ndarray of shape (T + 1,)
+        Standard error of how far each is above the lowest; zero for the lowest itself.
+    """
 
     losses: Vector
     standard_errors: Vector
 
+    def smallest_number(self) -> int:
+        """Return the smallest number of repairs that is not above the lowest loss by more than a standard error.
+
+        >>> HeldOut(np.array([0.5, 0.42, 0.4, 0.41]), np.array([0.03, 0.03, 0.0, 0.02])).smallest_number()
+        1
+        """
+        return int(np.argmax(self.losses <= self.losses.min() + self.standard_errors))
+
 
 class _Part:
-    """Rows that were held out, repaired as the others are."""
+    """Points that were held out, repaired as the others are."""
 
-    def __init__(self, data: LabelledPredictions, fold: Fold, plan: Plan) -> None:
-        # How many repairs are worth while hardly depends on how thorough each search is, but its cost does.
-        self.repairs = Repairs(
-            Points.of(data.take(fold.train_rows, fold.train_weights)), plan._replace(n_searches=1)
-        )
-        self.test = data.take(fold.test_rows, fold.test_weights)
-        self.weights = np.ones(self.test.n_rows) if fold.test_weights is None else fold.test_weights
-        self.scores = self.test.predictions.probabilities.astype(np.float64)
-        self.plan = plan
+    def __init__(self, train: Points, test: Points, plan: Plan) -> None:
+        self.repairs = Repairs(train, plan._replace(thoroughness=IN_FOLDS))
+        self.labels = test.labels()
+        self.weights = test.weights
+        self.scores = test.probabilities.astype(np.float64)
+        self.view = plan.view
         self.ended = False
 
-    def nothing(self, loss: Literal["brier", "log"]) -> Vector:
-        """Return the losses of doing nothing."""
-        return self.test.row_losses(loss, self.test.predictions.without_zeros())
-
-    def repair(self, loss: Literal["brier", "log"]) -> Vector:
+    def repair(self, loss: Loss) -> Vector:
         """Return the losses after one more repair."""
         found = None if self.ended else self.repairs.next()
         if found is None:
             self.ended = True
         else:
-            repaired(self.scores, found.partition, found.adjustment, self.plan.view)
-        rows = np.maximum(
-            cropped(self.scores, self.plan.view.crop, self.plan.view.epsilon), np.finfo(np.float64).tiny
-        )
-        return self.test.row_losses(loss, Predictions(rows, Space.PROBABILITIES))
+            repaired(self.scores, found.partition, found.adjustment, self.view)
+        given = cropped(self.scores, self.view.crop, self.view.epsilon)
+        return _of(loss, PointLosses.of(self.labels, self.weights, given))
 
 
 def losses_held_out(
-    data: LabelledPredictions,
-    folds: list[Fold],
-    plan: Plan,
-    loss: Literal["brier", "log"],
+    splits: list[tuple[Points, Points]], plan: Plan, loss: Loss, floor: float
 ) -> HeldOut:
-    """Repair all folds but one, one repair after another, and judge each number of repairs by the rows of that one.
+    """Repair all folds but one, one repair after another, and judge each number of repairs by the points of that one.
 
     All folds go forward together, until for some time no further repair has helped: every number of them is judged in
     one pass.
+
+    Parameters
+    ----------
+    splits : list of pairs of Points
+        To learn from and to judge by.
+    plan : Plan
+        How to repair.
+    loss : {"brier", "log"}
+        What to judge by.
+    floor : float
+        What zeros count as if nothing is done.
     """
-    parts = [_Part(data, fold, plan) for fold in folds]
+    parts = [_Part(train, test, plan) for train, test in splits]
     weights = np.concatenate([part.weights for part in parts])
-    shares = weights / weights.sum()
-    losses = [np.concatenate([part.nothing(loss) for part in parts])]
-    means = [float(losses[0] @ shares)]
+    losses = [np.concatenate([losses_of_nothing(test, plan, loss, floor) for _, test in splits])]
+    means = [float(np.average(losses[0], weights=weights))]
+    n_numbers = max(part.repairs.scores.size for part in parts)
     while len(means) <= MOST_ITERATIONS and still_gains(means):
-        after = in_threads(lambda part: part.repair(loss), parts, 64 * data.n_rows * data.n_classes)
+        after = in_threads(lambda part: part.repair(loss), parts, n_numbers)
         if all(part.ended for part in parts):
             break
         losses.append(np.concatenate(after))
-        means.append(float(losses[-1] @ shares))
-    centred = np.array(losses) - np.array(means)[:, np.newaxis]
-    return HeldOut(np.array(means), np.sqrt(centred**2 @ shares / weights.sum()))
+        means.append(float(np.average(losses[-1], weights=weights)))
+    # Points are hard or easy for any number of repairs alike, so it is differences that tell numbers apart.
+    lowest = losses[int(np.argmin(means))]
+    errors = [standard_error_of_mean(of_number - lowest, weights) for of_number in losses]
+    return HeldOut(np.array(means), np.array(errors))
+
+
+def losses_of_nothing(points: Points, plan: Plan, loss: Loss, floor: float) -> Vector:
+    """Return the losses of points that are left alone: for log-loss, with zeros read in the way that is better."""
+    if loss == "log":
+        return doing_nothing(points, floor, plan.view.crop, plan.view.epsilon).log
+    as_given = points.probabilities.astype(np.float64)
+    return PointLosses.of(points.labels(), points.weights, as_given).brier
 
 
 def still_gains(means: list[float]) -> bool:
     """Tell whether the last repairs together were worth while."""
     earlier, last = means[:-PATIENCE], means[-PATIENCE:]
     return not earlier or min(last) < (1 - WORTH_WHILE) * min(earlier)
+
+
+def _of(loss: Loss, losses: PointLosses) -> Vector:
+    return losses.log if loss == "log" else losses.brier

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.neighbourhood.crop import Crop
-from calibrant.calibrators.neighbourhood.kernel_means import (
+from calibrant.calibrators.neighbourhood.kernel_means import KernelMeans
+from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, check_bandwidth
+from calibrant.calibrators.neighbourhood.kernel_weights import (
     DirichletAroundPoints,
     DirichletAroundRows,
     GaussianBell,
-    KernelMeans,
 )
-from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, check_bandwidth
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
 from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
@@ -63,14 +63,16 @@ class KernelCalibration(Neighbourhood):
     cv : int, splitter or list of splits, default=10
         How rows are held out where there is a choice of ``bandwidth``: a number of folds that depend on what the rows
         contain and not on their order, a splitter of scikit-learn, or pairs of train and test rows.
+    guard : bool, default=True
+        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
 
     Attributes
     ----------
     bandwidth_ : float
         Bandwidth in use.
-    search_ : dict or None
-        ``"bandwidth"`` that were tried, their ``"loss"`` on rows held out, and its ``"standard_error"``; None if there
-        was no choice.
+    search_ : dict of str to ndarray
+        ``"bandwidth"`` that were tried, their mean ``"loss"`` on rows held out, its ``"excess"`` over that of doing
+        nothing, and the standard error of the excess, ``"excess_error"``; empty if there was no choice.
     points_ : ndarray of shape (u, K)
         The different calibration rows.
     errors_ : ndarray of shape (u, K)
@@ -79,11 +81,17 @@ class KernelCalibration(Neighbourhood):
         Number, or total weight, of calibration rows at each of them.
     epsilon_ : float
         Smallest entry before the division.
-    is_identity_ : bool
-        Whether predictions stay as they are, because the correction would do harm.
+    identity_kept_ : bool
+        Whether predictions stay as they are, because the correction would do harm; no points are stored then.
 
     Notes
     -----
+    With ``guard``, predictions stay exactly as they came, and a warning says so, if the correction raises the log-loss of
+    the calibration rows themselves (of 10,000 of the different ones, if there are more), or if rows held out show no gain
+    where there is a choice of size: neither a log-loss lower by a standard error, nor a Brier score lower by two while
+    log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a
+    copy of itself; a splitter is taken at its word.
+
     In the first form of the Dirichlet kernel the normalising constant belongs to the row and cancels: the weights are
     :math:`\exp(-\mathrm{KL}(\hat p \,\|\, \hat p_i) / h)`. In the second it belongs to the calibration row, and raises the
     weight of those in the corners. Of the published figures, those for DenseNet-40 and ResNet-110 on CIFAR-10 are found
@@ -95,9 +103,6 @@ class KernelCalibration(Neighbourhood):
     of a row that gives it something, with ``centre="calibration"`` the other way round. A row without any neighbour stays
     as it is, up to cropping. Weights are relative to that of the nearest row and taken from logarithms, so that no
     bandwidth makes all of them zero; far from all calibration rows the nearest ones decide.
-
-    A fit with a higher log-loss on its own rows than doing nothing becomes the identity, with a warning, and so does
-    a choice whose log-loss on rows held out exceeds that of doing nothing by more than two standard errors.
 
     The method knows no shape and therefore needs many rows, the more the more classes there are. With three classes and
     thousands of rows it does well alone; with ten or more it is at its best after a parametric method, as in
@@ -138,6 +143,7 @@ class KernelCalibration(Neighbourhood):
         crop: Crop = "clip",
         epsilon: float | Literal["auto"] = "auto",
         cv: Any = 10,
+        guard: bool = True,
     ) -> None:
         self.kernel = kernel
         self.bandwidth = bandwidth
@@ -146,6 +152,7 @@ class KernelCalibration(Neighbourhood):
         self.crop = crop
         self.epsilon = epsilon
         self.cv = cv
+        self.guard = guard
 
     def _grid(self) -> list[float]:
         return [1.6 * 2.0**exponent for exponent in range(-9, 7)]

@@ -20,12 +20,22 @@ BLOCK_ENTRIES = 2**20
 
 
 def check_bandwidth(bandwidth: Any) -> None:
-    """Refuse what is not a positive finite number."""
-    if not is_number(bandwidth) or not 0 < bandwidth < np.inf:
-        raise ParameterError(
-            f"bandwidth must be a positive number, a list of such or 'auto', but {bandwidth!r} is not positive "
-            "and finite."
-        )
+    """Refuse what is not a positive finite number.
+
+    >>> check_bandwidth(True)
+    Traceback (most recent call last):
+    calibrant.errors.ParameterError: bandwidth must be a positive number, a list of such or 'auto', but True is not a
+    number.
+    """
+    if not is_number(bandwidth):
+        fault = "a number"
+    elif not 0 < bandwidth < np.inf:
+        fault = "positive and finite"
+    else:
+        return
+    raise ParameterError(
+        f"bandwidth must be a positive number, a list of such or 'auto', but {bandwidth!r} is not {fault}."
+    )
 
 
 def kernel_values(

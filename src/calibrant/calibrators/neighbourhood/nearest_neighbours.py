@@ -11,7 +11,7 @@ from calibrant.calibrators.neighbourhood.crop import Crop
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
 from calibrant.calibrators.neighbourhood.nearest_means import NearestMeans
-from calibrant.calibrators.neighbourhood.neighbour_tree import TreeMeans, tree_is_faster
+from calibrant.calibrators.neighbourhood.neighbour_tree import NeighbourTreeMeans, tree_is_faster
 from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.options import check_choice, check_whole
@@ -47,14 +47,17 @@ class NearestNeighbourCalibration(Neighbourhood):
     cv : int, splitter or list of splits, default=10
         How rows are held out where there is a choice of ``n_neighbours``: a number of folds that depend on what the
         rows contain and not on their order, a splitter of scikit-learn, or pairs of train and test rows.
+    guard : bool, default=True
+        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
 
     Attributes
     ----------
     n_neighbours_ : int
-        Number of neighbours in use.
-    search_ : dict or None
-        ``"n_neighbours"`` that were tried, their ``"loss"`` on rows held out, and its ``"standard_error"``; None if
-        there was no choice.
+        Number of neighbours in use. A number that was given stays as it is; one above the total weight of the
+        calibration rows means all of them.
+    search_ : dict of str to ndarray
+        ``"n_neighbours"`` that were tried, their mean ``"loss"`` on rows held out, its ``"excess"`` over that of doing
+        nothing, and the standard error of the excess, ``"excess_error"``; empty if there was no choice.
     points_ : ndarray of shape (u, K)
         The different calibration rows.
     errors_ : ndarray of shape (u, K)
@@ -63,22 +66,29 @@ class NearestNeighbourCalibration(Neighbourhood):
         Number, or total weight, of calibration rows at each of them.
     epsilon_ : float
         Smallest entry before the division.
-    is_identity_ : bool
-        Whether predictions stay as they are, because the correction would do harm.
+    identity_kept_ : bool
+        Whether predictions stay as they are, because the correction would do harm; no points are stored then.
 
     Notes
     -----
-    k counts rows by their weights. Rows are taken in the order of distance; those at the distance where k is reached
-    share what is left of it in proportion to their weights. Divergences, or squared Euclidean distances, that differ by
-    no more than 1e-12 are equal. So neither the order of rows nor the rounding of distances decides anything, and a row
-    of weight two is two rows. The thesis's program takes any k of those that are equally near, and resolves Euclidean
-    distances below 1e-6, which are rounding among rows that are certain in float32. With fewer than k rows, all of them
-    are neighbours. A row at an infinite distance never is; a prediction without any neighbour stays as it is, up to
-    cropping.
+    With ``guard``, predictions stay exactly as they came, and a warning says so, if the correction raises the log-loss of
+    the calibration rows themselves (of 10,000 of the different ones, if there are more), or if rows held out show no gain
+    where there is a choice of size: neither a log-loss lower by a standard error, nor a Brier score lower by two while
+    log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a
+    copy of itself; a splitter is taken at its word.
 
-    A fit with a higher log-loss on its own rows than doing nothing becomes the identity, with a warning, and so does
-    a choice whose log-loss on rows held out exceeds that of doing nothing by more than two standard errors. Sizes
-    which take in all rows of every fold are one and the same, and tried once.
+    k counts rows by their weights: a row of weight two is two neighbours, one of weight 0.1 a tenth of one. Weights that
+    average below one, such as those that sum to one, say which rows matter more and not how many there are; they are
+    first scaled up to average one. Rows are taken in the order of distance; those at the distance where k is reached
+    share what is left of it in proportion to their weights. Divergences, or squared Euclidean distances, that differ by
+    no more than 1e-12 are equal. So neither the order of rows nor the rounding of distances decides anything. The
+    thesis's program takes any k of those that are equally near, and resolves Euclidean distances below 1e-6, which are
+    rounding among rows that are certain in float32. With fewer than k rows, all of them are neighbours. A row at an
+    infinite distance never is; a prediction without any neighbour stays as it is, up to cropping. Sizes which take in all rows of every fold are one and the same, and tried once.
+
+    A classifier that gives many exact zeros, as random forests do, leaves most rows few neighbours by the divergence:
+    only those that give something to every class to which the row itself gives something. Take ``knn-euclidean`` there,
+    or a temperature first, which leaves no zeros: ``temperature+knn-kl``.
 
     The method knows no shape and therefore needs many rows: hundreds for every corner of the simplex in which
     predictions fall. It is at its best after a parametric method, as in ``temperature+knn-kl``. The predicted class may
@@ -113,6 +123,7 @@ class NearestNeighbourCalibration(Neighbourhood):
         crop: Crop = "clip",
         epsilon: float | Literal["auto"] = "auto",
         cv: Any = 10,
+        guard: bool = True,
     ) -> None:
         self.metric = metric
         self.n_neighbours = n_neighbours
@@ -120,6 +131,7 @@ class NearestNeighbourCalibration(Neighbourhood):
         self.crop = crop
         self.epsilon = epsilon
         self.cv = cv
+        self.guard = guard
 
     def _grid(self) -> list[float]:
         return [2**exponent for exponent in range(5, 13)]
@@ -140,5 +152,5 @@ class NearestNeighbourCalibration(Neighbourhood):
         if self.metric == "kl":
             return NearestMeans(KullbackLeibler(probabilities), points.weights, targets)
         if tree_is_faster(points.weights, probabilities.shape[1], max(sizes)):
-            return TreeMeans(probabilities, points.weights, targets, max(sizes))
+            return NeighbourTreeMeans(probabilities, points.weights, targets, max(sizes))
         return NearestMeans(SquaredEuclidean(probabilities), points.weights, targets)

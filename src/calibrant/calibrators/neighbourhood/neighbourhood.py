@@ -1,28 +1,26 @@
 """Neighbourhood: the calibrator that takes away what went wrong nearby, whatever nearby means."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.inner_folds import folds_of
 from calibrant.calibrators.neighbourhood.candidate_sizes import candidate_sizes
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
+from calibrant.calibrators.neighbourhood.point_folds import point_folds
+from calibrant.calibrators.neighbourhood.point_losses import PointLosses, doing_nothing
 from calibrant.calibrators.neighbourhood.points import Points
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.errors import CalibrationWarning
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.folds import Fold
-from calibrant.numerics.kernels import content_order
-from calibrant.numerics.row_blocks import n_threads_available
-from calibrant.numerics.threads import in_threads
-from calibrant.options import check_choice
+from calibrant.numerics.row_blocks import even_blocks, n_threads_available
+from calibrant.numerics.threads import NUMBERS_PER_PIECE, in_threads
+from calibrant.options import check_choice, check_flag
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
@@ -35,21 +33,26 @@ Assumption = Literal["equal-errors", "equal-labels"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-# More rows than this make neither a choice nor a check any better, but cost one pass over all points each.
-JUDGED_ROWS = 10_000
+# More points than this make neither a choice nor a check any better, but cost one pass over all points each.
+MOST_JUDGED = 10_000
 
-# A choice may be this many standard errors of the difference above doing nothing before it is given up.
-SURE = 2.0
+# A size is kept if rows held out show a gain of so many standard errors in log-loss ...
+GAIN_IN_LOG_LOSS = 1.0
+# ... or of so many in the Brier score, while log-loss, which single rows can spoil, has not risen by more than as many.
+GAIN_IN_BRIER_SCORE = 2.0
+# Gains no larger than this come from rounding.
+ROUNDING = 1e-12
 
-# Stands in for a zero that did happen, while sizes are compared.
-LEAST = float(np.finfo(np.float64).eps)
+
+# The neighbourhoods of fitted calibrators: what can be made again is no part of what they have learnt.
+_PREPARED: "WeakKeyDictionary[Neighbourhood, LocalMeans]" = WeakKeyDictionary()
 
 
 class Neighbourhood(Calibrator):
     """What all neighbourhood methods share; a method says what a neighbourhood is.
 
     A subclass names its parameter for the size of a neighbourhood in ``_size_name`` with the values to try in
-    ``_grid``, takes the parameters ``assumption``, ``crop``, ``epsilon`` and ``cv``, checks its own ones in
+    ``_grid``, takes the parameters ``assumption``, ``crop``, ``epsilon``, ``cv`` and ``guard``, checks its own ones in
     ``_check_options`` and makes :class:`LocalMeans` of points.
     """
 
@@ -60,13 +63,14 @@ class Neighbourhood(Calibrator):
     crop: Crop
     epsilon: float | Literal["auto"]
     cv: Any
+    guard: bool
 
     points_: NDArray[np.floating]
-    errors_: NDArray[np.floating]
+    errors_: NDArray[np.float64]
     point_weights_: NDArray[np.float64]
     epsilon_: float
-    is_identity_: bool
-    search_: dict[str, Vector] | None
+    identity_kept_: bool
+    search_: dict[str, Vector]
 
     @abstractmethod
     def _grid(self) -> list[float]:
@@ -88,51 +92,6 @@ class Neighbourhood(Calibrator):
         """Return the sizes that differ from each other when folds leave at most so much weight to learn from."""
         return sizes
 
-    def _fit(self, data: LabelledPredictions) -> None:
-        check_choice("assumption", self.assumption, ("equal-errors", "equal-labels"))
-        check_crop(self.crop, self.epsilon)
-        self._check_options()
-        wanted = getattr(self, self._size_name)
-        sizes = candidate_sizes(self._size_name, wanted, self._grid(), self._check_size)
-        data = data.with_counting_weights()
-        self.epsilon_ = settled_epsilon(self.epsilon, data.n_classes)
-        self.is_identity_ = False
-        self.search_ = None
-        judged = _judged(data)
-        size, reason = sizes[0], None
-        if len(sizes) > 1:
-            size, reason = self._chosen(data, judged, sizes)
-        setattr(self, f"{self._size_name}_", size)
-        points = Points.of(data)
-        self.points_ = points.probabilities
-        self.errors_ = points.errors
-        self.point_weights_ = points.weights
-        self._remember(points)
-        if reason is None:
-            rows = data.take(judged)
-            if is_worse_than_nothing(rows, self._transform(rows.predictions)):
-                reason = f"{Status.IDENTITY.value}."
-        if reason is not None:
-            self.is_identity_ = True
-            warn_user(f"{type(self).__name__}: {reason}", CalibrationWarning)
-
-    def _transform(self, predictions: Predictions) -> Predictions:
-        if self.is_identity_:
-            return predictions.without_zeros()
-        size = getattr(self, f"{self._size_name}_")
-        means = self._fitted_means(size)
-        probabilities = predictions.probabilities
-        calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
-
-        def fill(rows: slice) -> None:
-            own = probabilities[rows].astype(np.float64)
-            (mean,) = means.means(own, [size])
-            calibrated[rows] = self._calibrated(own, mean)
-
-        blocks = _blocks(predictions.n_rows, means.block_rows)
-        in_threads(fill, blocks, means.block_rows * len(self.point_weights_))
-        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
-
     def _remember(self, points: Points) -> None:
         """Set further fitted state for the chosen size; nothing unless a method needs it."""
 
@@ -141,13 +100,57 @@ class Neighbourhood(Calibrator):
         points = Points(self.points_, self.errors_, self.point_weights_)
         return self._local_means(points, self._targets(points), [size])
 
+    def _fit(self, data: LabelledPredictions) -> None:
+        check_choice("assumption", self.assumption, ("equal-errors", "equal-labels"))
+        check_crop(self.crop, self.epsilon)
+        check_flag("guard", self.guard)
+        self._check_options()
+        wanted = getattr(self, self._size_name)
+        sizes = candidate_sizes(self._size_name, wanted, self._grid(), self._check_size)
+        data = data.with_counting_weights()
+        points = Points.of(data)
+        _PREPARED.pop(self, None)
+        self.epsilon_ = settled_epsilon(self.epsilon, data.n_classes)
+        self.search_ = {}
+        size, reason = sizes[0], None
+        if len(sizes) > 1:
+            splits = point_folds(points, data, self.cv)
+            size, reason = self._chosen(splits, data.predictions.floor, sizes)
+        setattr(self, f"{self._size_name}_", size)
+        self.points_ = points.probabilities
+        self.errors_ = points.errors
+        self.point_weights_ = points.weights
+        self._remember(points)
+        if reason is None and self.guard:
+            reason = self._harm(points, data.predictions.floor)
+        self.identity_kept_ = reason is not None and bool(self.guard)
+        if self.identity_kept_:
+            warn_user(f"{type(self).__name__}: {reason}", CalibrationWarning)
+            _PREPARED.pop(self, None)
+            # Nobody will ask for them; a file need not hold them.
+            self.points_, self.errors_, self.point_weights_ = (
+                array[:0].copy() for array in (self.points_, self.errors_, self.point_weights_)
+            )
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        if self.identity_kept_:
+            return predictions
+        probabilities = predictions.probabilities
+        calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
+
+        def keep(rows: slice, number: int, corrected: Matrix) -> None:  # noqa: ARG001 (there is one size only)
+            calibrated[rows] = corrected
+
+        size = getattr(self, f"{self._size_name}_")
+        means = _PREPARED.get(self)
+        if means is None:  # two threads may both make them, which does no harm
+            means = _PREPARED[self] = self._fitted_means(size)
+        self._correct(means, probabilities, [size], keep)
+        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
+
     def _targets(self, points: Points) -> Matrix:
         """Return what is averaged."""
-        return (
-            points.labels()
-            if self.assumption == "equal-labels"
-            else points.errors.astype(np.float64, copy=False)
-        )
+        return points.labels() if self.assumption == "equal-labels" else points.errors
 
     def _calibrated(self, own: Matrix, mean: Matrix) -> Matrix:
         """Return calibrated rows for predictions and the means around them; without neighbours they stay."""
@@ -155,85 +158,100 @@ class Neighbourhood(Calibrator):
         moved = mean if self.assumption == "equal-labels" else own - mean
         return cropped(np.where(alone, own, moved), self.crop, self.epsilon_)
 
+    def _correct(
+        self,
+        means: LocalMeans,
+        probabilities: NDArray[np.floating],
+        sizes: Sequence[float],
+        use: Callable[[slice, int, Matrix], None],
+    ) -> None:
+        """Hand over calibrated rows, block by block, with the number of the size by which they were made."""
+
+        def do(rows: slice) -> None:
+            own = probabilities[rows].astype(np.float64)
+            for number, mean in enumerate(means.means(own, sizes)):
+                use(rows, number, self._calibrated(own, mean))
+
+        n_rows = len(probabilities)
+        numbers = min(n_rows, means.block_rows) * means.numbers_per_row
+        if not means.splits_rows or numbers < NUMBERS_PER_PIECE:
+            for rows in even_blocks(n_rows, means.block_rows):
+                do(rows)
+            return
+        in_threads(do, even_blocks(n_rows, means.block_rows, n_threads_available()), numbers)
+
     def _chosen(
-        self, data: LabelledPredictions, judged: NDArray[np.intp], sizes: list[float]
+        self, splits: list[tuple[Points, Points]], floor: float, sizes: list[float]
     ) -> tuple[float, str | None]:
-        """Return the size with the lowest loss on rows held out, and why not to use it if so.
+        """Return the size with the lowest log-loss on points held out, and why not to use it if so.
 
         All sizes are tried in the same pass over distances.
         """
-        folds = folds_of(self.cv, data)
-        sizes = self._different_sizes(sizes, max(_weight_to_learn_from(fold) for fold in folds))
-        parts = [self._held_out(data, fold, judged, sizes) for fold in folds]
-        losses = np.concatenate([part[0] for part in parts], axis=1)  # (sizes, rows held out)
-        nothing = np.concatenate([part[1] for part in parts])
-        weights = np.concatenate([part[2] for part in parts])
-        shares = weights / weights.sum()
-        mean = losses @ shares
-        best = int(np.argmin(mean))
+        if not splits:
+            return sizes[0], "all calibration rows have the same prediction, so the identity is kept."
+        sizes = self._different_sizes(sizes, max(float(train.weights.sum()) for train, _ in splits))
+        # Every fold is judged by its share of the points.
+        tests = [_some(test, max(1, MOST_JUDGED // len(splits))) for _, test in splits]
+        of_folds = [
+            self._held_out(train, test, sizes) for (train, _), test in zip(splits, tests, strict=True)
+        ]
+        losses = [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
+        nothing = PointLosses.joined([doing_nothing(test, floor, self.crop, self.epsilon_) for test in tests])
+        excesses = [of_size.excess(nothing) for of_size in losses]
+        means = np.array([of_size.mean_log for of_size in losses])
         self.search_ = {
             self._size_name: np.array(sizes),
-            "loss": mean,
-            "standard_error": _standard_errors(losses, shares, weights),
+            "loss": means,
+            "excess": np.array([log for (log, _), _ in excesses]),
+            "excess_error": np.array([error for (_, error), _ in excesses]),
         }
-        excess = losses[best] - nothing
-        error = float(_standard_errors(excess, shares, weights))
-        if excess @ shares <= SURE * error:
+        best = int(np.argmin(means))
+        (log, log_error), (brier, brier_error) = excesses[best]
+        is_lower = log < -GAIN_IN_LOG_LOSS * log_error - ROUNDING
+        is_closer = (
+            brier < -GAIN_IN_BRIER_SCORE * brier_error - ROUNDING and log <= GAIN_IN_BRIER_SCORE * log_error
+        )
+        if is_lower or is_closer:
             return sizes[best], None
         return sizes[best], (
-            f"the best of the sizes tried, {self._size_name}={sizes[best]:g}, has a log-loss of {mean[best]:.4f} on rows "
-            f"held out, and doing nothing {nothing @ shares:.4f}; the identity is used."
+            f"on rows held out, no size gains enough to be sure of it: the best one, "
+            f"{self._size_name}={sizes[best]:g}, has a log-loss of {means[best]:.4g}, and doing nothing "
+            f"{nothing.mean_log:.4g} (standard error of the difference {log_error:.2g}); the identity is kept."
         )
 
-    def _held_out(
-        self, data: LabelledPredictions, fold: Fold, judged: NDArray[np.intp], sizes: list[float]
-    ) -> tuple[Matrix, Vector, Vector]:
-        """Return the losses of all sizes (S, m), those of doing nothing (m,) and the weights of rows held out."""
-        points = Points.of(data.take(fold.train_rows, fold.train_weights))
-        means = self._local_means(points, self._targets(points), sizes)
-        kept = np.flatnonzero(np.isin(fold.test_rows, judged))
-        test_weights = np.ones(len(fold.test_rows)) if fold.test_weights is None else fold.test_weights
-        test = data.take(fold.test_rows[kept], test_weights[kept])
-        losses = np.empty((len(sizes), test.n_rows))
+    def _held_out(self, train: Points, test: Points, sizes: list[float]) -> list[PointLosses]:
+        """Return the losses of points held out for every size."""
+        means = self._local_means(train, self._targets(train), sizes)
+        labels = test.labels()
+        found = [PointLosses(np.empty(test.n_points), np.empty(test.n_points), test.weights) for _ in sizes]
 
-        def fill(rows: slice) -> None:
-            own = test.predictions.probabilities[rows].astype(np.float64)
-            labels = test.labels[rows]
-            places = np.arange(len(labels))
-            for number, mean in enumerate(means.means(own, sizes)):
-                hit = self._calibrated(own, mean)[places, labels]
-                losses[number, rows] = -np.log(np.maximum(hit, LEAST))
+        def judge(rows: slice, number: int, corrected: Matrix) -> None:
+            losses = PointLosses.of(labels[rows], test.weights[rows], corrected)
+            found[number].log[rows], found[number].brier[rows] = losses.log, losses.brier
 
-        in_threads(fill, _blocks(test.n_rows, means.block_rows), means.block_rows * points.n_points)
-        nothing = test.row_losses("log", test.predictions.without_zeros())
-        return losses, nothing, test_weights[kept]
+        self._correct(means, test.probabilities, sizes, judge)
+        return found
 
+    def _harm(self, points: Points, floor: float) -> str | None:
+        """Return why the identity is better on the calibration rows themselves, or None."""
+        judged = _some(points, MOST_JUDGED)
+        size = getattr(self, f"{self._size_name}_")
+        means = _PREPARED[self] = self._fitted_means(size)
+        nothing = doing_nothing(judged, floor, self.crop, self.epsilon_).mean_log
+        losses = np.empty(judged.n_points)
+        labels = judged.labels()
 
-def _weight_to_learn_from(fold: Fold) -> float:
-    return float(len(fold.train_rows) if fold.train_weights is None else fold.train_weights.sum())
+        def judge(rows: slice, number: int, corrected: Matrix) -> None:  # noqa: ARG001 (there is one size only)
+            losses[rows] = PointLosses.of(labels[rows], judged.weights[rows], corrected).log
 
-
-def _blocks(n_rows: int, block_rows: int) -> list[slice]:
-    """Return slices of about equal length, a whole number of them for every thread, of at most so many rows."""
-    if n_rows == 0:  # none of those held out is judged
-        return []
-    n_threads = n_threads_available()
-    n_blocks = -(-n_rows // block_rows)
-    n_blocks = min(n_rows, -(-n_blocks // n_threads) * n_threads)
-    edges = [n_rows * block // n_blocks for block in range(n_blocks + 1)]
-    return [slice(start, stop) for start, stop in pairwise(edges)]
+        self._correct(means, judged.probabilities, [size], judge)
+        rounding = 1 + float(np.finfo(points.probabilities.dtype).eps)
+        harmful = np.average(losses, weights=judged.weights) > nothing * rounding
+        return f"{self._size_name}={size:g}: {Status.IDENTITY.value}." if harmful else None
 
 
-def _judged(data: LabelledPredictions) -> NDArray[np.intp]:
-    """Return the rows by which sizes are judged: all, or every so manieth in the order of their content."""
-    if data.n_rows <= JUDGED_ROWS:
-        return np.arange(data.n_rows)
-    order = content_order(data.predictions.probabilities, (data.labels,))
-    return np.sort(order[np.linspace(0, data.n_rows - 1, JUDGED_ROWS).astype(np.intp)])
-
-
-def _standard_errors(losses: Vector | Matrix, shares: Vector, weights: Vector) -> Vector:
-    """Return the standard error of the weighted mean along the last axis."""
-    centred = losses - (losses @ shares)[..., np.newaxis]
-    errors: Vector = np.sqrt(centred**2 @ shares / weights.sum())
-    return errors
+def _some(points: Points, most: int) -> Points:
+    """Return all points, or so many of them, evenly along their order by content."""
+    if points.n_points <= most:
+        return points
+    return points.take(np.linspace(0, points.n_points - 1, most).astype(np.intp))

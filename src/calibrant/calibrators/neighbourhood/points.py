@@ -1,7 +1,7 @@
 """Calibration points: the different predictions, how much each weighs, and how wrong it was on average."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ class Points:
     """
 
     probabilities: NDArray[np.floating]
-    errors: NDArray[np.floating]
+    errors: NDArray[np.float64]
     weights: NDArray[np.float64]
 
     @classmethod
@@ -49,19 +49,25 @@ class Points:
         weights = np.ones(data.n_rows) if data.weights is None else data.weights
         order = content_order(probabilities, (data.labels, weights))
         starts = starts_of_equals(probabilities, order)
-        errors = np.array(probabilities[order])
+        # In float64, so that what is learnt does not depend on the float type in which predictions come.
+        errors = probabilities[order].astype(np.float64)
         errors[np.arange(data.n_rows), data.labels[order]] -= 1
         if len(starts) == data.n_rows:
             return cls(probabilities[order], errors, weights[order])
         totals = np.add.reduceat(weights[order], starts)
-        sums = np.add.reduceat(errors * weights[order, np.newaxis], starts, axis=0, dtype=np.float64)
-        means = (sums / totals[:, np.newaxis]).astype(errors.dtype)
+        errors *= weights[order, np.newaxis]
+        means = np.add.reduceat(errors, starts, axis=0)
+        means /= totals[:, np.newaxis]
         return cls(probabilities[order[starts]], means, totals)
 
     def labels(self) -> NDArray[np.float64]:
         """Return the mean label of every point, (u, K): the share of its rows in every class."""
         labels: NDArray[np.float64] = np.subtract(self.probabilities, self.errors, dtype=np.float64)
         return labels
+
+    def take(self, places: Any) -> Self:
+        """Return some of the points (an index array, boolean mask or slice)."""
+        return type(self)(self.probabilities[places], self.errors[places], self.weights[places])
 
     @property
     def n_points(self) -> int:

@@ -11,8 +11,8 @@ from calibrant.calibrators.neighbourhood.crop import Crop
 from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.calibrators.neighbourhood.random_trees import Growth, Trees
-from calibrant.calibrators.neighbourhood.tree_means import TreeMeans, grown_means
-from calibrant.calibrators.neighbourhood.tree_sums import LeafSums
+from calibrant.calibrators.neighbourhood.tree_means import ForestMeans, grown_means
+from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, weighted_targets
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_whole, random_source
 
@@ -56,6 +56,8 @@ class RandomCalibrationForest(Neighbourhood):
         hundred.
     cv : int, splitter of scikit-learn or splits, default=10
         Folds by which ``n_bins`` is chosen.
+    guard : bool, default=True
+        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
     random_state : int, Generator or None, default=0
         Source of the trees. The same number gives the same trees for any order of the rows, and a larger forest begins
         with the trees of a smaller one.
@@ -64,8 +66,9 @@ class RandomCalibrationForest(Neighbourhood):
     ----------
     n_bins_ : int
         Number of bins that was chosen or given.
-    search_ : dict of arrays or None
-        ``n_bins`` that were tried, their ``loss`` on rows held out and its ``standard_error``; None if one was given.
+    search_ : dict of str to ndarray
+        ``"n_bins"`` that were tried, their mean ``"loss"`` on rows held out, its ``"excess"`` over that of doing
+        nothing, and the standard error of the excess, ``"excess_error"``; empty if there was no choice.
     points_ : ndarray of shape (u, K)
         The different predictions among the calibration rows.
     errors_ : ndarray of shape (u, K)
@@ -87,12 +90,17 @@ class RandomCalibrationForest(Neighbourhood):
         is smaller.
     epsilon_ : float
         Least probability, in use.
-    is_identity_ : bool
-        Whether the fit was given up, because doing nothing has a lower log-loss on the calibration rows or, if
-        ``n_bins`` is chosen, on rows held out.
+    identity_kept_ : bool
+        Whether predictions stay as they are, because the correction would do harm; no points are stored then.
 
     Notes
     -----
+    With ``guard``, predictions stay exactly as they came, and a warning says so, if the correction raises the log-loss of
+    the calibration rows themselves (of 10,000 of the different ones, if there are more), or if rows held out show no gain
+    where there is a choice of size: neither a log-loss lower by a standard error, nor a Brier score lower by two while
+    log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a
+    copy of itself; a splitter is taken at its word.
+
     Trees see the different predictions alone, in an order of their own, so weights are the same as repeated rows, to the
     last digit for one ``random_state``. The classes that are drawn depend on the order of the columns: a permutation
     of them gives another forest of the same kind.
@@ -126,12 +134,12 @@ class RandomCalibrationForest(Neighbourhood):
         self,
         n_trees: int = 250,
         n_bins: int | Sequence[int] | Literal["auto"] = "auto",
-        *,
         growth: Growth = "bins",
         assumption: Assumption = "equal-errors",
         crop: Crop = "clip",
         epsilon: float | Literal["auto"] = "auto",
         cv: Any = 10,
+        guard: bool = True,
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.n_trees = n_trees
@@ -141,6 +149,7 @@ class RandomCalibrationForest(Neighbourhood):
         self.crop = crop
         self.epsilon = epsilon
         self.cv = cv
+        self.guard = guard
         self.random_state = random_state
 
     def _grid(self) -> list[float]:
@@ -156,7 +165,7 @@ class RandomCalibrationForest(Neighbourhood):
         if self.growth == "depth" and int(size).bit_count() != 1:
             raise ParameterError(f"n_bins must be a power of two for growth='depth', not {size!r}.")
 
-    def _local_means(self, points: Points, targets: Matrix, sizes: Sequence[float]) -> TreeMeans:
+    def _local_means(self, points: Points, targets: Matrix, sizes: Sequence[float]) -> ForestMeans:
         seeds = random_source(self.random_state).integers(2**63, size=self.n_trees).tolist()
         return grown_means(points.probabilities, targets, points.weights, seeds, int(max(sizes)), self.growth)
 
@@ -169,10 +178,11 @@ class RandomCalibrationForest(Neighbourhood):
         self.bins_ = grown.leaf_sums.leaves
         self.bin_sums_ = grown.leaf_sums.sums
 
-    def _fitted_means(self, size: float) -> TreeMeans:  # noqa: ARG002 (the trees have that size)
+    def _fitted_means(self, size: float) -> ForestMeans:
         trees = Trees(self.n_splits_, self.split_classes_, self.thresholds_, self.children_)
         points = Points(self.points_, self.errors_, self.point_weights_)
-        sums = LeafSums(
-            self.n_splits_ + 1, self._targets(points), self.point_weights_, self.bins_, self.bin_sums_
-        )
-        return TreeMeans(trees, sums, points.probabilities.shape[1])
+        weighted = None
+        if self.bins_ is not None:
+            weighted = weighted_targets(self._targets(points), self.point_weights_)
+        sums = LeafSums(self.n_splits_ + 1, weighted, self.bins_, self.bin_sums_)
+        return ForestMeans(trees, sums, points.probabilities.shape[1], int(size))

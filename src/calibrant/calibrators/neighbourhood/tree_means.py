@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +10,11 @@ from scipy.sparse import csr_array
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
 from calibrant.calibrators.neighbourhood.random_trees import Growth, Trees, grown_trees, n_draws
 from calibrant.calibrators.neighbourhood.tree_routes import Routes
-from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums
-from calibrant.numerics.row_blocks import n_threads_available
+from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums, weighted_targets
+from calibrant.numerics.row_blocks import even_blocks, n_threads_available
 from calibrant.numerics.threads import in_threads
 
-__all__ = ["TreeMeans", "grown_means"]
+__all__ = ["ForestMeans", "grown_means"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -23,19 +22,20 @@ Vector = NDArray[np.float64]
 # Pairs of a tree and a point that grow at once: few enough for memory, many enough for long vectors.
 PAIRS_GROWN = 2**19
 
-# Pairs of a row and a tree on their way down at once, and entries of the sums in a block of trees.
-PAIRS_ROUTED = 2**16
-SUMS = 2**22
+# The same for pairs of a tree and a row on their way down, and entries of the sums in a block of trees.
+PAIRS_ROUTED = 2**17
+SUMS = 2**20
 
 # A row on its own takes about as long as so many classes of the sums in all leaves.
 FEW = 8
 
-# Entries of a block of means.
+# Entries of a block of means, and of all that several threads have at once.
 BLOCK_ENTRIES = 2**22
+ENTRIES_AT_ONCE = 2**24
 
 
 @dataclass(eq=False)
-class TreeMeans(LocalMeans):
+class ForestMeans(LocalMeans):
     """Means of targets over the bin of each tree in which a row falls, averaged over the trees.
 
     All numbers of bins share the trees, since those with fewer bins are the beginnings of those with more.
@@ -43,61 +43,80 @@ class TreeMeans(LocalMeans):
     Attributes
     ----------
     trees : Trees
-        T trees with as many bins as any size.
+        T trees; without stages, they can be asked about ``n_bins`` alone.
     leaf_sums : LeafSums
         What is in their leaves.
     n_classes : int
         Number of targets, K.
+    n_bins : int
+        Number of bins to which the trees were grown.
     """
 
     trees: Trees
     leaf_sums: LeafSums
     n_classes: int
+    n_bins: int
+
+    # The sums of a tree serve all rows, so threads share out the trees.
+    splits_rows = False
 
     def __post_init__(self) -> None:
         self.block_rows = max(1, BLOCK_ENTRIES // self.n_classes)
+        self.numbers_per_row = self.trees.n_trees * self.n_classes
 
     def means(self, rows: Matrix, sizes: Sequence[float]) -> Iterator[Matrix]:
-        """Yield the means for every number of bins, in increasing order; a single one means the trees as they are."""
-        if len(sizes) == 1 and self.leaf_sums.leaves is not None and FEW * len(rows) <= FEW + self.n_classes:
-            yield self._around_few(rows)
+        """Yield the means for every number of bins, in the order given.
+
+        They do not depend on the number of threads: trees are put into blocks without a look at it, and the totals of
+        blocks are added one after the other.
+        """
+        least = self.n_bins if self.trees.stages is None else 1
+        for size in sizes:
+            if not least <= size <= self.n_bins:
+                raise ValueError(f"sizes must be from {least} to {self.n_bins} for these trees, not {size}.")
+        only_whole_trees = all(size == self.n_bins for size in sizes)
+        if only_whole_trees and self.leaf_sums.leaves is not None and FEW * len(rows) <= FEW + self.n_classes:
+            around = self._around_few(rows)
+            yield from (around for _ in sizes)
             return
-        totals = np.zeros((len(sizes), len(rows), self.n_classes))
-        n_trees = self.trees.n_trees
-        for first, last in pairwise(_edges(0, n_trees, PAIRS_ROUTED // len(rows))):
-            several = self.trees.between(first, last)
-            routes = Routes(several, rows)
-            places = [routes.advance(None if len(sizes) == 1 else int(size)).copy() for size in sizes]
-            for start, stop in pairwise(_edges(first, last, self._trees_in_a_block())):
-                trees = self.trees.between(start, stop)
-                sums = self.leaf_sums.between(start, stop)
-                if len(sizes) > 1:
-                    sums = place_sums(trees, sums)
-                n_before = len(several.between(0, start - first).classes)
-                for total, of_size in zip(totals, places, strict=True):
-                    own = of_size[:, start - first : stop - first]
-                    # From numbers among several trees to numbers among these.
-                    leaf = own - len(several.classes) - n_before - (start - first)
-                    if len(sizes) > 1:
-                        leaf = np.where(own < len(several.classes), own - n_before, leaf + len(trees.classes))
-                    total += _added_means(leaf, sums)
-        totals /= n_trees
-        yield from totals
+        increasing = sorted({int(size) for size in sizes})
+        blocks = even_blocks(self.trees.n_trees, self._trees_in_a_block(len(rows), only_whole_trees))
+
+        def part(block: slice) -> Matrix:
+            return self._totals(block, rows, increasing)
+
+        totals = np.zeros((len(increasing), len(rows), self.n_classes))
+        at_once = max(1, min(n_threads_available(), ENTRIES_AT_ONCE // max(1, totals.size)))
+        numbers = self.trees.n_trees // len(blocks) * (len(rows) + self.n_bins) * self.n_classes
+        for first in range(0, len(blocks), at_once):
+            for several in in_threads(part, blocks[first : first + at_once], numbers):
+                totals += several
+        totals /= self.trees.n_trees
+        yield from (totals[increasing.index(int(size))] for size in sizes)
+
+    def _totals(self, block: slice, rows: Matrix, sizes: list[int]) -> Matrix:
+        """Return the sums over some trees of the means for every number of bins, in increasing order, (S, m, K)."""
+        trees = self.trees.between(block.start, block.stop)
+        sums = self.leaf_sums.between(block.start, block.stop)
+        routes = Routes(trees, rows)
+        if sizes == [self.n_bins]:
+            return _added_means(routes.advance() - len(trees.classes), sums)[np.newaxis]
+        sums = place_sums(trees, sums)
+        return np.array([_added_means(routes.advance(size), sums) for size in sizes])
 
     def _around_few(self, rows: Matrix) -> Matrix:
         """Return means for a few rows by looking into the leaves they fall in, and into no others."""
         places = Routes(self.trees, rows).advance() - len(self.trees.classes)
         return np.array([self.leaf_sums.mean_around(leaves) for leaves in places - self.trees.first_leaves])
 
-    def _trees_in_a_block(self) -> int:
-        """Return for how many trees to hold all sums at once."""
-        places = 2 * int(self.trees.n_splits.max(initial=0)) + 1
-        return SUMS // (places * (self.n_classes + 1))
-
-
-def _edges(first: int, last: int, step: int) -> list[int]:
-    """Return where blocks of at least one and at most so many trees begin and end."""
-    return [*range(first, last, max(1, step)), last]
+    def _trees_in_a_block(self, n_rows: int, only_whole_trees: bool) -> int:
+        """Return for how many trees to find rows and to hold sums at once."""
+        n_splits = int(self.trees.n_splits.max(initial=0))
+        n_places = n_splits + 1 if only_whole_trees else 2 * n_splits + 1
+        n_trees = min(PAIRS_ROUTED // n_rows, SUMS // (n_places * (self.n_classes + 1)))
+        if self.leaf_sums.leaves is not None:
+            n_trees = min(n_trees, PAIRS_GROWN // self.leaf_sums.leaves.shape[1])
+        return max(1, n_trees)
 
 
 def _added_means(places: NDArray[np.intp], sums: Matrix) -> Matrix:
@@ -117,7 +136,7 @@ def grown_means(
     seeds: Sequence[int],
     n_bins: int,
     growth: Growth,
-) -> TreeMeans:
+) -> ForestMeans:
     """Grow trees among points, with several threads, and return the means in their bins.
 
     Parameters
@@ -138,19 +157,15 @@ def grown_means(
     n_points, n_classes = points.shape
     n_tries = max(0, n_draws(n_bins, n_points, growth))
     columns = np.ascontiguousarray(points.T, dtype=np.float64)
+    weighted = weighted_targets(targets, weights)
 
     def part(block: slice) -> tuple[Trees, LeafSums]:
         draws = np.array([np.random.default_rng(seed).random((n_tries, 2)) for seed in seeds[block]])
         trees, leaves = grown_trees(columns, draws, n_bins, growth)
         room = min(n_tries, n_points - 1) + 1
-        return trees.compact(n_classes), LeafSums.of(trees, leaves, targets, weights, room)
+        return trees.compact(n_classes), LeafSums.of(trees, leaves, weighted, room)
 
-    n_blocks = -(-len(seeds) * n_points // PAIRS_GROWN)
-    n_threads = n_threads_available()
-    n_blocks = min(len(seeds), -(-n_blocks // n_threads) * n_threads)
-    edges = [len(seeds) * block // n_blocks for block in range(n_blocks + 1)]
-    blocks = [slice(first, last) for first, last in pairwise(edges)]
-    parts = in_threads(part, blocks, len(seeds) * n_points // n_blocks)
-    return TreeMeans(
-        Trees.joined([trees for trees, _ in parts]), LeafSums.joined([sums for _, sums in parts]), n_classes
-    )
+    blocks = even_blocks(len(seeds), max(1, PAIRS_GROWN // n_points), n_threads_available())
+    parts = in_threads(part, blocks, len(seeds) * n_points // len(blocks))
+    trees = Trees.joined([trees for trees, _ in parts])
+    return ForestMeans(trees, LeafSums.joined([sums for _, sums in parts]), n_classes, n_bins)
