@@ -27,6 +27,7 @@ from calibrant import (
     scorers,
     solvers,
     streaming,
+    synthetic,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -142,6 +143,7 @@ PUBLIC = [
             binning,
             objective,
             solvers,
+            synthetic,
         )
         for name in module.__all__
         if inspect.isroutine(getattr(module, name)) or inspect.isclass(getattr(module, name))

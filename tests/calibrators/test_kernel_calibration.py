@@ -2,23 +2,25 @@
 
 import tracemalloc
 from itertools import product
-from math import exp, inf, lgamma, log
+from math import exp, factorial, inf, lgamma, log
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import gammaln
 from scipy.stats import dirichlet
 
 from calibrant import KernelCalibration, Predictions
-from calibrant.calibrators.neighbourhood.kernel_means import (
+from calibrant.calibrators.neighbourhood.kernel_means import KernelMeans
+from calibrant.calibrators.neighbourhood.kernel_values import kernel_values
+from calibrant.calibrators.neighbourhood.kernel_weights import (
     DirichletAroundPoints,
     DirichletAroundRows,
     GaussianBell,
-    KernelMeans,
 )
-from calibrant.calibrators.neighbourhood.kernel_values import kernel_values
 from calibrant.errors import CalibrationWarning, ParameterError
 from strategies import class_orders
 
@@ -79,23 +81,16 @@ def naive_calibration(p, labels, weights, row, kernel, bandwidth, centre, assump
     return [score / sum(scores) for score in scores]
 
 
-def corrected(calibrator, rows):
-    """Return what the kernel gives, even where the fit preferred the identity."""
-    calibrator.is_identity_ = False
-    return calibrator.predict_proba(rows)
-
-
 @every_kind
 @pytest.mark.parametrize("assumption", ["equal-errors", "equal-labels"])
 @pytest.mark.parametrize("crop", ["clip", "outside"])
-@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
 def test_two_plain_loops_give_the_same(kernel, centre, assumption, crop):
     p, labels = some_rows(60)
     weights = np.random.default_rng(1).uniform(1, 3, len(labels))
     fresh, _ = some_rows(8, seed=2)
     for bandwidth in (0.003125, 0.1, 1.6, 102.4):
-        calibrator = KernelCalibration(kernel, bandwidth, centre, assumption, crop, 0.01)
-        found = corrected(calibrator.fit(p, labels, weights), fresh)
+        calibrator = KernelCalibration(kernel, bandwidth, centre, assumption, crop, 0.01, guard=False)
+        found = calibrator.fit(p, labels, weights).predict_proba(fresh)
         chosen = (kernel, bandwidth, centre, assumption, crop, 0.01)
         expected = [naive_calibration(p, labels, weights, row, *chosen) for row in fresh]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -174,16 +169,15 @@ def test_all_bandwidths_at_once_are_each_alone(kind, sizes):
 
 
 @every_kind
-@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
 def test_the_search_has_the_losses_of_separate_fits(kernel, centre):
     p, labels = some_rows(120)
     splits = [(np.arange(40, 120), np.arange(40)), (np.arange(80), np.arange(80, 120))]
-    found = KernelCalibration(kernel, [0.1, 0.8, 6.4], centre, cv=splits).fit(p, labels)
+    found = KernelCalibration(kernel, [0.1, 0.8, 6.4], centre, cv=splits, guard=False).fit(p, labels)
     for bandwidth, loss in zip(found.search_["bandwidth"], found.search_["loss"], strict=True):
         losses = []
         for train, test in splits:
-            single = KernelCalibration(kernel, bandwidth, centre).fit(p[train], labels[train])
-            losses.append(-np.log(corrected(single, p[test])[np.arange(40), labels[test]]))
+            single = KernelCalibration(kernel, bandwidth, centre, guard=False).fit(p[train], labels[train])
+            losses.append(-np.log(single.predict_proba(p[test])[np.arange(40), labels[test]]))
         assert loss == pytest.approx(np.mean(losses), rel=1e-10)
     assert found.bandwidth_ == found.search_["bandwidth"][found.search_["loss"].argmin()]
 
@@ -207,16 +201,52 @@ def test_the_factors_of_points_may_be_too_far_apart_for_products():
     np.testing.assert_allclose(found[1], targets[5])
 
 
+def test_factors_that_are_zero_in_floating_point_still_count():
+    """A corner and the middle of 300 classes, at a row where both kernels have the same density: the mean of the two.
+
+    The factor of the middle is about exp(-800) of the other, which no product of floats knows.
+    """
+    points = np.vstack([np.eye(300)[0], np.full(300, 1 / 300)])
+
+    def row(first):
+        return np.array([[first, *[(1 - first) / 299] * 299]])
+
+    def difference(first):
+        corner, middle = kernel_values(points, row(first), bandwidth=1e-4, logarithms=True)[:, 0]
+        return corner - middle
+
+    kernel = DirichletAroundPoints(points)
+    assert np.ptp(kernel.log_factors(1e-4)) > 750
+    rows = row(brentq(difference, 0.01, 0.9, xtol=1e-15))
+    (found,), targets = means_of(("dirichlet", "calibration"), points, rows, [1e-4])
+    np.testing.assert_allclose(found[0], targets.mean(axis=0), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("power", [1, 30, 999, 1000, 1001, 1500, 3000, 10_000])
+def test_the_factor_of_a_corner_is_that_of_a_factorial(power):
+    """With h = 1/m the density around (1, 0) has the factor m^m e^-m / m!, on both sides of where a series takes over."""
+    (found,) = DirichletAroundPoints(np.array([[1.0, 0.0]])).log_factors(1 / power)
+    rounding = 1e-15 * power * log(power + 1)
+    assert found == pytest.approx(power * log(power) - power - log(factorial(power)), abs=1e-11 + rounding)
+
+
+def test_factors_of_large_powers_are_those_of_the_gamma_function():
+    """Differences of numbers of up to a million nats, hence nine digits; the second term of the series is 8e-7 and more."""
+    for power in np.geomspace(1e3, 1e5, 21):
+        (found,) = DirichletAroundPoints(np.array([[1.0, 0.0]])).log_factors(1 / power)
+        assert found == pytest.approx(power * log(power) - power - gammaln(power + 1), abs=1e-9)
+
+
 # Limits and edges
 
 
 @every_kind
-@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
 def test_a_narrow_kernel_is_the_nearest_row(kernel, centre):
     """Even where every kernel value by itself is zero in floating point."""
     p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])
-    calibrator = KernelCalibration(kernel, 1e7 if kernel == "rbf" else 1e-7, centre, crop="outside")
-    found = corrected(calibrator.fit(p, [0, 2, 1]), [[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
+    bandwidth = 1e7 if kernel == "rbf" else 1e-7
+    calibrator = KernelCalibration(kernel, bandwidth, centre, crop="outside", guard=False)
+    found = calibrator.fit(p, [0, 2, 1]).predict_proba([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
     # The nearest are (0.8, 0.1, 0.1) of class 0, error (-0.2, 0.1, 0.1), and (0.1, 0.1, 0.8) of class 1.
     np.testing.assert_allclose(found[0], [0.8, 0.2, 0.0], atol=2e-4)
     np.testing.assert_allclose(found[1], np.array([0.1, 1 - 1e-4, 1e-4]) / 1.1, atol=1e-12)
@@ -259,29 +289,27 @@ def test_weight_two_is_a_repeated_row_to_rounding(kernel, centre):
 @every_kind
 @settings(max_examples=10)
 @given(exponent=st.integers(-60, 60), order=class_orders(4), seed=st.integers(0, 5))
-@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
 def test_any_bandwidth_and_order_of_classes_gives_probabilities(kernel, centre, exponent, order, seed):
     p, labels = some_rows(40, seed=seed)
     p[::4] = np.eye(4)[p[::4].argmax(axis=1)]
     rows = np.vstack(
         [p, np.eye(4), some_rows(10, seed=9)[0], [[0.5, 0.5, 0.0, 0.0], [1e-300, 0.0, 0.0, 1.0]]]
     )
-    fitted = KernelCalibration(kernel, 2.0**exponent, centre).fit(p, labels)
-    found = corrected(fitted, rows)
+    calibrator = KernelCalibration(kernel, 2.0**exponent, centre, guard=False)
+    found = calibrator.fit(p, labels).predict_proba(rows)
     assert (found > 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    permuted = KernelCalibration(kernel, 2.0**exponent, centre).fit(p[:, order], np.argsort(order)[labels])
+    permuted = calibrator.fit(p[:, order], np.argsort(order)[labels]).predict_proba(rows[:, order])
     # Narrow kernels tell points apart by the last digits of a distance; not so at moderate bandwidths.
     if abs(exponent) <= 10:
-        np.testing.assert_allclose(corrected(permuted, rows[:, order]), found[:, order], atol=1e-9)
+        np.testing.assert_allclose(permuted, found[:, order], atol=1e-9)
 
 
 @pytest.mark.parametrize("bandwidth", [5e-324, 1e-310, 1e308])
 @every_kind
-@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
 def test_the_smallest_and_the_largest_float_are_bandwidths(kernel, centre, bandwidth):
     p, labels = some_rows(30)
-    found = corrected(KernelCalibration(kernel, bandwidth, centre).fit(p, labels), p)
+    found = KernelCalibration(kernel, bandwidth, centre, guard=False).fit(p, labels).predict_proba(p)
     np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
@@ -339,14 +367,15 @@ def test_memory_is_bounded_by_blocks(n_points, n_classes):
         ({"centre": "center"}, "centre must be 'prediction' or 'calibration', not 'center'"),
         ({"bandwidth": 0}, "bandwidth must be a positive number"),
         ({"bandwidth": [0.1, -1]}, "bandwidth must be a positive number.*-1"),
-        ({"bandwidth": inf}, "bandwidth must be a positive number"),
-        ({"bandwidth": True}, "bandwidth must be a positive number"),
+        ({"bandwidth": inf}, "bandwidth must be a positive number.*inf is not positive and finite"),
+        ({"bandwidth": True}, "bandwidth must be a positive number.*True is not a number"),
+        ({"bandwidth": [0.1, None]}, "bandwidth must be a positive number.*None is not a number"),
         ({"bandwidth": []}, "bandwidth must hold at least one number"),
         ({"bandwidth": "scott"}, "bandwidth must be a number, a list of numbers or 'auto', not 'scott'"),
         ({"assumption": "none"}, "assumption must be 'equal-errors' or 'equal-labels', not 'none'"),
         ({"crop": "none"}, "crop must be 'clip' or 'outside', not 'none'"),
         ({"epsilon": 0.6}, "epsilon must be 'auto' or lie strictly between 0 and 0.5"),
-        ({"cv": 1}, "cv must be at least 2, not 1"),
+        ({"cv": 1}, "cv must be a whole number of at least 2"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from calibrant import NearestNeighbourCalibration, Predictions, registry
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean
 from calibrant.calibrators.neighbourhood.nearest_means import NearestMeans
-from calibrant.calibrators.neighbourhood.neighbour_tree import TreeMeans, tree_is_faster
+from calibrant.calibrators.neighbourhood.neighbour_tree import NeighbourTreeMeans, tree_is_faster
 from calibrant.errors import CalibrationWarning, ParameterError
 from strategies import probability_matrices
 
@@ -158,7 +158,7 @@ def test_the_calibrator_is_the_formula(metric):
         moved = row - mean_by_loops(metric, row, X, np.ones(60), errors, 20)
         clipped = [min(max(entry, 0.01), 0.99) for entry in moved]
         expected.append([entry / sum(clipped) for entry in clipped])
-    assert not fitted.is_identity_
+    assert not fitted.identity_kept_
     np.testing.assert_allclose(fitted.predict_proba(T), expected, atol=1e-12)
 
 
@@ -170,7 +170,7 @@ def test_the_tree_gives_the_same_means(n_classes, weighted):
     generator = np.random.default_rng(3)
     weights = generator.choice([1.0, 2.0], 3000) if weighted else np.ones(3000)
     targets = generator.normal(size=(3000, n_classes))
-    tree = TreeMeans(points, weights, targets, largest=50)
+    tree = NeighbourTreeMeans(points, weights, targets, largest=50)
     near = NearestMeans(SquaredEuclidean(points), weights, targets)
     for by_tree, by_all in zip(tree.means(rows, [1, 8, 50]), near.means(rows, [1, 8, 50]), strict=True):
         np.testing.assert_allclose(by_tree, by_all, rtol=0, atol=1e-12)
@@ -182,10 +182,52 @@ def test_the_tree_does_not_overlook_points_at_the_edge():
     points, targets = counts / 24, np.random.default_rng(0).normal(size=(len(counts), 3))
     weights = np.ones(len(counts))
     assert tree_is_faster(weights, 3, 8)
-    tree = TreeMeans(points, weights, targets, largest=8)
+    tree = NeighbourTreeMeans(points, weights, targets, largest=8)
     near = NearestMeans(SquaredEuclidean(points), weights, targets)
     for by_tree, by_all in zip(tree.means(points, [2, 8]), near.means(points, [2, 8]), strict=True):
         np.testing.assert_allclose(by_tree, by_all, rtol=0, atol=1e-12)
+
+
+def test_distances_to_all_points_are_prepared_only_where_the_tree_is_not_enough():
+    points, _ = some_rows(500, 3)
+    tree = NeighbourTreeMeans(points, np.ones(500), points, largest=8)
+    list(tree.means(points[:50], [2, 8]))
+    assert "_all" not in vars(tree)
+    twice = np.repeat(
+        points[:100], 5, axis=0
+    )  # five points at every place: the sixth nearest is as near as the seventh
+    tree = NeighbourTreeMeans(twice, np.ones(500), twice, largest=6)
+    near = NearestMeans(SquaredEuclidean(twice), np.ones(500), twice)
+    for by_tree, by_all in zip(tree.means(twice, [3, 6]), near.means(twice, [3, 6]), strict=True):
+        np.testing.assert_allclose(by_tree, by_all, rtol=0, atol=1e-12)
+    assert "_all" in vars(tree)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("lightest", [5e-324, 1e-310, 1e-300])
+def test_a_weight_that_is_next_to_nothing_counts_for_nothing(metric, lightest):
+    """The number of such points that make a neighbour is infinite in floating point."""
+    X, y = some_rows(200, 3)
+    weights = np.r_[lightest, np.ones(199)]
+    light = NearestNeighbourCalibration(metric, 30).fit(X, y, weights)
+    without = NearestNeighbourCalibration(metric, 30).fit(X[1:], y[1:], weights[1:] * 200 / 199)
+    np.testing.assert_allclose(light.predict_proba(X), without.predict_proba(X), rtol=0, atol=1e-12)
+
+
+def test_neither_the_tree_nor_equal_points_mind_a_weight_that_is_next_to_nothing():
+    """All points are needed to be sure of a neighbour, which no tree finds sooner; all of them are all neighbours."""
+    points, _ = some_rows(100, 3)
+    points = points[np.argsort(-points[:, 0])]
+    weights = np.r_[
+        1e-310, np.ones(99)
+    ]  # of the point in a corner, which is the farthest from some of the others
+    assert not tree_is_faster(weights, 3, 2)
+    tree = NeighbourTreeMeans(points, weights, points, largest=200)
+    near = NearestMeans(SquaredEuclidean(points), weights, points)
+    for by_tree, by_all in zip(tree.means(points, [2, 200]), near.means(points, [2, 200]), strict=True):
+        np.testing.assert_allclose(by_tree, by_all, rtol=0, atol=1e-12)
+    equals = NearestMeans(SquaredEuclidean(points), np.full(100, 1e-300), points)
+    np.testing.assert_allclose(next(equals.means(points[:3], [2])), [points.mean(axis=0)] * 3, rtol=1e-12)
 
 
 def test_the_tree_is_taken_where_classes_and_neighbours_are_few(monkeypatch):
@@ -195,7 +237,7 @@ def test_the_tree_is_taken_where_classes_and_neighbours_are_few(monkeypatch):
     assert not tree_is_faster(np.ones(2000), 10, 30)
     assert not tree_is_faster(np.ones(2000), 3, 256)
     with_tree = NearestNeighbourCalibration("euclidean", 30).fit(X, y)
-    assert isinstance(with_tree._fitted_means(30), TreeMeans)
+    assert isinstance(with_tree._fitted_means(30), NeighbourTreeMeans)
     module = "calibrant.calibrators.neighbourhood.nearest_neighbours.tree_is_faster"
     probabilities = with_tree.predict_proba(X)
     monkeypatch.setattr(module, lambda *_: False)
@@ -208,15 +250,18 @@ def test_the_tree_is_taken_where_classes_and_neighbours_are_few(monkeypatch):
 def test_held_out_losses_are_those_of_separate_fits(metric):
     """A fit for every fold and k, by predictions of the calibrator itself on the rows left out."""
     X, y = some_rows(400, 3)
+    nothing = -np.log(X[np.arange(400), y])
     splits = [(np.flatnonzero(np.arange(400) % 4 != fold), np.arange(fold, 400, 4)) for fold in range(4)]
     fitted = NearestNeighbourCalibration(metric, [16, 64, 200], cv=splits).fit(X, y)
     for number, size in enumerate([16, 64, 200]):
         losses = np.empty(400)
         for train, test in splits:
-            part = NearestNeighbourCalibration(metric, size).fit(X[train], y[train])
+            part = NearestNeighbourCalibration(metric, size, guard=False).fit(X[train], y[train])
             losses[test] = -np.log(part.predict_proba(X[test])[np.arange(len(test)), y[test]])
         assert fitted.search_["loss"][number] == pytest.approx(losses.mean(), rel=1e-10)
-        assert fitted.search_["standard_error"][number] == pytest.approx(losses.std() / 20, rel=1e-10)
+        excess = losses - nothing
+        assert fitted.search_["excess"][number] == pytest.approx(excess.mean(), rel=1e-9)
+        assert fitted.search_["excess_error"][number] == pytest.approx(excess.std(ddof=1) / 20, rel=1e-9)
     assert fitted.n_neighbours_ == [16, 64, 200][np.argmin(fitted.search_["loss"])]
 
 
@@ -229,9 +274,9 @@ def test_automatic_sizes_that_take_in_everything_are_tried_once():
 
 def test_automatic_with_twenty_rows():
     """A shift by the mean error of all rows is the only map to try."""
-    X = np.tile([[0.9, 0.1], [0.2, 0.8]], (10, 1))
-    y = np.tile([0, 1, 0, 1, 1, 1, 0, 1, 1, 0], 2)
-    fitted = NearestNeighbourCalibration().fit(X, y)
+    first = np.linspace(0.3, 0.9, 20)
+    X, y = np.column_stack([first, 1 - first]), np.tile([0, 1, 0, 1, 1, 1, 0, 1, 1, 0], 2)
+    fitted = NearestNeighbourCalibration(guard=False).fit(X, y)
     np.testing.assert_array_equal(fitted.search_["n_neighbours"], [32])
     assert fitted.n_neighbours_ == 32
     shift = X.mean(axis=0) - np.bincount(y) / 20

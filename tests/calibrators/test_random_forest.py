@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,7 +12,9 @@ from sklearn.model_selection import KFold
 import calibrant
 from calibrant import Predictions, RandomCalibrationForest
 from calibrant.calibrators.neighbourhood import tree_means
+from calibrant.calibrators.neighbourhood.tree_sums import LeafSums
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.numerics import threads
 
 
 @cache
@@ -67,11 +70,8 @@ def test_the_forest_is_that_of_plain_loops(growth, assumption, crop):
     calibration, labels = some_rows(60)
     weights = np.random.default_rng(5).uniform(1, 3, 60)
     rows = some_rows(40, seed=9)[0]
-    options = {"growth": growth, "assumption": assumption, "crop": crop, "epsilon": 0.01}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        fitted = RandomCalibrationForest(6, 16, **options).fit(calibration, labels, weights)
-    fitted.is_identity_ = False
+    options = {"growth": growth, "assumption": assumption, "crop": crop, "epsilon": 0.01, "guard": False}
+    fitted = RandomCalibrationForest(6, 16, **options).fit(calibration, labels, weights)
     expected = naive_forest(fitted, calibration, labels, weights, rows)
     np.testing.assert_allclose(fitted.predict_proba(rows), expected, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(fitted.predict_proba(rows[:1]), expected[:1], rtol=1e-11, atol=1e-13)
@@ -129,16 +129,14 @@ def test_all_numbers_of_bins_are_judged_as_if_each_were_alone(growth):
     calibration, labels = some_rows(150)
     splits = list(KFold(3).split(calibration))
     sizes = [2, 8, 32]
-    search = RandomCalibrationForest(15, sizes, growth=growth, cv=splits).fit(calibration, labels).search_
-    for size, loss in zip(sizes, search["loss"], strict=True):
+    chosen = RandomCalibrationForest(15, sizes, growth=growth, cv=splits, guard=False)
+    chosen.fit(calibration, labels)
+    for size, loss in zip(sizes, chosen.search_["loss"], strict=True):
         losses = []
         for train, test in splits:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CalibrationWarning)
-                fitted = RandomCalibrationForest(15, size, growth=growth).fit(
-                    calibration[train], labels[train]
-                )
-            fitted.is_identity_ = False
+            fitted = RandomCalibrationForest(15, size, growth=growth, guard=False).fit(
+                calibration[train], labels[train]
+            )
             hit = fitted.predict_proba(calibration[test])[np.arange(len(test)), labels[test]]
             losses.extend(-np.log(hit))
         assert loss == pytest.approx(np.mean(losses), rel=1e-10)
@@ -241,8 +239,90 @@ def test_harm_is_undone_with_a_warning():
     p, y = [0.05] * 450 + [0.5] * 40, [1] * 18 + [0] * 432 + [1] * 36 + [0] * 4
     with pytest.warns(CalibrationWarning, match="identity is at least as good"):
         fitted = RandomCalibrationForest(5, 1).fit(p, y)
-    assert fitted.is_identity_
+    assert fitted.identity_kept_
     np.testing.assert_array_equal(fitted.predict_proba([[0.3, 0.7]]), [[0.3, 0.7]])
+
+
+def test_weights_are_repeated_rows_also_where_folds_choose():
+    """The same 200 rows with a weight of three, and three times: equal folds, choice and trees, and losses up to rounding."""
+    calibration, labels = some_rows(200)
+    weighted = RandomCalibrationForest(5).fit(calibration, labels, np.full(200, 3))
+    repeated = RandomCalibrationForest(5).fit(np.tile(calibration, (3, 1)), np.tile(labels, 3))
+    assert weighted.n_bins_ == repeated.n_bins_
+    for name, found in weighted.search_.items():
+        np.testing.assert_allclose(found, repeated.search_[name], rtol=1e-12)
+    np.testing.assert_array_equal(weighted.thresholds_, repeated.thresholds_)
+    np.testing.assert_allclose(
+        weighted.predict_proba(calibration), repeated.predict_proba(calibration), rtol=1e-12
+    )
+
+
+def test_all_parameters_may_be_given_by_position():
+    forest = RandomCalibrationForest(5, 16, "depth", "equal-labels", "outside", 0.01, 3)
+    assert forest.get_params()["growth"] == "depth"
+    assert forest.get_params()["cv"] == 3
+
+
+def some_means(n_bins=64, growth="bins", n_trees=20):
+    calibration, labels = some_rows()
+    points = np.unique(calibration, axis=0)
+    targets = points - np.eye(3)[labels[: len(points)]]
+    return tree_means.grown_means(points, targets, np.ones(len(points)), range(n_trees), n_bins, growth)
+
+
+@pytest.mark.parametrize("growth", ["bins", "depth"])
+def test_numbers_of_bins_may_come_in_any_order_or_alone(growth):
+    """Of trees grown to 64 bins, the means for 8 are those of trees grown to 8, whatever else is asked for."""
+    rows = some_rows(40, seed=9)[0]
+    means = some_means(64, growth)
+    alone = {size: next(some_means(size, growth).means(rows, [size])) for size in (2, 8, 64)}
+    for sizes in ([8], [64, 2, 8], [8, 8, 2], [64, 64], [8.0, 64.0]):
+        found = list(means.means(rows, sizes))
+        assert len(found) == len(sizes)
+        for size, mean in zip(sizes, found, strict=True):
+            np.testing.assert_allclose(mean, alone[size], rtol=1e-11, atol=1e-14)
+    for few in ([8, 64], [64, 64]):  # few enough to look into their own bins alone, where that can be
+        for size, mean in zip(few, means.means(rows[:1], few), strict=True):
+            np.testing.assert_allclose(mean, alone[size][:1], rtol=1e-11, atol=1e-14)
+
+
+def test_numbers_of_bins_the_trees_do_not_have_are_refused():
+    rows = some_rows(5)[0]
+    means = some_means(64)
+    with pytest.raises(ValueError, match="sizes must be from 1 to 64 for these trees, not 65"):
+        list(means.means(rows, [2, 65]))
+    whole = replace(means, trees=replace(means.trees, stages=None))
+    np.testing.assert_allclose(next(whole.means(rows, [64])), next(means.means(rows, [64])), rtol=1e-12)
+    with pytest.raises(ValueError, match="sizes must be from 64 to 64 for these trees, not 8"):
+        list(whole.means(rows, [8]))
+
+
+@pytest.mark.parametrize("n_bins", [4, 64])
+def test_means_do_not_depend_on_the_number_of_threads(n_bins, monkeypatch):
+    """Bit for bit; each piece of work counts as large enough for threads."""
+    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
+    rows = some_rows(50, seed=9)[0]
+    found = []
+    for n_threads in ("1", "2", "3"):
+        monkeypatch.setenv("CALIBRANT_NUM_THREADS", n_threads)
+        found.append(np.array(list(some_means(n_bins).means(rows, [2, 3, n_bins]))))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_sums_of_a_tree_are_made_once_for_all_rows(monkeypatch):
+    """Threads share out trees and not rows, so that no tree is summed twice, however many threads there are."""
+    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
+    monkeypatch.setenv("CALIBRANT_NUM_THREADS", "3")
+    calibration, labels = some_rows()
+    fitted = RandomCalibrationForest(20, 64, guard=False).fit(calibration, labels)
+    summed = []
+    between = LeafSums.between
+    monkeypatch.setattr(
+        LeafSums, "between", lambda self, *edges: summed.extend(range(*edges)) or between(self, *edges)
+    )
+    fitted.predict_proba(calibration)
+    assert sorted(summed) == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -267,10 +347,7 @@ def test_parameters_without_meaning_are_refused(parameters, message):
 def test_memory_stays_below_a_gigabyte(n_rows, n_classes, n_bins):
     calibration, labels = some_rows(n_rows, n_classes)
     tracemalloc.start()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        fitted = RandomCalibrationForest(250, n_bins).fit(Predictions.parse(calibration), labels)
-    fitted.is_identity_ = False
+    fitted = RandomCalibrationForest(250, n_bins, guard=False).fit(Predictions.parse(calibration), labels)
     fitted.predict_proba(calibration[:10_000])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

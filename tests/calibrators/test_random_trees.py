@@ -1,6 +1,7 @@
 """Random trees: a plain loop with the same random numbers, nested sizes, and equal chances for all classes that vary."""
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant.calibrators.neighbourhood.random_splits import Groups, random_splits
-from calibrant.calibrators.neighbourhood.random_trees import grown_trees, n_draws
+from calibrant.calibrators.neighbourhood.random_trees import Trees, grown_trees, n_draws
 from calibrant.calibrators.neighbourhood.tree_routes import Routes
-from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums
+from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums, weighted_targets
 
 
 def some_points(n_points=60, n_classes=4, seed=0, n_steps=None):
@@ -148,7 +149,7 @@ def test_sums_in_leaves_and_above_them_are_those_of_their_points(room):
     trees, leaves = grown_trees(points, some_draws(points, 5, 16, "bins"), 16, "bins")
     generator = np.random.default_rng(3)
     targets, weights = generator.normal(size=(80, 4)), generator.uniform(0.5, 2, 80)
-    sums = LeafSums.of(trees, leaves, targets, weights, room)
+    sums = LeafSums.of(trees, leaves, weighted_targets(targets, weights), room)
     assert (sums.sums is None) == (room > 1)
     everywhere = place_sums(trees, sums.between(0, 5))
     routes = Routes(trees, np.ascontiguousarray(points.T))
@@ -166,8 +167,22 @@ def test_the_mean_around_one_row_needs_no_sums():
     trees, leaves = grown_trees(points, some_draws(points, 5, 16, "bins"), 16, "bins")
     generator = np.random.default_rng(3)
     targets, weights = generator.normal(size=(80, 4)), generator.uniform(0.5, 2, 80)
-    sums = LeafSums.of(trees, leaves, targets, weights, 10**6)
+    sums = LeafSums.of(trees, leaves, weighted_targets(targets, weights), 10**6)
     own = leaves[:, 17]
     below = leaves == own[:, np.newaxis]
     expected = np.mean([np.average(targets[row], axis=0, weights=weights[row]) for row in below], axis=0)
     np.testing.assert_allclose(sums.mean_around(own), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("without", [(), (0,), (0, 1)])
+def test_blocks_of_trees_are_joined_with_stages_if_all_have_them(without):
+    points = some_points(30)
+    trees, _ = grown_trees(points, some_draws(points, 5, 8, "bins"), 8, "bins")
+    parts = [trees.between(0, 2), trees.between(2, 5)]
+    parts = [replace(part, stages=None) if i in without else part for i, part in enumerate(parts)]
+    joined = Trees.joined(parts)
+    np.testing.assert_array_equal(joined.thresholds, trees.thresholds)
+    if without:
+        assert joined.stages is None
+    else:
+        np.testing.assert_array_equal(joined.stages.n_bins, trees.stages.n_bins)

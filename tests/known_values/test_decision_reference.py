@@ -136,14 +136,17 @@ def test_brier_score_falls_and_log_loss_rises_where_small_probabilities_are_cut_
 
 @both_networks
 def test_the_columns_of_the_thesis_with_the_number_of_repairs_chosen_by_folds(network):
-    """The thesis chose it by the test rows. Other numbers have other noise in ECE and gap."""
+    """The thesis chose it by the test rows. Other numbers have other noise in ECE and gap: for 1 to 20 repairs of the
+    second network its ECE is 0.011 to 0.014.
+    """
     rows = thesis_network(network)
     ece, brier, logarithmic, gap = THESIS[network]
     fitted = DecisionCalibration().fit(rows.calibration, rows.labels)
     assert 0 < fitted.n_iterations_ < 50
     calibrated = fitted.predict_proba(rows.test)
-    assert equal_mass_ece(rows.test_labels, calibrated) == pytest.approx(ece, abs=0.0035)
-    assert brier_score(rows.test_labels, calibrated) == pytest.approx(brier, abs=0.0005)
+    assert equal_mass_ece(rows.test_labels, calibrated) == pytest.approx(ece, abs=0.004)
+    assert brier_score(rows.test_labels, calibrated) == pytest.approx(brier, abs=0.0006)
+    assert brier_score(rows.test_labels, calibrated) < brier_score(rows.test_labels, rows.test)
     assert log_loss(rows.test_labels, calibrated) < logarithmic
     assert average_loss_gap(rows.test_labels, calibrated) == pytest.approx(gap, rel=0.2)
     assert average_loss_gap(rows.test_labels, calibrated) < average_loss_gap(rows.test_labels, rows.test)

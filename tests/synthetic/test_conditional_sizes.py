@@ -69,6 +69,34 @@ def test_noise_around_zero_is_taken_away_and_its_rest_is_inside_the_error():
     assert np.mean(absolute <= 2 * np.array([sizes.absolute_error for sizes in results])) > 0.95
 
 
+@pytest.mark.parametrize("signal", [0.0, 1.0])
+def test_errors_of_a_single_cell_are_those_of_its_noise(signal):
+    """One value: nothing depends on cells, and the mean of D, of standard error 0.05, is all there is to find."""
+    generator, n = np.random.default_rng(4), 8 * 50
+    results = [
+        conditional_sizes(np.zeros(n), generator.normal(signal, 1, n), np.full(n, 8 / n), 8, 16)
+        for _ in range(200)
+    ]
+    absolute, absolute_error, squared, squared_error = np.array(results).T
+    assert np.mean(np.abs(absolute - signal) <= 2 * absolute_error) > 0.9
+    assert np.mean(np.abs(squared - signal**2) <= 2 * squared_error) > 0.9
+    if signal:
+        assert absolute_error.mean() == pytest.approx(0.05, rel=0.1)
+        assert squared_error.mean() == pytest.approx(2 * 0.05, rel=0.1)
+
+
+def test_noise_in_cells_that_mix_nothing_is_inside_the_error():
+    """Forty values of equal mass, with a mean of zero each: what noise is left must be covered without any sign changes."""
+    generator, n = np.random.default_rng(5), 8 * 400
+    results = [
+        conditional_sizes(
+            np.tile(np.arange(40.0), n // 40), generator.normal(size=n), np.full(n, 8 / n), 8, 64
+        )
+        for _ in range(50)
+    ]
+    assert np.mean([sizes.absolute <= 2 * sizes.absolute_error for sizes in results]) > 0.95
+
+
 def test_a_signal_larger_than_the_noise_is_found_without_bias():
     """r(s) = sin(2 pi s) has the mean absolute value 2 / pi and the mean square 1/2."""
     generator = np.random.default_rng(3)
@@ -95,3 +123,44 @@ def test_the_bias_of_cells_vanishes_with_their_width():
     assert lost[1] / lost[2] == pytest.approx(4, rel=0.05)
     sizes = conditional_sizes(scalar, difference, weights, 1, 128)
     assert 0.5 - sizes.squared < sizes.squared_error
+
+
+GRID = (np.arange(2**13) + 0.5) / 2**13
+EVEN = np.full(2**13, 2.0**-13)
+ZEROS = np.linspace(0.3, 0.7, 101)
+
+
+@pytest.mark.parametrize("n_cells", [16, 21, 64])
+def test_what_cancels_where_a_line_changes_its_sign_is_inside_the_error(n_cells):
+    """r(s) = s - z has the mean size (z^2 + (1 - z)^2) / 2; wherever z is, even if half of the cells lose as much."""
+    for zero in ZEROS:
+        sizes = conditional_sizes(GRID, GRID - zero, EVEN, 1, n_cells)
+        assert abs(sizes.absolute - (zero**2 + (1 - zero) ** 2) / 2) <= sizes.absolute_error + 1e-7
+        assert sizes.absolute_error < 1.5 / n_cells**2
+
+
+@pytest.mark.parametrize("low", [-1.0, -0.2, 0.5])
+def test_what_a_jump_loses_is_inside_a_few_errors(low):
+    """r is low before z and 1 after it: sizes z |low| + 1 - z and z low^2 + 1 - z."""
+    for zero in ZEROS:
+        first = np.less(GRID, zero)
+        sizes, before = conditional_sizes(GRID, np.where(first, low, 1.0), EVEN, 1, 32), first.mean()
+        off = abs(sizes.absolute - (before * abs(low) + 1 - before))
+        assert off <= 3 * sizes.absolute_error + 1e-12
+        assert abs(sizes.squared - (before * low**2 + 1 - before)) <= 2.5 * sizes.squared_error + 1e-12
+
+
+def test_waves_that_wider_cells_do_not_see_count_as_uncertain():
+    """cos in cells of a quarter of its period: exact, 2 / pi and 8 / pi^2; halves of it from the top on have no mean."""
+    sizes = conditional_sizes(GRID, np.cos(2 * np.pi * 8 * GRID), EVEN, 1, 32)
+    assert sizes.absolute == pytest.approx(2 / np.pi, rel=1e-3)
+    assert sizes.squared == pytest.approx(4 / np.pi**2, rel=1e-3)
+    assert sizes.absolute_error >= sizes.absolute
+    assert sizes.squared_error >= sizes.squared
+
+
+def test_signs_of_values_with_the_mass_of_a_cell_do_not_cancel():
+    """Three values, each a cell of its own: nothing is mixed, so that nothing can be lost."""
+    scalar, difference = np.tile([0.1, 0.5, 0.9], 20), np.tile([1.0, -1.0, 1.0], 20)
+    sizes = conditional_sizes(scalar, difference, np.full(60, 1 / 60), 1, 8)
+    assert sizes == pytest.approx((1.0, 0.0, 1.0, 0.0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calibrant import TemperatureScaling
+from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.neighbourhood.random_forest import RandomCalibrationForest
 from calibrant.errors import ParameterError
 from calibrant.synthetic import LearntMap, ScrambledSobol, SyntheticTask, learnt_map, true_errors
@@ -36,6 +36,23 @@ def test_without_groups_classes_stay():
     truth = learnt_map(logits, labels, groups=None, temperature=1.0, n_bins=4, n_trees=2)
     assert truth.n_classes == 10
     assert truth(np.eye(10)).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_the_forest_is_the_truth_even_where_it_does_harm():
+    """Predictions that are certain and right: a calibrator would leave them alone, and say so in a warning."""
+    labels = np.tile(np.arange(3), 20)
+    truth = learnt_map(50.0 * np.eye(3)[labels], labels, groups=None, n_bins=4, n_trees=2)
+    assert not truth.calibrator.identity_kept_
+    assert truth(np.eye(3)).min() > 0
+
+
+def test_predictions_of_either_kind_are_taken():
+    logits, labels = rows_of_ten(400)
+    predictions = Predictions.from_logits(logits)
+    rows = np.random.default_rng(1).dirichlet([0.5] * 3, 50)
+    expected = learnt_map(logits, labels, n_bins=8, n_trees=2)(rows)
+    for given in (predictions, Predictions.from_probabilities(predictions.probabilities)):
+        assert learnt_map(given, labels, n_bins=8, n_trees=2)(rows) == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_fitted_calibrator_is_a_map():

@@ -1,5 +1,6 @@
 """Integration rules against the moments of the Dirichlet distribution and other closed forms."""
 
+from functools import cache
 from math import gamma, prod
 
 import numpy as np
@@ -8,6 +9,13 @@ from scipy.special import digamma
 
 from calibrant.errors import ParameterError
 from calibrant.synthetic import GaussJacobi, ScrambledSobol, dirichlet_mean
+
+
+class RememberedSobol(ScrambledSobol):
+    """Places its nodes once for all tests."""
+
+    replicates = cache(ScrambledSobol.replicates)
+
 
 CONCENTRATIONS = [(0.5, 0.5, 0.5), (0.5, 1.0), (2.0, 0.3, 1.0, 0.7)]
 
@@ -58,7 +66,7 @@ def test_nodes_lie_on_the_simplex(rule, concentration):
 @pytest.mark.parametrize("degree", [1, 2, 5])
 def test_sobol_points_find_moments_within_their_error(concentration, degree):
     powers = (degree, 1) + (0,) * (len(concentration) - 2)
-    value, error = dirichlet_mean(monomial(powers), concentration, ScrambledSobol(2**14))
+    value, error = dirichlet_mean(monomial(powers), concentration, RememberedSobol(2**14))
     exact = moment(concentration, powers)
     assert value == pytest.approx(exact, abs=5 * error + 1e-12)
     assert error < 0.01 * exact
@@ -106,9 +114,18 @@ def test_the_same_seed_gives_the_same_nodes_and_replicates_differ():
     assert (first[0].points != other[0].points).any()
 
 
+def test_the_error_of_a_jump_is_not_lost_by_chance():
+    """P(p_1 < z) is z for uniform shares; two rules may count the same share of nodes, and even ones do at 1/2."""
+    for order in (24, 36):
+        for cut in np.linspace(0.03, 0.97, 95):
+            value, error = dirichlet_mean(lambda p, z=cut: p[:, 0] < z, (1.0, 1.0), GaussJacobi(order))
+            assert abs(value - cut) <= 2.5 * error, (order, cut)
+
+
 @pytest.mark.parametrize(("n_classes", "expected"), [(2, 2**17), (150, 2**14)])
-def test_the_number_of_nodes_is_bounded_by_memory(n_classes, expected):
-    """2^22 numbers for 150 classes are 27,962 nodes, rounded down to a power of two."""
+def test_the_number_of_nodes_is_bounded_by_memory(n_classes, expected, monkeypatch):
+    """2^22 numbers for 150 classes are 27,962 nodes, rounded down to a power of two; where they lie does not matter."""
+    monkeypatch.setattr("calibrant.synthetic.integration.betaincinv", lambda *arguments: arguments[2])
     replicates = ScrambledSobol().replicates((0.5,) * n_classes)
     total = sum(len(nodes.weights) for nodes in replicates)
     assert total == expected
@@ -124,6 +141,7 @@ def test_the_number_of_nodes_is_bounded_by_memory(n_classes, expected):
         lambda: ScrambledSobol("many"),
         lambda: ScrambledSobol(n_replicates=1),
         lambda: ScrambledSobol(random_state=-1),
+        lambda: dirichlet_mean(lambda p: p[:, 0], (1.0, 1.0), 5),
     ],
 )
 def test_rules_without_a_meaning_are_refused(make):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from calibrant import DirichletCalibration, TemperatureScaling
+from calibrant import DirichletCalibration, Predictions, TemperatureScaling
 from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
-from calibrant.errors import ParameterError
+from calibrant.errors import ParameterError, PredictionError
 from calibrant.synthetic import (
     ClassTemperaturesMap,
     IdentityMap,
@@ -87,6 +87,31 @@ def test_a_function_of_ones_own_is_a_map():
 def test_tasks_without_a_meaning_are_refused(make):
     with pytest.raises(ParameterError):
         make()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[2.0, 3.0, 5.0]],
+        [[0.5, 0.7, -0.2]],
+        [[0.5, 0.5]],
+        [[np.nan, 0.5, 0.5]],
+        [0.2, 0.3],
+        [["a", "b", "c"]],
+    ],
+    ids=str,
+)
+def test_rows_that_are_no_predictions_of_the_task_are_refused(rows):
+    with pytest.raises(PredictionError):
+        SyntheticTask().true_probabilities(rows)
+
+
+def test_truth_of_predictions_and_of_printed_digits():
+    """0.333 three times is an even share, and logits are turned into probabilities."""
+    task = SyntheticTask((0.5,) * 3, IdentityMap())
+    assert task.true_probabilities([[0.333] * 3]) == pytest.approx(1 / 3)
+    logits = Predictions.from_logits(np.log([[0.5, 0.25, 0.25]]))
+    assert task.true_probabilities(logits) == pytest.approx(np.array([[0.5, 0.25, 0.25]]))
 
 
 def test_temperature_scaling_finds_the_temperature():

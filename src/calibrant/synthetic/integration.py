@@ -100,9 +100,12 @@ class GaussJacobi(IntegrationRule):
         """Return the rules of about 2/3, 7/12 and 1/2 of the order, those of them that exist.
 
         >>> GaussJacobi(24).coarser()
-        [GaussJacobi(order=16), GaussJacobi(order=14), GaussJacobi(order=12)]
+        [GaussJacobi(order=16), GaussJacobi(order=13), GaussJacobi(order=11)]
         """
-        orders = {2 * self.order // 3, 7 * self.order // 12, self.order // 2}
+        # Of symmetric rules all even ones agree on jumps near the middle, where an odd one has a node; orders with common
+        # divisors agree elsewhere. Hence two of them are odd if the order is even, even if it is odd.
+        low = (7 * self.order // 12, self.order // 2)
+        orders = {2 * self.order // 3, *(order - (self.order - order + 1) % 2 for order in low)}
         return [GaussJacobi(order) for order in sorted(orders, reverse=True) if order >= 2]
 
 

@@ -249,8 +249,10 @@ class WavesMap(CalibrationMap):
     frequency: float = 1.0
 
     def __post_init__(self) -> None:
-        if not is_number(self.strength) or not np.isfinite(self.strength):
-            raise ParameterError(f"strength must be a number, not {self.strength!r}.")
+        if not is_number(self.strength) or not abs(self.strength) <= LARGEST:
+            raise ParameterError(
+                f"strength must be a number of at most {LARGEST:g} in size, not {self.strength!r}."
+            )
         if not is_number(self.frequency) or not 0 < self.frequency <= LARGEST:
             raise ParameterError(
                 f"frequency must be a positive number of at most {LARGEST:g}, not {self.frequency!r}."

@@ -145,8 +145,8 @@ def _evaluated(
     else:
         columns = zip(np.vstack(scalars).T, np.vstack(differences).T, strict=True)
         sizes = [
-            conditional_sizes(*map(np.ascontiguousarray, pair), weights, len(replicates), n_cells)
-            for pair in columns
+            conditional_sizes(scalar.copy(), difference.copy(), weights, len(replicates), n_cells)
+            for scalar, difference in columns
         ]
     for name, parts in (("confidence", sizes[:1]), ("classwise", sizes[1:])):
         roots = [_root(part.squared, part.squared_error) for part in parts]

@@ -65,9 +65,11 @@ class DecisionCalibration(Calibrator):
     n_decisions : int, default=2
         Number k of actions to decide between, and of parts.
     n_iterations : int or "auto", default="auto"
-        Number of repairs; ``"auto"`` takes the number, 0 to 100, with the lowest loss on rows held out. All numbers are
-        judged in one pass, which ends when ten further repairs gain less than a thousandth. With ``loss_matrices`` it
-        repairs until no more of their gaps is left than chance explains, see the notes.
+        Number of repairs; ``"auto"`` takes the smallest one, 0 to 100, whose loss on rows held out is not above the
+        lowest by more than a standard error of the difference. It may take none, without a warning: see
+        ``n_iterations_``. All numbers are judged in one pass, which ends when six further repairs gain less than a
+        thousandth. With ``loss_matrices`` it repairs until no more of their gaps is left than chance explains, see the
+        notes.
     tolerance : float, default=0.0
         No more repairs once the violation, the maximum above, is no larger. Predictions that are calibrated still have
         one of about :math:`1 / \sqrt n` on n rows, so that much smaller ones are noise.
@@ -75,9 +77,10 @@ class DecisionCalibration(Calibrator):
         Whether :math:`a_i` is the mean residual of part i, :math:`\hat{\mathbb{E}}[(Y - f) b_i] / \hat{\mathbb{E}}[b_i]`, or
         the :math:`a_i` together minimise the squared error. Both are the same for hard partitions.
     loss_matrices : array of shape (n_decisions, K) or (n_losses, n_decisions, K), optional
-        Your own losses: what decision d costs if class k is the true one. Then only these count: parts are the rows for
-        which the same decision is best, without soft boundaries, and each repair is that of the loss with the largest
-        violation. ``n_decisions``, ``steepness``, ``restarts`` and ``cv`` have no meaning with it.
+        Your own losses: what decision d costs if class k, in the order of the columns, is the true one; arrays or lists,
+        not frames. Then only these count: parts are the rows for which the same decision is best, without soft
+        boundaries, and each repair is that of the loss with the largest violation. ``n_decisions``, ``steepness``,
+        ``restarts``, ``loss`` and ``cv`` have no meaning with it.
     violation_of : {"clipped", "scores"}, default="clipped"
         Whether parts and residuals are those of f clipped to [0, 1], which is close to what will be given out, or of f
         itself, whose entries may have left that range. With ``loss_matrices`` ``"clipped"`` means cropped, which is
@@ -88,38 +91,43 @@ class DecisionCalibration(Calibrator):
     restarts : int, default=1
         Further searches for W besides the one from the most promising start. The violation has many local maxima.
     loss : {"brier", "log"}, default="brier"
-        What ``"auto"`` judges by unless there are ``loss_matrices``, and what must not become worse on the calibration
-        rows.
+        What ``"auto"`` and ``guard`` judge by unless there are ``loss_matrices``.
     crop : {"clip", "outside"}, default="clip"
         How rows are brought back to the simplex: all entries into [epsilon, 1 - epsilon], or only those outside [0, 1];
         then rows are divided by their sums.
     epsilon : float or "auto", default="auto"
         Smallest probability given out, before that division: 1e-4 for up to ten classes, :math:`0.01 / K^2` for more.
     cv : int, splitter or iterable, default=5
-        Folds for ``"auto"``. Every fold costs about as much as a fit, hence five.
+        Folds for ``"auto"``; a number of them keeps rows with equal predictions together, a splitter is taken at its
+        word. Every fold costs nearly as much as a fit, hence five.
     random_state : int, Generator or None, default=0
         Source of those starts that are random.
+    guard : bool, default=True
+        Whether to give up all repairs if together they do harm to the calibration rows, see the notes; False applies
+        them all the same. Where ``"auto"`` takes none, there is nothing to apply.
 
     Attributes
     ----------
     n_iterations_ : int
-        Repairs made.
+        Repairs made; 0 if the identity is kept.
     partitions_ : ndarray of shape (n_iterations_, n_decisions, K)
         W of every repair; with ``loss_matrices`` the loss that was repaired.
     adjustments_ : ndarray of shape (n_iterations_, n_decisions, K)
         What every repair adds in its parts.
     violations_ : ndarray of shape (n_iterations_,)
         Violation that every repair found.
-    search_ : dict or None
-        With ``"auto"`` the mean ``"loss"`` on rows held out and its ``"standard_error"`` for every number in
-        ``"n_iterations"``. With ``loss_matrices`` in its place the ``"gap"``, with its standard error, and the
-        ``"violation"`` in units of chance, on the calibration rows.
+    search_ : dict of str to ndarray
+        With ``"auto"`` the mean ``"loss"`` on rows held out for every number in ``"n_iterations"``, and the
+        ``"standard_error"`` of how far it is above the lowest. With ``loss_matrices`` in its place the ``"gap"``, with
+        its standard error, and the ``"violation"`` in units of chance, on the calibration rows. Empty if there was no
+        choice.
     epsilon_ : float
         Smallest probability given out, before rows are divided by their sums.
     is_hard_ : bool
         Whether parts are those of ``loss_matrices``.
     identity_kept_ : bool
-        Whether predictions are left alone: no repair was worth while, or all of them together do harm.
+        Whether predictions are given out exactly as they came, zeros too: no repair was worth while, or all of them
+        together do harm.
 
     Notes
     -----
@@ -128,12 +136,19 @@ class DecisionCalibration(Calibrator):
     between expected and real losses, but small probabilities fall below zero, end as ``epsilon`` and cost log-loss when
     they come true. For the sake of log-loss, take ``loss="log"`` or another method.
 
-    **Never worse than nothing.** On f itself no repair raises the squared error of the calibration rows, soft or hard:
-    both adjustments are contractions of the residuals. Cropping can undo this, so the whole is compared with doing
-    nothing and given up with a warning if it is worse.
+    **Never worse than nothing.** With ``violation_of="scores"`` no repair raises the squared error of f on the
+    calibration rows, soft or hard: both adjustments are contractions of the residuals. With ``"clipped"`` they are
+    contractions of other residuals than those of f, and cropping changes f in the end. So with ``guard`` the whole is
+    compared with doing nothing on the calibration rows, and given up with a warning if it is worse: if it raises their
+    ``loss``, or with ``loss_matrices`` the mean of the absolute gaps, whatever happens to Brier score and log-loss.
+    For log-loss, doing nothing may count zeros as the floor or crop them, whichever is better.
 
-    **How many repairs for your own losses.** A Brier score held out hardly notices what moves their gaps, so these
-    are what counts. Let :math:`g_l` be the gap of loss l, the mean over calibration rows of real less expected loss of
+    **How many repairs.** A repair more lowers the loss of the rows it was learnt from, and with few rows the lowest loss
+    held out is mostly luck: to take it costs some percent of Brier score and log-loss on a hundred rows. Hence the
+    smallest number that does nearly as well. Searches for it are less thorough than those of the fit.
+
+    **How many repairs for your own losses.** The loss of rows held out may say little about these gaps, so the gaps
+    themselves are what counts. Let :math:`g_l` be the gap of loss l, the mean over calibration rows of real less expected loss of
     the best decisions, with standard error :math:`s_l`, and chance the violation that labels drawn from the
     predictions would lead to, about :math:`\sum_i ( \hat{\mathbb{E}} \, b_i \| Y - f \|^2 / n )^{1/2}`.
 

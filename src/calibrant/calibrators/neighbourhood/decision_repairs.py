@@ -117,7 +117,13 @@ class Repairs:
     def _searched(self, seen: Matrix, residuals: Matrix) -> tuple[Matrix, float]:
         plan = self.plan
         starts = partitions_to_start_from(
-            seen, residuals, self.shares, plan.n_decisions, plan.steepness, plan.thoroughness.n_searches, self.generator
+            seen,
+            residuals,
+            self.shares,
+            plan.n_decisions,
+            plan.steepness,
+            plan.thoroughness.n_searches,
+            self.generator,
         )
         with BlockSums.over(len(seen), seen.shape[1], min_rows=ROWS_AT_LEAST) as in_all_blocks:
             violation = Violation(seen, residuals, in_all_blocks)

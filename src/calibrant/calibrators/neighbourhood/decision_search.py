@@ -20,8 +20,11 @@ Vector = NDArray[np.float64]
 MOST_ITERATIONS = 100
 
 # When so many repairs together gain less than this share of the loss of rows held out, no more are tried.
-PATIENCE = 10
+PATIENCE = 6
 WORTH_WHILE = 1e-3
+
+# Mean losses that differ by less, relative to their size, are equal.
+ROUNDING = 1e-12
 
 # How many repairs are worth while hardly depends on how thorough each search is, but its cost does.
 IN_FOLDS = Thoroughness(n_searches=1, precision=1e-3, max_steps=12)
@@ -47,7 +50,8 @@ class HeldOut(NamedTuple):
         >>> HeldOut(np.array([0.5, 0.42, 0.4, 0.41]), np.array([0.03, 0.03, 0.0, 0.02])).smallest_number()
         1
         """
-        return int(np.argmax(self.losses <= self.losses.min() + self.standard_errors))
+        limits = self.losses.min() * (1 + ROUNDING) + self.standard_errors
+        return int(np.argmax(self.losses <= limits))
 
 
 class _Part:
@@ -72,9 +76,7 @@ class _Part:
         return _of(loss, PointLosses.of(self.labels, self.weights, given))
 
 
-def losses_held_out(
-    splits: list[tuple[Points, Points]], plan: Plan, loss: Loss, floor: float
-) -> HeldOut:
+def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss, floor: float) -> HeldOut:
     """Repair all folds but one, one repair after another, and judge each number of repairs by the points of that one.
 
     All folds go forward together, until for some time no further repair has helped: every number of them is judged in
@@ -109,11 +111,19 @@ def losses_held_out(
 
 
 def losses_of_nothing(points: Points, plan: Plan, loss: Loss, floor: float) -> Vector:
-    """Return the losses of points that are left alone: for log-loss, with zeros read in the way that is better."""
+    """Return the losses of points that are left alone, with zeros read in the way that is better for them.
+
+    For log-loss they count as the floor or are cropped, for the Brier score they stay or are cropped: no repair shall
+    seem to gain by what cropping does.
+    """
     if loss == "log":
         return doing_nothing(points, floor, plan.view.crop, plan.view.epsilon).log
     as_given = points.probabilities.astype(np.float64)
-    return PointLosses.of(points.labels(), points.weights, as_given).brier
+    readings = [
+        PointLosses.of(points.labels(), points.weights, reading).brier
+        for reading in (as_given, cropped(as_given, plan.view.crop, plan.view.epsilon))
+    ]
+    return min(readings, key=lambda losses: float(losses @ points.weights))
 
 
 def still_gains(means: list[float]) -> bool:

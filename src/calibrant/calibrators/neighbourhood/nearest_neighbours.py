@@ -84,7 +84,8 @@ class NearestNeighbourCalibration(Neighbourhood):
     no more than 1e-12 are equal. So neither the order of rows nor the rounding of distances decides anything. The
     thesis's program takes any k of those that are equally near, and resolves Euclidean distances below 1e-6, which are
     rounding among rows that are certain in float32. With fewer than k rows, all of them are neighbours. A row at an
-    infinite distance never is; a prediction without any neighbour stays as it is, up to cropping. Sizes which take in all rows of every fold are one and the same, and tried once.
+    infinite distance never is; a prediction without any neighbour stays as it is, up to cropping. Sizes
+    which take in all rows of every fold are one and the same, and tried once.
 
     A classifier that gives many exact zeros, as random forests do, leaves most rows few neighbours by the divergence:
     only those that give something to every class to which the row itself gives something. Take ``knn-euclidean`` there,

@@ -128,9 +128,9 @@ class Neighbourhood(Calibrator):
             warn_user(f"{type(self).__name__}: {reason}", CalibrationWarning)
             _PREPARED.pop(self, None)
             # Nobody will ask for them; a file need not hold them.
-            self.points_, self.errors_, self.point_weights_ = (
-                array[:0].copy() for array in (self.points_, self.errors_, self.point_weights_)
-            )
+            self.points_ = self.points_[:0].copy()
+            self.errors_ = self.errors_[:0].copy()
+            self.point_weights_ = self.point_weights_[:0].copy()
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:

@@ -56,11 +56,11 @@ class RandomCalibrationForest(Neighbourhood):
         hundred.
     cv : int, splitter of scikit-learn or splits, default=10
         Folds by which ``n_bins`` is chosen.
-    guard : bool, default=True
-        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
     random_state : int, Generator or None, default=0
         Source of the trees. The same number gives the same trees for any order of the rows, and a larger forest begins
         with the trees of a smaller one.
+    guard : bool, default=True
+        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
 
     Attributes
     ----------
@@ -101,9 +101,9 @@ class RandomCalibrationForest(Neighbourhood):
     log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a
     copy of itself; a splitter is taken at its word.
 
-    Trees see the different predictions alone, in an order of their own, so weights are the same as repeated rows, to the
-    last digit for one ``random_state``. The classes that are drawn depend on the order of the columns: a permutation
-    of them gives another forest of the same kind.
+    Trees see the different predictions alone, in an order of their own, so weights are the same as repeated rows for one
+    ``random_state``: trees to the last digit, means up to rounding. The classes that are drawn depend on the order of
+    the columns: a permutation of them gives another forest of the same kind.
 
     Thresholds are uniform in the probability itself, so bins are fine where predictions are unsure and coarse in the
     corners, where most predictions of a good classifier are; use temperature scaling first, as the thesis does. With
@@ -113,7 +113,9 @@ class RandomCalibrationForest(Neighbourhood):
     A forest with few bins is the beginning of one with many, so all numbers of bins are judged with one forest per fold.
     Growing costs O(T u) a level, and with many bins there are some ten or a hundred levels, for small probabilities
     are split off one by one; predicting costs O(T (depth + K)) a row, and O(T u K) for the sums in the bins. Memory is
-    the smaller of T u bin numbers and T n_bins (K + 1) sums, besides blocks of fixed size.
+    the smaller of T u bin numbers and T n_bins (K + 1) sums, besides blocks of fixed size. ``"auto"`` grows a forest of
+    4096 bins for each of the ten folds: for 5,000 rows of ten classes it takes about as long as five fits with
+    ``n_bins=4096``, or as twenty-five with ``n_bins=128``; a list without the largest numbers is faster.
 
     Examples
     --------
@@ -139,8 +141,8 @@ class RandomCalibrationForest(Neighbourhood):
         crop: Crop = "clip",
         epsilon: float | Literal["auto"] = "auto",
         cv: Any = 10,
-        guard: bool = True,
         random_state: int | np.random.Generator | None = 0,
+        guard: bool = True,
     ) -> None:
         self.n_trees = n_trees
         self.n_bins = n_bins
@@ -149,8 +151,8 @@ class RandomCalibrationForest(Neighbourhood):
         self.crop = crop
         self.epsilon = epsilon
         self.cv = cv
-        self.guard = guard
         self.random_state = random_state
+        self.guard = guard
 
     def _grid(self) -> list[float]:
         return [2**exponent for exponent in range(1, 13)]

@@ -24,14 +24,18 @@ PAIRS_GROWN = 2**19
 
 # The same for pairs of a tree and a row on their way down, and entries of the sums in a block of trees.
 PAIRS_ROUTED = 2**17
-SUMS = 2**20
+SUMS = 2**21
+
+# Blocks of trees for threads to share, if there are as many trees.
+LEAST_BLOCKS = 8
 
 # A row on its own takes about as long as so many classes of the sums in all leaves.
 FEW = 8
 
-# Entries of a block of means, and of all that several threads have at once.
+# Entries of a block of means: for one number of bins, for each of several, and of all that threads have at once.
 BLOCK_ENTRIES = 2**22
-ENTRIES_AT_ONCE = 2**24
+BLOCK_ENTRIES_OF_SEVERAL = 2**20
+ENTRIES_AT_ONCE = 2**25
 
 
 @dataclass(eq=False)
@@ -61,7 +65,8 @@ class ForestMeans(LocalMeans):
     splits_rows = False
 
     def __post_init__(self) -> None:
-        self.block_rows = max(1, BLOCK_ENTRIES // self.n_classes)
+        entries = BLOCK_ENTRIES if self.trees.stages is None else BLOCK_ENTRIES_OF_SEVERAL
+        self.block_rows = max(1, entries // self.n_classes)
         self.numbers_per_row = self.trees.n_trees * self.n_classes
 
     def means(self, rows: Matrix, sizes: Sequence[float]) -> Iterator[Matrix]:
@@ -80,7 +85,7 @@ class ForestMeans(LocalMeans):
             yield from (around for _ in sizes)
             return
         increasing = sorted({int(size) for size in sizes})
-        blocks = even_blocks(self.trees.n_trees, self._trees_in_a_block(len(rows), only_whole_trees))
+        blocks = even_blocks(self.trees.n_trees, self._trees_routed(len(rows)))
 
         def part(block: slice) -> Matrix:
             return self._totals(block, rows, increasing)
@@ -97,23 +102,40 @@ class ForestMeans(LocalMeans):
     def _totals(self, block: slice, rows: Matrix, sizes: list[int]) -> Matrix:
         """Return the sums over some trees of the means for every number of bins, in increasing order, (S, m, K)."""
         trees = self.trees.between(block.start, block.stop)
-        sums = self.leaf_sums.between(block.start, block.stop)
         routes = Routes(trees, rows)
-        if sizes == [self.n_bins]:
-            return _added_means(routes.advance() - len(trees.classes), sums)[np.newaxis]
-        sums = place_sums(trees, sums)
-        return np.array([_added_means(routes.advance(size), sums) for size in sizes])
+        places = [routes.advance(size).copy() for size in sizes]
+        only_leaves = sizes == [self.n_bins]
+        totals = np.zeros((len(sizes), len(rows), self.n_classes))
+        # Rows find their way in many trees at once, but sums of so many would take too much memory.
+        for part in even_blocks(trees.n_trees, self._trees_summed(only_leaves)):
+            several = trees.between(part.start, part.stop)
+            sums = self.leaf_sums.between(block.start + part.start, block.start + part.stop)
+            if not only_leaves:
+                sums = place_sums(several, sums)
+            # From numbers among all trees of the block to numbers among these, of which the leaves may be all there is.
+            to_splits = int(trees.first_splits[part.start])
+            to_leaves = len(trees.classes) + to_splits + part.start
+            if not only_leaves:
+                to_leaves -= len(several.classes)
+            for total, of_size in zip(totals, places, strict=True):
+                own = of_size[:, part]
+                total += _added_means(own - np.where(own < len(trees.classes), to_splits, to_leaves), sums)
+        return totals
 
     def _around_few(self, rows: Matrix) -> Matrix:
         """Return means for a few rows by looking into the leaves they fall in, and into no others."""
         places = Routes(self.trees, rows).advance() - len(self.trees.classes)
         return np.array([self.leaf_sums.mean_around(leaves) for leaves in places - self.trees.first_leaves])
 
-    def _trees_in_a_block(self, n_rows: int, only_whole_trees: bool) -> int:
-        """Return for how many trees to find rows and to hold sums at once."""
+    def _trees_routed(self, n_rows: int) -> int:
+        """Return in how many trees to find rows at once."""
+        return max(1, min(-(-self.trees.n_trees // LEAST_BLOCKS), PAIRS_ROUTED // max(1, n_rows)))
+
+    def _trees_summed(self, only_leaves: bool) -> int:
+        """Return for how many trees to hold sums at once."""
         n_splits = int(self.trees.n_splits.max(initial=0))
-        n_places = n_splits + 1 if only_whole_trees else 2 * n_splits + 1
-        n_trees = min(PAIRS_ROUTED // n_rows, SUMS // (n_places * (self.n_classes + 1)))
+        n_places = n_splits + 1 if only_leaves else 2 * n_splits + 1
+        n_trees = SUMS // (n_places * (self.n_classes + 1))
         if self.leaf_sums.leaves is not None:
             n_trees = min(n_trees, PAIRS_GROWN // self.leaf_sums.leaves.shape[1])
         return max(1, n_trees)
