@@ -304,7 +304,7 @@ class TestSearch:
             ({"reg_lambda": []}, "reg_lambda must be"),
             ({"reg_lambda": "auto", "reg_mu": [1.0, 2.0]}, "not 'auto' and a grid"),
             ({"center": "origin"}, "center must be"),
-            ({"cv": 1}, "cv must be at least 2"),
+            ({"cv": 1}, "cv must be a whole number of at least 2"),
         ],
     )
     def test_parameters_without_meaning_are_refused(self, parameters, message):

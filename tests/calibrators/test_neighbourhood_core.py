@@ -17,7 +17,7 @@ from calibrant.calibrators.neighbourhood.candidate_sizes import candidate_sizes
 from calibrant.calibrators.neighbourhood.crop import check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean, rows_in_a_block
 from calibrant.calibrators.neighbourhood.point_folds import point_folds
-from calibrant.calibrators.neighbourhood.point_losses import PointLosses, doing_nothing
+from calibrant.calibrators.neighbourhood.point_losses import PointLosses, better_floor, doing_nothing
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -46,8 +46,11 @@ def test_cropping_is_the_loop_of_the_algorithm(scores, crop, epsilon):
         for entry in row:
             low, high = (epsilon, 1 - epsilon) if crop == "clip" else (0, 1)
             inside.append(epsilon if entry < low else 1 - epsilon if entry > high else entry)
-        expected.append([entry / sum(inside) for entry in inside])
-    if not np.isnan(expected).any():
+        total = sum(inside)
+        if total == 0:  # corrected rows sum to one, so they never come to this
+            return
+        expected.append([entry / total for entry in inside])
+    if expected:
         np.testing.assert_allclose(cropped(scores, crop, epsilon), expected, rtol=1e-14)
 
 
@@ -203,13 +206,24 @@ def test_a_choice_that_does_harm_on_rows_held_out_is_not_used():
     np.testing.assert_array_equal(calibrator.predict_proba(X), X)
 
 
-def test_the_identity_gives_out_predictions_as_they_came():
-    """All right already: whatever is taken from the zeros and ones does harm."""
+def test_the_identity_gives_out_predictions_as_they_came_but_for_zeros():
+    """All right already: whatever is taken from the ones does harm, and a zero stays as small as it may be."""
     X = np.array([[1.0, 0.0]] * 10 + [[0.0, 1.0]] * 10)
     calibrator = NearestNeighbourCalibration("euclidean", 20, assumption="equal-labels")
     with pytest.warns(CalibrationWarning, match="n_neighbours=20: the identity is at least as good"):
         calibrator.fit(X, [0] * 10 + [1] * 10)
-    np.testing.assert_array_equal(calibrator.predict_proba(X), X)
+    assert calibrator.floor_of_zeros_ == calibrator.epsilon_ == 1e-4
+    np.testing.assert_allclose(calibrator.predict_proba(X), np.abs(X - 1e-4 / (1 + 1e-4)), rtol=1e-9)
+    tiny = [[1 - 1e-9, 1e-9]]
+    np.testing.assert_array_equal(calibrator.predict_proba(tiny), tiny)
+
+
+def test_zeros_that_are_often_refuted_count_as_the_floor():
+    data = LabelledPredictions.parse([[1.0, 0.0]] * 10 + [[0.5, 0.5]], [0] * 7 + [1, 1, 1, 1])
+    points = Points.of(data)
+    assert better_floor(points, 0.25, 1e-4) == 0.25
+    rare = LabelledPredictions.parse([[1.0, 0.0]] * 10 + [[0.5, 0.5]], [0] * 10 + [1])
+    assert better_floor(Points.of(rare), 0.25, 1e-4) == 1e-4
 
 
 def test_without_guard_a_correction_is_made_all_the_same():

@@ -21,7 +21,7 @@ from calibrant.calibrators.neighbourhood.decision_repairs import (
 from calibrant.calibrators.neighbourhood.decision_search import losses_held_out, losses_of_nothing
 from calibrant.calibrators.neighbourhood.decision_stopping import repairs_up_to_chance
 from calibrant.calibrators.neighbourhood.point_folds import point_folds
-from calibrant.calibrators.neighbourhood.point_losses import PointLosses
+from calibrant.calibrators.neighbourhood.point_losses import PointLosses, as_they_came, better_floor
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -126,8 +126,10 @@ class DecisionCalibration(Calibrator):
     is_hard_ : bool
         Whether parts are those of ``loss_matrices``.
     identity_kept_ : bool
-        Whether predictions are given out exactly as they came, zeros too: no repair was worth while, or all of them
-        together do harm.
+        Whether predictions are given out as they came, zeros apart: no repair was worth while, or all of them together
+        do harm.
+    floor_of_zeros_ : float
+        What exact zeros count as then: ``epsilon_``, or the floor if the calibration rows like it better.
 
     Notes
     -----
@@ -210,6 +212,7 @@ class DecisionCalibration(Calibrator):
     epsilon_: float
     is_hard_: bool
     identity_kept_: bool
+    floor_of_zeros_: float
 
     def __init__(
         self,
@@ -254,10 +257,12 @@ class DecisionCalibration(Calibrator):
         if self.guard and self.n_iterations_ > 0 and self._does_harm(points, plan, floor):
             self._remember(plan, data.n_classes, [])
             warn_user(f"{type(self).__name__}: {Status.IDENTITY.value}.", CalibrationWarning)
+        if self.identity_kept_:
+            self.floor_of_zeros_ = better_floor(points, floor, self.epsilon_)
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
-            return predictions
+            return as_they_came(predictions, self.floor_of_zeros_)
         probabilities = predictions.probabilities
         calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
 

@@ -68,10 +68,12 @@ class NearestNeighbourCalibration(Neighbourhood):
         Smallest entry before the division.
     identity_kept_ : bool
         Whether predictions stay as they are, because the correction would do harm; no points are stored then.
+    floor_of_zeros_ : float
+        What exact zeros count as then: ``epsilon_``, or the floor if the calibration rows like it better.
 
     Notes
     -----
-    With ``guard``, predictions stay exactly as they came, and a warning says so, if the correction raises the log-loss of
+    With ``guard``, predictions stay as they came, zeros apart, and a warning says so, if the correction raises the log-loss of
     the calibration rows themselves (of 10,000 of the different ones, if there are more), or if rows held out show no gain
     where there is a choice of size: neither a log-loss lower by a standard error, nor a Brier score lower by two while
     log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a

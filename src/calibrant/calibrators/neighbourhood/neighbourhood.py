@@ -13,7 +13,12 @@ from calibrant.calibrators.neighbourhood.candidate_sizes import candidate_sizes
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
 from calibrant.calibrators.neighbourhood.point_folds import point_folds
-from calibrant.calibrators.neighbourhood.point_losses import PointLosses, doing_nothing
+from calibrant.calibrators.neighbourhood.point_losses import (
+    PointLosses,
+    as_they_came,
+    better_floor,
+    doing_nothing,
+)
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning
 from calibrant.labelled_predictions import LabelledPredictions
@@ -70,6 +75,7 @@ class Neighbourhood(Calibrator):
     point_weights_: NDArray[np.float64]
     epsilon_: float
     identity_kept_: bool
+    floor_of_zeros_: float
     search_: dict[str, Vector]
 
     @abstractmethod
@@ -126,6 +132,7 @@ class Neighbourhood(Calibrator):
         self.identity_kept_ = reason is not None and bool(self.guard)
         if self.identity_kept_:
             warn_user(f"{type(self).__name__}: {reason}", CalibrationWarning)
+            self.floor_of_zeros_ = better_floor(points, data.predictions.floor, self.epsilon_)
             _PREPARED.pop(self, None)
             # Nobody will ask for them; a file need not hold them.
             self.points_ = self.points_[:0].copy()
@@ -134,7 +141,7 @@ class Neighbourhood(Calibrator):
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
-            return predictions
+            return as_they_came(predictions, self.floor_of_zeros_)
         probabilities = predictions.probabilities
         calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
 

@@ -12,7 +12,7 @@ from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["PointLosses", "doing_nothing"]
+__all__ = ["PointLosses", "as_they_came", "better_floor", "doing_nothing"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -86,3 +86,33 @@ def doing_nothing(points: Points, floor: float, crop: Crop, epsilon: float) -> P
         ),
     ]
     return min(readings, key=lambda losses: losses.mean_log)
+
+
+def better_floor(points: Points, floor: float, epsilon: float) -> float:
+    """Return what an exact zero should count as where predictions stay as they are: epsilon, or the floor if better."""
+    labels = points.labels()
+    given = Predictions(points.probabilities, Space.PROBABILITIES)
+    losses = {
+        least: PointLosses.of(
+            labels, points.weights, as_they_came(given, least).probabilities.astype(np.float64)
+        ).mean_log
+        for least in (epsilon, floor)
+    }
+    return floor if losses[floor] < losses[epsilon] else epsilon
+
+
+def as_they_came(predictions: Predictions, floor: float) -> Predictions:
+    """Return predictions as they are, but for rows with exact zeros, of which one could be refuted: these get a floor.
+
+    >>> given = Predictions.from_probabilities([[1.0, 0.0], [0.99999, 0.00001]])
+    >>> as_they_came(given, 0.01).probabilities.round(5)
+    array([[0.9901 , 0.0099 ], [0.99999, 0.00001]])
+    """
+    if predictions.space is Space.LOGITS:
+        return predictions.without_zeros()
+    rows = np.flatnonzero((predictions.scores == 0).any(axis=1))
+    if len(rows) == 0:
+        return predictions
+    scores = predictions.scores.copy()
+    scores[rows] = predictions.take(rows).with_floor(floor).without_zeros().scores
+    return Predictions(scores, Space.PROBABILITIES, predictions.classes)
