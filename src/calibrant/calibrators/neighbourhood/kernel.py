@@ -26,8 +26,8 @@ __all__ = ["KernelCalibration"]
 class KernelCalibration(Neighbourhood):
     r"""Take away the mean error of all calibration rows, weighted by a kernel of how close they are.
 
-    .. math:: \hat q = \mathrm{crop}\Big(\hat p -
-              \frac{\sum_i w_i K(\hat p, \hat p_i) (\hat p_i - y_i)}{\sum_i w_i K(\hat p, \hat p_i)}\Big)
+    .. math:: \hat q = \mathrm{crop}\Bigl(\hat p -
+              \frac{\sum_i w_i K(\hat p, \hat p_i) (\hat p_i - y_i)}{\sum_i w_i K(\hat p, \hat p_i)}\Bigr)
 
     with the calibration rows :math:`\hat p_i`, their labels :math:`y_i` as one-hot rows, their weights :math:`w_i`, and a
     kernel

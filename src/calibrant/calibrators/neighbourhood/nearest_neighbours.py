@@ -22,7 +22,7 @@ __all__ = ["NearestNeighbourCalibration"]
 class NearestNeighbourCalibration(Neighbourhood):
     r"""Take away the mean error of the k calibration rows that are nearest (KNN calibration).
 
-    .. math:: \hat q = \mathrm{crop}\Big(\hat p - \frac{1}{k} \sum_{i \in N_k(\hat p)} (\hat p_i - y_i)\Big)
+    .. math:: \hat q = \mathrm{crop}\Bigl(\hat p - \frac{1}{k} \sum_{i \in N_k(\hat p)} (\hat p_i - y_i)\Bigr)
 
     with the calibration rows :math:`\hat p_i`, their labels :math:`y_i` as one-hot rows, and :math:`N_k` the k rows of
     lowest distance: Euclidean, or the divergence
