@@ -73,26 +73,13 @@ class KernelCalibration(Neighbourhood):
     search_ : dict of str to ndarray
         ``"bandwidth"`` that were tried, their mean ``"loss"`` on rows held out, its ``"excess"`` over that of doing
         nothing, and the standard error of the excess, ``"excess_error"``; empty if there was no choice.
-    points_ : ndarray of shape (u, K)
-        The different calibration rows.
-    errors_ : ndarray of shape (u, K)
-        Mean of prediction less label at each of them.
-    point_weights_ : ndarray of shape (u,)
-        Number, or total weight, of calibration rows at each of them.
-    epsilon_ : float
-        Smallest entry before the division.
-    identity_kept_ : bool
-        Whether predictions stay as they are, because the correction would do harm; no points are stored then.
-    floor_of_zeros_ : float
-        What exact zeros count as then: ``epsilon_``, or the floor if the calibration rows like it better.
+    points_, errors_, point_weights_, epsilon_, identity_kept_, floor_of_zeros_
+        As in :class:`NearestNeighbourCalibration`.
 
     Notes
     -----
-    With ``guard``, predictions stay as they came, zeros apart, and a warning says so, if the correction raises the log-loss of
-    the calibration rows themselves (of 10,000 of the different ones, if there are more), or if rows held out show no gain
-    where there is a choice of size: neither a log-loss lower by a standard error, nor a Brier score lower by two while
-    log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a
-    copy of itself; a splitter is taken at its word.
+    The guard, and how rows are held out where there is a choice of ``bandwidth``, are described in
+    :class:`NearestNeighbourCalibration`.
 
     In the first form of the Dirichlet kernel the normalising constant belongs to the row and cancels: the weights are
     :math:`\exp(-\mathrm{KL}(\hat p \,\|\, \hat p_i) / h)`. In the second it belongs to the calibration row, and raises the

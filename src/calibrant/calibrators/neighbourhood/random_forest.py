@@ -88,20 +88,13 @@ class RandomCalibrationForest(Neighbourhood):
     bin_sums_ : ndarray of shape (S + n_trees, K + 1) or None
         Weighted sums of the errors (or labels) in every bin, with its weight in the last column; None where ``bins_``
         is smaller.
-    epsilon_ : float
-        Least probability, in use.
-    identity_kept_ : bool
-        Whether predictions stay as they are, because the correction would do harm; no points are stored then.
-    floor_of_zeros_ : float
-        What exact zeros count as then: ``epsilon_``, or the floor if the calibration rows like it better.
+    epsilon_, identity_kept_, floor_of_zeros_
+        As in :class:`NearestNeighbourCalibration`.
 
     Notes
     -----
-    With ``guard``, predictions stay as they came, zeros apart, and a warning says so, if the correction raises the log-loss of
-    the calibration rows themselves (of 10,000 of the different ones, if there are more), or if rows held out show no gain
-    where there is a choice of size: neither a log-loss lower by a standard error, nor a Brier score lower by two while
-    log-loss is not higher by two. All rows with the same prediction are held out together, so that no row is judged by a
-    copy of itself; a splitter is taken at its word.
+    The guard, and how rows are held out where there is a choice of ``n_bins``, are described in
+    :class:`NearestNeighbourCalibration`.
 
     Trees see the different predictions alone, in an order of their own, so weights are the same as repeated rows for one
     ``random_state``: trees to the last digit, means up to rounding. The classes that are drawn depend on the order of
