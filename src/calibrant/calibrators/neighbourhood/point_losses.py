@@ -104,9 +104,9 @@ def better_floor(points: Points, floor: float, epsilon: float) -> float:
 def as_they_came(predictions: Predictions, floor: float) -> Predictions:
     """Return predictions as they are, but for rows with exact zeros, of which one could be refuted: these get a floor.
 
-    >>> given = Predictions.from_probabilities([[1.0, 0.0], [0.99999, 0.00001]])
-    >>> as_they_came(given, 0.01).probabilities.round(5)
-    array([[0.9901 , 0.0099 ], [0.99999, 0.00001]])
+    >>> given = Predictions.from_probabilities([[1.0, 0.0], [0.999, 0.001]])
+    >>> as_they_came(given, 0.01).probabilities.round(3)
+    array([[0.99 , 0.01 ], [0.999, 0.001]])
     """
     if predictions.space is Space.LOGITS:
         return predictions.without_zeros()
