@@ -2,16 +2,14 @@
 
 from copy import copy
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+import thesis
 from reference_split import figures, halves_of
 
-from calibrant import DecisionCalibration, Predictions, TemperatureScaling
+from calibrant import DecisionCalibration, TemperatureScaling
 from calibrant.metrics import average_loss_gap, brier_score, log_loss
-from data import load
 
 # Repairs -> Brier score, confidence ECE and log-loss on the test half, of the program with 50 epochs for each partition.
 PROGRAM = {
@@ -34,29 +32,13 @@ both_adjustments = pytest.mark.parametrize("adjustment", ["ratio", "least-square
 both_networks = pytest.mark.parametrize("network", THESIS)
 
 
-class Rows(NamedTuple):
-    """Predictions after temperature scaling."""
-
-    calibration: NDArray[np.float64]
-    labels: NDArray[np.integer]
-    test: NDArray[np.float64]
-    test_labels: NDArray[np.integer]
-
-
 @cache
 def wide_residual_network():
     calibration, labels, test, test_labels = halves_of("c10_wideresnet_16_4")
     scaling = TemperatureScaling().fit(calibration, labels)
-    return Rows(scaling.predict_proba(calibration), labels, scaling.predict_proba(test), test_labels)
-
-
-@cache
-def thesis_network(network):
-    arrays = load(f"kull_nn/{network}")
-    labels, test_labels = arrays["val_y"].ravel(), arrays["test_y"].ravel()
-    given = [Predictions.from_logits(arrays[f"{part}_logits"].astype(np.float64)) for part in ("val", "test")]
-    scaling = TemperatureScaling().fit(given[0], labels)
-    return Rows(scaling.predict_proba(given[0]), labels, scaling.predict_proba(given[1]), test_labels)
+    return thesis.Network(
+        scaling.predict_proba(calibration), labels, scaling.predict_proba(test), test_labels
+    )
 
 
 def equal_mass_ece(labels, rows, n_bins=15):
@@ -125,7 +107,7 @@ def test_the_algorithm_as_printed_falls_behind_the_program():
 
 def test_brier_score_falls_and_log_loss_rises_where_small_probabilities_are_cut_off():
     """The pattern of Tables 7 and 8 for a classifier that temperature scaling has left nearly calibrated."""
-    rows = thesis_network("c10_densenet40")
+    rows = thesis.network("c10_densenet40", scaled=True)
     fitted = DecisionCalibration(n_iterations=10).fit(rows.calibration, rows.labels)
     calibrated = fitted.predict_proba(rows.test)
     assert brier_score(rows.test_labels, calibrated) < brier_score(rows.test_labels, rows.test)
@@ -139,7 +121,7 @@ def test_the_columns_of_the_thesis_with_the_number_of_repairs_chosen_by_folds(ne
     """The thesis chose it by the test rows. Other numbers have other noise in ECE and gap: for 1 to 20 repairs of the
     second network its ECE is 0.011 to 0.014.
     """
-    rows = thesis_network(network)
+    rows = thesis.network(network, scaled=True)
     ece, brier, logarithmic, gap = THESIS[network]
     fitted = DecisionCalibration().fit(rows.calibration, rows.labels)
     assert 0 < fitted.n_iterations_ < 50
@@ -157,7 +139,7 @@ def test_the_columns_of_the_thesis_with_the_number_of_repairs_chosen_by_folds(ne
 @both_adjustments
 def test_the_columns_of_the_thesis_by_its_own_rule(network, adjustment):
     """The number of repairs with the lowest Brier score on the test rows, and zeros that become 1e-7."""
-    rows = thesis_network(network)
+    rows = thesis.network(network, scaled=True)
     ece, brier, logarithmic, gap = THESIS[network]
     fitted = DecisionCalibration(n_iterations=99, adjustment=adjustment).fit(rows.calibration, rows.labels)
     maps = [first_repairs(fitted, number, epsilon=1e-7) for number in range(1, 100)]

@@ -8,13 +8,12 @@ the two ways to grow changes the figure.
 
 import numpy as np
 import pytest
+import thesis
 from reference_split import figures, halves_of
 from sklearn.model_selection import KFold
 
-from calibrant import Predictions, RandomCalibrationForest, TemperatureScaling
-from calibrant.conventions import convention
-from calibrant.metrics import accuracy, average_loss_gap, brier_score, log_loss
-from data import load
+from calibrant import RandomCalibrationForest, TemperatureScaling
+from calibrant.metrics import average_loss_gap
 
 NETWORKS = ("c10_densenet40", "c10_resnet110")
 
@@ -31,48 +30,21 @@ ALONE = (3.201, 0.436, 0.120, 0.292, 0.924, 0.011)
 SPREAD_ALONE = (0.4, 0.045, 0.0008, 0.003, 0.0012, 0.0016)
 
 
-def rows_of(network, scaled):
-    """Return calibration rows, labels, test rows, labels; as the network gave them or after temperature scaling."""
-    arrays = load(f"kull_nn/{network}")
-    labels, test_labels = arrays["val_y"], arrays["test_y"]
-    rows, test = (
-        Predictions.from_logits(arrays[key].astype(np.float64)) for key in ("val_logits", "test_logits")
-    )
-    if not scaled:
-        return rows.probabilities, labels, test.probabilities, test_labels
-    temperature = TemperatureScaling().fit(rows, labels)
-    return temperature.predict_proba(rows), labels, temperature.predict_proba(test), test_labels
-
-
-def thesis_figures(labels, calibrated):
-    valk = convention("valk2022")
-    return np.array(
-        [
-            valk.confidence_ece(labels, calibrated),
-            valk.classwise_ece(labels, calibrated),
-            brier_score(labels, calibrated),
-            log_loss(labels, calibrated),
-            accuracy(labels, calibrated),
-            average_loss_gap(labels, calibrated),
-        ]
-    )
-
-
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize(("growth", "n_bins"), [("bins", 128), ("depth", 256)])
 def test_tables_11_to_16_of_the_thesis(network, growth, n_bins):
     """Numbers of bins at which the held-out loss is within 0.001 of its lowest, see the slow test."""
-    rows, labels, test, test_labels = rows_of(network, scaled=True)
+    rows, labels, test, test_labels = thesis.network(network, scaled=True)
     fitted = RandomCalibrationForest(250, n_bins, growth=growth).fit(rows, labels)
-    found = thesis_figures(test_labels, fitted.predict_proba(test))
+    found = np.array(thesis.Row.of(test_labels, fitted.predict_proba(test)))
     assert (np.abs(found - AFTER_TEMPERATURE[network]) < SPREAD).all(), found
 
 
 @pytest.mark.parametrize("crop", ["clip", "outside"])
 def test_table_4_of_the_thesis(crop):
-    rows, labels, test, test_labels = rows_of("c10_densenet40", scaled=False)
+    rows, labels, test, test_labels = thesis.network("c10_densenet40", scaled=False)
     fitted = RandomCalibrationForest(250, 256, crop=crop).fit(rows, labels)
-    found = thesis_figures(test_labels, fitted.predict_proba(test))
+    found = np.array(thesis.Row.of(test_labels, fitted.predict_proba(test)))
     assert (np.abs(found - ALONE) < SPREAD_ALONE).all(), found
 
 
@@ -117,23 +89,23 @@ def test_the_programs_scores_by_cross_validation():
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("growth", ["bins", "depth"])
 def test_tables_11_to_16_with_the_number_of_bins_chosen_by_folds(network, growth):
-    rows, labels, test, test_labels = rows_of(network, scaled=True)
+    rows, labels, test, test_labels = thesis.network(network, scaled=True)
     # The folds of the program. Sizes from 128 to 512 are within 0.002 of each other, and other folds prefer others.
     folds = KFold(10, shuffle=True, random_state=1)
     fitted = RandomCalibrationForest(growth=growth, cv=folds, guard=False).fit(rows, labels)
     loss = dict(zip(fitted.search_["n_bins"].tolist(), fitted.search_["loss"], strict=True))
     assert loss[128 if growth == "bins" else 256] < loss[fitted.n_bins_] + 0.002
-    found = thesis_figures(test_labels, fitted.predict_proba(test))
+    found = np.array(thesis.Row.of(test_labels, fitted.predict_proba(test)))
     assert (np.abs(found - AFTER_TEMPERATURE[network]) < SPREAD).all(), found
 
 
 @pytest.mark.slow
 def test_table_4_with_the_number_of_bins_chosen_by_folds():
     """The printed confidence-ECE lies between those of the text's trees, about 2.3, and of the program's, about 3.7."""
-    rows, labels, test, test_labels = rows_of("c10_densenet40", scaled=False)
+    rows, labels, test, test_labels = thesis.network("c10_densenet40", scaled=False)
     found = {}
     for growth in ("bins", "depth"):
         fitted = RandomCalibrationForest(growth=growth, guard=False).fit(rows, labels)
-        found[growth] = thesis_figures(test_labels, fitted.predict_proba(test))
+        found[growth] = np.array(thesis.Row.of(test_labels, fitted.predict_proba(test)))
         assert (np.abs(found[growth] - ALONE)[1:] < SPREAD_ALONE[1:]).all(), found
     assert found["bins"][0] < ALONE[0] < found["depth"][0]
