@@ -29,7 +29,7 @@ LAYERS = [
     {"calibrator"},
     {"registry"},
     {"calibrators", "metrics"},
-    {"persistence", "intervals", "ranking", "conventions", "scorers", "streaming", "synthetic"},
+    {"persistence", "intervals", "ranking", "conventions", "scorers", "streaming", "synthetic", "online"},
     {"hypothesis_tests", "plots"},
     {"report", "studies", "distributed"},
     {"cli", "demo"},
@@ -269,7 +269,7 @@ def test_a_public_calibrator_is_re_exported_by_the_package(cls):
 
 @every_public_class
 def test_a_public_calibrator_has_a_name_in_the_registry_or_combines_others(cls):
-    combines = {"combinators", "reductions"} & set(cls.__module__.split("."))
+    combines = {"combinators", "reductions", "shift"} & set(cls.__module__.split("."))
     assert getattr(cls, "registry_names", {}) or combines
 
 

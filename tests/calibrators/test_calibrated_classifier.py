@@ -66,7 +66,9 @@ def test_without_ensemble_it_is_cross_val_predict_and_one_refit(blobs, response)
     X, y = blobs
     estimator = LogisticRegression()
     parse = Predictions.from_probabilities if response == "predict_proba" else Predictions.from_logits
-    calibrated = CalibratedClassifier(estimator, ensemble=False, response=response).fit(X, y)
+    calibrated = CalibratedClassifier(estimator, method="temperature", ensemble=False, response=response).fit(
+        X, y
+    )
     held_out = cross_val_predict(estimator, X, y, cv=5, method=response)
     calibrator = TemperatureScaling().fit(parse(held_out), y)
     whole = parse(getattr(clone(estimator).fit(X, y), response)(X))
@@ -79,7 +81,9 @@ def test_without_ensemble_it_is_cross_val_predict_and_one_refit(blobs, response)
 def test_a_frozen_estimator_is_calibrated_by_all_rows_given(blobs, ensemble):
     X, y = blobs
     fitted = GaussianNB().fit(X[:100], y[:100])
-    calibrated = CalibratedClassifier(FrozenEstimator(fitted), ensemble=ensemble).fit(X[100:], y[100:])
+    calibrated = CalibratedClassifier(FrozenEstimator(fitted), method="temperature", ensemble=ensemble).fit(
+        X[100:], y[100:]
+    )
     by_hand = TemperatureScaling().fit(fitted.predict_proba(X[100:]), y[100:])
     assert_array_equal(calibrated.predict_proba(X), by_hand.predict_proba(fitted.predict_proba(X)))
     assert calibrated.estimator_.estimator is fitted
@@ -89,7 +93,9 @@ def test_a_frozen_estimator_uses_weights_without_a_warning(blobs):
     X, y = blobs
     fitted = GaussianNB().fit(X[:100], y[:100])
     weights = np.arange(140) % 3
-    calibrated = CalibratedClassifier(FrozenEstimator(fitted)).fit(X[100:], y[100:], weights)
+    calibrated = CalibratedClassifier(FrozenEstimator(fitted), method="temperature").fit(
+        X[100:], y[100:], weights
+    )
     by_hand = TemperatureScaling().fit(fitted.predict_proba(X[100:]), y[100:], weights)
     assert calibrated.calibrator_.temperature_ == by_hand.temperature_
 
@@ -99,7 +105,7 @@ def test_a_frozen_estimator_keeps_a_class_that_the_calibration_rows_lack(blobs):
     fitted = GaussianNB().fit(X, y)
     two = y != 1
     with pytest.warns(MissingClassWarning, match="no calibration row has class 1"):
-        calibrated = CalibratedClassifier(FrozenEstimator(fitted)).fit(X[two], y[two])
+        calibrated = CalibratedClassifier(FrozenEstimator(fitted), method="temperature").fit(X[two], y[two])
     assert calibrated.classes_.tolist() == [0, 1, 2]
     assert (calibrated.predict_proba(X) > 0).all()
 
@@ -108,7 +114,7 @@ def test_labels_of_another_kind_than_those_of_a_frozen_estimator_are_refused(blo
     X, y = blobs
     frozen = FrozenEstimator(GaussianNB().fit(X, y))
     with pytest.raises(LabelError, match="not among the classes of the estimator"):
-        CalibratedClassifier(frozen).fit(X, y.astype(str))
+        CalibratedClassifier(frozen, method="temperature").fit(X, y.astype(str))
 
 
 @pytest.mark.parametrize("ensemble", [True, False])
@@ -122,10 +128,12 @@ def test_weight_two_is_a_repeated_row_and_weight_zero_an_absent_one(blobs, ensem
         (np.flatnonzero(np.isin(origin, train)), np.flatnonzero(np.isin(origin, test)))
         for train, test in folds
     ]
-    weighted = CalibratedClassifier(GaussianNB(), cv=folds, ensemble=ensemble).fit(X, y, weights)
-    repeated = CalibratedClassifier(GaussianNB(), cv=repeated_folds, ensemble=ensemble)
+    weighted = CalibratedClassifier(GaussianNB(), method="temperature", cv=folds, ensemble=ensemble).fit(
+        X, y, weights
+    )
+    repeated = CalibratedClassifier(GaussianNB(), method="temperature", cv=repeated_folds, ensemble=ensemble)
     repeated.fit(X[origin], y[origin])
-    plain = CalibratedClassifier(GaussianNB(), cv=folds, ensemble=ensemble).fit(X, y)
+    plain = CalibratedClassifier(GaussianNB(), method="temperature", cv=folds, ensemble=ensemble).fit(X, y)
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-6)
     assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 1e-3
 
@@ -138,7 +146,9 @@ def test_an_estimator_that_takes_no_weights_is_calibrated_with_them_and_a_warnin
     cv = [(train, test), (test, train)]
     estimator = KNeighborsClassifier(15)
     with pytest.warns(CalibrationWarning, match="takes no sample_weight"):
-        calibrated = CalibratedClassifier(estimator, cv=cv, ensemble=ensemble).fit(X, y, weights)
+        calibrated = CalibratedClassifier(estimator, method="temperature", cv=cv, ensemble=ensemble).fit(
+            X, y, weights
+        )
     if ensemble:
         held_out = clone(estimator).fit(X[train], y[train]).predict_proba(X[test])
         expected = TemperatureScaling().fit(held_out, y[test], weights[test])
@@ -151,7 +161,7 @@ def test_an_estimator_that_takes_no_weights_is_calibrated_with_them_and_a_warnin
 @pytest.mark.parametrize("weights", [np.ones(3), -np.ones(240), np.full(240, np.nan), np.zeros(240)])
 def test_wrong_weights_are_refused(blobs, weights):
     with pytest.raises(WeightError):
-        CalibratedClassifier(GaussianNB()).fit(*blobs, weights)
+        CalibratedClassifier(GaussianNB(), method="temperature").fit(*blobs, weights)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +179,10 @@ def test_labels_of_any_type_only_rename_the_columns(blobs, names, ensemble):
     # Column j of the renamed problem is column order[j] of the numbered one.
     order = np.argsort(names)
     cv = split_rows(len(y), 3)
-    numbered = CalibratedClassifier(GaussianNB(), cv=cv, ensemble=ensemble).fit(X, y)
-    renamed = CalibratedClassifier(GaussianNB(), cv=cv, ensemble=ensemble).fit(X, names[y])
+    numbered = CalibratedClassifier(GaussianNB(), method="temperature", cv=cv, ensemble=ensemble).fit(X, y)
+    renamed = CalibratedClassifier(GaussianNB(), method="temperature", cv=cv, ensemble=ensemble).fit(
+        X, names[y]
+    )
     assert_array_equal(renamed.classes_, np.unique(names))
     assert_allclose(renamed.predict_proba(X), numbered.predict_proba(X)[:, order], rtol=1e-6)
     assert_array_equal(renamed.predict(X), names[numbered.predict(X)])
@@ -179,7 +191,7 @@ def test_labels_of_any_type_only_rename_the_columns(blobs, names, ensemble):
 
 def test_labels_may_be_true_and_false(blobs):
     X, y = blobs
-    calibrated = CalibratedClassifier(RidgeClassifier()).fit(X, y > 0)
+    calibrated = CalibratedClassifier(RidgeClassifier(), method="temperature").fit(X, y > 0)
     assert calibrated.classes_.tolist() == [False, True]
     assert calibrated.predict(X).dtype == bool
     assert calibrated.score(X, y > 0) == np.mean(calibrated.predict(X) == (y > 0))
@@ -188,15 +200,15 @@ def test_labels_may_be_true_and_false(blobs):
 def test_several_outputs_are_refused(blobs):
     X, y = blobs
     with pytest.raises(LabelError, match="one label per row"):
-        CalibratedClassifier(KNeighborsClassifier()).fit(X, np.eye(3, dtype=int)[y])
+        CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(X, np.eye(3, dtype=int)[y])
     with pytest.raises(LabelError, match="one label per row"):
-        CalibratedClassifier(KNeighborsClassifier()).fit(X, np.stack([y, y], axis=1))
+        CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(X, np.stack([y, y], axis=1))
 
 
 def test_a_single_class_is_refused(blobs):
     X, _ = blobs
     with pytest.raises(LabelError, match="all of one class, 'only'; rows of at least two classes"):
-        CalibratedClassifier(GaussianNB()).fit(X, ["only"] * len(X))
+        CalibratedClassifier(GaussianNB(), method="temperature").fit(X, ["only"] * len(X))
 
 
 def test_jobs_change_nothing(blobs):
@@ -208,7 +220,7 @@ def test_jobs_change_nothing(blobs):
 
 
 def test_the_only_pair_has_names_of_its_own_and_several_have_none(blobs):
-    calibrated = CalibratedClassifier(GaussianNB(), ensemble=False).fit(*blobs)
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature", ensemble=False).fit(*blobs)
     assert calibrated.estimator_.n_features_in_ == 6
     assert isinstance(calibrated.calibrator_, TemperatureScaling)
     calibrated.set_params(ensemble=True).fit(*blobs)
@@ -255,7 +267,9 @@ def test_parameters_without_meaning_are_refused(blobs, wrong):
 
 def test_float32_stays_float32(blobs):
     X, y = blobs
-    calibrated = CalibratedClassifier(LogisticRegression(), cv=3).fit(X.astype(np.float32), y)
+    calibrated = CalibratedClassifier(LogisticRegression(), method="temperature", cv=3).fit(
+        X.astype(np.float32), y
+    )
     assert calibrated.predict_proba(X.astype(np.float32)).dtype == np.float32
     assert calibrated.predict_proba(X).dtype == np.float64
 
@@ -266,5 +280,5 @@ def test_an_overconfident_classifier_loses_most_of_its_log_loss(load, ensemble):
     """Naive Bayes counts dependent features as independent evidence."""
     X, X_test, y, y_test = train_test_split(*load(return_X_y=True), random_state=0)
     before = log_loss(y_test, GaussianNB().fit(X, y).predict_proba(X_test))
-    calibrated = CalibratedClassifier(GaussianNB(), ensemble=ensemble).fit(X, y)
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature", ensemble=ensemble).fit(X, y)
     assert log_loss(y_test, calibrated.predict_proba(X_test)) < before / 2

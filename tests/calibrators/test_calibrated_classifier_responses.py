@@ -129,7 +129,7 @@ def test_trees_may_say_that_a_class_is_impossible(blobs):
     """Their predict_log_proba takes the logarithm of exact zeros; no warning comes through."""
     X, y = blobs
     tree = DecisionTreeClassifier(max_depth=4, random_state=0)
-    calibrated = CalibratedClassifier(tree, response="predict_log_proba").fit(X, y)
+    calibrated = CalibratedClassifier(tree, method="temperature", response="predict_log_proba").fit(X, y)
     assert np.isfinite(np.log(calibrated.predict_proba(X))).all()
     # The same as exact zeros with that floor.
     for estimator, calibrator in calibrated.calibrated_pairs_:
@@ -156,7 +156,7 @@ def test_a_binary_margin_is_calibrated_as_log_odds(blobs, ensemble):
     X, y = blobs
     y = y > 0
     estimator = LinearSVC(C=0.1, random_state=0)
-    calibrated = CalibratedClassifier(estimator, cv=3, ensemble=ensemble).fit(X, y)
+    calibrated = CalibratedClassifier(estimator, method="temperature", cv=3, ensemble=ensemble).fit(X, y)
     total, pooled = 0, np.empty(len(y))
     for train, test in StratifiedKFold(3).split(X, y):
         fitted = LinearSVC(C=0.1, random_state=0).fit(X[train], y[train])
@@ -184,12 +184,14 @@ def test_decision_values_of_pairs_of_classes_are_refused(blobs, wrap):
     """Three classes have three pairs, so the number of columns alone would not tell."""
     X, y = blobs
     with pytest.raises(PredictionError, match="decision_function_shape='ovr'"):
-        CalibratedClassifier(wrap(SVC(decision_function_shape="ovo"))).fit(X, y)
-    CalibratedClassifier(wrap(SVC(decision_function_shape="ovr"))).fit(X, y)
+        CalibratedClassifier(wrap(SVC(decision_function_shape="ovo")), method="temperature").fit(X, y)
+    CalibratedClassifier(wrap(SVC(decision_function_shape="ovr")), method="temperature").fit(X, y)
 
 
 def test_one_vs_one_with_a_score_per_class_is_fine(blobs):
-    calibrated = CalibratedClassifier(OneVsOneClassifier(LogisticRegression())).fit(*blobs)
+    calibrated = CalibratedClassifier(OneVsOneClassifier(LogisticRegression()), method="temperature").fit(
+        *blobs
+    )
     assert calibrated.response_ == "decision_function"
     assert calibrated.predict_proba(blobs[0]).shape == (150, 3)
 

@@ -44,11 +44,11 @@ def one_thread():
 @pytest.mark.filterwarnings("ignore:The least populated class in y has only:UserWarning")
 @parametrize_with_checks(
     [
-        CalibratedClassifier(LogisticRegression()),
-        CalibratedClassifier(LogisticRegression(), ensemble=False),
-        CalibratedClassifier(LogisticRegression(), cv=3),
-        CalibratedClassifier(RidgeClassifier(), cv=3),
-        CalibratedClassifier(LinearSVC(random_state=0), ensemble=False),
+        CalibratedClassifier(LogisticRegression(), method="temperature"),
+        CalibratedClassifier(LogisticRegression(), method="temperature", ensemble=False),
+        CalibratedClassifier(LogisticRegression(), method="temperature", cv=3),
+        CalibratedClassifier(RidgeClassifier(), method="temperature", cv=3),
+        CalibratedClassifier(LinearSVC(random_state=0), method="temperature", ensemble=False),
     ],
 )
 def test_the_conventions_of_scikit_learn_hold(estimator, check):
@@ -83,33 +83,39 @@ def test_parameters_can_be_read_set_and_cloned():
 
 def test_a_clone_keeps_a_frozen_estimator_trained(blobs):
     X, y = blobs
-    calibrated = clone(CalibratedClassifier(FrozenEstimator(GaussianNB().fit(X[:75], y[:75]))))
+    calibrated = clone(
+        CalibratedClassifier(FrozenEstimator(GaussianNB().fit(X[:75], y[:75])), method="temperature")
+    )
     assert calibrated.fit(X[75:], y[75:]).predict_proba(X).shape == (150, 3)
 
 
 @pytest.mark.parametrize("ensemble", [True, False])
 def test_it_can_be_pickled(blobs, ensemble):
     X, y = blobs
-    calibrated = CalibratedClassifier(GaussianNB(), ensemble=ensemble).fit(X, y)
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature", ensemble=ensemble).fit(X, y)
     copy = pickle.loads(pickle.dumps(calibrated))
     assert_array_equal(copy.predict_proba(X), calibrated.predict_proba(X))
 
 
 def test_asking_before_training_is_an_error(blobs):
-    calibrated = CalibratedClassifier(GaussianNB())
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature")
     for ask in (calibrated.predict, calibrated.predict_proba):
         with pytest.raises(NotFittedError):
             ask(blobs[0])
     for name in ("estimator_", "calibrator_", "n_features_in_", "feature_names_in_"):
         assert not hasattr(calibrated, name)
     with pytest.raises(NotFittedError):
-        CalibratedClassifier(FrozenEstimator(GaussianNB())).fit(*blobs)
+        CalibratedClassifier(FrozenEstimator(GaussianNB()), method="temperature").fit(*blobs)
 
 
 def test_a_pipeline_may_be_inside_or_outside(blobs):
     X, y = blobs
-    inside = CalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression()), cv=3).fit(X, y)
-    outside = make_pipeline(StandardScaler(), CalibratedClassifier(LogisticRegression(), cv=3)).fit(X, y)
+    inside = CalibratedClassifier(
+        make_pipeline(StandardScaler(), LogisticRegression()), method="temperature", cv=3
+    ).fit(X, y)
+    outside = make_pipeline(
+        StandardScaler(), CalibratedClassifier(LogisticRegression(), method="temperature", cv=3)
+    ).fit(X, y)
     for fitted in (inside, outside):
         assert is_classifier(fitted)
         assert fitted.n_features_in_ == 5
@@ -122,7 +128,7 @@ def test_a_search_chooses_between_methods(blobs):
     """By log-loss, on a classifier whose probabilities are cubed: doing nothing must lose."""
     X, y = blobs
     search = GridSearchCV(
-        CalibratedClassifier(GaussianNB(), cv=3, ensemble=False),
+        CalibratedClassifier(GaussianNB(), method="temperature", cv=3, ensemble=False),
         {"method": ["uncalibrated", "temperature", TemperatureScaling(loss="brier")]},
         scoring="neg_log_loss",
         cv=3,
@@ -135,10 +141,10 @@ def test_a_search_chooses_between_methods(blobs):
 def test_sparse_rows_pass_through(blobs):
     X, y = blobs
     X = np.where(np.abs(X) < 0.5, 0, X)
-    dense = CalibratedClassifier(LogisticRegression(), cv=3).fit(X, y)
-    sparse = CalibratedClassifier(LogisticRegression(), cv=3).fit(csr_array(X), y)
+    dense = CalibratedClassifier(LogisticRegression(), method="temperature", cv=3).fit(X, y)
+    sparse = CalibratedClassifier(LogisticRegression(), method="temperature", cv=3).fit(csr_array(X), y)
     assert get_tags(sparse).input_tags.sparse
-    assert not get_tags(CalibratedClassifier(GaussianNB())).input_tags.sparse
+    assert not get_tags(CalibratedClassifier(GaussianNB(), method="temperature")).input_tags.sparse
     assert_allclose(sparse.predict_proba(csr_array(X)), dense.predict_proba(X), rtol=1e-6)
 
 
@@ -148,8 +154,12 @@ def test_frames_pass_through_with_their_names(blobs, ensemble):
     frame = pd.DataFrame(X, columns=list("abcde"), index=np.arange(150)[::-1])
     labels = pd.Series(np.array(["x", "y", "z"])[y], index=frame.index)
     weights = pd.Series(1.0 + np.arange(150) % 2, index=frame.index)
-    named = CalibratedClassifier(GaussianNB(), ensemble=ensemble).fit(frame, labels, weights)
-    plain = CalibratedClassifier(GaussianNB(), ensemble=ensemble).fit(X, y, weights.to_numpy())
+    named = CalibratedClassifier(GaussianNB(), method="temperature", ensemble=ensemble).fit(
+        frame, labels, weights
+    )
+    plain = CalibratedClassifier(GaussianNB(), method="temperature", ensemble=ensemble).fit(
+        X, y, weights.to_numpy()
+    )
     assert named.feature_names_in_.tolist() == list("abcde")
     assert not hasattr(plain, "feature_names_in_")
     assert_array_equal(named.predict_proba(frame), plain.predict_proba(X))
@@ -158,39 +168,43 @@ def test_frames_pass_through_with_their_names(blobs, ensemble):
 @pytest.mark.parametrize("dtype", ["category", "Int64", "string"])
 def test_labels_may_be_a_pandas_column_of_its_own_types(blobs, dtype):
     X, y = blobs
-    calibrated = CalibratedClassifier(GaussianNB(), cv=3).fit(X, pd.Series(y).astype(dtype))
-    plain = CalibratedClassifier(GaussianNB(), cv=3).fit(X, y)
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature", cv=3).fit(
+        X, pd.Series(y).astype(dtype)
+    )
+    plain = CalibratedClassifier(GaussianNB(), method="temperature", cv=3).fit(X, y)
     assert calibrated.classes_.astype(int).tolist() == [0, 1, 2]
     assert_array_equal(calibrated.predict_proba(X), plain.predict_proba(X))
 
 
 def test_lists_pass_through(blobs):
     X, y = blobs
-    listed = CalibratedClassifier(GaussianNB(), cv=3).fit(X.tolist(), y.tolist(), [1.0] * 150)
-    plain = CalibratedClassifier(GaussianNB(), cv=3).fit(X, y)
+    listed = CalibratedClassifier(GaussianNB(), method="temperature", cv=3).fit(
+        X.tolist(), y.tolist(), [1.0] * 150
+    )
+    plain = CalibratedClassifier(GaussianNB(), method="temperature", cv=3).fit(X, y)
     assert_allclose(listed.predict_proba(X.tolist()), plain.predict_proba(X), rtol=1e-9)
 
 
 def test_a_column_of_labels_is_flattened_with_scikit_learns_warning(blobs):
     X, y = blobs
     with pytest.warns(DataConversionWarning):
-        calibrated = CalibratedClassifier(GaussianNB(), cv=3).fit(X, y[:, np.newaxis])
+        calibrated = CalibratedClassifier(GaussianNB(), method="temperature", cv=3).fit(X, y[:, np.newaxis])
     assert calibrated.classes_.tolist() == [0, 1, 2]
 
 
 def test_missing_values_are_the_business_of_the_estimator(blobs):
     X, y = blobs
     X = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
-    boosted = CalibratedClassifier(HistGradientBoostingClassifier(max_iter=5), cv=3)
+    boosted = CalibratedClassifier(HistGradientBoostingClassifier(max_iter=5), method="temperature", cv=3)
     assert get_tags(boosted).input_tags.allow_nan
     assert boosted.fit(X, y).predict_proba(X).shape == (150, 3)
 
 
 def test_a_kernel_computed_beforehand_is_split_by_rows_and_columns(blobs):
     X, y = blobs
-    by_rows = CalibratedClassifier(SVC(gamma=0.2), ensemble=False).fit(X, y)
+    by_rows = CalibratedClassifier(SVC(gamma=0.2), method="temperature", ensemble=False).fit(X, y)
     kernel = rbf_kernel(X, gamma=0.2)
-    by_pairs = CalibratedClassifier(SVC(kernel="precomputed"), ensemble=False)
+    by_pairs = CalibratedClassifier(SVC(kernel="precomputed"), method="temperature", ensemble=False)
     assert get_tags(by_pairs).input_tags.pairwise
     assert_allclose(by_pairs.fit(kernel, y).predict_proba(kernel), by_rows.predict_proba(X), rtol=1e-6)
     with pytest.raises(ParameterError, match="set ensemble=False"):
@@ -200,13 +214,13 @@ def test_a_kernel_computed_beforehand_is_split_by_rows_and_columns(blobs):
 def test_input_is_left_as_it_was(blobs):
     X, y = (array.copy() for array in blobs)
     weights = np.ones(150)
-    CalibratedClassifier(GaussianNB(), cv=3).fit(X, y, weights).predict_proba(X)
+    CalibratedClassifier(GaussianNB(), method="temperature", cv=3).fit(X, y, weights).predict_proba(X)
     assert_array_equal(X, blobs[0])
     assert_array_equal(y, blobs[1])
     assert (weights == 1).all()
 
 
 def test_it_shows_itself_trained_or_not(blobs):
-    calibrated = CalibratedClassifier(GaussianNB())
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature")
     assert repr(calibrated) == "CalibratedClassifier(estimator=GaussianNB())"
     assert "CalibratedClassifier" in calibrated.fit(*blobs)._repr_html_()

@@ -91,7 +91,7 @@ def test_pooling_is_the_mean_of_all_answers_about_a_row(data, logits):
 def test_repeated_splits_are_averaged_per_row_before_pooling(blobs, estimator, method):
     X, y = blobs
     cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
-    calibrated = CalibratedClassifier(estimator, cv=cv, ensemble=False).fit(X, y)
+    calibrated = CalibratedClassifier(estimator, method="temperature", cv=cv, ensemble=False).fit(X, y)
     rows, means = naive_pool(estimator, X, y, cv.split(X, y), method)
     parse = Predictions.from_probabilities if method == "predict_proba" else Predictions.from_logits
     expected = TemperatureScaling().fit(parse(means), y[rows])
@@ -101,7 +101,10 @@ def test_repeated_splits_are_averaged_per_row_before_pooling(blobs, estimator, m
 
 def test_repeated_splits_give_one_pair_each(blobs):
     cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
-    assert len(CalibratedClassifier(GaussianNB(), cv=cv).fit(*blobs).calibrated_pairs_) == 6
+    assert (
+        len(CalibratedClassifier(GaussianNB(), method="temperature", cv=cv).fit(*blobs).calibrated_pairs_)
+        == 6
+    )
 
 
 @pytest.mark.parametrize("cv", [TimeSeriesSplit(3, gap=2), ShuffleSplit(2, test_size=0.4, random_state=0)])
@@ -109,7 +112,7 @@ def test_rows_never_held_out_are_dropped_with_their_number(blobs, cv):
     X, y = blobs
     rows, means = naive_pool(GaussianNB(), X, y, cv.split(X, y), "predict_proba")
     with pytest.warns(CalibrationWarning, match=f"{120 - len(rows)} of 120 rows are never held out"):
-        calibrated = CalibratedClassifier(GaussianNB(), cv=cv, ensemble=False).fit(X, y)
+        calibrated = CalibratedClassifier(GaussianNB(), method="temperature", cv=cv, ensemble=False).fit(X, y)
     expected = TemperatureScaling().fit(means, y[rows])
     assert 0 < len(rows) < 120
     assert calibrated.calibrator_.temperature_ == pytest.approx(expected.temperature_, rel=1e-9)
@@ -117,7 +120,7 @@ def test_rows_never_held_out_are_dropped_with_their_number(blobs, cv):
 
 
 def test_an_ensemble_does_not_mind_gaps(blobs):
-    calibrated = CalibratedClassifier(GaussianNB(), cv=TimeSeriesSplit(3)).fit(*blobs)
+    calibrated = CalibratedClassifier(GaussianNB(), method="temperature", cv=TimeSeriesSplit(3)).fit(*blobs)
     assert len(calibrated.calibrated_pairs_) == 3
 
 
@@ -125,18 +128,20 @@ def test_splits_may_be_masks(blobs):
     X, y = blobs
     splits = list(StratifiedKFold(3).split(X, y))
     masks = [tuple(np.isin(np.arange(120), rows) for rows in split) for split in splits]
-    by_number = CalibratedClassifier(GaussianNB(), cv=splits).fit(X, y)
-    by_mask = CalibratedClassifier(GaussianNB(), cv=masks).fit(X, y)
+    by_number = CalibratedClassifier(GaussianNB(), method="temperature", cv=splits).fit(X, y)
+    by_mask = CalibratedClassifier(GaussianNB(), method="temperature", cv=masks).fit(X, y)
     assert_array_equal(by_number.predict_proba(X), by_mask.predict_proba(X))
 
 
 def test_leaving_one_out_works_when_pooled_and_not_as_an_ensemble(blobs):
     X, y = (array[:60] for array in blobs)
-    pooled = CalibratedClassifier(GaussianNB(), cv=LeaveOneOut(), ensemble=False).fit(X, y)
+    pooled = CalibratedClassifier(GaussianNB(), method="temperature", cv=LeaveOneOut(), ensemble=False).fit(
+        X, y
+    )
     held_out = cross_val_predict(GaussianNB(), X, y, cv=LeaveOneOut(), method="predict_proba")
     assert pooled.calibrator_.temperature_ == TemperatureScaling().fit(held_out, y).temperature_
     with pytest.raises(LabelError, match="use ensemble=False"):
-        CalibratedClassifier(GaussianNB(), cv=LeaveOneOut()).fit(X, y)
+        CalibratedClassifier(GaussianNB(), method="temperature", cv=LeaveOneOut()).fit(X, y)
 
 
 @pytest.mark.parametrize("ensemble", [True, False])
@@ -144,9 +149,13 @@ def test_leaving_one_out_works_when_pooled_and_not_as_an_ensemble(blobs):
 def test_groups_reach_the_splitter_with_and_without_metadata_routing(blobs, groups, ensemble, routing):
     X, y = blobs
     given_splits = list(GroupKFold(3).split(X, y, groups))
-    expected = CalibratedClassifier(GaussianNB(), cv=given_splits, ensemble=ensemble).fit(X, y)
+    expected = CalibratedClassifier(
+        GaussianNB(), method="temperature", cv=given_splits, ensemble=ensemble
+    ).fit(X, y)
     with sklearn.config_context(enable_metadata_routing=routing):
-        calibrated = CalibratedClassifier(GaussianNB(), cv=GroupKFold(3), ensemble=ensemble)
+        calibrated = CalibratedClassifier(
+            GaussianNB(), method="temperature", cv=GroupKFold(3), ensemble=ensemble
+        )
         calibrated.fit(X, y, groups=groups)
     assert_array_equal(calibrated.predict_proba(X), expected.predict_proba(X))
 
@@ -156,20 +165,24 @@ def test_routed_weights_reach_a_part_of_a_pipeline(blobs, ensemble):
     X, y = blobs
     weights = 1.0 + np.arange(len(y)) % 3
     naive_bayes = GaussianNB()
-    expected = CalibratedClassifier(naive_bayes, ensemble=ensemble).fit(X, y, weights)
+    expected = CalibratedClassifier(naive_bayes, method="temperature", ensemble=ensemble).fit(X, y, weights)
     with sklearn.config_context(enable_metadata_routing=True):
         pipeline = make_pipeline("passthrough", GaussianNB().set_fit_request(sample_weight=True))
-        calibrated = CalibratedClassifier(pipeline, ensemble=ensemble).fit(X, y, sample_weight=weights)
+        calibrated = CalibratedClassifier(pipeline, method="temperature", ensemble=ensemble).fit(
+            X, y, sample_weight=weights
+        )
         probabilities = calibrated.predict_proba(X)
     assert_array_equal(probabilities, expected.predict_proba(X))
 
 
 def test_routed_weights_that_nobody_asked_for_are_an_error(blobs):
     with sklearn.config_context(enable_metadata_routing=True):
-        calibrated = CalibratedClassifier(GaussianNB())
+        calibrated = CalibratedClassifier(GaussianNB(), method="temperature")
         with pytest.raises(UnsetMetadataPassedError):
             calibrated.fit(*blobs, sample_weight=np.ones(120))
-        unweighted = CalibratedClassifier(GaussianNB().set_fit_request(sample_weight=False))
+        unweighted = CalibratedClassifier(
+            GaussianNB().set_fit_request(sample_weight=False), method="temperature"
+        )
         unweighted.fit(*blobs, sample_weight=np.ones(120))
 
 
@@ -178,7 +191,9 @@ def test_an_outer_cross_validation_routes_groups_and_weights(blobs, groups):
     weights = 1.0 + np.arange(len(y)) % 3
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = LogisticRegression().set_fit_request(sample_weight=True)
-        inner = CalibratedClassifier(estimator, cv=GroupKFold(2)).set_fit_request(sample_weight=True)
+        inner = CalibratedClassifier(estimator, method="temperature", cv=GroupKFold(2)).set_fit_request(
+            sample_weight=True
+        )
         inner.set_score_request(sample_weight=True)
         result = cross_validate(
             make_pipeline(StandardScaler().set_fit_request(sample_weight=False), inner),
@@ -190,7 +205,7 @@ def test_an_outer_cross_validation_routes_groups_and_weights(blobs, groups):
         )
     train, _ = next(GroupKFold(3).split(X, y, groups))
     scaled = StandardScaler().fit_transform(X[train])
-    by_hand = CalibratedClassifier(LogisticRegression(), cv=GroupKFold(2))
+    by_hand = CalibratedClassifier(LogisticRegression(), method="temperature", cv=GroupKFold(2))
     by_hand.fit(scaled, y[train], weights[train], groups=groups[train])
     assert_allclose(
         result["estimator"][0][-1].predict_proba(scaled), by_hand.predict_proba(scaled), rtol=1e-12
@@ -207,13 +222,17 @@ class Recorder(GaussianNB):
 
 def test_other_parameters_of_fit_reach_the_estimator_split_like_the_rows(blobs):
     X, y = blobs
-    calibrated = CalibratedClassifier(Recorder(), cv=3).fit(X, y, offsets=np.arange(120), label="kept")
+    calibrated = CalibratedClassifier(Recorder(), method="temperature", cv=3).fit(
+        X, y, offsets=np.arange(120), label="kept"
+    )
     for (estimator, _), (train, _) in zip(
         calibrated.calibrated_pairs_, StratifiedKFold(3).split(X, y), strict=True
     ):
         assert_array_equal(estimator.offsets_, train)
         assert estimator.label_ == "kept"
-    pooled = CalibratedClassifier(Recorder(), cv=3, ensemble=False).fit(X, y, offsets=np.arange(120))
+    pooled = CalibratedClassifier(Recorder(), method="temperature", cv=3, ensemble=False).fit(
+        X, y, offsets=np.arange(120)
+    )
     assert_array_equal(pooled.estimator_.offsets_, np.arange(120))
 
 
@@ -225,7 +244,7 @@ def test_a_fold_without_calibration_rows_of_a_class_keeps_all_columns(blobs):
     halves[-2:] = [True, True]
     cv = [(halves, ~halves)]
     with pytest.warns(MissingClassWarning, match="no calibration row has class 2"):
-        calibrated = CalibratedClassifier(GaussianNB(), cv=cv).fit(X, y)
+        calibrated = CalibratedClassifier(GaussianNB(), method="temperature", cv=cv).fit(X, y)
     assert calibrated.predict_proba(X).shape == (len(y), 3)
 
 
@@ -240,7 +259,7 @@ def test_an_estimator_trained_without_a_class_gives_it_nothing_and_is_calibrated
     estimator = RidgeClassifier() if logits else GaussianNB()
     message = f"1 of 2 estimators were trained without rows of class 'c'.*; {np.sum(y == 2)} rows"
     with pytest.warns(MissingClassWarning, match=message), pytest.warns(MissingClassWarning, match="no cal"):
-        calibrated = CalibratedClassifier(estimator, cv=splits).fit(X, names)
+        calibrated = CalibratedClassifier(estimator, method="temperature", cv=splits).fit(X, names)
 
     def filled(fitted):
         if not logits:
@@ -253,7 +272,7 @@ def test_an_estimator_trained_without_a_class_gives_it_nothing_and_is_calibrated
     known = np.setdiff1d(rows[y != 2], ignorant)
     with pytest.warns(MissingClassWarning, match="no calibration row has class 2"):
         first = TemperatureScaling().fit(predictions.take(known), y[known])
-    second = CalibratedClassifier(estimator, cv=splits[1:]).fit(X, names)
+    second = CalibratedClassifier(estimator, method="temperature", cv=splits[1:]).fit(X, names)
     expected = (first.predict_proba(predictions) + second.predict_proba(X)) / 2
     assert_allclose(calibrated.predict_proba(X), expected, rtol=1e-9)
     assert first.predict_proba(predictions)[:, 2].max() < 1e-3
@@ -267,7 +286,9 @@ def test_pooling_leaves_out_rows_of_a_class_their_estimator_did_not_know(blobs):
     ignorant = (rows[(rows % 2 == 0) & (y != 2)], rows[rows % 2 == 1])
     knowing = (rows[rows % 2 == 1], rows[rows % 2 == 0])
     with pytest.warns(MissingClassWarning, match="trained without rows of class 2"):
-        calibrated = CalibratedClassifier(GaussianNB(), cv=[ignorant, knowing], ensemble=False).fit(X, y)
+        calibrated = CalibratedClassifier(
+            GaussianNB(), method="temperature", cv=[ignorant, knowing], ensemble=False
+        ).fit(X, y)
     odd = ignorant[1][y[ignorant[1]] != 2]
     narrow = GaussianNB().fit(X[ignorant[0]], y[ignorant[0]]).predict_proba(X[odd])
     wide = GaussianNB().fit(X[knowing[0]], y[knowing[0]]).predict_proba(X[knowing[1]])
@@ -283,5 +304,5 @@ def test_fewer_rows_of_a_class_than_folds_still_give_every_column(blobs):
         pytest.warns(UserWarning, match="least populated class"),
         pytest.warns(MissingClassWarning, match="no calibration row has class 2"),
     ):
-        calibrated = CalibratedClassifier(GaussianNB(), cv=5).fit(X[few], y[few])
+        calibrated = CalibratedClassifier(GaussianNB(), method="temperature", cv=5).fit(X[few], y[few])
     assert calibrated.predict_proba(X).shape == (120, 3)

@@ -3,15 +3,18 @@
 from calibrant.calibrators.binned.bayesian_binning import BayesianBinning
 from calibrant.calibrators.binned.histogram import HistogramBinning
 from calibrant.calibrators.binned.scaling_binning import ScalingBinning
+from calibrant.calibrators.combinators.auto import AutoCalibration
 from calibrant.calibrators.combinators.calibrated_classifier import CalibratedClassifier
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.combinators.with_intervals import WithIntervals
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
 from calibrant.calibrators.latent.spline import SplineCalibration
 from calibrant.calibrators.monotone.accuracy_preserving_isotonic import AccuracyPreservingIsotonic
 from calibrant.calibrators.monotone.isotonic import IsotonicCalibration
 from calibrant.calibrators.monotone.near_isotonic import NearIsotonicCalibration
 from calibrant.calibrators.monotone.order_preserving import IntraOrderPreserving
+from calibrant.calibrators.monotone.piecewise_linear import PiecewiseLinearCalibration
 from calibrant.calibrators.monotone.venn_abers import VennAbersCalibration
 from calibrant.calibrators.neighbourhood.decision import DecisionCalibration
 from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
@@ -25,13 +28,20 @@ from calibrant.calibrators.scaling.ensemble_temperature import EnsembleTemperatu
 from calibrant.calibrators.scaling.matrix import MatrixScaling
 from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.calibrators.scaling.platt import PlattScaling
+from calibrant.calibrators.scaling.quadratic import QuadraticScaling
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.scaling.vector import VectorScaling
+from calibrant.calibrators.shift.bias_corrected_temperature import BiasCorrectedTemperature
+from calibrant.calibrators.shift.label_shift import LabelShift
+from calibrant.calibrators.shift.prior_shift import PriorShift
+from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 
 __all__ = [
     "AccuracyPreservingIsotonic",
+    "AutoCalibration",
     "BayesianBinning",
     "BetaCalibration",
+    "BiasCorrectedTemperature",
     "CalibratedClassifier",
     "Chain",
     "DecisionCalibration",
@@ -43,17 +53,23 @@ __all__ = [
     "IntraOrderPreserving",
     "IsotonicCalibration",
     "KernelCalibration",
+    "LabelShift",
     "MatrixScaling",
     "NearIsotonicCalibration",
     "NearestNeighbourCalibration",
     "OneVsRest",
     "ParameterizedTemperatureScaling",
+    "PiecewiseLinearCalibration",
     "PlattScaling",
+    "PriorShift",
+    "QuadraticScaling",
     "RandomCalibrationForest",
     "ScalingBinning",
     "SplineCalibration",
+    "StructuredScaling",
     "TemperatureScaling",
     "TopLabel",
     "VectorScaling",
     "VennAbersCalibration",
+    "WithIntervals",
 ]

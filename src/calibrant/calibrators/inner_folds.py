@@ -16,7 +16,7 @@ from calibrant.numerics.threads import in_threads
 from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 
-__all__ = ["Choice", "check_cv_parameter", "choose_by_folds", "folds_of", "inner_folds"]
+__all__ = ["Choice", "check_cv_parameter", "choose_by_folds", "folds_of", "inner_folds", "row_keys"]
 
 Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
@@ -31,7 +31,7 @@ def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
 
     At most as many as there are rows.
     """
-    return folds_by_content(_row_keys(data), data.weights, min(n_folds, data.n_rows))
+    return folds_by_content(row_keys(data), data.weights, min(n_folds, data.n_rows))
 
 
 def check_cv_parameter(cv: Any, name: str = "cv") -> None:
@@ -140,7 +140,7 @@ def _weights(fold: Fold) -> Vector:
     return np.ones(len(fold.test_rows)) if fold.test_weights is None else fold.test_weights
 
 
-def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
+def row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
     """Return what to sort rows by for the folds, the same for any order of the rows.
 
     The first three do not depend on the order of the classes either, and are exact, so that float32 rows and the

@@ -11,7 +11,7 @@ from calibrant.binning.partition import MOST_BINS, index_by_search
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
 from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.partial_event_fitting import PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_not_negative, check_whole, is_number
@@ -29,7 +29,7 @@ STRATEGIES = ("uniform", "quantile", "range")
 ROUNDING = 1e-9
 
 
-class HistogramBinning(BinaryMethod):
+class HistogramBinning(PartialEventFitting):
     r"""Cut the scores into bins, and give each bin the frequency of the event in it.
 
     .. math:: \hat q(s) = \frac{P_b + 2 \lambda m}{W_b + 2 \lambda}, \qquad s \in \text{bin } b
@@ -98,6 +98,10 @@ class HistogramBinning(BinaryMethod):
     of :cite:`wenger2020` leaves scores of empty bins as they are, and puts scores below the smallest of
     calibration into the last bin; here they are in the first. Bins of a fixed number of rows for the predicted
     class are those of :cite:`gupta2022`.
+
+    *Batches.* ``partial_fit`` keeps the sums of every bin. With one number of bins of equal width it gives what a fit of
+    all rows would give. Edges that depend on the scores, and a number of bins that is chosen, are those of the first
+    1,000 rows, or of the first batch if that is longer.
 
     Costs O(n) for given bins of equal width, otherwise a sort, O(n) memory; O(n log B) to predict.
 
@@ -188,6 +192,38 @@ class HistogramBinning(BinaryMethod):
         self.values_ = frequency(
             bins.outcome_sum, bins.weight, self._value_if_empty(bins.edges, frequency, total)
         )
+
+    def _event_memory(
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
+    ) -> dict[str, Any]:
+        bins = FixedEdges(self.edges_, closed=self.closed_).bins(_own_scores(scores), outcomes, weights)
+        memory = {"rows": float(n_rows), "outcome_sum": bins.outcome_sum, "weight": bins.weight}
+        self._set_values(memory)
+        return memory
+
+    def _update_event(
+        self,
+        scores: EventScores,
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        kept: float,
+        n_rows: float,
+    ) -> None:
+        bins = FixedEdges(self.edges_, closed=self.closed_).bins(_own_scores(scores), outcomes, weights)
+        self.memory_ = {
+            "rows": float(n_rows),
+            "outcome_sum": self.memory_["outcome_sum"] * kept + bins.outcome_sum,
+            "weight": self.memory_["weight"] * kept + bins.weight,
+        }
+        self._set_values(self.memory_)
+
+    def _set_values(self, memory: dict[str, Any]) -> None:
+        """Set the value of every bin from its sums, small weights not making the rows fewer."""
+        counting = max(1.0, memory["rows"] / float(memory["weight"].sum()))
+        events, self.counts_ = memory["outcome_sum"] * counting, memory["weight"] * counting
+        total = float(self.counts_.sum())
+        frequency = SmoothedFrequency(self._prior_of(float(events.sum()) / total), float(self.smoothing))
+        self.values_ = frequency(events, self.counts_, self._value_if_empty(self.edges_, frequency, total))
 
     def _calibrated(self, scores: EventScores) -> Predictions:
         of_row = index_by_search(self.edges_, _own_scores(scores), self.closed_)

@@ -52,7 +52,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     ----------
     estimator : classifier
         Cloned, never changed. Must have ``predict_proba`` or ``decision_function``.
-    method : str or Calibrator, default="temperature"
+    method : str or Calibrator, default="auto"
         A name from :func:`calibrant.registry.calibrators` (``+`` composes), or an unfitted calibrator.
     cv : int, splitter or iterable of (train, test), default=5
         An integer means that many stratified folds. Splits may overlap, repeat and leave rows out. With
@@ -124,7 +124,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def __init__(
         self,
         estimator: Any,
-        method: str | Calibrator = "temperature",
+        method: str | Calibrator = "auto",
         cv: Any = 5,
         ensemble: bool = True,
         response: Literal["auto", "predict_proba", "predict_log_proba", "decision_function"] = "auto",

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrator import Traits
 from calibrant.calibrators.latent.monotone_process import MonotoneProcess, fit_monotone_process
 from calibrant.calibrators.latent.process_fit import ProcessFit, fit_process
+from calibrant.calibrators.latent.process_intervals import LatentIntervals
 from calibrant.calibrators.latent.process_kernel import KernelParameters
 from calibrant.calibrators.latent.process_prediction import LatentMoments, LatentProcess
 from calibrant.calibrators.latent.process_scores import LatentScores, ScoreKind, latent_scores, parsed_scores
@@ -41,7 +42,7 @@ USUAL_SLOPES = (0.05, 20.0)
 N_SEEDS = 2**63
 
 
-class GaussianProcessCalibration(Calibrator):
+class GaussianProcessCalibration(LatentIntervals):
     r"""Map all scores by one smooth latent function that is learnt with its uncertainty (GPcalib).
 
     .. math:: \hat q = \mathrm{softmax}\bigl(g(z_1), \dots, g(z_K)\bigr), \qquad

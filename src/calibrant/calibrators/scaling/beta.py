@@ -8,9 +8,10 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.partial_event_fitting import PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.event_logistic import fit_log_odds
+from calibrant.calibrators.scaling.remembered_loss import RememberedLoss, event_loss
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution
@@ -37,7 +38,7 @@ FAMILIES = {
 }
 
 
-class BetaCalibration(BinaryMethod):
+class BetaCalibration(PartialEventFitting):
     r"""Raise the probability of an event and that of its complement to powers, and shift the log-odds.
 
     .. math:: \hat q = \frac{1}{1 + 1 / \left(e^c \frac{p^a}{(1 - p)^b}\right)}, \qquad a, b \ge 0
@@ -91,6 +92,9 @@ class BetaCalibration(BinaryMethod):
     probability of the event alone to get its features. In the program ``"ab"`` keeps c at zero with features
     :math:`\ln 2p` and :math:`\ln 2(1 - p)`; in the formula above that is :math:`c = (a - b) \ln 2`.
 
+    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate, so
+    that memory is constant; see :doc:`/online`.
+
     Examples
     --------
     Of the rows at 90 % a quarter has no event, of those at 10 % only one in sixteen has one.
@@ -125,11 +129,7 @@ class BetaCalibration(BinaryMethod):
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         family = FAMILIES[self.parameters]
-        shift = 0.0 if family.free_midpoint else LOG_TWO
-        if family.one_power:
-            columns = [scores.log_odds]
-        else:
-            columns = [scores.log_probability + shift, -(scores.log_complement + shift)]
+        columns = self._columns(scores)
         powers = [1.0] * len(columns)
         self.solution_ = fit_log_odds(
             columns,
@@ -139,9 +139,50 @@ class BetaCalibration(BinaryMethod):
             intercept=family.free_midpoint,
             lower=[0.0] * len(columns),
         )
+        self._set_coefficients()
+
+    def _event_memory(
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
+    ) -> dict[str, Any]:
+        loss = event_loss(self._features(scores), outcomes.astype(np.float64), weights)
+        total = float(len(outcomes) if weights is None else weights.sum())
+        return RememberedLoss.of(loss, self.solution_.theta, total).memory(n_rows)
+
+    def _update_event(
+        self,
+        scores: EventScores,
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        kept: float,
+        n_rows: float,
+    ) -> None:
+        family = FAMILIES[self.parameters]
+        loss = event_loss(self._features(scores), outcomes.astype(np.float64), weights)
+        total = float(len(outcomes) if weights is None else weights.sum())
+        lower = np.array([0.0] * (2 - family.one_power) + [-np.inf] * family.free_midpoint)
+        remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
+        self.solution_, remembered = remembered.updated(loss, total, lower)
+        self.memory_ = remembered.memory(n_rows)
+        self._set_coefficients()
+
+    def _columns(self, scores: EventScores) -> list[Vector]:
+        """Return what is multiplied by the powers."""
+        family = FAMILIES[self.parameters]
+        shift = 0.0 if family.free_midpoint else LOG_TWO
+        if family.one_power:
+            return [scores.log_odds]
+        return [scores.log_probability + shift, -(scores.log_complement + shift)]
+
+    def _features(self, scores: EventScores) -> Vector:
+        """Return the columns, and ones for the shift if it is free, (P, n)."""
+        ones = [np.ones(scores.n_rows)] * FAMILIES[self.parameters].free_midpoint
+        return np.stack([*self._columns(scores), *ones])
+
+    def _set_coefficients(self) -> None:
+        family = FAMILIES[self.parameters]
         theta = self.solution_.theta
         self.a_ = float(theta[0])
-        self.b_ = float(theta[len(columns) - 1])
+        self.b_ = float(theta[0 if family.one_power else 1])
         self.c_ = float(theta[-1]) if family.free_midpoint else (self.a_ - self.b_) * LOG_TWO
         self.midpoint_ = _midpoint(self.a_, self.b_, self.c_)
         self.solution_.warn_unless_converged("BetaCalibration")

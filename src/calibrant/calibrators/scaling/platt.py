@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.partial_event_fitting import PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.event_logistic import fit_log_odds
+from calibrant.calibrators.scaling.remembered_loss import Loss, RememberedLoss, event_loss
 from calibrant.options import check_choice, check_flag
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution
@@ -18,7 +19,7 @@ __all__ = ["PlattScaling"]
 Vector = NDArray[np.float64]
 
 
-class PlattScaling(BinaryMethod):
+class PlattScaling(PartialEventFitting):
     r"""Scale and shift the log-odds of an event: logistic regression on one score.
 
     .. math:: \hat q = \frac{1}{1 + e^{-(a s + b)}}, \qquad s = \ln \frac{p}{1 - p}
@@ -64,6 +65,9 @@ class PlattScaling(BinaryMethod):
     program of :cite:`wenger2020` fits to probabilities without smoothing, that of :cite:`kumar2019` to log-odds
     without smoothing, as here.
 
+    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate, so
+    that memory is constant; see :doc:`/online`.
+
     Examples
     --------
     Of the rows at 90 % and at 10 % a quarter goes the other way: :math:`9^{1/2} = 3`.
@@ -107,8 +111,47 @@ class PlattScaling(BinaryMethod):
         self.slope_, self.intercept_ = self.solution_.theta.tolist()
         self.solution_.warn_unless_converged("PlattScaling")
 
+    def _event_memory(
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
+    ) -> dict[str, Any]:
+        counts = _counts(outcomes, weights)
+        loss = self._loss(scores, outcomes, weights, counts)
+        remembered = RememberedLoss.of(loss, np.array([self.slope_, self.intercept_]), float(counts.sum()))
+        return remembered.memory(n_rows) | {"counts": counts}
+
+    def _update_event(
+        self,
+        scores: EventScores,
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        kept: float,
+        n_rows: float,
+    ) -> None:
+        batch = _counts(outcomes, weights)
+        counts = self.memory_["counts"] * kept + batch
+        remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
+        loss = self._loss(scores, outcomes, weights, counts)
+        self.solution_, remembered = remembered.updated(loss, float(batch.sum()))
+        self.memory_ = remembered.memory(n_rows) | {"counts": counts}
+        self.slope_, self.intercept_ = self.solution_.theta.tolist()
+        self.solution_.warn_unless_converged("PlattScaling")
+
+    def _loss(
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, counts: Vector
+    ) -> Loss:
+        """Return the summed loss of a batch; the targets of Platt's rule follow from the rows of all batches."""
+        targets = outcomes.astype(np.float64)
+        if self.smoothed_targets:
+            targets = np.where(outcomes, (counts[1] + 1) / (counts[1] + 2), 1 / (counts[0] + 2))
+        return event_loss(np.stack([self._score(scores), np.ones(scores.n_rows)]), targets, weights)
+
     def _calibrated(self, scores: EventScores) -> Predictions:
         return scores.with_log_odds(self.slope_ * self._score(scores) + self.intercept_)
 
     def _score(self, scores: EventScores) -> Vector:
         return scores.log_odds if self.feature == "log-odds" else scores.probability
+
+
+def _counts(outcomes: NDArray[np.bool_], weights: Vector | None) -> Vector:
+    """Return the weight of the rows without and with the event."""
+    return np.bincount(outcomes, weights, minlength=2).astype(np.float64)

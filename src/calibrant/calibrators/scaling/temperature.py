@@ -5,7 +5,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrator import Traits
+from calibrant.calibrators.partial_fitting import PartialFitting
+from calibrant.calibrators.scaling.remembered_loss import RememberedLoss
+from calibrant.calibrators.scaling.remembered_temperature import remembered_temperature, updated_temperature
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.kept_order import restore_argmax
@@ -16,7 +19,7 @@ from calibrant.space import Space
 __all__ = ["TemperatureScaling"]
 
 
-class TemperatureScaling(Calibrator):
+class TemperatureScaling(PartialFitting):
     r"""Multiply all logits by one inverse temperature.
 
     .. math:: \hat q = \mathrm{softmax}(\beta z), \qquad \beta = 1/T > 0
@@ -50,6 +53,9 @@ class TemperatureScaling(Calibrator):
     Some programs for published tables minimise the Brier score here although the text says log-loss
     (:cite:`zhang2020`'s, and with it the baselines of :cite:`tomani2022`); ``loss="brier"`` gives those.
 
+    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate, so
+    that memory is constant; see :doc:`/online`.
+
     Examples
     --------
     Three of four right at 90 %: the honest confidence is 75 %, and :math:`9^{1/2} = 3`.
@@ -74,11 +80,26 @@ class TemperatureScaling(Calibrator):
         check_choice("loss", self.loss, ("log", "brier"))
         check_around_one("bounds", self.bounds)
         self.solution_ = fit_inverse_temperature(data, self.loss, self.bounds)
+        self._set_temperature()
+
+    def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
+        self.memory_ = remembered_temperature(data, self.loss, self.inverse_temperature_).memory(n_rows)
+
+    def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
+        self.solution_, remembered = updated_temperature(
+            RememberedLoss.from_memory(self.memory_).faded(kept), data, self.loss, self.bounds
+        )
+        self.memory_ = remembered.memory(n_rows)
+        self._set_temperature()
+
+    def _set_temperature(self) -> None:
         self.inverse_temperature_ = float(self.solution_.theta[0])
         self.temperature_ = 1 / self.inverse_temperature_
         self.solution_.warn_unless_converged("TemperatureScaling")
 
     def _transform(self, predictions: Predictions) -> Predictions:
+        if self._waits:
+            return predictions.without_zeros()
         logits: NDArray[np.floating] = predictions.logits
         scaled = logits * logits.dtype.type(self.inverse_temperature_)
         # A product rounds, and may make two classes equal that were not.

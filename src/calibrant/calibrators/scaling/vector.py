@@ -3,8 +3,11 @@
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrator import Traits
+from calibrant.calibrators.partial_fitting import PartialFitting
+from calibrant.calibrators.scaling.remembered_loss import RememberedLoss, softmax_loss
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import CrossEntropy, DiagonalMap, Objective
@@ -15,7 +18,7 @@ from calibrant.space import Space
 __all__ = ["VectorScaling"]
 
 
-class VectorScaling(Calibrator):
+class VectorScaling(PartialFitting):
     r"""Scale and shift the logit of every class.
 
     .. math:: \hat q = \mathrm{softmax}(w \circ z + b), \qquad w, b \in \mathbb{R}^K
@@ -44,6 +47,9 @@ class VectorScaling(Calibrator):
     from a stochastic optimiser that stopped early, which acts as a little regularisation: they can differ
     from the optimum by a few units in the fourth digit, either way.
 
+    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
+    O(K^2) numbers; see :doc:`/online`. A class that has not come by then counts as half a row without information.
+
     Examples
     --------
     >>> p = [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.5, 0.2, 0.3]] * 4
@@ -59,16 +65,59 @@ class VectorScaling(Calibrator):
         self.bias = bias
 
     def _fit(self, data: LabelledPredictions) -> None:
+        objective = self._objective(data)
+        self.solution_ = newton_cg(objective, start_temperature(data) * objective.map.identity())
+        self._set_parameters(data.n_classes)
+
+    def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
+        if self.present_columns_ is not None:
+            # From here on all columns count, and a class that is still to come as half a row that says nothing of x.
+            late = np.setdiff1d(np.arange(data.n_classes), self.present_columns_)
+            data = _with_half_rows(data, late)
+            self.present_columns_ = None
+            objective = self._objective(data)
+            self.solution_ = newton_cg(objective, start_temperature(data) * objective.map.identity())
+            self._set_parameters(data.n_classes)
+        loss = softmax_loss(self._objective(data))
+        self.memory_ = RememberedLoss.of(loss, self.solution_.theta, data.total_weight).memory(n_rows)
+
+    def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
+        remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
+        objective = self._objective(data)
+        with objective.open():
+            self.solution_, remembered = remembered.updated(softmax_loss(objective), data.total_weight)
+        self.memory_ = remembered.memory(n_rows)
+        self._set_parameters(data.n_classes)
+
+    def _objective(self, data: LabelledPredictions) -> Objective:
         logit_map = DiagonalMap(data.n_classes, self.bias)
-        objective = Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
-        self.solution_ = newton_cg(objective, start_temperature(data) * logit_map.identity())
+        return Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
+
+    def _set_parameters(self, n_classes: int) -> None:
         theta = self.solution_.theta
-        self.weights_ = theta[: data.n_classes].copy()
-        self.intercept_ = theta[data.n_classes :] if self.bias else np.zeros(data.n_classes)
+        self.weights_ = theta[:n_classes].copy()
+        self.intercept_ = theta[n_classes:] if self.bias else np.zeros(n_classes)
         self.intercept_ = self.intercept_ - self.intercept_.mean()
         self.solution_.warn_unless_converged("VectorScaling")
 
     def _transform(self, predictions: Predictions) -> Predictions:
+        if self._waits:
+            return predictions.without_zeros()
         logits = predictions.logits
         scaled = logits * self.weights_.astype(logits.dtype) + self.intercept_.astype(logits.dtype)
         return Predictions(scaled, Space.LOGITS, predictions.classes)
+
+
+def _with_half_rows(data: LabelledPredictions, late: NDArray[np.intp]) -> LabelledPredictions:
+    """Return the rows and, for each of some classes, half a row of that class that is the mean of all rows."""
+    logits = data.predictions.logits
+    mean = np.average(logits, axis=0, weights=data.weights).astype(logits.dtype)
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    return LabelledPredictions(
+        Predictions(
+            np.vstack([logits, np.tile(mean, (len(late), 1))]), Space.LOGITS, data.predictions.classes
+        ),
+        np.concatenate([data.labels, late]),
+        data.classes,
+        np.concatenate([weights, np.full(len(late), 0.5)]),
+    )

@@ -1,0 +1,181 @@
+"""Trials: what every candidate says about rows that were held out, within a budget of time."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators.automatic.candidates import IDENTITY, Candidate
+from calibrant.calibrators.structured.structured_scaling import StructuredScaling
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import held_back
+from calibrant.numerics.folds import Fold
+from calibrant.numerics.threads import in_threads
+
+__all__ = ["Trial", "Trials", "tried"]
+
+Vector = NDArray[np.float64]
+
+Piece = tuple[LabelledPredictions, LabelledPredictions]
+
+LOGGER = logging.getLogger("calibrant")
+
+ALWAYS_TRIED = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One candidate on all rows held out.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        What was tried.
+    losses : ndarray of shape (N,) or None
+        Log-loss of every row that was held out, fold after fold; None if it was not tried, or failed.
+    seconds : float
+        Time of all its fits; candidates that were fitted together share theirs.
+    note : str
+        Why it was not tried, or what went wrong; empty otherwise.
+    """
+
+    candidate: Candidate
+    losses: Vector | None
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """All candidates on the same rows held out.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        In the order of the candidates, the simplest first.
+    weights : ndarray of shape (N,)
+        Weights of the rows held out, fold after fold.
+    fold_numbers : ndarray of shape (N,)
+        Which fold each of them was held out in.
+    """
+
+    trials: list[Trial]
+    weights: Vector
+    fold_numbers: NDArray[np.intp]
+
+    @property
+    def judged(self) -> list[Trial]:
+        """Those that have losses."""
+        return [trial for trial in self.trials if trial.losses is not None]
+
+
+def tried(
+    candidates: Sequence[Candidate],
+    data: LabelledPredictions,
+    folds: Sequence[Fold],
+    time_budget: float | None,
+) -> Trials:
+    """Fit every candidate to all folds but one and judge it by the rows of that one.
+
+    Structured maps that differ in their strength only are fitted along one path. With a budget, a candidate whose first
+    fold says that it would take too long is left out, and so are all that come when the budget is used up; the
+    first three are always tried.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The cheap and simple first.
+    data : LabelledPredictions
+        Calibration rows.
+    folds : sequence of Fold
+        At least two.
+    time_budget : float, optional
+        Seconds for all fits together, the last ones on all rows included.
+    """
+    pieces = [
+        (
+            data.take(fold.train_rows, fold.train_weights),
+            data.take(fold.test_rows, fold.test_weights),
+        )
+        for fold in folds
+    ]
+    trials: dict[str, Trial] = {}
+    start = perf_counter()
+    for number, family in enumerate(_families(candidates)):
+        began = perf_counter()
+        # The first three, which are cheap, are tried in any case.
+        left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
+        losses, note = _judged(family, pieces, left)
+        seconds = perf_counter() - began
+        for candidate, own in zip(family, losses, strict=True):
+            possible = own is None or bool(np.isfinite(own).all())
+            trials[candidate.name] = Trial(
+                candidate,
+                own if possible else None,
+                seconds / len(family),
+                note if possible else "left out: it calls impossible what happened",
+            )
+        LOGGER.info("%s: %.1f s %s", ", ".join(one.name for one in family), seconds, note)
+    weights = np.concatenate(
+        [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
+    )
+    numbers_of_folds = np.repeat(np.arange(len(pieces)), [test.n_rows for _, test in pieces])
+    return Trials([trials[candidate.name] for candidate in candidates], weights, numbers_of_folds)
+
+
+def _judged(
+    family: Sequence[Candidate], pieces: Sequence[Piece], seconds_left: float
+) -> tuple[list[Vector] | list[None], str]:
+    """Return the losses of every candidate of a family on all rows held out, or none and why there are none."""
+    nothing = [None] * len(family)
+    if seconds_left <= 0:
+        return nothing, "left out: the time budget is used up"
+    began = perf_counter()
+    try:
+        with held_back():
+            first = _held_out(family, *pieces[0])
+            # As long again for every other fold, and somewhat longer for all rows in the end.
+            expected = (perf_counter() - began) * (len(pieces) + 1)
+            if expected > seconds_left:
+                return nothing, f"left out: it would take about {expected:.1f} s, longer than what is left"
+            train = pieces[0][0]
+            rest = in_threads(
+                lambda piece: _held_out(family, *piece), pieces[1:], train.n_rows * train.n_classes
+            )
+    except (ValueError, ArithmeticError, MemoryError) as error:
+        # One candidate that cannot be fitted must not keep the user from all others.
+        return nothing, f"failed: {error}"
+    return [np.concatenate(parts) for parts in zip(first, *rest, strict=True)], ""
+
+
+def _families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Return candidates that are fitted together: structured maps that differ in nothing but their strength."""
+    families: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        key = candidate.name
+        if isinstance(candidate.calibrator, StructuredScaling):
+            key = repr(clone(candidate.calibrator).set_params(strength=1.0))
+        families.setdefault(key, []).append(candidate)
+    return list(families.values())
+
+
+def _held_out(
+    family: Sequence[Candidate], train: LabelledPredictions, test: LabelledPredictions
+) -> list[Vector]:
+    """Return the log-loss of every test row for every candidate of a family."""
+    if family[0].name == IDENTITY:  # needs no rows to learn from
+        return [test.row_losses("log", test.predictions.without_zeros())]
+    return [test.row_losses("log", fitted.transform(test.predictions)) for fitted in _fitted(family, train)]
+
+
+def _fitted(family: Sequence[Candidate], train: LabelledPredictions) -> list[Calibrator]:
+    first = family[0].calibrator
+    if len(family) > 1 and isinstance(first, StructuredScaling):
+        strengths = [candidate.calibrator.strength for candidate in family]
+        return list(clone(first).fit_path(train, strengths))
+    return [clone(candidate.calibrator).fit_labelled(train, warn_of_absent=False) for candidate in family]

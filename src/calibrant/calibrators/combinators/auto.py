@@ -1,0 +1,250 @@
+"""AutoCalibration: the default, which chooses by rows held out and says what it chose."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.automatic.candidates import Candidate, chosen_candidates, default_candidates
+from calibrant.calibrators.automatic.decision import Gain, decision_table, in_words
+from calibrant.calibrators.automatic.pooling import pooled, single
+from calibrant.calibrators.automatic.stratified_folds import stratified_folds, trial_rows
+from calibrant.calibrators.automatic.trials import tried
+from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.errors import LabelError, ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import held_back
+from calibrant.numerics.kept_order import restore_argmax
+from calibrant.options import check_choice, check_flag, is_number
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+
+__all__ = ["AutoCalibration"]
+
+# In standard errors. The identity has its weight in the pool already; taken whenever a few rows are against the pool, it
+# would cost more than it saves.
+CLEARLY_WORSE = 2.0
+
+
+class AutoCalibration(Calibrator):
+    r"""Try methods from nothing to a full matrix on rows held out, and pool those that help.
+
+    .. math:: \hat q = \sum_c w_c\, g_c(p), \qquad
+              w = \arg\max_{w \ge 0,\, \sum_c w_c = 1} \; \sum_i \log \sum_c w_c\, g_c^{(-i)}(p_i)_{y_i}
+
+    where :math:`g_c^{(-i)}` is candidate c fitted without the fold of row i. The identity is among the candidates, so
+    that doing nothing is always an answer; components of little weight are dropped, the others fitted again on all
+    rows. Pooling does better than choosing one, since the rows that would have to tell
+    two good maps apart are few. See :doc:`/automatic` for the candidates and what they bring.
+
+    Parameters
+    ----------
+    candidates : {"default", "thorough"} or list of str or Calibrator, default="default"
+        What to try. "default" takes from the identity to ``shared-matrix`` at several strengths, or for two classes the
+        maps of one event, what suits the number of rows and classes; "thorough" adds slower methods of other shapes: ensemble
+        and parameterized temperature scaling, splines, Gaussian processes, isotonic maps. A list has registry names (``+``
+        composes) or calibrators, the simplest first; the identity is added.
+    choice : {"pool", "single"}, default="pool"
+        Pool the candidates, or take the simplest whose loss on rows held out is within one standard error of the
+        lowest.
+    preserve_accuracy : bool, default=False
+        Try only maps that keep the predicted class of every row.
+    cv : int, splitter or iterable of splits, default=5
+        Folds. A number of them holds out every class in its share, and keeps rows of one group together if ``fit``
+        gets groups; they do not depend on the order of the rows.
+    negligible : float, default=0.02
+        Weight below which a component of the pool is dropped.
+    time_budget : float, optional
+        Seconds that all fits may take together. Candidates come cheap first, and those that would take longer than
+        what is left are not tried; which these are depends on the machine.
+
+    Attributes
+    ----------
+    calibrators_ : list of Calibrator
+        The fitted components.
+    weights_ : ndarray
+        Their weights.
+    decision_ : dict of columns
+        A table of all candidates: ``candidate``, ``weight``, ``loss`` (mean log-loss of rows held out), ``gain`` (by how
+        much it is below that of doing nothing), ``standard_error`` (of the gain, over rows), ``seconds`` and ``note``
+        (why a candidate was not tried). ``pandas.DataFrame(fitted.decision_)`` shows it.
+    explanation_ : str
+        In words: what was chosen, by how much it is better on rows held out, and how sure that is. The loss of the
+        pool is that of maps and weights that have not seen the row.
+
+    Notes
+    -----
+    The weights start from the belief that every candidate has explained 0.3 rows already, and the identity one, so that
+    with few rows the pool stays spread, and close to doing nothing. The identity alone is kept if the pool is clearly
+    worse than it on rows held out, by two standard errors, or worse on the calibration rows themselves. Whether
+    the gain is more than chance, its interval in ``explanation_`` says.
+
+    Of more than 20,000 rows, or a million numbers, a sample tries the candidates; all rows fit those that are kept.
+
+    Costs the fits of all candidates, times the number of folds and one more: seconds for 5,000 rows of ten classes.
+    Penalties of structured maps are tried along a path in which each fit starts from the one before. Progress goes to the
+    logger ``"calibrant"`` at level INFO.
+
+    Examples
+    --------
+    >>> from calibrant.synthetic import tasks
+    >>> val, test = (tasks()["mixed"].sample(2000, seed) for seed in (0, 1))
+    """
+
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"auto": {}}
+
+    def __init__(
+        self,
+        candidates: Literal["default", "thorough"] | Sequence[str | Calibrator] = "default",
+        choice: Literal["pool", "single"] = "pool",
+        preserve_accuracy: bool = False,
+        cv: Any = 5,
+        negligible: float = 0.02,
+        time_budget: float | None = None,
+    ) -> None:
+        self.candidates = candidates
+        self.choice = choice
+        self.preserve_accuracy = preserve_accuracy
+        self.cv = cv
+        self.negligible = negligible
+        self.time_budget = time_budget
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """What all candidates have in common; only those that keep the arg-max are tried if it must be preserved."""
+        listed = self.candidates if isinstance(self.candidates, list | tuple) else []
+        traits = [one.traits for one in _calibrators(listed)]
+        return Traits(
+            keeps_argmax=bool(self.preserve_accuracy),
+            contains_identity=True,
+            binary_only=False,
+            commutes_with_permutations=all(one.commutes_with_permutations for one in traits),
+            uses_raw_logits=any(one.uses_raw_logits for one in traits),
+        )
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Try, pool and fit.
+
+        Parameters
+        ----------
+        X : array, frame or Predictions
+            Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; logits only through
+            ``Predictions.from_logits``.
+        y : array of shape (n,)
+            True classes: column numbers, or labels that match the columns.
+        sample_weight : array of shape (n,), optional
+            A weight of two is the same as the row given twice; rows of weight zero are left out.
+        groups : array of shape (n,), optional
+            Rows of one group, such as those of one patient, are never on both sides of a fold.
+        """
+        data = LabelledPredictions.parse(X, y, sample_weight)
+        self._groups = None if groups is None else _parsed_groups(groups, sample_weight, data.n_rows)
+        try:
+            return self.fit_labelled(data)
+        finally:
+            del self._groups
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
+        data = data.with_counting_weights()
+        candidates = self._candidates(data)
+        sample, groups = trial_rows(data, getattr(self, "_groups", None))
+        folds = stratified_folds(self.cv, sample, groups)
+        trials = tried(candidates, sample, folds, self.time_budget)
+        pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
+        gain = Gain.of(pool, trials)
+        reason = ""
+        if gain.value < -CLEARLY_WORSE * gain.standard_error:
+            reason = "what was tried does worse on rows held out"
+        if not reason:
+            self._set_parts([trial.candidate for trial in trials.judged], pool.weights, data)
+            if is_worse_than_nothing(data, self._transform(data.predictions)):
+                reason = "what does better on rows held out does harm on all of them"
+        weights = pool.weights
+        if reason:
+            weights = np.eye(len(weights))[0]
+            self._set_parts([trial.candidate for trial in trials.judged], weights, data)
+        self.decision_ = decision_table(trials, weights)
+        self.explanation_ = in_words(self.decision_, gain, reason, sample.n_rows, len(folds))
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        if len(self.calibrators_) == 1:
+            only: Predictions = self.calibrators_[0].transform(predictions)
+            return only.without_zeros()
+        mixed = np.zeros(predictions.scores.shape, predictions.scores.dtype)
+        for calibrator, weight in zip(self.calibrators_, self.weights_, strict=True):
+            part = calibrator.transform(predictions).probabilities
+            mixed += part * mixed.dtype.type(weight)
+        if self.preserve_accuracy:
+            restore_argmax(mixed, predictions.predicted)
+        return Predictions(mixed, Space.PROBABILITIES, predictions.classes)
+
+    def _candidates(self, data: LabelledPredictions) -> list[Candidate]:
+        if isinstance(self.candidates, str) and self.candidates in ("default", "thorough"):
+            found = default_candidates(data, thorough=self.candidates == "thorough")
+        else:
+            found = chosen_candidates(self.candidates)
+        if not self.preserve_accuracy:
+            return found
+        kept = [candidate for candidate in found if candidate.calibrator.traits.keeps_argmax]
+        if len(kept) == 1:
+            raise ParameterError(
+                f"none of the candidates {[one.name for one in found[1:]]} keeps the predicted class; set "
+                "preserve_accuracy=False, or list some that do, such as 'temperature' and 'shared-map'."
+            )
+        return kept
+
+    def _set_parts(
+        self, candidates: list[Candidate], weights: NDArray[np.float64], data: LabelledPredictions
+    ) -> None:
+        parts = [
+            (candidate, weight) for candidate, weight in zip(candidates, weights, strict=True) if weight > 0
+        ]
+        with held_back():  # they spoke of themselves alone; what matters is in the table
+            self.calibrators_ = [
+                clone(candidate.calibrator).fit_labelled(data, warn_of_absent=False) for candidate, _ in parts
+            ]
+        self.weights_ = np.array([weight for _, weight in parts])
+
+    def _check_parameters(self) -> None:
+        check_choice("choice", self.choice, ("pool", "single"))
+        check_flag("preserve_accuracy", self.preserve_accuracy)
+        if not (is_number(self.negligible) and 0 <= self.negligible < 1):
+            raise ParameterError(
+                f"negligible must be a number from 0 to below 1, such as 0.02, not {self.negligible!r}."
+            )
+        if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
+            raise ParameterError(
+                f"time_budget must be a positive number of seconds, or None, not {self.time_budget!r}."
+            )
+
+
+def _calibrators(listed: Sequence[Any]) -> list[Calibrator]:
+    """Return the calibrators among what a user listed, made from their names; what is neither, a fit will refuse."""
+    from calibrant.registry import make
+
+    found = []
+    for one in listed:
+        if isinstance(one, Calibrator):
+            found.append(one)
+        elif isinstance(one, str):
+            try:
+                found.append(make(one))
+            except ParameterError:
+                continue
+    return found
+
+
+def _parsed_groups(groups: Any, sample_weight: Any, n_rows: int) -> NDArray[np.generic]:
+    """Return one group per row that counts."""
+    parsed = np.asarray(groups)
+    expected = n_rows if sample_weight is None else len(np.asarray(sample_weight))
+    if parsed.shape != (expected,):
+        raise LabelError(
+            f"groups must name one group per row, but has shape {parsed.shape} for {expected} rows; "
+            "pass a flat array of that length."
+        )
+    return parsed if sample_weight is None else parsed[np.asarray(sample_weight, dtype=np.float64) > 0]

@@ -1,0 +1,214 @@
+"""Quadratic scaling: a parabola through the log-odds of an event, rising wherever it is used."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrator import Traits
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.scaling.quadratic_objective import EventRows, PenalisedLogOdds
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness
+from calibrant.options import check_flag, check_not_negative
+from calibrant.predictions import Predictions
+from calibrant.solvers import Solution, Status
+
+__all__ = ["QuadraticScaling"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# As a share of the slope of temperature scaling: flat to the eye, and still increasing.
+LEAST_SLOPE = 1e-3
+# Log-odds within which nothing can be said of a bend, and a straight line is fitted.
+NARROW = 1e-3
+LARGEST = 1e150  # log-odds whose squares are finite
+ROUNDING = 1e-12  # relative, within which two mean losses are the same
+
+
+class QuadraticScaling(BinaryMethod):
+    r"""Map the log-odds of an event by a quadratic function that rises on the whole range of the calibration scores.
+
+    .. math:: \hat q = \sigma(u), \qquad u = b + w_1 s + w_2 s^2, \qquad s = \ln \frac{p}{1 - p}, \qquad
+              w_1 + 2 w_2 s \ge \varepsilon \quad \text{at the lowest and at the highest calibration score}
+
+    and straight on beyond these two. It is the posterior if the log-odds of either outcome are Gaussian with variances
+    of their own :cite:`berta2026matrix`, where equal variances make it Platt scaling. With :math:`x = \beta s` at
+    the best temperature :math:`1/\beta`, and :math:`u = b + v_1 x + v_2 x^2`, it minimises
+
+    .. math:: \frac1n \Big[ \sum_i \ell(u_i, o_i) + \rho \big( b^2 + (v_1 - 1)^2 + v_2^2 \big) \Big]
+
+    over n rows, where :math:`o_i` says whether the event happened and :math:`\ell` is the log-loss.
+    More than two classes are calibrated one against the rest.
+
+    Parameters
+    ----------
+    ridge : float, default=1.0
+        Weight :math:`\rho` of the distance from temperature scaling, in rows; 0 for none.
+    monotone : bool, default=True
+        Keep the map increasing. False for the plain parabola, which somewhere turns and maps higher scores to lower
+        probabilities.
+    temperature : bool, default=True
+        Measure the distance from temperature scaling. False measures it from the identity, as with :math:`\beta = 1`.
+
+    Attributes
+    ----------
+    intercept_ : float
+        Fitted b, of two classes; for more see the ``calibrators_`` of ``one_vs_rest_``.
+    slope_ : float
+        Fitted :math:`w_1`, of log-odds as they come in.
+    curvature_ : float
+        Fitted :math:`w_2`, likewise.
+    lowest_, highest_ : float
+        Log-odds between which the map is a parabola; minus and plus infinity unless ``monotone``.
+    temperature_ : float
+        :math:`1/\beta`; 1 where no temperature is steep enough, and without ``temperature``.
+    solution_ : Solution
+        How the fit went; ``theta`` are intercept, slope and curvature.
+    one_vs_rest_ : OneVsRest
+        The maps of all classes, if there are more than two.
+
+    Notes
+    -----
+    *Guard.* The slope of a parabola is a straight line, so it is positive on a range if it is positive at both ends.
+    Written in these two slopes and b the problem is convex with two lower bounds, solved to its optimum by Newton's method
+    under bounds. The least slope :math:`\varepsilon` is a thousandth of that of temperature scaling:
+    flat to the eye, and the order of scores, and the AUC, is kept as far as the digits go. Where the calibration scores
+    are all but equal the map is a straight line.
+
+    *Never worse than nothing.* Temperature scaling, or the identity, is a member of the family and costs no
+    penalty, so that the log-loss of the calibration rows never ends above that of doing nothing. With a positive
+    ``ridge`` the fit is finite also where scores separate the outcomes.
+
+    *Ridge.* On small sets and tables the distance from the temperature is the better one to penalise, on
+    large sets there is no difference; the size of the scores then does not matter either. A plain parabola without
+    guard is at times far worse than nothing on rows beyond the calibration scores.
+
+    *Published.* ``QuadraticScaling(ridge=0, monotone=False)`` is the logistic regression on s and :math:`s^2` of
+    :cite:`berta2026matrix`, whose program has no guard. Where scores separate the outcomes this has no optimum, and
+    a :class:`~calibrant.errors.ConvergenceWarning` tells so.
+
+    Costs O(n) time a step, about ten steps with those of the temperature, and O(n) memory.
+
+    Examples
+    --------
+    Odds of 9, 1 and 1/9 that ought to be 3, 1 and 1/27 lie on a parabola, with :math:`w_1 = 1` and
+    :math:`w_2 = -1 / \ln 81`, which turns at the highest score.
+
+    >>> p = np.repeat([0.9, 0.5, 0.1], 2800)
+    >>> y = np.concatenate([np.arange(2800) < events for events in (2100, 1400, 100)]).astype(int)
+    >>> fitted = QuadraticScaling().fit(p, y)
+    >>> fitted.predict_proba([0.9, 0.5, 0.1])[:, 1].round(3)
+    array([0.75 , 0.5  , 0.036])
+    >>> round(fitted.slope_, 2), round(fitted.curvature_, 2)
+    (1.0, -0.23)
+
+    Beyond that score it goes on straight and hardly rises; the plain parabola falls:
+
+    >>> fitted.predict_proba([0.999])[:, 1].round(2)
+    array([0.75])
+    >>> QuadraticScaling(monotone=False).fit(p, y).predict_proba([0.999])[:, 1].round(2)
+    array([0.02])
+    """
+
+    traits = Traits(contains_identity=True)
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"quadratic": {}}
+
+    intercept_: float
+    slope_: float
+    curvature_: float
+    lowest_: float
+    highest_: float
+    temperature_: float
+    solution_: Solution
+
+    def __init__(self, ridge: float = 1.0, monotone: bool = True, temperature: bool = True) -> None:
+        self.ridge = ridge
+        self.monotone = monotone
+        self.temperature = temperature
+
+    def _check_parameters(self) -> None:
+        check_not_negative("ridge", self.ridge, "the weight of the identity in rows")
+        check_flag("monotone", self.monotone)
+        check_flag("temperature", self.temperature)
+
+    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        rows = EventRows(scores.log_odds, outcomes, weights)
+        best = rows.temperature()
+        steepness = bounded_steepness(best)
+        if best.status is Status.AT_BOUND and not (self.monotone and self.temperature):
+            steepness = 1.0  # the flat end is no place to start from for maps that may fall, or are held to the identity
+        if not self.temperature:
+            steepness = min(steepness, 1.0)  # a unit in which neither scores nor the penalty are large
+        units = steepness ** np.arange(3)
+        wanted = 1.0 if self.temperature else 1 / steepness
+        least = LEAST_SLOPE * min(1.0, wanted) if self.monotone else -np.inf
+        parabolas = _Parabolas.over(rows.log_odds * steepness, least)
+        penalised = (
+            parabolas.coefficients if self.temperature else units[:, np.newaxis] * parabolas.coefficients
+        )
+        objective = PenalisedLogOdds(
+            rows, parabolas.features, parabolas.line(wanted), self.ridge * penalised.T @ penalised
+        )
+        found = objective.minimum(parabolas.line(1.0), parabolas.lower)
+        self.temperature_ = 1 / steepness if self.temperature else 1.0
+        self._use(parabolas.coefficients @ found.theta * units, found)
+        self.lowest_, self.highest_ = parabolas.low / steepness, parabolas.high / steepness
+        if not found.loss <= found.identity_loss * (1 + ROUNDING):
+            # Only rounding, or scores too large for their float type, can lead here.
+            kept = replace(found, value=found.identity_loss, loss=found.identity_loss, status=Status.IDENTITY)
+            self._use(np.array([0.0, 1.0, 0.0]), kept)
+        self.solution_.warn_unless_converged("QuadraticScaling")
+
+    def _use(self, coefficients: Vector, solution: Solution) -> None:
+        self.intercept_, self.slope_, self.curvature_ = coefficients.tolist()
+        self.solution_ = replace(solution, theta=coefficients)
+
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        log_odds = np.clip(scores.log_odds, -LARGEST, LARGEST)
+        inside = np.clip(log_odds, self.lowest_, self.highest_)
+        with np.errstate(over="ignore"):  # infinite log-odds are given out as the largest there are
+            parabola = self.intercept_ + inside * (self.slope_ + inside * self.curvature_)
+            beyond = (log_odds - inside) * (self.slope_ + 2 * self.curvature_ * inside)
+            return scores.with_log_odds(parabola + beyond)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parabolas:
+    """Quadratic functions of scores in parameters that have lower bounds and nothing else.
+
+    ``coefficients`` (3, m) makes those of 1, x and x^2 of the parameters: b and the slopes at both ends, or b and one
+    slope for a straight line, or the coefficients themselves where any parabola will do.
+    """
+
+    x: Vector
+    low: float
+    high: float
+    coefficients: Matrix
+    lower: Vector
+
+    @classmethod
+    def over(cls, x: Vector, least: float) -> "_Parabolas":
+        """Return those that rise by so much at least on the range of the scores; all if that is minus infinity."""
+        if least == -np.inf:
+            return cls(x, -np.inf, np.inf, np.eye(3), np.full(3, -np.inf))
+        low, high = float(x.min()), float(x.max())
+        reach = high - low
+        if reach <= NARROW:
+            return cls(x, low, high, np.eye(3, 2), np.array([-np.inf, least]))
+        coefficients = np.array(
+            [[1.0, 0.0, 0.0], [0.0, high / reach, -low / reach], [0.0, -0.5 / reach, 0.5 / reach]]
+        )
+        return cls(x, low, high, coefficients, np.array([-np.inf, least, least]))
+
+    def line(self, slope: float) -> Vector:
+        """Return the parameters of a straight line through zero."""
+        is_free = np.isneginf(self.lower).all()
+        return np.array([0.0, slope, 0.0]) if is_free else np.array([0.0, slope, slope])[: len(self.lower)]
+
+    def features(self, rows: slice) -> Matrix:
+        """Return what every parameter is multiplied by, (m, rows)."""
+        x = self.x[rows]
+        return self.coefficients.T @ np.stack([np.ones_like(x), x, x * x])

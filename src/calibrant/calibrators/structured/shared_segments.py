@@ -1,0 +1,154 @@
+"""The increasing map that all classes share: slopes by segments of the score, and by how decided the row is."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrators.structured.row_scales import RowScales
+from calibrant.numerics.linear_segments import LinearSegments
+
+__all__ = ["LEAST_SLOPE", "Places", "SharedSegments"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+
+# As a share of the slope of temperature scaling: flat to the eye, and still increasing.
+LEAST_SLOPE = 1e-3
+
+# Share of scores above the first knot from which on it is cheaper to treat all alike than to pick those out.
+MANY_ABOVE = 0.3
+
+
+class Places(NamedTuple):
+    """Where the scores of a block of rows are, worth keeping if the block is seen again.
+
+    ``above`` holds the flat places of scores beyond the first knot, or None if these are most of them; with many classes
+    all but a few are below. ``hats`` are those of the rows' means, (n, R), if there are any.
+    """
+
+    above: NDArray[np.int32] | None
+    hats: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class SharedSegments:
+    r"""The features of :math:`\varphi_s(x) + \tau_t(\bar x)\, x`, a function of a score x and of the mean of its row.
+
+    Slopes s between the knots of :math:`\varphi` come first, then the values t of :math:`\tau` at its own knots,
+    which are slopes as well: of all scores in a row. It increases with x if s is positive and t not negative.
+
+    Attributes
+    ----------
+    scores : LinearSegments
+        Where the slopes of :math:`\varphi` hold.
+    rows : RowScales or None
+        Knots of :math:`\tau`; None for no such function.
+
+    Examples
+    --------
+    >>> shared = SharedSegments(LinearSegments(np.array([-1.0])), None)
+    >>> x = np.array([[-2.0, -0.5]])
+    >>> shared.values(np.array([1.0, 2.0]), x), shared.adjoint(np.ones((1, 2)), x)
+    (array([[-1.,  1.]]), array([-1. ,  0.5]))
+    """
+
+    scores: LinearSegments
+    rows: RowScales | None
+
+    @property
+    def n_slopes(self) -> int:
+        """Number of parameters, of both kinds."""
+        return self.scores.n_segments + (0 if self.rows is None else self.rows.n_knots)
+
+    @property
+    def identity(self) -> Vector:
+        """Parameters that add a constant to all scores, and nothing else."""
+        return np.where(np.arange(self.n_slopes) < self.scores.n_segments, 1.0, 0.0)
+
+    @property
+    def lower(self) -> Vector:
+        """Least values with which the map is increasing."""
+        return LEAST_SLOPE * self.identity
+
+    @cached_property
+    def _above(self) -> tuple[Vector, Vector]:
+        """Where every segment but the first begins and ends, each (m - 1,)."""
+        return self.scores.knots, np.append(self.scores.knots[1:], np.inf)
+
+    @cached_property
+    def _first_knot(self) -> float:
+        return float(self.scores.knots[0]) if len(self.scores.knots) else 0.0
+
+    def places(self, x: FloatArray) -> Places:
+        """Return what is worth keeping about a block of scores, (n, K)."""
+        above: NDArray[np.int32] | None = None
+        if len(self.scores.knots):
+            found = np.flatnonzero(x.ravel() > x.dtype.type(self._first_knot))
+            above = found.astype(np.int32) if len(found) < MANY_ABOVE * x.size else None
+        return Places(above, None if self.rows is None else self.rows.hats(x))
+
+    def values(self, slopes: FloatArray, x: FloatArray, places: Places | None = None) -> FloatArray:
+        """Return the map of every score, (n, K); a new array."""
+        x = np.ascontiguousarray(x)  # else what is written through a flat view would be lost
+        places = places or self.places(x)
+        kind, size = x.dtype.type, self.scores.n_segments
+        values: FloatArray = x - kind(self._first_knot)
+        upper = x if places.above is None else x.ravel().take(places.above)
+        if len(self.scores.knots):
+            segment, bent = np.empty_like(upper), np.zeros_like(upper)
+            if places.above is None:
+                np.minimum(values, kind(0), out=values)
+            values *= kind(slopes[0])
+            for slope, low, high in zip(slopes[1:size], *self._above, strict=True):
+                # Clipped scores, one segment after the other, are cheaper than to look up the segment of each.
+                np.clip(upper, kind(low), kind(high), out=segment)
+                segment *= kind(slope)
+                bent += segment
+            bent -= kind(slopes[1:size] @ self._above[0])
+            if places.above is None:
+                values += bent
+            else:
+                values.ravel()[places.above] = bent
+        else:
+            values *= kind(slopes[0])
+        if places.hats is not None:
+            factors = places.hats.astype(x.dtype, copy=False) @ slopes[size:].astype(x.dtype)
+            values += x * factors[:, np.newaxis]
+        return values
+
+    def adjoint(self, cotangent: FloatArray, x: FloatArray, places: Places | None = None) -> Vector:
+        """Return the derivatives in the slopes of a sum whose derivatives in the values are ``cotangent`` (n, K)."""
+        places = places or self.places(x)
+        kind, size = x.dtype.type, self.scores.n_segments
+        of_rows = np.einsum("ik,ik->i", cotangent, x)
+        slopes = np.empty(self.n_slopes)
+        flat = np.ascontiguousarray(cotangent).ravel()
+        # All scores on the first segment, less what those above contribute beyond its end.
+        slopes[0] = of_rows.sum(dtype=np.float64) - self._first_knot * float(flat.sum())
+        if len(self.scores.knots):
+            upper, own = (
+                (np.ascontiguousarray(x).ravel(), flat)
+                if places.above is None
+                else (x.ravel().take(places.above), flat.take(places.above))
+            )
+            segment = np.empty_like(upper)
+            total = float(own.sum())
+            for place, (low, high) in enumerate(zip(*self._above, strict=True), start=1):
+                np.clip(upper, kind(low), kind(high), out=segment)
+                slopes[place] = float(own @ segment) - low * total
+            slopes[0] -= slopes[1:size].sum()
+        if places.hats is not None:
+            slopes[size:] = of_rows @ places.hats
+        return slopes
+
+    def features(self, x: FloatArray) -> FloatArray:
+        """Return what every parameter is multiplied by, (n_slopes, n, K); for blocks of rows."""
+        size = self.scores.n_segments
+        features = np.empty((self.n_slopes, *x.shape), x.dtype)
+        features[:size] = self.scores.features(x)
+        if self.rows is not None:
+            np.multiply(x, self.rows.hats(x).T[:, :, np.newaxis], out=features[size:])
+        return features

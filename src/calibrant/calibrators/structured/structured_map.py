@@ -1,0 +1,138 @@
+"""The logit map of structured scaling: a map shared by all classes, then weights and intercepts of each."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrators.structured.shared_segments import Places, SharedSegments
+from calibrant.numerics.reductions import row_sums
+from calibrant.objective import DiagonalMap, FullMap, LogitMap
+
+__all__ = ["ClassTerms", "StructuredMap"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+
+ClassTerms = Literal["vector", "matrix"] | None
+"""What every class has of its own: a weight and an intercept, weights for all scores and an intercept, or nothing."""
+
+
+class StructuredMap(LogitMap):
+    r"""Scores :math:`u_k = \varphi_s(x_k) + \tau_t(H)\, x_k + v_k x_k + \sum_{j \ne k} M_{kj} x_j + b_k`.
+
+    Linear in all parameters. :math:`\theta` holds the slopes s and t that all classes share first, in the order of
+    :class:`~calibrant.calibrators.structured.shared_segments.SharedSegments`, then the class terms: v and b for
+    ``"vector"``, the rows of [W | b] with v on the diagonal of W and M off it for ``"matrix"``. Without a shared map the
+    identity is part of the weights: 1 + v, or the unit matrix plus W.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, K.
+    segments : SharedSegments or None
+        The shared map; None for none.
+    class_terms : {"vector", "matrix"} or None
+        Parameters of every class.
+
+    Notes
+    -----
+    What ``segments`` says about the places of a block of features can be kept and handed to :meth:`forward` and
+    :meth:`adjoint`, which saves most of the work for the shared map.
+
+    Examples
+    --------
+    >>> from calibrant.numerics.linear_segments import LinearSegments
+    >>> shared = SharedSegments(LinearSegments(np.array([-1.0])), None)
+    >>> theta = np.array([1.0, 2.0, 0.0, 0.5, 0.0, 0.25])               # two slopes, v and b
+    >>> StructuredMap(2, shared, "vector").forward(theta, np.array([[-2.0, -0.5]]))
+    array([[-1.,  1.]])
+    """
+
+    def __init__(self, n_classes: int, segments: SharedSegments | None, class_terms: ClassTerms) -> None:
+        super().__init__(n_classes, class_terms is not None)
+        self.segments = segments
+        self.n_slopes = 0 if segments is None else segments.n_slopes
+        self.class_terms = class_terms
+        self.class_map: LogitMap | None = None
+        if class_terms is not None:
+            self.class_map = (DiagonalMap if class_terms == "vector" else FullMap)(n_classes, bias=True)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.n_slopes + (0 if self.class_map is None else self.class_map.n_parameters)
+
+    @property
+    def lower(self) -> Vector:
+        """Least value of every parameter: the shared map is increasing, class terms are free."""
+        lower = np.full(self.n_parameters, -np.inf)
+        if self.segments is not None:
+            lower[: self.n_slopes] = self.segments.lower
+        return lower
+
+    def identity(self) -> Vector:
+        if self.class_map is None:
+            own = np.empty(0)
+        else:
+            own = (
+                self.class_map.identity() if self.segments is None else np.zeros(self.class_map.n_parameters)
+            )
+        return own if self.segments is None else np.concatenate([self.segments.identity, own])
+
+    def deviations(self, theta: Vector) -> tuple[Vector | None, Vector | None]:
+        """Return weights and intercepts of the classes as far as they leave the identity; None if there are none.
+
+        The weights are v, (K,), or the matrix with v on its diagonal, (K, K).
+        """
+        own = (theta - self.identity())[self.n_slopes :]
+        if self.class_terms is None:
+            return None, None
+        if self.class_terms == "vector":
+            return own[: self.n_classes].copy(), own[self.n_classes :].copy()
+        matrix = own.reshape(self.n_classes, self.n_classes + 1)
+        return matrix[:, :-1].copy(), matrix[:, -1].copy()
+
+    def forward(self, theta: FloatArray, features: FloatArray, places: Places | None = None) -> FloatArray:
+        shared, own = theta[: self.n_slopes], theta[self.n_slopes :]
+        if self.segments is None:
+            return np.array(features) if self.class_map is None else self.class_map.forward(own, features)
+        scores = self.segments.values(shared, features, places)
+        if self.class_map is not None:
+            scores += self.class_map.forward(own, features)
+        return scores
+
+    def adjoint(self, cotangent: FloatArray, features: FloatArray, places: Places | None = None) -> Vector:
+        own = np.empty(0) if self.class_map is None else self.class_map.adjoint(cotangent, features)
+        if self.segments is None:
+            return own
+        return np.concatenate([self.segments.adjoint(cotangent, features, places), own])
+
+    def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
+        if self.class_map is None:
+            return self.shared_fisher(probabilities, weighted, features)[0]
+        own = self.class_map.fisher(probabilities, weighted, features)
+        if self.segments is None:
+            return own
+        shared, centred = self.shared_fisher(probabilities, weighted, features)
+        if self.class_terms == "vector":
+            mixed = np.hstack([np.einsum("mik,ik->mk", centred, features), centred.sum(axis=1)])
+        else:
+            padded = np.hstack([features, np.ones((len(features), 1), features.dtype)])
+            mixed = np.matmul(centred.transpose(0, 2, 1), padded).reshape(self.n_slopes, -1)
+        return np.block([[shared, mixed], [mixed.T, own]])
+
+    def shared_fisher(
+        self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the part of :meth:`fisher` that belongs to the shared map, and its features, centred.
+
+        The latter, (n_slopes, rows, K), are those of the slopes less their means in the row, times the weighted
+        probabilities.
+        """
+        if self.segments is None:
+            return np.empty((0, 0), features.dtype), np.empty((0, *features.shape), features.dtype)
+        of_slopes = self.segments.features(features)
+        size = len(of_slopes)
+        means = row_sums((of_slopes * probabilities).reshape(-1, self.n_classes)).reshape(size, -1, 1)
+        centred = (of_slopes - means) * weighted
+        return centred.reshape(size, -1) @ of_slopes.reshape(size, -1).T, centred

@@ -1,0 +1,115 @@
+"""Bets against forecasts: what each stakes, and what it wins when the outcome is known."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+__all__ = ["Bets", "bin_bets", "class_bets", "whole_bets"]
+
+Vector = NDArray[np.float64]
+
+SLOPES = np.exp([-1.2, -0.7, -0.35, -0.15, -0.05, 0.05, 0.15, 0.35, 0.7, 1.2])
+SHIFTS = np.array([-1.5, -0.75, -0.35, -0.15, -0.05, 0.05, 0.15, 0.35, 0.75, 1.5])
+JOINT_SLOPES, JOINT_SHIFTS = np.exp([-0.6, -0.25, 0.25, 0.6]), np.array([-0.8, -0.3, 0.3, 0.8])
+BIN_SHIFTS = np.array([-1.5, -0.6, -0.2, 0.2, 0.6, 1.5])
+CLASS_SLOPES, CLASS_SHIFTS = np.exp([-0.5, -0.15, 0.15, 0.5]), np.array([-1.0, -0.4, -0.15, 0.15, 0.4, 1.0])
+N_BINS = 10
+
+
+@dataclass(frozen=True)
+class Bets:
+    r"""Other opinions about the probability of an event, each backed by money.
+
+    A bet holds that the log-odds are :math:`a z + b` instead of z for forecasts from ``low`` to ``high``, and has no
+    opinion on others. It stakes what makes its money grow fastest if it is right (Kelly): of a unit, after a
+    forecast p and the outcome y, there is
+
+    .. math:: 1 + \lambda (y - p), \qquad \lambda = \frac{q - p}{p (1 - p)}, \qquad q = \sigma(a z + b)
+
+    left, which is the ratio of the two likelihoods. If forecasts are right its expectation is 1 whatever p, and
+    it is never negative.
+
+    Attributes
+    ----------
+    slope, shift : ndarray of shape (J,)
+        a and b.
+    low, high : ndarray of shape (J,)
+        Forecasts on which the bet has an opinion.
+    share : ndarray of shape (J,)
+        Part of the money that it starts with; they sum to one.
+    """
+
+    slope: Vector
+    shift: Vector
+    low: Vector
+    high: Vector
+    share: Vector
+
+    def log_factors(self, p: Vector, y: Vector, weights: Vector | None, floor: float) -> Vector:
+        """Return the logarithm of what a unit becomes, (..., J), for forecasts and outcomes of shape (...).
+
+        Opinions are formed about forecasts that are kept ``floor`` away from 0 and 1, so that a single outcome that
+        was called impossible does not win everything; what is staked is still fair for the forecast as it is.
+        """
+        held = np.clip(p, floor, 1 - floor)[..., np.newaxis]
+        opinion = expit(self.slope * (np.log(held) - np.log1p(-held)) + self.shift)
+        own = p[..., np.newaxis]
+        stake = (opinion - held) / (held * (1 - held))
+        with np.errstate(divide="ignore"):
+            # Beyond these more could be lost than there is.
+            np.clip(stake, -1 / (1 - own), 1 / own, out=stake)
+        if self.low.any() or (self.high <= 1).any():
+            stake *= (own >= self.low) & (own < self.high)
+        stake *= (y - p)[..., np.newaxis]
+        if weights is not None:
+            stake *= weights.reshape(weights.shape + (1,) * (stake.ndim - 1))
+        np.maximum(stake, -1.0, out=stake)  # up to rounding it is
+        with np.errstate(divide="ignore"):
+            factors: Vector = np.log1p(stake, out=stake)
+        return factors
+
+
+def _over_all(slope: Vector, shift: Vector, share: Vector) -> Bets:
+    return Bets(slope, shift, np.zeros(len(slope)), np.full(len(slope), np.inf), share / share.sum())
+
+
+@cache
+def whole_bets() -> Bets:
+    """Return bets on all forecasts: too sure or too timid, too high or too low, or two of these at a time."""
+    slopes, shifts = np.meshgrid(JOINT_SLOPES, JOINT_SHIFTS, indexing="ij")
+    return _over_all(
+        np.concatenate([SLOPES, np.ones(len(SHIFTS)), slopes.ravel()]),
+        np.concatenate([np.zeros(len(SLOPES)), SHIFTS, shifts.ravel()]),
+        np.repeat(
+            [1 / len(SLOPES), 1 / len(SHIFTS), 1 / slopes.size], [len(SLOPES), len(SHIFTS), slopes.size]
+        ),
+    )
+
+
+@cache
+def bin_bets() -> Bets:
+    """Return bets on the forecasts of one bin, for ten bins in a row, the same shifts for each."""
+    edges = np.arange(N_BINS + 1) / N_BINS
+    edges[-1] = np.inf
+    size = N_BINS * len(BIN_SHIFTS)
+    return Bets(
+        np.ones(size),
+        np.tile(BIN_SHIFTS, N_BINS),
+        np.repeat(edges[:-1], len(BIN_SHIFTS)),
+        np.repeat(edges[1:], len(BIN_SHIFTS)),
+        np.full(size, 1 / size),
+    )
+
+
+@cache
+def class_bets() -> Bets:
+    """Return the fewer bets that are made on each of many classes."""
+    n_slopes, n_shifts = len(CLASS_SLOPES), len(CLASS_SHIFTS)
+    return _over_all(
+        np.concatenate([CLASS_SLOPES, np.ones(n_shifts)]),
+        np.concatenate([np.zeros(n_slopes), CLASS_SHIFTS]),
+        np.repeat([1 / n_slopes, 1 / n_shifts], [n_slopes, n_shifts]),
+    )

@@ -1,0 +1,72 @@
+"""Forecasts that are calibrated against an adversary, by a coin between two neighbouring values."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["HedgedCells"]
+
+Vector = NDArray[np.float64]
+
+
+class HedgedCells:
+    r"""Values :math:`m_i`, the middles of equal cells from 0 to 1, of which one is announced in each row.
+
+    For a cell from l to r, with :math:`N` rows announced so far of which :math:`S` had the event, let
+
+    .. math:: E = S - r N, \qquad D = l N - S
+
+    A cell in which neither is positive is announced at once. Where there is none, some cell i with
+    :math:`E_i > 0` has a right neighbour with :math:`D_{i+1} > 0`, and a coin chooses between the two, cell i with
+    probability :math:`D_{i+1} / (D_{i+1} + E_i)` :cite:`foster1999`.
+
+    Notes
+    -----
+    The sum of all :math:`(E_i)_+^2 + (D_i)_+^2` grows by at most one in expectation with each row: its linear change,
+    :math:`2 (y - r_i) [w_i E_i - w_{i+1} D_{i+1}]`, vanishes for these probabilities w, whatever the outcome y, as long
+    as y does not depend on the coin. Hence, with m cells and after T rows,
+
+    .. math:: \frac1T\, \mathbb{E} \sum_i \lvert S_i - m_i N_i \rvert \le \frac1{2m} + \sqrt{\frac mT}.
+
+    Foster's own rule has the means S/N in place of the sums in its probabilities.
+
+    Examples
+    --------
+    >>> cells = HedgedCells(10)
+    >>> cells.choice(0.33, 0.5)                # nothing is known: the cell of the wish itself
+    3
+    """
+
+    def __init__(self, n_cells: int) -> None:
+        self.edges: list[float] = (np.arange(n_cells + 1) / n_cells).tolist()
+        self.counts = [0.0] * n_cells
+        self.sums = [0.0] * n_cells
+
+    def choice(self, wish: float, coin: float) -> int:
+        """Return the cell to announce: of those allowed the one nearest to a wish; ``coin`` is uniform on [0, 1)."""
+        edges, counts, sums = self.edges, self.counts, self.sums
+        n_cells = len(counts)
+        first = min(int(wish * n_cells), n_cells - 1)
+        for cell in sorted(range(n_cells), key=lambda cell: abs(cell - first)):
+            count, total = counts[cell], sums[cell]
+            if edges[cell] * count <= total <= edges[cell + 1] * count:
+                return cell
+        pairs = [
+            cell for cell in range(n_cells - 1) if self._excess(cell) > 0 and self._deficit(cell + 1) > 0
+        ]
+        left = min(pairs, key=lambda cell: abs(cell + 0.5 - first))
+        excess, deficit = self._excess(left), self._deficit(left + 1)
+        return left if coin * (deficit + excess) < deficit else left + 1
+
+    def learn(self, cell: int, outcome: float, kept: float = 1.0) -> None:
+        """Add a row to the cell that was announced; sums of all cells fade before that if ``kept`` is below one."""
+        if kept < 1:
+            self.counts = [count * kept for count in self.counts]
+            self.sums = [total * kept for total in self.sums]
+        self.counts[cell] += 1.0
+        self.sums[cell] += outcome
+
+    def _excess(self, cell: int) -> float:
+        return self.sums[cell] - self.edges[cell + 1] * self.counts[cell]
+
+    def _deficit(self, cell: int) -> float:
+        return self.edges[cell] * self.counts[cell] - self.sums[cell]

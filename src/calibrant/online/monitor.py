@@ -1,0 +1,316 @@
+"""CalibrationMonitor: an alarm for forecasts that are no longer calibrated, with a proven rate of false ones."""
+
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.online.capital import About, Capital, Kind, capitals
+from calibrant.online.monitor_words import opinion_in_words
+from calibrant.options import check_choice, check_share, is_number, real_array
+from calibrant.predictions import Predictions
+
+__all__ = ["CalibrationMonitor"]
+
+Vector = NDArray[np.float64]
+Target = Literal["auto", "event", "top-label", "classes"]
+
+# How many bets, over rows and events, are played at a time.
+BLOCK = 2**19
+
+
+class CalibrationMonitor:
+    r"""Bet against forecasts, row by row, and raise an alarm when the bets have won too much for luck.
+
+    The hypothesis is that forecasts are right given all that happened before,
+
+    .. math:: \mathbb{E}[y_t \mid p_t, \text{past}] = p_t.
+
+    Many bettors, who hold that forecasts are too sure, too timid, too high or too low, as a whole or in a part of
+    their range, share one unit of money and stake it on the outcomes at the odds that the forecasts set. As long as
+    the forecasts are right these bets are fair, the capital :math:`M_t` is a non-negative martingale, and Ville's
+    inequality bounds the probability that it *ever* becomes large, however long the stream and whenever one looks
+    :cite:`ramdas2023,waudby2024`:
+
+    .. math:: P\Bigl(\sup_t M_t \ge \frac1\alpha\Bigr) \le \alpha.
+
+    Parameters
+    ----------
+    kind : {"any-time", "change"}, default="any-time"
+        ``"any-time"`` asks whether forecasts were calibrated from the first row on. ``"change"`` is for a stream that
+        is expected to run for a long time well and to go wrong at some point: bettors get new money with every
+        row, so that what they lost in good times does not delay the alarm.
+    alpha : float, default=0.05
+        Greatest probability of a false alarm, ever, of ``"any-time"``.
+    run_length : float, default=100_000
+        Least mean number of rows up to a false alarm, of ``"change"``. The probability of one within T rows is at
+        most T over this number.
+    target : {"auto", "event", "top-label", "classes"}, default="auto"
+        What is watched: the second of two classes; whether the predicted class is right as often as its confidence
+        says; or that and every class by itself. ``"auto"`` is the event for two classes and ``"classes"`` for more.
+    classes : sequence of K labels, optional
+        Labels of the columns. Needed if labels are not column numbers and a batch can lack some of them.
+    floor : float, default=1e-3
+        Bettors form their opinions about probabilities that are kept so far away from 0 and 1. The guarantee does not
+        depend on it; without it one outcome that was called impossible would be an alarm by itself. Take less where
+        events are rare and forecasts of that size matter.
+
+    Attributes
+    ----------
+    alarm : bool
+        Whether there was an alarm; it stays until :meth:`restart`.
+    alarm_row : int or None
+        Number of the row, from zero and over all batches, whose outcome raised it.
+    evidence : float
+        Logarithm of the capital now.
+    threshold : float
+        Evidence at which the alarm is raised: the logarithm of 1 / alpha, or of the run length.
+    p_value : float
+        Valid at any time: one over the largest capital so far, at most one; for ``"any-time"``.
+    n_rows : int
+        Number of rows so far.
+
+    Notes
+    -----
+    *Bets.* See :class:`~calibrant.online.bets.Bets`: each is the likelihood ratio of another opinion about the log-odds,
+    :math:`\sigma(a z + b)` against p, for 36 pairs (a, b) on all forecasts and six shifts in each of ten bins. Their
+    capitals are added up (of the bins multiplied), so nothing has to be chosen or corrected for. With
+    ``"classes"`` half of the capital is on the predicted class, the rest on ten bets for each class.
+
+    *Change.* The sum of all restarted bets, :math:`R_t = (R_{t-1} + 1) L_t` in each, is the e-detector of
+    :cite:`shin2023`, here of Shiryaev and Roberts. :math:`R_t - t` is a martingale while forecasts are right, from
+    which both promises follow.
+
+    *Weights.* A weight from 0 to 1 that is known before the outcome is the part of its money that a bettor stakes in
+    the row, and keeps the guarantee. Larger weights would count what was seen once several times, and are refused.
+
+    *Delayed or missing labels* do no harm as long as rows are added in an order that outcomes do not decide.
+
+    Costs O(n) for an event, O(nK) with classes, in blocks of rows; memory is constant, about a hundred numbers and ten
+    for every class.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> p = generator.beta(2, 2, 3000)
+    >>> y = generator.random(3000) < p
+    >>> CalibrationMonitor().update(y, p).alarm
+    False
+    >>> monitor = CalibrationMonitor().update(y, 1 / (1 + (1 / p - 1) ** 2))       # log-odds doubled
+    >>> monitor.alarm, monitor.alarm_row
+    (True, 106)
+    >>> print(monitor.explain())
+    Calibration is lost: alarm at row 106 of 3000, where the capital reached 1 / alpha = 20 for the first time; a false
+    alarm, ever, has a probability of at most 0.05. The winning bets say that forecasts of the event are too sure, too
+    near to 0 and 1.
+    """
+
+    def __init__(
+        self,
+        kind: Kind = "any-time",
+        *,
+        alpha: float = 0.05,
+        run_length: float = 100_000,
+        target: Target = "auto",
+        classes: Any = None,
+        floor: float = 1e-3,
+    ) -> None:
+        check_choice("kind", kind, ("any-time", "change"))
+        check_share("alpha", alpha, 0.05)
+        if not is_number(run_length) or not 1 < run_length < np.inf:
+            raise ParameterError(f"run_length must be a number of rows above 1, not {run_length!r}.")
+        check_choice("target", target, ("auto", "event", "top-label", "classes"))
+        check_share("floor", floor, 1e-3)
+        if floor >= 0.5:
+            raise ParameterError(f"floor must be below 1/2, such as 1e-3, not {floor!r}.")
+        self.kind, self.alpha, self.run_length = kind, float(alpha), float(run_length)
+        self.target, self.floor = target, float(floor)
+        self.threshold = float(-np.log(alpha) if kind == "any-time" else np.log(run_length))
+        self._classes = None if classes is None else np.asarray(classes)
+        self._capitals: list[Capital] = []
+        self.restart()
+
+    def restart(self) -> Self:
+        """Forget all rows and the alarm, after a recalibration for instance, and return self."""
+        self.n_rows = 0
+        self.alarm_row: int | None = None
+        self.evidence = 0.0 if self.kind == "any-time" else -np.inf
+        self._largest = self.evidence
+        self._opinion = ""
+        if self._capitals:
+            self._capitals = self._fresh()
+        return self
+
+    @property
+    def alarm(self) -> bool:
+        """Whether there was an alarm."""
+        return self.alarm_row is not None
+
+    @property
+    def p_value(self) -> float:
+        """One over the largest capital so far, at most one."""
+        if self.kind != "any-time":
+            raise ParameterError(
+                "only kind='any-time' has a p-value; for a change look at evidence and threshold."
+            )
+        return float(np.exp(-max(self._largest, 0.0)))
+
+    def update(self, y_true: Any, y_proba: Any, sample_weight: Any = None) -> Self:
+        """Add a batch of rows in their order, which may be empty, and return self; a batch refused changes nothing.
+
+        Parameters
+        ----------
+        y_true : array of shape (n,)
+            What happened: true classes, or whether the event happened.
+        y_proba : array of shape (n, K), (n,) or Predictions
+            Probabilities as they were given out, before the outcomes were known.
+        sample_weight : array of shape (n,), optional
+            Numbers from 0 to 1 that do not depend on the outcome of their row; see the notes.
+        """
+        if np.shape(y_true)[:1] == (0,) and np.shape(y_proba)[:1] == (0,):
+            return self
+        data = self._parsed(y_true, y_proba)
+        weights = None if sample_weight is None else _parsed_weights(sample_weight, data.n_rows)
+        self._classes = data.classes
+        if not self._capitals:
+            self._capitals = self._fresh()
+        p, y = self._events(data)
+        n_bets = sum(capital.logarithms.size for capital in self._capitals)
+        size = max(1, BLOCK // n_bets)
+        for start in range(0, data.n_rows, size):
+            rows = slice(start, start + size)
+            self._play(
+                {about: column[rows] for about, column in p.items()},
+                {about: column[rows] for about, column in y.items()},
+                None if weights is None else weights[rows],
+            )
+        return self
+
+    def explain(self) -> str:
+        """Return in words what was found, what it is worth, and what the winning bets say about the forecasts."""
+        rows = f"{self.n_rows} row{'' if self.n_rows == 1 else 's'}"
+        if self.kind == "any-time":
+            limit = f"1 / alpha = {1 / self.alpha:g}"
+            promise = f"a false alarm, ever, has a probability of at most {self.alpha:g}"
+        else:
+            limit = f"the run length {self.run_length:g}"
+            promise = f"false alarms are at least {self.run_length:g} rows apart on average"
+        if not self.alarm:
+            return (
+                f"No sign of lost calibration in {rows}: the capital is {np.exp(self.evidence):.3g}, and an alarm is "
+                f"raised at {limit}; {promise}."
+            )
+        return (
+            f"Calibration is lost: alarm at row {self.alarm_row} of {self.n_rows}, where the capital reached {limit} for "
+            f"the first time; {promise}. The winning bets say that {self._opinion}."
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return everything as plain numbers, strings and lists, from which :meth:`from_state` goes on."""
+        return {
+            "kind": self.kind,
+            "alpha": self.alpha,
+            "run_length": self.run_length,
+            "target": self.target,
+            "floor": self.floor,
+            "classes": None if self._classes is None else self._classes.tolist(),
+            "n_rows": self.n_rows,
+            "alarm_row": self.alarm_row,
+            "evidence": self.evidence,
+            "largest": self._largest,
+            "opinion": self._opinion,
+            "capitals": [capital.logarithms.tolist() for capital in self._capitals],
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return what :meth:`state` described, to go on where it was."""
+        names = ("kind", "alpha", "run_length", "target", "classes", "floor")
+        if not isinstance(state, dict) or not {*names, "capitals"} <= set(state):
+            raise ParameterError("this is not the state of a CalibrationMonitor.")
+        made = cls(**{name: state[name] for name in names})
+        made.n_rows, made.alarm_row = int(state["n_rows"]), state["alarm_row"]
+        made.evidence, made._largest = float(state["evidence"]), float(state["largest"])
+        made._opinion = str(state["opinion"])
+        if state["capitals"]:
+            made._capitals = made._fresh()
+            for capital, logarithms in zip(made._capitals, state["capitals"], strict=True):
+                capital.logarithms = np.array(logarithms, dtype=np.float64).reshape(capital.logarithms.shape)
+        return made
+
+    def __repr__(self) -> str:
+        found = f"alarm at row {self.alarm_row}" if self.alarm else "no alarm"
+        return f"CalibrationMonitor({self.kind!r}, {self.n_rows} rows, {found})"
+
+    def _about(self) -> About:
+        n_classes = 2 if self._classes is None else len(self._classes)
+        if self.target == "auto":
+            return "event" if n_classes == 2 else "class"
+        if self.target == "event" and n_classes != 2:
+            raise PredictionError(
+                f"target='event' watches the second of two classes, but there are {n_classes}; use 'classes'."
+            )
+        return "class" if self.target == "classes" else self.target
+
+    def _fresh(self) -> list[Capital]:
+        return capitals(self._about(), 2 if self._classes is None else len(self._classes), self.kind)
+
+    def _events(self, data: LabelledPredictions) -> tuple[dict[str, Vector], dict[str, Vector]]:
+        """Return forecasts and outcomes, (n, S), of everything that bets are made on."""
+        p = data.predictions.probabilities.astype(np.float64, copy=False)
+        predicted = data.predictions.predicted
+        about = self._about()
+        if about == "event":
+            return {"event": p[:, 1:]}, {"event": (data.labels == 1)[:, np.newaxis].astype(np.float64)}
+        top = np.minimum(p[np.arange(len(p)), predicted], 1.0)[:, np.newaxis]
+        right = (predicted == data.labels)[:, np.newaxis].astype(np.float64)
+        if about == "top-label":
+            return {"top-label": top}, {"top-label": right}
+        happened = (data.labels[:, np.newaxis] == np.arange(data.n_classes)).astype(np.float64)
+        return {"top-label": top, "class": np.minimum(p, 1.0)}, {"top-label": right, "class": happened}
+
+    def _play(self, p: dict[str, Vector], y: dict[str, Vector], weights: Vector | None) -> None:
+        paths = [
+            capital.advance(p[capital.about], y[capital.about], weights, self.floor)
+            for capital in self._capitals
+        ]
+        total = np.logaddexp.reduce([path.total for path in paths], axis=0)
+        reached = np.flatnonzero(total >= self.threshold)
+        if not self.alarm and len(reached):
+            row = int(reached[0])
+            self.alarm_row = self.n_rows + row
+            best = max(range(len(paths)), key=lambda index: float(paths[index].of_bets[row].max()))
+            event, bet = np.unravel_index(paths[best].of_bets[row].argmax(), paths[best].of_bets[row].shape)
+            self._opinion = opinion_in_words(self._capitals[best], int(event), int(bet), self._classes)
+        self.evidence = float(total[-1])
+        self._largest = max(self._largest, float(total.max()))
+        self.n_rows += len(total)
+
+    def _parsed(self, y_true: Any, y_proba: Any) -> LabelledPredictions:
+        predictions = Predictions.parse(y_proba)
+        known = self._classes
+        if known is not None and len(known) != predictions.n_classes:
+            raise PredictionError(
+                f"there were {len(known)} classes so far, but these predictions have {predictions.n_classes} columns."
+            )
+        if known is not None and not np.array_equal(known, np.arange(len(known))):
+            predictions = replace(predictions, classes=known)
+        data = LabelledPredictions.parse(predictions, y_true)
+        if known is not None and not np.array_equal(data.classes, known):
+            raise LabelError(f"labels must be among {known.tolist()}, but are {data.classes.tolist()}.")
+        return data
+
+
+def _parsed_weights(sample_weight: Any, n_rows: int) -> Vector:
+    weights = real_array(sample_weight)
+    if weights is None or weights.shape != (n_rows,):
+        raise WeightError("sample_weight must be numbers, one per row.")
+    if not ((weights >= 0) & (weights <= 1)).all():
+        raise WeightError(
+            "sample_weight must lie between 0 and 1, the part of the money that is staked; a row that was seen once "
+            "cannot count more often. Divide all by their largest possible value."
+        )
+    return weights

@@ -1,0 +1,72 @@
+"""Online beta calibration: powers of a probability and its complement that follow the outcomes."""
+
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import log_expit
+
+from calibrant.online.online_logistic import Matrix, OnlineLogistic, Vector
+
+__all__ = ["OnlineBeta"]
+
+
+class OnlineBeta(OnlineLogistic):
+    r"""Beta calibration with parameters that are corrected after every row.
+
+    .. math:: \hat q_t = \sigma(a_t \ln p_t - b_t \ln (1 - p_t) + c_t)
+
+    from (1, 1, 0), by the online Newton step of :class:`OnlinePlatt` in three parameters :cite:`gupta2023`. It
+    corrects the two ends of the scale separately.
+
+    Parameters
+    ----------
+    step : float, default=0.1
+        :math:`\gamma`: the larger, the shorter the steps.
+    scale : float, default=2.0
+        D: how far from the start parameters are expected to be.
+    radius : float, default=100.0
+        Radius of the ball that parameters stay in.
+    half_life : float, optional
+        Number of rows after which a gradient counts half, for streams that drift.
+    floor : float, default=1e-6
+        Probabilities are kept so far away from 0 and 1.
+
+    Attributes
+    ----------
+    parameters : ndarray of shape (3,)
+        :math:`(a_t, b_t, c_t)` after the rows so far.
+    n_rows : int
+        Number of rows so far.
+
+    Notes
+    -----
+    Guarantee and cost are those of :class:`OnlinePlatt`, in one parameter more. As in the paper, and unlike
+    :class:`~calibrant.BetaCalibration`, powers may become negative.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> p = generator.random(5000)
+    >>> y = generator.random(5000) < p**2
+    >>> online = OnlineBeta()
+    >>> forecasts = online.update(p, y)
+    >>> online.predict_proba([0.2, 0.5, 0.8])[:, 1].round(2)         # p squared is 0.04, 0.25 and 0.64
+    array([0.05, 0.26, 0.65])
+    """
+
+    n_parameters: ClassVar[int] = 3
+    start: ClassVar[tuple[float, float, float]] = (1.0, 1.0, 0.0)
+
+    def __init__(
+        self,
+        *,
+        step: float = 0.1,
+        scale: float = 2.0,
+        radius: float = 100.0,
+        half_life: float | None = None,
+        floor: float = 1e-6,
+    ) -> None:
+        super().__init__(step, scale, radius, half_life, floor)
+
+    def _features(self, log_odds: Vector) -> Matrix:
+        return np.column_stack([log_expit(log_odds), -log_expit(-log_odds), np.ones(len(log_odds))])

@@ -1,0 +1,127 @@
+"""What online Platt scaling and online beta calibration share."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from calibrant.errors import ParameterError
+from calibrant.online.event_stream import (
+    clipped_log_odds,
+    forecast_columns,
+    parsed_forecasts,
+    parsed_outcomes,
+)
+from calibrant.online.newton_steps import NewtonState, newton_steps
+from calibrant.options import check_share, is_number
+
+__all__ = ["OnlineLogistic"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+class OnlineLogistic(ABC):
+    """Forecasts of one event by a logistic map whose parameters follow the outcomes; abstract."""
+
+    n_parameters: ClassVar[int]
+    start: ClassVar[tuple[float, float, float]]
+    """Parameters that leave forecasts as they are; a third one that is zero for ever if only two are used."""
+
+    def __init__(
+        self, step: float, scale: float, radius: float, half_life: float | None, floor: float
+    ) -> None:
+        for name, value in {"step": step, "scale": scale, "radius": radius}.items():
+            if not is_number(value) or not 0 < value < np.inf:
+                raise ParameterError(f"{name} must be a positive number, not {value!r}.")
+        if radius < np.linalg.norm(self.start):
+            raise ParameterError(
+                f"radius must reach the identity, {np.linalg.norm(self.start):.3g} from zero."
+            )
+        if half_life is not None and (not is_number(half_life) or not 0 < half_life < np.inf):
+            raise ParameterError(f"half_life must be a positive number of rows or None, not {half_life!r}.")
+        check_share("floor", floor, 1e-6)
+        self.step, self.scale, self.radius = float(step), float(scale), float(radius)
+        self.half_life = None if half_life is None else float(half_life)
+        self.floor = float(floor)
+        self.n_rows = 0
+        self._newton = NewtonState(np.array(self.start), np.eye(3) / (self.step * self.scale) ** 2)
+
+    @abstractmethod
+    def _features(self, log_odds: Vector) -> Matrix:
+        """Return what the parameters are multiplied by, (n, 3)."""
+
+    @property
+    def parameters(self) -> Vector:
+        """Parameters after the rows so far; a copy."""
+        return self._newton.theta[: self.n_parameters].copy()
+
+    def predict_proba(self, p: Any) -> Matrix:
+        """Return forecasts with the parameters of now, (n, 2); nothing is learnt."""
+        log_odds = clipped_log_odds(parsed_forecasts(p), self.floor)
+        return forecast_columns(self._features(log_odds) @ self._newton.theta)
+
+    def update(self, p: Any, y: Any) -> Vector:
+        """Go through rows in their order: forecast each, then learn from its outcome.
+
+        Parameters
+        ----------
+        p : array of shape (n,), (n, 2) or Predictions
+            Probabilities of the event as the classifier gives them.
+        y : array of shape (n,)
+            Whether the event happened: 0 and 1, or labels that the predictions name.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Probability of the event in every row, as it was forecast before the outcome of that row was seen.
+        """
+        predictions = parsed_forecasts(p)
+        outcomes = parsed_outcomes(y, predictions)
+        kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
+        self._newton, scores = newton_steps(
+            self._newton,
+            self._features(clipped_log_odds(predictions, self.floor)),
+            outcomes,
+            step=self.step,
+            radius=self.radius,
+            kept=kept,
+            start_curvature=1 / (self.step * self.scale) ** 2,
+        )
+        self.n_rows += len(outcomes)
+        forecasts: Vector = expit(np.clip(scores, -700.0, 700.0))
+        return forecasts
+
+    def learn_one(self, p: float, y: Any) -> Self:
+        """Learn from a single row, and return self."""
+        self.update(np.array([p]), np.array([y]))
+        return self
+
+    def state(self) -> dict[str, Any]:
+        """Return everything as plain numbers and lists, from which :meth:`from_state` makes an equal one."""
+        return {
+            "kind": type(self).__name__,
+            "step": self.step,
+            "scale": self.scale,
+            "radius": self.radius,
+            "half_life": self.half_life,
+            "floor": self.floor,
+            "n_rows": self.n_rows,
+            "theta": self._newton.theta.tolist(),
+            "matrix": self._newton.matrix.tolist(),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """Return what :meth:`state` described, to go on where it was."""
+        if not isinstance(state, dict) or state.get("kind") != cls.__name__:
+            raise ParameterError(f"this is not the state of {cls.__name__}.")
+        made = cls(**{name: state[name] for name in ("step", "scale", "radius", "half_life", "floor")})
+        made.n_rows = int(state["n_rows"])
+        made._newton = NewtonState(np.array(state["theta"], float), np.array(state["matrix"], float))
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_rows} rows)"

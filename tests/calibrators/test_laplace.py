@@ -1,0 +1,381 @@
+"""The normal distribution around a fit: closed forms, a naive second implementation, bounds and flat directions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.special import expit, logit, softmax
+
+from calibrant import (
+    BetaCalibration,
+    BiasCorrectedTemperature,
+    DirichletCalibration,
+    MatrixScaling,
+    OneVsRest,
+    PiecewiseLinearCalibration,
+    PlattScaling,
+    Predictions,
+    QuadraticScaling,
+    StructuredScaling,
+    TemperatureScaling,
+    VectorScaling,
+    WithIntervals,
+)
+from calibrant.calibrators.uncertainty.families import family_of, n_parameters_of
+from calibrant.calibrators.uncertainty.log_odds import LogOdds, normal_quantile
+from calibrant.calibrators.uncertainty.map_information import information
+from calibrant.calibrators.uncertainty.map_jacobian import row_adjoints, row_directions
+from calibrant.calibrators.uncertainty.posterior import Posterior, laplace
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.objective import DiagonalMap, FullMap, LogitMap, ScalarMap
+
+Z = normal_quantile(0.95)
+
+
+def rows_of(n_rows, n_classes, seed=0):
+    generator = np.random.default_rng([seed, n_classes])
+    p = generator.dirichlet(np.full(n_classes, 0.8), n_rows)
+    y = (0.6 * np.log(p) + np.linspace(-0.3, 0.3, n_classes) + generator.gumbel(size=p.shape)).argmax(axis=1)
+    y[:n_classes] = np.arange(n_classes)
+    return p, y
+
+
+LOGISTIC = {
+    "temperature": TemperatureScaling(),
+    "bias": BiasCorrectedTemperature(),
+    "vector": VectorScaling(),
+    "slopes": VectorScaling(bias=False),
+    "dirichlet": DirichletCalibration(None),
+    "odir": DirichletCalibration("odir", reg_lambda=0.05, reg_mu=0.02),
+    "matrix-l2": MatrixScaling("l2", reg_lambda=0.01, reg_mu=0.02, center="identity"),
+    "structured-vector": StructuredScaling("vector", shared_map=False),
+    "shared-matrix": StructuredScaling("matrix", n_segments=3),
+}
+BINARY = {
+    "platt": PlattScaling(),
+    "platt-probability": PlattScaling("probability"),
+    "beta": BetaCalibration(),
+    "beta-ab": BetaCalibration("ab"),
+    "beta-am": BetaCalibration("am"),
+    "beta-a": BetaCalibration("a"),
+    "quadratic": QuadraticScaling(),
+    "parabola": QuadraticScaling(monotone=False, temperature=False),
+    "piecewise-linear": PiecewiseLinearCalibration(n_segments=3),
+}
+ALL = LOGISTIC | BINARY
+
+
+def fitted_family(name, n_classes, n_rows=150):
+    p, y = rows_of(n_rows, n_classes)
+    fitted = ALL[name].fit(p, y)
+    return fitted, family_of(fitted), LabelledPredictions.parse(p, y)
+
+
+# Closed forms
+
+
+def test_the_log_odds_of_temperature_scaling_vary_as_the_score_times_beta():
+    """Two classes, u = beta s: Var(logit) = s^2 / sum(q (1 - q) s^2) by the model, whatever the row."""
+    p, y = rows_of(400, 2)
+    fitted = WithIntervals(TemperatureScaling(), covariance="model").fit(p, y)
+    beta = fitted.calibrator_.inverse_temperature_
+    s = logit(p[:, 1])
+    deviation = np.abs(s) / np.sqrt((expit(beta * s) * expit(-beta * s) * s**2).sum())
+    lower, upper = fitted.predict_interval(p)
+    assert_allclose(lower[:, 1], expit(beta * s - Z * deviation), rtol=1e-6)
+    assert_allclose(upper[:, 1], expit(beta * s + Z * deviation), rtol=1e-6)
+    assert_allclose(lower[:, 0], 1 - upper[:, 1], atol=1e-12)
+
+
+def test_platt_scaling_has_the_covariance_of_logistic_regression():
+    """(X^T W X)^-1 by the model; with sum of squared gradients in the middle and n / (n - 2) by the sandwich."""
+    p, y = rows_of(300, 2)
+    columns = np.column_stack([logit(p[:, 1]), np.ones(len(p))])
+    for covariance in ("model", "sandwich"):
+        fitted = WithIntervals(PlattScaling(), covariance=covariance).fit(p, y)
+        inner = fitted.calibrator_
+        q = expit(columns @ [inner.slope_, inner.intercept_])
+        inverse = np.linalg.inv(sum(w * np.outer(x, x) for w, x in zip(q * (1 - q), columns, strict=True)))
+        expected = inverse
+        if covariance == "sandwich":
+            squares = sum(r**2 * np.outer(x, x) for r, x in zip(q - y, columns, strict=True))
+            expected = inverse @ squares @ inverse * 300 / 298
+        assert_allclose(fitted.factor_ @ fitted.factor_.T, expected, rtol=1e-6)
+
+
+def test_three_of_four_right_at_ninety_per_cent():
+    """logit(3/4) = ln 3 with variance 1 / (n q (1 - q)) = 16 / 3n, and both covariances agree but for n / (n - 1)."""
+    X, y = [[0.9, 0.1]] * 400, [0, 0, 0, 1] * 100
+    for covariance, factor in (("model", 1.0), ("sandwich", 400 / 399)):
+        fitted = WithIntervals(TemperatureScaling(), covariance=covariance).fit(X, y)
+        lower, upper = fitted.predict_interval(X[:1], level=0.9)
+        reach = normal_quantile(0.9) * np.sqrt(factor * 16 / 1200)
+        assert_allclose([lower[0, 0], upper[0, 0]], expit(np.log(3) + reach * np.array([-1, 1])), rtol=1e-6)
+
+
+def test_the_delta_method_for_three_classes_follows_finite_differences():
+    generator = np.random.default_rng(1)
+    u, directions = generator.normal(size=(5, 3)), generator.normal(size=(5, 3, 4))
+    found = LogOdds.of(Predictions.from_logits(u)).deviations(directions)
+    step = 1e-6
+    changes = np.stack(
+        [
+            (logit(softmax(u + step * directions[:, :, r], axis=1)) - logit(softmax(u, axis=1))) / step
+            for r in range(4)
+        ]
+    )
+    assert_allclose(found, np.sqrt((changes**2).sum(axis=0)), rtol=1e-4)
+    own = np.abs(generator.normal(size=(5, 3)))
+    each = np.stack([np.diag(np.sqrt(row)) for row in own])
+    log_odds = LogOdds.of(Predictions.from_logits(u))
+    assert_allclose(log_odds.independent_deviations(own), log_odds.deviations(each), rtol=1e-12)
+
+
+def test_a_nearly_certain_class_keeps_its_digits():
+    """With all but 1e-18 on one of two classes, both have the same deviation: that of the difference of scores."""
+    rows = LogOdds.of(Predictions.from_logits([[0.0, 42.0], [0.0, -700.0]]))
+    directions = np.array([[[1.0, 0.0], [0.0, 2.0]]] * 2)
+    assert_allclose(rows.deviations(directions), np.sqrt(5.0), rtol=1e-9)
+
+
+# Against a naive second implementation
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_family_of_a_calibrator_is_its_map(name, n_classes):
+    """The scores at the fitted parameters give its probabilities, for rows that were not calibration rows too."""
+    fitted, family, _ = fitted_family(name, n_classes)
+    others = Predictions.parse(rows_of(20, n_classes, seed=5)[0])
+    features = family.features(others)
+    if isinstance(features, list):
+        columns = [c @ d.theta for c, d in zip(features, family.designs, strict=True)]
+        separate = expit(np.column_stack(columns))
+        expected = separate / separate.sum(axis=1, keepdims=True)
+    elif n_classes == 2 and name in BINARY:
+        expected = np.column_stack([expit(-features @ family.theta), expit(features @ family.theta)])
+    else:
+        expected = softmax(family.logit_map.forward(family.theta, features), axis=1)
+    assert_allclose(fitted.predict_proba(others), expected, rtol=1e-6, atol=1e-12)
+    assert n_parameters_of(ALL[name], n_classes) == family.n_parameters
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_gradients_and_hessians_follow_finite_differences(name, n_classes):
+    """Of -ln of each row's own probability, computed from the calibrated rows and the exact changes of the scores."""
+    fitted, family, data = fitted_family(name, n_classes, n_rows=30)
+    features = family.features(data.predictions)
+    base = np.log(fitted.predict_proba(data.predictions))
+    rows = np.arange(data.n_rows)
+    one_vs_rest = isinstance(features, list)
+
+    def losses(change):
+        if one_vs_rest:  # K binary losses, as they were minimised
+            moved = [
+                columns @ (design.theta + change[part])
+                for columns, design, part in zip(features, family.designs, family._parts, strict=True)
+            ]
+            happened = data.labels[:, np.newaxis] == np.arange(n_classes)
+            return np.logaddexp(0, np.where(happened, -1, 1) * np.column_stack(moved)).sum(axis=1)
+        u = base + family.moved(features, change[:, np.newaxis])[:, :, 0]
+        return np.log(np.exp(u).sum(axis=1)) - u[rows, data.labels]
+
+    size, step = family.n_parameters, 1e-5
+    gradients = np.stack([(losses(step * e) - losses(-step * e)) / (2 * step) for e in np.eye(size)], axis=1)
+    assert_allclose(family.gradients(features, data.labels), gradients, atol=1e-6)
+    weights = np.linspace(0.5, 2, data.n_rows)
+    whole, step = family.information(features, weights), 1e-3
+    for first, second in np.random.default_rng(0).normal(size=(4, 2, size)):
+        mixed = sum(
+            sign * other * losses(step * (sign * first + other * second))
+            for sign in (1, -1)
+            for other in (1, -1)
+        )
+        expected = weights @ mixed / (4 * step**2)
+        assert first @ whole @ second == pytest.approx(expected, abs=2e-4 * np.abs(whole).max() * size)
+
+
+@pytest.mark.parametrize("name", LOGISTIC)
+def test_the_covariance_is_the_inverse_of_hessian_and_penalty(name):
+    """With plain loops over rows, and the pseudo-inverse where the softmax leaves a direction flat."""
+    _, family, data = fitted_family(name, 3)
+    jacobians = row_directions(
+        family.logit_map, family.features(data.predictions), np.eye(family.n_parameters)
+    )
+    p = softmax(family.logit_map.forward(family.theta, family.features(data.predictions)), axis=1)
+    hessian = family.penalty_hessian(data.total_weight)
+    squares = hessian.copy()
+    for jacobian, row, label in zip(jacobians, p, data.labels, strict=True):
+        hessian = hessian + jacobian.T @ (np.diag(row) - np.outer(row, row)) @ jacobian
+        gradient = jacobian.T @ (row - np.eye(3)[label])
+        squares = squares + np.outer(gradient, gradient)
+    inverse = np.linalg.pinv(hessian, rcond=1e-9, hermitian=True)
+    rest = np.eye(3) - 1 / 3  # what the softmax sees of the scores
+    jacobian = rest @ jacobians[7]
+    found = laplace(family, data, "model").factor
+    assert_allclose(
+        jacobian @ found @ found.T @ jacobian.T, jacobian @ inverse @ jacobian.T, rtol=1e-4, atol=1e-9
+    )
+    n_determined = np.trace(inverse @ (hessian - family.penalty_hessian(data.total_weight)))
+    prior = family.penalty_hessian(data.total_weight)
+    middle = (squares - prior) * data.n_rows / (data.n_rows - n_determined) + prior
+    found = laplace(family, data, "sandwich").factor
+    expected = jacobian @ inverse @ middle @ inverse @ jacobian.T
+    assert_allclose(jacobian @ found @ found.T @ jacobian.T, expected, rtol=1e-4, atol=1e-9)
+
+
+def test_one_against_the_rest_has_covariances_between_classes():
+    """The stacked equations in plain loops: blocks of inverse Hessians around the sum of all squared gradients."""
+    p, y = rows_of(200, 3)
+    fitted = WithIntervals(OneVsRest(PlattScaling())).fit(p, y)
+    columns = [np.column_stack([logit(p[:, k]), np.ones(200)]) for k in range(3)]
+    maps = [(c.slope_, c.intercept_) for c in fitted.calibrator_.calibrators_]
+    q = [expit(x @ m) for x, m in zip(columns, maps, strict=True)]
+    inverse = np.zeros((6, 6))
+    for k in range(3):
+        inverse[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = np.linalg.inv(
+            columns[k].T @ np.diag(q[k] * (1 - q[k])) @ columns[k]
+        )
+    squares = np.zeros((6, 6))
+    for row in range(200):
+        gradient = np.concatenate([(q[k][row] - (y[row] == k)) * columns[k][row] for k in range(3)])
+        squares += np.outer(gradient, gradient)
+    expected = inverse @ squares @ inverse * 200 / 194
+    covariance = fitted.factor_ @ fitted.factor_.T
+    assert_allclose(covariance, expected, rtol=1e-6, atol=1e-12)
+    assert np.abs(covariance[:2, 2:]).max() > 0.1 * np.abs(covariance).max()
+
+
+class PlainMap(LogitMap):
+    """A map that no part of the package has seen before."""
+
+    def __init__(self, inner):
+        super().__init__(inner.n_classes, inner.bias)
+        self.inner = inner
+
+    @property
+    def n_parameters(self):
+        return self.inner.n_parameters
+
+    def identity(self):
+        return self.inner.identity()
+
+    def forward(self, theta, features):
+        return self.inner.forward(theta, features)
+
+    def adjoint(self, cotangent, features):
+        return self.inner.adjoint(cotangent, features)
+
+    def fisher(self, probabilities, weighted, features):
+        return self.inner.fisher(probabilities, weighted, features)
+
+
+def every_map():
+    p, y = rows_of(60, 3)
+    simple = [kind(3, bias) for kind in (ScalarMap, DiagonalMap, FullMap) for bias in (True, False)]
+    structured = [StructuredScaling(terms, n_segments=3).fit(p, y) for terms in (None, "vector", "matrix")]
+    return [*simple, *(fitted.logit_map() for fitted in structured)]
+
+
+@pytest.mark.parametrize(
+    "logit_map", every_map(), ids=lambda m: f"{type(m).__name__}-{m.bias}-{m.n_parameters}"
+)
+def test_products_with_jacobians_agree_with_those_of_a_map_nobody_knows(logit_map):
+    generator = np.random.default_rng(0)
+    features, changes = generator.normal(size=(7, 3)), generator.normal(size=(logit_map.n_parameters, 4))
+    cotangent, p = generator.normal(size=(7, 3)), generator.dirichlet(np.ones(3), 7)
+    plain, weights = PlainMap(logit_map), np.linspace(1, 2, 7)
+    assert_allclose(
+        row_directions(logit_map, features, changes), row_directions(plain, features, changes), atol=1e-12
+    )
+    adjoints = row_adjoints(logit_map, cotangent, features)
+    assert_allclose(adjoints, row_adjoints(plain, cotangent, features), atol=1e-12)
+    assert_allclose(adjoints.sum(axis=0), logit_map.adjoint(cotangent, features), atol=1e-12)
+    assert_allclose(
+        information(logit_map, p, weights, features),
+        logit_map.fisher(p, p * weights[:, np.newaxis], features),
+        atol=1e-12,
+    )
+
+
+# Bounds and flat directions
+
+
+def test_parameters_at_a_bound_have_the_distribution_that_is_cut_off_there():
+    """Centre -1, deviation 1, bound 0: mean phi(1) / Phi(-1) - 1 = 0.5251, and correlation moves the other along."""
+    covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
+    bounds = np.array([0.0, -np.inf])
+    posterior = Posterior(np.linalg.cholesky(covariance), np.array([-1.0, -0.5]), bounds, np.zeros(2, bool))
+    assert posterior.is_cut
+    draws = posterior.draws(np.random.default_rng(0), 4000)
+    assert draws[:, 0].min() >= 0
+    assert draws[:, 0].mean() == pytest.approx(0.5251, abs=0.03)
+    # Given the first, the second has mean -0.5 + 0.5 (x + 1) and variance 0.75.
+    rest = draws[:, 1] - (-0.5 + 0.5 * (draws[:, 0] + 1))
+    assert rest.mean() == pytest.approx(0, abs=0.05)
+    assert rest.var() == pytest.approx(0.75, abs=0.06)
+    assert np.corrcoef(rest, draws[:, 0])[0, 1] == pytest.approx(0, abs=0.05)
+
+
+def test_draws_have_the_covariance_and_no_bound_is_met_from_afar():
+    factor = np.array([[1.0, 0.0], [-2.0, 0.5]])
+    posterior = Posterior(factor, np.zeros(2), np.array([-5.0, -np.inf]), np.zeros(2, bool))
+    assert not posterior.is_cut
+    draws = posterior.draws(np.random.default_rng(0), 4001)
+    assert draws.shape == (4001, 2)
+    assert_allclose(draws[:4000].mean(axis=0), 0, atol=1e-12)  # every second one is a mirror image
+    assert_allclose(np.cov(draws.T), factor @ factor.T, rtol=0.07)
+
+
+def test_the_powers_of_beta_calibration_stay_positive():
+    """Scores that say nothing: the best powers are zero, and no draw has a negative one."""
+    p = np.tile([0.2, 0.4, 0.6, 0.8], 50)
+    y = np.tile([1, 0, 1, 0, 0, 1, 0, 1], 25)
+    fitted = WithIntervals(BetaCalibration()).fit(p, y)
+    assert fitted.is_cut_
+    inner = fitted.calibrator_
+    powers = fitted.parameter_draws_[:, :2] + [inner.a_, inner.b_]
+    assert powers.min() >= 0
+    assert powers.max() > 0
+    lower, upper = fitted.predict_interval(p[:4])
+    assert (lower < upper).all()
+    assert (upper[:, 1] < 0.85).all()
+
+
+def test_rows_that_say_nothing_about_a_direction_leave_everything_open():
+    """All calibration rows give three classes alike: nothing is known of a temperature."""
+    fitted = WithIntervals(VectorScaling(bias=False)).fit(np.full((30, 3), 1 / 3), [0, 1, 2] * 10)
+    lower, upper = fitted.predict_interval([[0.7, 0.2, 0.1]])
+    assert lower.max() < 1e-6
+    assert upper.min() > 1 - 1e-6
+
+
+def test_nearly_certain_rows_have_exact_information():
+    """q (1 - q) of a row with log-odds of 40 is 4e-18, where 1 - q^2 would be rounding."""
+    family = family_of(VectorScaling(bias=False).fit([[0.6, 0.4], [0.4, 0.6]] * 5, [0, 1, 1, 0, 0] * 2))
+    p = np.array([[expit(40.0), expit(-40.0)]])
+    found = information(family.logit_map, p, np.ones(1), np.ones((1, 2)))
+    assert_allclose(found, expit(-40.0) * np.array([[1, -1], [-1, 1]]), rtol=1e-9)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), copies=st.integers(2, 4))
+def test_a_weight_counts_as_copies_of_the_row(seed, copies):
+    p, y = rows_of(40, 3, seed)
+    weights = np.where(np.arange(40) % 3 == 0, copies, 1)
+    repeated = np.repeat(np.arange(40), weights)
+    for calibrator in (TemperatureScaling(), PlattScaling()):
+        weighted = WithIntervals(calibrator).fit(p, y, weights)
+        copied = WithIntervals(calibrator).fit(p[repeated], y[repeated])
+        ends = zip(weighted.predict_interval(p), copied.predict_interval(p), strict=True)
+        for mine, theirs in ends:
+            assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_weights_that_sum_to_one_do_not_make_rows_fewer():
+    p, y = rows_of(100, 3)
+    plain = WithIntervals(VectorScaling()).fit(p, y).predict_interval(p)
+    small = WithIntervals(VectorScaling()).fit(p, y, np.full(100, 0.01)).predict_interval(p)
+    assert_allclose(plain, small, atol=1e-6)
