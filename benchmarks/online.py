@@ -4,29 +4,44 @@
 2. How many rows it takes to notice several kinds of miscalibration, from the start or after a change.
 3. Log-loss and calibration error of forecasts made before each outcome is seen, on the confidence of a network
    whose accuracy drifts, without calibration, with a map fitted once, and with maps that follow.
-4. How far ``partial_fit`` is from a fit of all rows.
+4. How far ``partial_fit`` is from a fit of all rows, also where a class comes last.
 
 Usage::
 
-    python benchmarks/online.py [--streams 1000] [--rows 10000]
+    python benchmarks/online.py [--streams 1000] [--other-streams 200] [--rows 10000]
+
+``--streams`` of one event and ``--other-streams`` of everything else are watched for false alarms. All numbers are printed
+as markdown tables.
 """
 
 import argparse
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
+from sklearn.base import clone
 
-from calibrant import PlattScaling
+from calibrant import BetaCalibration, HistogramBinning, PlattScaling, TemperatureScaling, VectorScaling
+from calibrant.calibrators.partial_fitting import PartialFitting
 from calibrant.metrics import brier_score, classwise_ece, log_loss
 from calibrant.online import Calibeating, CalibrationMonitor, OnlineBeta, OnlinePlatt
 
 DATA = Path(os.environ.get("CALIBRANT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 Vector = NDArray[np.float64]
 Rows = tuple[NDArray[np.intp], Vector]
+
+
+def show(title: str, header: list[str], lines: list[list[str]]) -> None:
+    """Print a table in markdown, words to the left and numbers to the right."""
+    print(f"\n{title}\n\n| {' | '.join(header)} |")
+    numeric = [lines[0][column][:1].isdigit() for column in range(len(header))]
+    print("|" + "|".join("---:" if right else "---" for right in numeric) + "|")
+    for line in lines:
+        print(f"| {' | '.join(line)} |")
 
 
 def event_rows(generator: np.random.Generator, n_rows: int) -> Rows:
@@ -48,23 +63,33 @@ def class_rows(generator: np.random.Generator, n_rows: int, n_classes: int = 5) 
     return (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1), p
 
 
-def false_alarms(n_streams: int, n_rows: int) -> None:
-    print(f"false alarms on {n_streams} streams of {n_rows} calibrated rows\n")
-    print(f"{'forecasts':32s}{'kind':12s}{'share':>8s}{'bound':>8s}{'std. error':>12s}")
-    cases: list[tuple[str, Callable[..., Rows], CalibrationMonitor]] = [
-        ("one event", event_rows, CalibrationMonitor()),
-        ("one event, in tenths", coarse_rows, CalibrationMonitor()),
-        ("predicted of 5 classes", class_rows, CalibrationMonitor(target="top-label")),
-        ("5 classes", class_rows, CalibrationMonitor()),
-        ("one event", event_rows, CalibrationMonitor("change", run_length=20 * n_rows)),
-        ("5 classes", class_rows, CalibrationMonitor("change", run_length=20 * n_rows)),
+def false_alarms(n_streams: int, n_others: int, n_rows: int) -> None:
+    cases: list[tuple[str, Callable[..., Rows], CalibrationMonitor, int]] = [
+        ("one event", event_rows, CalibrationMonitor(), n_streams),
+        ("one event, in tenths", coarse_rows, CalibrationMonitor(), n_others),
+        ("predicted of 5 classes", class_rows, CalibrationMonitor(target="top-label"), n_others),
+        ("5 classes", class_rows, CalibrationMonitor(), n_others),
+        ("one event", event_rows, CalibrationMonitor("change", run_length=20 * n_rows), n_others),
+        ("5 classes", class_rows, CalibrationMonitor("change", run_length=20 * n_rows), n_others),
     ]
-    for name, rows, monitor in cases:
+    lines = []
+    for name, rows, monitor, n_own in cases:
         generator = np.random.default_rng(0)
-        alarms = sum(monitor.restart().update(*rows(generator, n_rows)).alarm for _ in range(n_streams))
-        share = alarms / n_streams
-        error = np.sqrt(0.05 * 0.95 / n_streams)
-        print(f"{name:32s}{monitor.kind:12s}{share:8.4f}{0.05:8.2f}{error:12.4f}")
+        alarms = sum(monitor.restart().update(*rows(generator, n_rows)).alarm for _ in range(n_own))
+        error = np.sqrt(0.05 * 0.95 / n_own)
+        lines.append([name, monitor.kind, f"{n_own}", f"{alarms / n_own:.4f}", "0.05", f"{error:.4f}"])
+    show(
+        f"False alarms on streams of {n_rows} calibrated rows",
+        [
+            "forecasts",
+            "kind",
+            "streams",
+            "share with an alarm",
+            "proven bound",
+            "standard error at the bound",
+        ],
+        lines,
+    )
 
 
 MISTAKES: dict[str, Callable[[Vector], Vector]] = {
@@ -81,11 +106,10 @@ MISTAKES: dict[str, Callable[[Vector], Vector]] = {
 
 def delays(n_streams: int, n_before: int, n_after: int = 20000) -> None:
     when = f"after {n_before} good rows" if n_before else "from the first row on"
-    print(f"\nrows until an alarm, median and 90th percentile of {n_streams} streams; wrong {when}\n")
-    print(f"{'mistake':32s}{'any-time, alpha 0.01':>24s}{'change, run length 1e5':>26s}")
+    lines = []
     for name, mistake in MISTAKES.items():
-        line = f"{name:32s}"
-        for kind, width in (("any-time", 24), ("change", 26)):
+        line = [name]
+        for kind in ("any-time", "change"):
             generator = np.random.default_rng(0)
             found = []
             for _ in range(n_streams):
@@ -97,8 +121,13 @@ def delays(n_streams: int, n_before: int, n_after: int = 20000) -> None:
                 if row >= 0:
                     found.append(row)
             middle, late = np.quantile(found, [0.5, 0.9], method="higher")
-            line += f"{f'{middle:.0f}, {late:.0f}':>{width}s}"
-        print(line)
+            line.append(f"{middle:.0f}, {late:.0f}")
+        lines.append(line)
+    show(
+        f"Rows until an alarm, median and 90th percentile of {n_streams} streams; wrong {when}",
+        ["mistake", "any-time, alpha 0.01", "change, run length 1e5"],
+        lines,
+    )
 
 
 def drifting_streams() -> Iterator[tuple[str, Vector, NDArray[np.bool_]]]:
@@ -122,10 +151,7 @@ def drifting_streams() -> Iterator[tuple[str, Vector, NDArray[np.bool_]]]:
 
 
 def forecasts_under_drift(n_first: int = 1000, batch: int = 100) -> None:
-    print(
-        f"\nforecasts of 'right', each made before its outcome was known; first {n_first} rows not counted\n"
-    )
-    print(f"{'stream':34s}{'method':36s}{'log-loss':>10s}{'Brier':>10s}{'ECE':>10s}")
+    lines = []
     for name, p, y in drifting_streams():
         methods = {
             "none": p,
@@ -147,7 +173,13 @@ def forecasts_under_drift(n_first: int = 1000, batch: int = 100) -> None:
                 brier_score(happened, told) / 2,
                 classwise_ece(happened, told),
             )
-            print(f"{name:34s}{method:36s}" + "".join(f"{score:10.4f}" for score in scores))
+            lines.append([name, method, *(f"{score:.4f}" for score in scores)])
+    if lines:
+        show(
+            f"Forecasts of 'right', each made before its outcome was known; first {n_first} rows not counted",
+            ["stream", "method", "log-loss", "Brier", "ECE"],
+            lines,
+        )
 
 
 def in_batches(p: Vector, y: NDArray[np.bool_], batch: int, half_life: float | None) -> Vector:
@@ -161,10 +193,7 @@ def in_batches(p: Vector, y: NDArray[np.bool_], batch: int, half_life: float | N
 
 
 def batches_against_one_fit(n_seeds: int = 9, batch: int = 1000) -> None:
-    print(
-        f"\nPlatt scaling in batches of {batch} against one fit: difference of a parameter, median of {n_seeds} streams\n"
-    )
-    print(f"{'rows':>10s}{'difference':>14s}{'times rows':>14s}{'standard error':>18s}")
+    lines = []
     for n_rows in (2000, 8000, 32000, 128000):
         differences, errors = [], []
         for seed in range(n_seeds):
@@ -178,7 +207,54 @@ def batches_against_one_fit(n_seeds: int = 9, batch: int = 1000) -> None:
             differences.append(max(abs(full.slope_ - part.slope_), abs(full.intercept_ - part.intercept_)))
             errors.append(np.sqrt(np.linalg.inv(part.memory_["hessian"]).diagonal().max()))
         typical = float(np.median(differences))
-        print(f"{n_rows:10d}{typical:14.2e}{typical * n_rows:14.1f}{np.mean(errors):18.2e}")
+        lines.append([f"{n_rows}", f"{typical:.2e}", f"{typical * n_rows:.1f}", f"{np.mean(errors):.2e}"])
+    show(
+        f"Platt scaling in batches of {batch} against one fit: difference of a parameter, median of {n_seeds} streams",
+        ["rows", "difference", "times rows", "standard error"],
+        lines,
+    )
+
+
+def a_class_that_comes_last(n_seeds: int = 5, n_rows: int = 8000, batch: int = 200) -> None:
+    methods: list[PartialFitting] = [
+        TemperatureScaling(),
+        VectorScaling(),
+        PlattScaling(),
+        BetaCalibration(),
+        HistogramBinning(),
+    ]
+    ends: dict[str, list[tuple[float, float, float]]] = {type(method).__name__: [] for method in methods}
+    for seed in range(n_seeds):
+        generator = np.random.default_rng(seed)
+        z = generator.normal(0, 2, (n_rows, 4))
+        true = 0.6 * z + np.linspace(-0.5, 0.5, 4)
+        y = (true + generator.gumbel(size=z.shape)).argmax(axis=1)
+        order = np.argsort(y == 3, kind="stable")
+        p, y = softmax(z, axis=1)[order], y[order]
+        for method in methods:
+            part, worst = clone(method), 0.0
+            with warnings.catch_warnings(action="ignore"):
+                for end in range(batch, n_rows + 1, batch):
+                    part.partial_fit(p[end - batch : end], y[end - batch : end])
+                    so_far = log_loss(y[:end], part.predict_proba(p[:end])) / log_loss(y[:end], p[:end])
+                    worst = max(worst, so_far)
+                whole = clone(method).fit(p, y)
+            own, best, none = (log_loss(y, q) for q in (part.predict_proba(p), whole.predict_proba(p), p))
+            ends[type(method).__name__].append((own / none, best / none, worst))
+    show(
+        f"All rows of one of four classes come last, in batches of {batch} of {n_rows} rows: log-loss over that of doing "
+        f"nothing, mean of {n_seeds} streams, and the largest on the rows so far after any batch",
+        ["method", "in batches", "one fit", "largest on the way"],
+        [
+            [
+                name,
+                f"{np.mean(rows, axis=0)[0]:.3f}",
+                f"{np.mean(rows, axis=0)[1]:.3f}",
+                f"{np.max(rows, axis=0)[2]:.3f}",
+            ]
+            for name, rows in ends.items()
+        ],
+    )
 
 
 def main() -> None:
@@ -187,12 +263,14 @@ def main() -> None:
     )
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=10000)
+    parser.add_argument("--other-streams", type=int, default=200)
     options = parser.parse_args()
-    false_alarms(options.streams, options.rows)
+    false_alarms(options.streams, options.other_streams, options.rows)
     for n_before in (0, 10000):
-        delays(max(20, options.streams // 20), n_before)
+        delays(max(20, options.other_streams // 10), n_before)
     forecasts_under_drift()
     batches_against_one_fit()
+    a_class_that_comes_last()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ class LabelledPredictions:
         Label of every column.
     weights : ndarray of shape (n,) or None
         Positive float64 weights; None if all rows count once. Rows of weight zero are left out on parsing.
+    groups : ndarray of shape (n,) or None
+        Which rows belong together, for methods that hold rows out; None if all are independent.
 
     Examples
     --------
@@ -39,6 +41,7 @@ class LabelledPredictions:
     labels: NDArray[np.intp]
     classes: NDArray[Any]
     weights: NDArray[np.float64] | None = None
+    groups: NDArray[Any] | None = None
 
     @classmethod
     def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -128,12 +131,14 @@ class LabelledPredictions:
         """Return the chosen rows, with new ``weights`` for them if given."""
         if weights is None and self.weights is not None:
             weights = self.weights[rows]
-        return type(self)(self.predictions.take(rows), self.labels[rows], self.classes, weights)
+        groups = None if self.groups is None else self.groups[rows]
+        return type(self)(self.predictions.take(rows), self.labels[rows], self.classes, weights, groups)
 
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
         """Return the sub-problem of some classes; every row must have one of them as its label."""
         codes = np.searchsorted(columns, self.labels)
-        return type(self)(self.predictions.restricted_to(columns), codes, self.classes[columns], self.weights)
+        predictions = self.predictions.restricted_to(columns)
+        return type(self)(predictions, codes, self.classes[columns], self.weights, self.groups)
 
 
 def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:

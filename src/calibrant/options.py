@@ -13,6 +13,8 @@ __all__ = [
     "check_around_one",
     "check_choice",
     "check_flag",
+    "check_floor",
+    "check_half_life",
     "check_level",
     "check_not_negative",
     "check_share",
@@ -89,6 +91,23 @@ def check_share(name: str, value: Any, example: float) -> None:
         raise ParameterError(
             f"{name} must lie strictly between 0 and 1, such as {example:g}, but is {value!r}."
         )
+
+
+def check_floor(floor: Any, example: float) -> None:
+    """Refuse a distance from 0 and 1 at which probabilities are kept that is not above 0 and below 1/2.
+
+    >>> check_floor(0.5, 1e-6)
+    Traceback (most recent call last):
+    calibrant.errors.ParameterError: floor must be above 0 and below 1/2, such as 1e-06, not 0.5.
+    """
+    if not is_number(floor) or not 0 < floor < 0.5:
+        raise ParameterError(f"floor must be above 0 and below 1/2, such as {example:g}, not {floor!r}.")
+
+
+def check_half_life(half_life: Any) -> None:
+    """Refuse what is neither a positive number of rows nor None, for nothing is forgotten."""
+    if half_life is not None and (not is_number(half_life) or not 0 < half_life < np.inf):
+        raise ParameterError(f"half_life must be a positive number of rows or None, not {half_life!r}.")
 
 
 def real_array(values: Any) -> NDArray[np.float64] | None:

@@ -1,26 +1,28 @@
 """AutoCalibration: the pool, its guards, its words, and what it is promised to reach."""
 
+import re
+
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GroupKFold
+from sklearn.naive_bayes import GaussianNB
 
 from calibrant import (
     AutoCalibration,
+    CalibratedClassifier,
     Calibrator,
     Identity,
     Predictions,
     TemperatureScaling,
     Traits,
 )
-from calibrant import (
-    load as load_calibrator,
-)
-from calibrant.calibrators.automatic import stratified_folds as folds_module
-from calibrant.calibrators.automatic.candidates import Candidate
-from calibrant.calibrators.automatic.pooling import PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY, pooled, single
-from calibrant.calibrators.automatic.stratified_folds import stratified_folds, trial_rows
-from calibrant.calibrators.automatic.trials import Trial, Trials
+from calibrant import load as load_calibrator
+from calibrant.calibrators.automatic.pooling import Pool
+from calibrant.calibrators.automatic.stratified_folds import stratified_folds
+from calibrant.calibrators.combinators import auto as auto_module
 from calibrant.errors import LabelError, ParameterError
-from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import log_loss
 from calibrant.synthetic import tasks
 
@@ -37,6 +39,18 @@ class Stubborn(Calibrator):
 
     def _transform(self, predictions):
         return predictions
+
+
+class Turned(Calibrator):
+    """Gives every class the probability of the next one."""
+
+    traits = Traits()
+
+    def _fit(self, data):
+        pass
+
+    def _transform(self, predictions):
+        return Predictions.from_probabilities(np.roll(predictions.probabilities, 1, axis=1))
 
 
 class Certain(Calibrator):
@@ -58,61 +72,102 @@ def sample(name="mixed", n_rows=400, seed=0):
     return drawn.predictions, drawn.labels
 
 
-def trials_of(losses, fold_numbers=None, weights=None):
-    """Return trials whose losses are the columns of a matrix; the first is the identity's."""
-    n_rows = len(losses)
-    candidates = [Candidate(f"candidate {number}", Identity()) for number in range(losses.shape[1])]
-    return Trials(
-        [Trial(candidate, column, 0.0) for candidate, column in zip(candidates, losses.T, strict=True)],
-        np.ones(n_rows) if weights is None else weights,
-        np.arange(n_rows) % 5 if fold_numbers is None else fold_numbers,
+def test_the_interval_in_words_has_the_width_of_a_normal_one():
+    fitted = AutoCalibration(["temperature"], choice="single").fit(*sample("over-confident", 1000))
+    gain, low, high = map(
+        float, re.findall(r"gain (\S+), 95 % interval (\S+) to (\S+),", fitted.explanation_)[0]
+    )
+    assert (low + high) / 2 == pytest.approx(gain, abs=1e-4)
+    # The same candidate is chosen whichever fold is left out, so that the error is that of its row in the table.
+    assert (high - low) / 2 == pytest.approx(1.96 * fitted.decision_["standard_error"][1], abs=1e-4)
+
+
+def test_few_mistakes_are_too_few_to_be_sure():
+    X, y = all_right()
+    words = AutoCalibration().fit(X, y).explanation_
+    assert "with 0 mistakes of the classifier in 60 rows in 5 folds, too few" in words
+
+
+def test_the_identity_is_kept_and_explained_where_rows_held_out_speak_clearly_against_the_rest():
+    """A map that turns everything round; calibration rows cannot tell, since it gets them right."""
+    X, y = sample("calibrated", 300)
+    fitted = AutoCalibration([Turned()], choice="single").fit(X, y)
+    assert [type(part) for part in fitted.calibrators_] == [Identity]
+    assert fitted.explanation_.startswith("Probabilities are left as they are")
+    np.testing.assert_array_equal(fitted.predict_proba(X), X.probabilities)
+
+
+def test_a_pool_that_is_clearly_worse_on_rows_held_out_is_rejected(monkeypatch):
+    X, y = sample("calibrated", 300)
+    monkeypatch.setattr(
+        auto_module,
+        "pooled",
+        lambda trials, _: Pool(np.array([0.0, 1.0]), trials.judged[0].losses + 1 + np.arange(300) % 2),
+    )
+    fitted = AutoCalibration(["temperature"]).fit(X, y)
+    assert "what was tried is clearly worse on rows held out" in fitted.explanation_
+    assert [type(part) for part in fitted.calibrators_] == [Identity]
+
+
+def test_a_pool_that_does_harm_to_the_calibration_rows_is_rejected(monkeypatch):
+    X, y = sample("calibrated", 300)
+    monkeypatch.setattr(
+        auto_module, "pooled", lambda trials, _: Pool(np.array([0.0, 1.0]), trials.judged[0].losses - 1)
+    )
+    fitted = AutoCalibration([Turned()]).fit(X, y)
+    assert "does harm on all of them" in fitted.explanation_
+    assert [type(part) for part in fitted.calibrators_] == [Identity]
+
+
+@pytest.mark.parametrize("factors", [(2, 1, 1), (2, 2, 2), (3, 1, 2)])
+def test_a_weight_of_two_is_the_row_given_twice(factors):
+    X, y = sample("mixed", 300)
+    weights = np.array(factors)[y]
+    weighted = AutoCalibration(CHEAP).fit(X, y, weights)
+    rows = np.repeat(np.arange(300), weights)
+    repeated = AutoCalibration(CHEAP).fit(X.take(rows), y[rows])
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(
+        weighted.decision_["standard_error"], repeated.decision_["standard_error"], rtol=1e-6
     )
 
 
-def test_weights_are_those_that_expectation_maximisation_finds():
-    """A naive second way: every row is shared out among candidates by their likelihood, the prior added in."""
-    generator = np.random.default_rng(0)
-    losses = generator.exponential(1.0, (200, 4))
-    weights = generator.integers(1, 4, 200).astype(float)
-    prior = np.array([PRIOR_ROWS_OF_IDENTITY, *[PRIOR_ROWS] * 3])
-    mixture = np.full(4, 0.25)
-    for _ in range(5000):
-        shares = mixture * np.exp(-losses)
-        shares /= shares.sum(axis=1, keepdims=True)
-        mixture = weights @ shares + prior
-        mixture /= mixture.sum()
-    found = pooled(trials_of(losses, weights=weights), negligible=0.0)
-    np.testing.assert_allclose(found.weights, mixture, atol=1e-5)
+def test_candidates_become_richer_so_that_a_single_choice_is_the_simplest():
+    names = AutoCalibration().fit(*sample()).decision_["candidate"]
+    assert names[-5:] == [
+        f"shared-matrix (strength={strength})" for strength in ("10", "3", "1", "0.3", "0.1")
+    ]
 
 
-def test_losses_of_the_pool_are_those_of_weights_that_have_not_seen_the_row():
-    losses = np.random.default_rng(1).exponential(1.0, (60, 3))
-    numbers = np.arange(60) % 3
-    found = pooled(trials_of(losses, numbers), negligible=0.0)
-    for fold in range(3):
-        own = numbers == fold
-        without = pooled(trials_of(losses[~own], numbers[~own]), negligible=0.0).weights
-        np.testing.assert_allclose(found.losses[own], -np.log(np.exp(-losses[own]) @ without), atol=1e-9)
+def test_a_small_weight_of_a_tiny_probability_is_not_zero():
+    X, y = sample("mixed", 50)
+    fitted = AutoCalibration(["temperature"]).fit(X, y)
+    fitted.calibrators_, fitted.weights_ = [fitted.calibrators_[0]] * 2, np.array([0.5, 0.5])
+    tiny = np.array([[1e-45, 1e-40, 1]], np.float32)
+    assert (fitted.predict_proba(tiny) > 0).all()
 
 
-def test_negligible_components_are_dropped_and_the_others_share_their_weight():
-    losses = np.random.default_rng(2).exponential(1.0, (300, 12))
-    all_of_them = pooled(trials_of(losses), negligible=0.0).weights
-    assert all_of_them.min() > 0
-    some = pooled(trials_of(losses), negligible=0.1).weights
-    assert (some[some > 0] >= 0.1).all()
-    assert some.sum() == pytest.approx(1)
-    assert (some == 0).any()
+def test_groups_reach_the_folds_inside_a_calibrated_classifier(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        auto_module,
+        "stratified_folds",
+        lambda cv, data: seen.append(data.groups) or stratified_folds(cv, data),
+    )
+    X, y = load_iris(return_X_y=True)
+    groups = np.arange(150) // 3
+    CalibratedClassifier(GaussianNB(), AutoCalibration(CHEAP), cv=GroupKFold(3)).fit(X, y, groups=groups)
+    assert [len(np.unique(part)) for part in seen] == [17, 17, 16]
+    CalibratedClassifier(FrozenEstimator(GaussianNB().fit(X, y)), AutoCalibration(CHEAP)).fit(
+        X, y, groups=groups
+    )
+    np.testing.assert_array_equal(seen[-1], groups)
 
 
-def test_a_single_choice_is_the_simplest_within_a_standard_error_of_the_best():
-    """The third candidate is best by 0.01 with a standard error of 0.05 over the second, and far ahead of the first."""
-    noise = np.tile([0.5, -0.5], 50)
-    base = np.ones(100)
-    losses = np.stack([base + 1.0, base + 0.01 + noise, base], axis=1)
-    np.testing.assert_array_equal(single(trials_of(losses)).weights, [0, 1, 0])
-    sharper = np.stack([base + 1.0, base + 0.01 + noise / 100, base], axis=1)
-    np.testing.assert_array_equal(single(trials_of(sharper)).weights, [0, 0, 1])
+def test_the_default_of_a_calibrated_classifier_is_automatic():
+    X, y = load_iris(return_X_y=True)
+    calibrated = CalibratedClassifier(GaussianNB(), cv=3, ensemble=False).fit(X, y)
+    assert type(calibrated.calibrator_) is AutoCalibration
 
 
 def test_the_table_has_every_candidate_and_the_weights_of_what_is_kept():
@@ -192,13 +247,14 @@ def test_thorough_tries_other_shapes_too():
     assert fitted.decision_["note"] == [""] * len(fitted.decision_["note"])
 
 
-def test_without_time_only_the_first_three_are_tried():
+def test_without_time_only_the_first_two_are_tried():
     fitted = AutoCalibration(time_budget=1e-9).fit(*sample())
     notes = fitted.decision_["note"]
-    assert notes[:3] == ["", "", ""]
-    assert all(note.startswith("left out") for note in notes[3:])
-    assert np.isnan(fitted.decision_["loss"][3:]).all()
-    assert (fitted.decision_["weight"][3:] == 0).all()
+    assert notes[:2] == ["", ""]
+    assert all(note.startswith("left out") for note in notes[2:])
+    assert np.isnan(fitted.decision_["loss"][2:]).all()
+    assert (fitted.decision_["weight"][2:] == 0).all()
+    assert fitted.explanation_.endswith("8 candidates could not be judged, see decision_.")
     plenty = AutoCalibration(time_budget=1e9).fit(*sample())
     np.testing.assert_array_equal(
         plenty.predict_proba(sample()[0]), AutoCalibration().fit(*sample()).predict_proba(sample()[0])
@@ -213,58 +269,17 @@ def test_a_candidate_that_fails_does_not_stop_the_others():
     assert fitted.decision_["weight"][1] > 0.5
 
 
-def test_rows_of_one_group_are_on_one_side_of_every_fold():
-    X, y = sample("mixed", 300)
-    data = LabelledPredictions.parse(X, y)
-    groups = np.random.default_rng(0).integers(0, 40, 300)
-    folds = stratified_folds(5, data, groups)
-    assert sorted(np.concatenate([fold.test_rows for fold in folds])) == list(range(300))
-    for fold in folds:
-        assert not set(groups[fold.train_rows]) & set(groups[fold.test_rows])
-
-
 def test_groups_change_what_is_learnt_from_copies():
-    """Every row twenty times: without groups its copies are on both sides, and the weakest penalty looks best."""
+    """Every row twenty times, a little different: without groups its copies are on both sides, and overfitting pays."""
     X, y = sample("calibrated", 40)
-    copies, labels, groups = (
-        X.take(np.repeat(np.arange(40), 20)),
-        np.repeat(y, 20),
-        np.repeat(np.arange(40), 20),
-    )
+    noise = np.random.default_rng(0).uniform(1, 1 + 1e-6, (800, 3))
+    copies = np.repeat(X.probabilities, 20, axis=0) * noise
+    copies /= copies.sum(axis=1, keepdims=True)
+    labels, groups = np.repeat(y, 20), np.repeat(np.arange(40), 20)
     apart = AutoCalibration().fit(copies, labels).decision_
     together = AutoCalibration().fit(copies, labels, groups=groups).decision_
     weakest = apart["candidate"].index("shared-matrix (strength=0.1)")
     assert apart["gain"][weakest] > 0 > together["gain"][weakest]
-
-
-def test_folds_hold_out_every_class_in_its_share():
-    labels = np.repeat([0, 1, 2], [50, 20, 5])
-    scores = np.random.default_rng(0).dirichlet([1, 1, 1], 75)
-    folds = stratified_folds(5, LabelledPredictions.parse(scores, labels))
-    for fold in folds:
-        np.testing.assert_array_equal(np.bincount(labels[fold.test_rows]), [10, 4, 1])
-
-
-def test_folds_of_rare_classes_are_of_one_size():
-    """One row of each of ten classes: every fold holds out two."""
-    data = LabelledPredictions.parse(np.random.default_rng(0).dirichlet(np.ones(10), 10), np.arange(10))
-    assert [len(fold.test_rows) for fold in stratified_folds(5, data)] == [2] * 5
-
-
-def test_many_rows_are_tried_on_a_sample_and_fitted_as_a_whole(monkeypatch):
-    monkeypatch.setattr(folds_module, "TRIAL_ROWS", 100)
-    monkeypatch.setattr(folds_module, "TRIAL_ENTRIES", 300)
-    X, y = sample("over-confident", 1000)
-    data = LabelledPredictions.parse(X, y)
-    tried_on, _ = trial_rows(data, None)
-    assert 90 <= tried_on.n_rows <= 110
-    fitted = AutoCalibration(["temperature"]).fit(X, y)
-    assert f"{tried_on.n_rows} rows in 5 folds" in fitted.explanation_
-    whole = TemperatureScaling().fit(X, y)
-    assert fitted.calibrators_[-1].temperature_ == whole.temperature_
-    groups = np.arange(1000) // 2
-    _, of_sample = trial_rows(data, groups)
-    assert len(of_sample) == 100
 
 
 @pytest.mark.parametrize(
@@ -354,5 +369,7 @@ def test_groups_must_fit_the_rows():
     X, y = sample("mixed", 20)
     with pytest.raises(LabelError, match="groups must name one group per row"):
         AutoCalibration().fit(X, y, groups=[1, 2])
+    with pytest.raises(LabelError, match="groups must name a group in every row, but row 0 has None"):
+        AutoCalibration().fit(X, y, groups=[None] * 20)
     with pytest.raises(ParameterError, match="all rows are of one group"):
         AutoCalibration().fit(X, y, groups=np.zeros(20))

@@ -303,6 +303,7 @@ def test_a_batch_that_is_refused_changes_nothing(method):
     X, y = class_rows(1500)
     fitted = clone(method).partial_fit(X[:1200], y[:1200])
     before = fitted.predict_proba(X)
+    assert_array_equal(fitted.partial_fit([], []).predict_proba(X), before)
     for wrong, message in (
         ((X[:5, :3] / X[:5, :3].sum(axis=1, keepdims=True), y[:5] % 3), "4 classes"),
         ((Predictions.from_logits(np.log(X[:5])), y[:5]), "first batch|were|was fitted on probabilities"),

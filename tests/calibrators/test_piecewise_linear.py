@@ -5,6 +5,7 @@ from math import exp, inf, log
 
 import numpy as np
 import pytest
+from event_map_rows import calibrated, fit_log_odds, rows_that_follow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
@@ -19,7 +20,7 @@ from calibrant import (
     Predictions,
     TemperatureScaling,
 )
-from calibrant.calibrators.monotone.piecewise_linear import LEAST_SLOPE
+from calibrant.calibrators.monotone.segment_maps import LEAST_SLOPE
 from calibrant.calibrators.scaling.quadratic_objective import PenalisedLogOdds
 from calibrant.errors import ConvergenceWarning, ParameterError
 from calibrant.metrics import log_loss
@@ -30,22 +31,11 @@ from strategies import labels_with_all_classes, logit_matrices
 
 def some_rows(n_rows=400, seed=0):
     """Log-odds that are too large above zero, honest below, and shifted."""
-    generator = np.random.default_rng(seed)
-    log_odds = generator.normal(0.5, 2.5, n_rows)
-    honest = np.where(log_odds > 0, 0.4 * log_odds, log_odds) - 0.3
-    outcomes = (generator.random(n_rows) < expit(honest)).astype(int)
-    outcomes[:2] = [0, 1]
-    return log_odds, outcomes
+    return rows_that_follow(lambda s: np.where(s > 0, 0.4 * s, s) - 0.3, 0.5, 2.5, n_rows, seed)
 
 
 def fit(log_odds, outcomes, weights=None, **options):
-    return PiecewiseLinearCalibration(**options).fit(Predictions.from_logits(log_odds), outcomes, weights)
-
-
-def calibrated(fitted, log_odds):
-    """Calibrated log-odds."""
-    logits = fitted.transform(Predictions.from_logits(np.asarray(log_odds, dtype=float))).scores
-    return logits[:, 1] - logits[:, 0]
+    return fit_log_odds(PiecewiseLinearCalibration(**options), log_odds, outcomes, weights)
 
 
 # A second implementation, one row at a time
@@ -77,8 +67,8 @@ def naive_value(theta, inputs, outcomes, weights, knots, penalties):
     for x, outcome, weight in zip(inputs, outcomes, weights, strict=True):
         u = naive_map(intercept, slopes, knots, x)
         total += weight * log(1 + exp(-u if outcome else u))
-    origin = knots[0] if knots else 0.0
-    total += penalties[0] * (intercept - origin) ** 2
+    middle = float(np.median(knots)) if knots else 0.0
+    total += penalties[0] * (naive_map(intercept, slopes, knots, middle) - middle) ** 2
     total += penalties[1] * sum((slope - 1) ** 2 for slope in slopes)
     total += penalties[2] * sum((right - left) ** 2 for left, right in pairwise(slopes))
     return total / sum(weights)
@@ -206,6 +196,25 @@ def test_the_scale_of_scores_does_not_matter():
     for scale in (1e-6, 1e3, 1e6):
         fitted = fit(scale * log_odds, outcomes)
         np.testing.assert_allclose(calibrated(fitted, scale * log_odds), expected, atol=1e-5)
+
+
+# Two names of one problem
+
+
+def test_between_two_scores_that_mirror_each_other_even_odds_stay_even():
+    p, outcomes = [0.1] * 20 + [0.9] * 20, [0] * 20 + [1] * 20
+    assert PiecewiseLinearCalibration().fit(p, outcomes).predict_proba([0.5])[0, 1] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("n_segments", [1, 2, 5, 6])
+@pytest.mark.parametrize(("n_rows", "seed"), [(5, 0), (30, 1), (400, 2)])
+def test_either_class_may_be_called_the_event(n_rows, seed, n_segments):
+    log_odds, outcomes = some_rows(n_rows, seed)
+    places = np.linspace(-9, 9, 101)
+    one = fit(log_odds, outcomes, n_segments=n_segments)
+    other = fit(-log_odds, 1 - outcomes, n_segments=n_segments)
+    np.testing.assert_allclose(other.knots_, -one.knots_[::-1], atol=1e-9)
+    np.testing.assert_allclose(expit(calibrated(other, -places)), expit(-calibrated(one, places)), atol=1e-6)
 
 
 # Promises

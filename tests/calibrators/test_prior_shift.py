@@ -153,6 +153,12 @@ def test_short_floats_stay_short_and_agree():
 def test_tiny_shares_do_not_overflow():
     fitted = PriorShift(sampling_rate=[1e-300, 1.0]).fit(*TWO)
     assert np.isfinite(fitted.predict_proba([0.5, 1e-9])).all()
+    # Rates of which the inverse is no float: only their ratio counts.
+    fitted = PriorShift(sampling_rate=[1e-320, 3e-320]).fit(*TWO)
+    np.testing.assert_allclose(
+        fitted.factors_, [1, 1 / 3], rtol=1e-3
+    )  # three digits are all that such floats have
+    np.testing.assert_allclose(PriorShift(sampling_rate=[1e300, 3e300]).fit(*TWO).factors_, [1, 1 / 3])
 
 
 # What users may write
@@ -185,6 +191,10 @@ def test_labels_may_come_in_any_order():
         ({"sampling_rate": 0.0}, "positive"),
         ({"sampling_rate": "few"}, "positive"),
         ({"sampling_rate": [1.0, np.inf]}, "finite"),
+        ({"sampling_rate": [1e-320, 1e300]}, "beyond the range of floats"),
+        ({"sampling_rate": [1e-300, 1e300]}, "beyond the range of floats"),
+        ({"sampling_rate": [1.0, 1e-320]}, "beyond the range of floats"),
+        ({"target_prior": 0.5, "source_prior": [1e-320, 1.0]}, "beyond the range of floats"),
     ],
 )
 def test_parameters_without_meaning_are_refused(parameters, message):
@@ -239,6 +249,24 @@ def test_it_can_be_saved(tmp_path):
         fitted.save(tmp_path / "shift.npz")
         loaded = calibrant.load(tmp_path / "shift.npz")
         np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"sampling_rate": {1: 20}},
+        {"target_prior": {0: 0.9, 1: 0.1}},
+        {"target_prior": {np.int64(0): 0.9, np.int64(1): 0.1}},
+        {"target_prior": 0.1, "source_prior": {True: 0.3, False: 0.7}},
+    ],
+)
+def test_numbers_by_label_are_saved_with_it(parameters, tmp_path):
+    """Warnings, such as that of a parameter that a file cannot hold, are errors in these tests."""
+    fitted = PriorShift(**parameters).fit(*TWO)
+    fitted.save(tmp_path / "shift.npz")
+    loaded = calibrant.load(tmp_path / "shift.npz")
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.fit(*TWO).factors_, fitted.factors_)
 
 
 # Bias-corrected temperature scaling

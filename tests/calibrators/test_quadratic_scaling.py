@@ -4,6 +4,7 @@ from math import exp, inf, log, nan
 
 import numpy as np
 import pytest
+from event_map_rows import calibrated, fit_log_odds, rows_that_follow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
@@ -21,21 +22,11 @@ from strategies import labels_with_all_classes, logit_matrices
 
 def some_rows(n_rows=400, seed=0, bend=-0.15):
     """Log-odds, and outcomes drawn from a parabola of them that turns within their range."""
-    generator = np.random.default_rng(seed)
-    log_odds = generator.normal(0.3, 2.0, n_rows)
-    outcomes = (generator.random(n_rows) < expit(0.2 + 0.6 * log_odds + bend * log_odds**2)).astype(int)
-    outcomes[:2] = [0, 1]
-    return log_odds, outcomes
+    return rows_that_follow(lambda s: 0.2 + 0.6 * s + bend * s**2, 0.3, 2.0, n_rows, seed)
 
 
 def fit(log_odds, outcomes, weights=None, **options):
-    return QuadraticScaling(**options).fit(Predictions.from_logits(log_odds), outcomes, weights)
-
-
-def calibrated(fitted, log_odds):
-    """Calibrated log-odds."""
-    logits = fitted.transform(Predictions.from_logits(np.asarray(log_odds, dtype=float))).scores
-    return logits[:, 1] - logits[:, 0]
+    return fit_log_odds(QuadraticScaling(**options), log_odds, outcomes, weights)
 
 
 def coefficients(fitted):
@@ -293,6 +284,23 @@ def test_scores_of_any_size_are_mapped_to_finite_odds(monotone):
     fitted = fit(1e-6 * log_odds, outcomes, monotone=monotone)
     found = calibrated(fitted, [-1e300, -1e160, -1e5, 0.0, 1e5, 1e160, 1e300])
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(
+    ("scale", "options"), [(1e15, {"temperature": False}), (1e30, {}), (1e100, {"ridge": 0}), (1e150, {})]
+)
+@pytest.mark.filterwarnings("ignore::calibrant.errors.ConvergenceWarning")
+def test_huge_scores_do_no_harm_as_they_are_predicted(scale, options):
+    """Losses of such scores and of what is given out, with zeros floored, are not the same."""
+    generator = np.random.default_rng(0)
+    for trial in range(150):
+        n_rows = int(generator.integers(2, 6))
+        sizes = 10.0 ** generator.integers(-20, 2, (n_rows, 1)) if trial % 2 else 1.0
+        rows = Predictions.from_logits(scale * sizes * generator.normal(size=(n_rows, 2)))
+        outcomes = np.append([0, 1], generator.integers(0, 2, n_rows - 2))
+        after = QuadraticScaling(**options).fit(rows, outcomes).transform(rows)
+        # The floor itself is a huge logit and a small number.
+        assert log_loss(outcomes, after) <= log_loss(outcomes, rows.without_zeros()) * (1 + 1e-5)
 
 
 def test_constant_scores_give_a_straight_line():

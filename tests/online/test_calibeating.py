@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from calibrant.errors import ParameterError
+from calibrant.errors import LabelError, ParameterError
 from calibrant.online import Calibeating, OnlineBeta, OnlinePlatt
 from calibrant.online.hedged_cells import HedgedCells
 
@@ -28,32 +28,72 @@ def bins_of(forecasts):
     return np.minimum((forecasts / WIDTH).astype(int), 9)
 
 
-def naive_tracking(forecasts, y):
+def naive_tracking(forecasts, y, smoothing):
     told = []
     for row, forecast in enumerate(forecasts):
         alike = bins_of(forecasts[:row]) == bins_of(np.array([forecast]))[0]
-        told.append(y[:row][alike].mean() if alike.any() else forecast)
+        count = alike.sum() + smoothing
+        told.append((y[:row][alike].sum() + smoothing * forecast) / count if count else forecast)
     return np.array(told)
 
 
-def test_tracking_is_the_mean_of_earlier_outcomes_in_the_bin():
+@pytest.mark.parametrize("smoothing", [0.0, 0.5, 1.0])
+def test_tracking_is_the_mean_of_earlier_outcomes_in_the_bin(smoothing):
     for p, y in sequences(200):
-        assert_allclose(Calibeating(None).update(p, y), naive_tracking(p, y), rtol=1e-12)
+        told = Calibeating(None, smoothing=smoothing).update(p, y)
+        assert_allclose(told, naive_tracking(p, y, smoothing), rtol=1e-12)
         online = OnlinePlatt().update(p, y)
-        assert_allclose(Calibeating(OnlinePlatt()).update(p, y), naive_tracking(online, y), rtol=1e-12)
+        told = Calibeating(OnlinePlatt(), smoothing=smoothing).update(p, y)
+        assert_allclose(told, naive_tracking(online, y, smoothing), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_bins", [10, 20, 100])
+def test_a_forecast_on_an_edge_belongs_to_the_bin_above(n_bins, dtype):
+    """0.3 / 0.1 is 2.9999..., and as float32 0.7 is below the float64 of that name."""
+    grid = (np.arange(n_bins + 1) / n_bins).astype(dtype)
+    places = Calibeating(None, width=1 / n_bins)._bins(grid)
+    assert_array_equal(places, [*range(n_bins), n_bins - 1])
+    if dtype == np.float64:
+        for cell, value in enumerate(grid[:-1].tolist()):
+            assert HedgedCells(n_bins).choice(value, 0.5) == cell
+
+
+def test_forecasts_in_tenths_are_told_apart():
+    generator = np.random.default_rng(0)
+    p = generator.choice([0.2, 0.3, 0.5, 0.6], 8000)
+    y = generator.random(8000) < np.where(np.isin(p, [0.3, 0.6]), 0.9, 0.1)
+    calibeating = Calibeating(None)
+    calibeating.update(p, y)
+    assert_allclose(calibeating.predict_proba([0.2, 0.3, 0.5, 0.6])[:, 1], [0.1, 0.9, 0.1, 0.9], atol=0.03)
+
+
+@pytest.mark.parametrize("online", [None, OnlinePlatt])
+def test_nothing_is_announced_as_certain(online):
+    """A bin in which all rows went one way is refuted later; exact zeros and ones are among the forecasts."""
+    p = np.tile([0.0, 0.02, 0.97, 1.0], 100)
+    y = np.where(np.arange(400) < 360, p > 0.5, p < 0.5)
+    told = Calibeating(None if online is None else online()).update(p, y)
+    assert np.isfinite(np.log(np.where(y, told, 1 - told))).all()
+    certain = Calibeating(None if online is None else online(), smoothing=0).update(p, y)
+    assert set(certain[8:360]) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("online", [None, OnlinePlatt, OnlineBeta])
 def test_the_squared_error_is_that_of_the_best_constants_and_a_logarithm(online):
-    """The bound of the docstring, on any sequence."""
+    """Both bounds of the docstring, on any sequence."""
     for p, y in sequences():
-        told = Calibeating(None if online is None else online()).update(p, y)
+        told, raw = (
+            Calibeating(None if online is None else online(), smoothing=smoothing).update(p, y)
+            for smoothing in (1, 0)
+        )
         forecasts = p if online is None else online().update(p, y)
         index = bins_of(forecasts)
         best = sum(np.sum((y[index == b] - y[index == b].mean()) ** 2) for b in np.unique(index))
         paid = np.sum((told - y) ** 2)
         n_bins = len(np.unique(index))
-        assert paid <= best + n_bins * (1 + np.log(len(y)))
+        assert paid <= best + n_bins * (1 + 2 * WIDTH) * (1 + np.log(len(y) + 1))
+        assert np.sum((raw - y) ** 2) <= best + n_bins * (1 + np.log(len(y)))
 
 
 def cell_error(forecasts, told, y):
@@ -142,6 +182,29 @@ def test_a_state_goes_through_json_and_on_with_the_same_coins(hedged, online):
     assert twin.n_rows == 900
 
 
+@pytest.mark.parametrize("source", ["PCG64", "MT19937", "Philox", "SFC64", "PCG64DXSM"])
+def test_every_source_of_coins_goes_through_json(source):
+    p, y = next(sequences(600))
+    coins = np.random.Generator(getattr(np.random, source)(3))
+    first = Calibeating(None, hedged=True, random_state=coins)
+    first.update(p[:300], y[:300])
+    twin = Calibeating.from_state(json.loads(json.dumps(first.state(), allow_nan=False)))
+    assert_array_equal(twin.update(p[300:], y[300:]), first.update(p[300:], y[300:]))
+
+
+def test_single_numbers_are_rows_and_empty_batches_nothing():
+    for made in (Calibeating(None), OnlinePlatt(), Calibeating(OnlinePlatt())):
+        assert made.update([], []).shape == (0,)
+        assert made.predict_proba([]).shape == (0, 2)
+        assert made.n_rows == 0
+        assert made.update(0.3, 1).shape == (1,)
+        assert made.update(np.float32(0.3), True).shape == (1,)
+        assert made.predict_proba(0.3).shape == (1, 2)
+        assert made.n_rows == 2
+        with pytest.raises(LabelError, match="forecasts first"):
+            made.update([1, 0], [0.3, 0.8])
+
+
 def test_predicting_learns_nothing_and_single_rows_are_the_same():
     p, y = next(sequences(300))
     together, single = Calibeating(OnlinePlatt()), Calibeating(OnlinePlatt())
@@ -155,7 +218,14 @@ def test_predicting_learns_nothing_and_single_rows_are_the_same():
 
 @pytest.mark.parametrize(
     "options",
-    [{"width": 0.3}, {"width": 0}, {"online": "platt"}, {"hedged": "yes"}, {"half_life": -1}],
+    [
+        {"width": 0.3},
+        {"width": 0},
+        {"online": "platt"},
+        {"hedged": "yes"},
+        {"half_life": -1},
+        {"smoothing": -1},
+    ],
     ids=str,
 )
 def test_options_without_meaning_are_refused(options):

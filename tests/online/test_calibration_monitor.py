@@ -160,7 +160,8 @@ def test_what_is_wrong_is_found_and_said(slope, shift, words):
     monitor = CalibrationMonitor().update(*event_rows(3000, slope=slope, shift=shift))
     assert monitor.alarm
     assert words in monitor.explain()
-    assert "alarm at row" in repr(monitor)
+    assert f"alarm at row {monitor.alarm_row + 1} of 3000, counted from 1" in monitor.explain()
+    assert f"alarm_row={monitor.alarm_row}" in repr(monitor)
 
 
 def test_a_part_of_the_range_that_is_wrong_is_found():
@@ -221,11 +222,16 @@ def test_a_state_goes_through_json_and_on(kind):
     y, p = class_rows(900, 3)
     names = np.array(["x", "y", "z"])
     monitor = CalibrationMonitor(kind, classes=names).update(names[y[:400]], p[:400])
-    twin = CalibrationMonitor.from_state(json.loads(json.dumps(monitor.state())))
+    twin = CalibrationMonitor.from_state(json.loads(json.dumps(monitor.state(), allow_nan=False)))
     for each in (monitor, twin):
         each.update(names[y[400:]], p[400:])
     assert twin.state() == monitor.state()
-    assert CalibrationMonitor.from_state(CalibrationMonitor(kind).state()).n_rows == 0
+    unstarted = json.loads(json.dumps(CalibrationMonitor(kind).state(), allow_nan=False))
+    assert CalibrationMonitor.from_state(unstarted).state() == CalibrationMonitor(kind).state()
+    assert CalibrationMonitor.from_state(unstarted).evidence == CalibrationMonitor(kind).evidence
+    ruined = CalibrationMonitor(kind).update([1, 0], [0.0, 1.0])
+    twin = CalibrationMonitor.from_state(json.loads(json.dumps(ruined.state(), allow_nan=False)))
+    assert twin.update([1], [0.4]).state() == ruined.update([1], [0.4]).state()
 
 
 def test_a_restart_forgets_everything():
@@ -258,9 +264,26 @@ def test_logits_float32_and_empty_batches():
     assert CalibrationMonitor().update(y, logits).evidence == pytest.approx(wanted)
     monitor = CalibrationMonitor().update([], []).update(y, p.astype(np.float32))
     assert monitor.evidence == pytest.approx(wanted, rel=1e-3)
-    assert (
-        "No sign of lost calibration in 100 rows" in CalibrationMonitor().update(y[:100], p[:100]).explain()
-    )
+
+
+@every_kind
+def test_what_the_capital_means_is_said_before_an_alarm(kind):
+    words = CalibrationMonitor(kind).update(*event_rows(100)).explain()
+    assert words.startswith("No alarm in 100 rows")
+    assert f"its mean is {'1' if kind == 'any-time' else 'the number of rows'}" in words
+    assert ("1 / alpha = 20" if kind == "any-time" else "run length 100000") in words
+    assert CalibrationMonitor(kind).explain().startswith("No alarm in 0 rows")
+
+
+def test_single_numbers_are_rows_and_a_swap_is_seen():
+    single = CalibrationMonitor()
+    y, p = event_rows(20)
+    for outcome, forecast in zip(y, p, strict=True):
+        single.update(outcome, forecast)
+    assert single.evidence == pytest.approx(CalibrationMonitor().update(y, p).evidence)
+    assert single.update(1, 0.3).n_rows == 21
+    with pytest.raises(LabelError, match="outcomes first"):
+        single.update(p, y)
 
 
 def test_many_classes_are_played_in_blocks():

@@ -247,12 +247,41 @@ def test_a_hundred_thousand_rows_take_a_second_or_so():
 
 @pytest.mark.parametrize(
     "options",
-    [{"step": 0}, {"radius": 0.5}, {"scale": -1}, {"half_life": 0}, {"floor": 0}, {"step": "a"}],
+    [
+        {"step": 0},
+        {"radius": 0.5},
+        {"scale": -1},
+        {"half_life": 0},
+        {"floor": 0},
+        {"floor": 0.5},
+        {"floor": 0.9},
+        {"step": "a"},
+    ],
     ids=str,
 )
 def test_options_without_meaning_are_refused(options):
     with pytest.raises(ParameterError):
         OnlinePlatt(**options)
+
+
+def test_a_label_means_the_same_in_every_batch():
+    """[1, 2, 1, 2] has two classes, of which 2 would be the second; [1, 1] alone would be the event."""
+    online = OnlinePlatt()
+    with pytest.raises(LabelError, match=r"0 or 1.*row 1 has 2.*classes="):
+        online.update([0.5] * 4, [1, 2, 1, 2])
+    with pytest.raises(LabelError, match="0 or 1"):
+        online.update([0.5] * 2, ["no", "yes"])
+    assert online.n_rows == 0
+    pairs = np.full((4, 2), 0.5)
+    for names, y in (([1, 2], [1, 1, 1, 1]), (["no", "yes"], ["no"] * 4)):
+        named, wanted = OnlinePlatt(), OnlinePlatt()
+        named.update(Predictions.from_probabilities(pairs, classes=names), y)
+        wanted.update(pairs, [0, 0, 0, 0])
+        assert_array_equal(named.parameters, wanted.parameters)
+    with pytest.raises(LabelError, match=r"among the names of the forecasts, \[1, 2\]"):
+        OnlinePlatt().update(Predictions.from_probabilities(pairs, classes=[1, 2]), [0, 1, 0, 1])
+    for y in ([True, False], [1.0, 0.0], np.array([1, 0], np.uint8), np.array([True, False], object)):
+        assert OnlinePlatt().update([0.5, 0.5], y).shape == (2,)
 
 
 def test_rows_that_do_not_fit_are_refused():

@@ -202,6 +202,17 @@ def in_state(value):
         (in_state({"eval": "1"}), "'eval' is not a kind of value"),
         (in_state({"tuple": 1}), "a tuple must be a list of values"),
         (in_state({"dict": [1]}), "a dict must be a JSON object"),
+        (in_state({"pairs": {}}), "the pairs of a dict must be a list"),
+        (in_state({"pairs": [1]}), "a key and its value must be a list of two"),
+        (in_state({"pairs": [[1, 2, 3]]}), "a key and its value must be a list of two"),
+        (in_state({"pairs": [[None, 2]]}), "None cannot be a key of a dict"),
+        (in_state({"pairs": [[[1], 2]]}), "cannot be a key of a dict"),
+        (in_state({"pairs": [[{"tuple": [1]}, 2]]}), "cannot be a key of a dict"),
+        (in_state({"pairs": [[{"float": "7ff8000000000000"}, 2]]}), "cannot be a key of a dict"),
+        (in_state({"pairs": [[{"scalar": ["<f4", "0000c07f"]}, 2]]}), "cannot be a key of a dict"),
+        (in_state({"pairs": [[2**61 * (2**61 - 1), 2]]}), "cannot be a key of a dict"),
+        (in_state({"pairs": [[1, 2], [True, 3]]}), "the key True occurs twice"),
+        (in_state({"pairs": [[1, {"eval": 1}]]}), "'eval' is not a kind of value"),
         (in_state({"array": -1}), "an array must be referred to by its number"),
         (in_state({"array": True}), "an array must be referred to by its number"),
         (in_state({"array": "0"}), "an array must be referred to by its number"),
@@ -232,6 +243,14 @@ def in_state(value):
 def test_a_header_with_nonsense_in_it(edit, reason, path):
     edit_header(path, edit)
     assert_refused(path, f"is damaged: .*{reason}")
+
+
+def test_a_key_of_infinite_size(path):
+    """JSON knows no infinity, but readers make one of 1e400."""
+    edit_header(path, in_state({"pairs": [["KEY", 2]]}))
+    text = members_of(path)["header.json"].replace(b'"KEY"', b"1e400")
+    edit_member(path, "header.json", text)
+    assert_refused(path, "inf cannot be a key of a dict")
 
 
 def test_a_part_of_a_record_that_does_not_exist(path):

@@ -56,7 +56,7 @@ def assert_same(first, second):
         for pair in zip(first, second, strict=True):
             assert_same(*pair)
     elif isinstance(first, dict):
-        assert list(first) == list(second)
+        assert_same(list(first), list(second))
         for key in first:
             assert_same(first[key], second[key])
     elif isinstance(first, np.ndarray):
@@ -149,12 +149,20 @@ LEAVES = (
     )
     | st.builds(TemperatureScaling, st.text(), st.tuples(st.floats(), st.floats()))
 )
+KEYS = (
+    st.text()
+    | st.booleans()
+    | st.integers(-(2**64) + 1, 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([np.int64(7), np.uint8(200), np.float32(0.1), np.True_, np.str_("a")])
+)
 VALUES = st.recursive(
     LEAVES,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
         | st.dictionaries(st.text(), inner, max_size=3)
+        | st.dictionaries(KEYS, inner, max_size=3)
         | st.builds(Chain, st.lists(inner, max_size=2))
     ),
     max_leaves=8,
@@ -174,7 +182,18 @@ def test_any_value_that_can_be_stored_comes_back_to_the_bit(value, tmp_path_fact
         *[struct.unpack(">d", bytes.fromhex(bits))[0] for bits in ("fff8000000000000", "7ff800000000abcd")],
         *[np.float32("nan"), np.float16(-0.0), np.int8(-1), np.True_, np.str_(""), np.str_("a\0")],
         *[np.zeros((0, 3)), np.array(["", "a\0b"]), np.array(1.5), np.arange(3, dtype=">i2")],
-        *[[], (), {}, ((),), [[None]], {"": {"tuple": [1]}}, {"array": 0}, "\0\n\U0001f41d"],
+        *[
+            [],
+            (),
+            {},
+            ((),),
+            [[None]],
+            {"": {"tuple": [1]}},
+            {"array": 0},
+            {1: 2},
+            {"1": {1: {}}, -0.0: []},
+            "\0\n\U0001f41d",
+        ],
     ],
     ids=repr,
 )

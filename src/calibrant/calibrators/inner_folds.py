@@ -16,7 +16,7 @@ from calibrant.numerics.threads import in_threads
 from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 
-__all__ = ["Choice", "check_cv_parameter", "choose_by_folds", "folds_of", "inner_folds", "row_keys"]
+__all__ = ["Choice", "check_cv_parameter", "choose_by_folds", "folds_of", "folds_of_splits", "inner_folds", "row_keys"]
 
 Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
@@ -55,7 +55,11 @@ def folds_of(cv: Any, data: LabelledPredictions, name: str = "cv") -> list[Fold]
     if is_whole(cv, 2):
         return inner_folds(data, int(min(cv, data.n_rows)))
     splitter = check_cv(cv, data.labels, classifier=True)
-    weights = data.weights
+    return folds_of_splits(splitter.split(data.predictions.scores, data.labels), data.weights)
+
+
+def folds_of_splits(splits: Iterable[tuple[Any, Any]], weights: Vector | None) -> list[Fold]:
+    """Return pairs of rows to learn from and rows to judge by as folds, with the weights of the rows."""
     return [
         Fold(
             train,
@@ -63,7 +67,7 @@ def folds_of(cv: Any, data: LabelledPredictions, name: str = "cv") -> list[Fold]
             test,
             None if weights is None else weights[test],
         )
-        for train, test in splitter.split(data.predictions.scores, data.labels)
+        for train, test in splits
     ]
 
 

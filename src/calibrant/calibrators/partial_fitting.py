@@ -1,24 +1,26 @@
 """Learning batch by batch: what methods that can do without old rows share."""
 
+import re
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator
+from calibrant.calibrators.remembered_rows import ROWS_AT_HAND, followed_by, most_rows, stored, thinned
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.notices import warn_user
-from calibrant.options import is_number
+from calibrant.notices import Notice, held_back, warn_user
+from calibrant.options import check_half_life
 from calibrant.predictions import Predictions
-from calibrant.space import Space
 
 __all__ = ["PartialFitting"]
 
-# Up to so many rows are kept as they are, since a fit to few rows is too rough a place to expand a loss around.
-ROWS_AT_HAND = 1000
+# After so many new rows a map is compared with a fit of the sample, sooner if it seems worse than none.
+ROWS_BETWEEN_CHECKS = 100
 
 SHOWN = 10  # how many classes a warning lists
 
@@ -27,7 +29,8 @@ class PartialFitting(Calibrator):
     """A calibrator with ``partial_fit``; abstract.
 
     As long as there are few rows they are all kept, in ``memory_``, and every batch leads to an ordinary fit of all
-    of them. After that ``memory_`` holds what the method remembers of its rows in their stead, of constant size.
+    of them. After that ``memory_`` holds what the method remembers of its rows in their stead, and a sample of them, both
+    of constant size. Where what is remembered is rough, a map that the sample refutes is fitted to the sample anew.
     """
 
     memory_: dict[str, Any]
@@ -46,7 +49,8 @@ class PartialFitting(Calibrator):
 
         The first 1,000 rows, or the first batch if that is longer, are fitted as by :meth:`fit`. What comes later is
         weighed against what is remembered of them. Until rows of two classes have come, probabilities stay as they
-        are. A batch that is refused changes nothing, and :meth:`fit` forgets all batches.
+        are. An empty batch and one that is refused change nothing, and :meth:`fit` forgets all batches. A warning is
+        given when its cause arises, and not again with every batch in which it lasts.
 
         Parameters
         ----------
@@ -63,16 +67,27 @@ class PartialFitting(Calibrator):
             Number of new rows after which all that was learnt before counts half, for classifiers that drift. Rows of
             one batch count alike. Nothing is forgotten if it is not given.
         """
-        if half_life is not None and (not is_number(half_life) or not 0 < half_life < np.inf):
-            raise ParameterError(f"half_life must be a positive number of rows or None, not {half_life!r}.")
+        check_half_life(half_life)
+        past = vars(self).get("memory_", {})
+        self._check_same_parameters(past.get("parameters", {}))
+        if np.shape(X)[:1] == (0,) and np.shape(y)[:1] == (0,):
+            return self
         data = self._parsed_batch(X, y, sample_weight, classes)
+        kept = 1.0 if half_life is None else 0.5 ** (data.n_rows / half_life)
         before = dict(vars(self))
         try:
-            self.learn_batch(data, 1.0 if half_life is None else 0.5 ** (data.n_rows / half_life))
+            with held_back() as notices:
+                self.learn_batch(data, kept)
+                beside = self._sampled(past, data, kept)
+            kinds = sorted({_kind_of(notice) for notice in notices})
+            self.memory_ = self.memory_ | beside | {"parameters": self._parameters(), "notices": kinds}
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+        for notice in notices:
+            if _kind_of(notice) not in past.get("notices", ()):
+                warn_user(*notice)
         return self
 
     def learn_batch(self, data: LabelledPredictions, kept: float) -> None:
@@ -82,7 +97,7 @@ class PartialFitting(Calibrator):
         if memory["rows"] and "labels" not in memory:
             self._update(data, kept, n_rows)
         else:
-            self._learn_rows(_together(memory, data, kept), n_rows)
+            self._learn_rows(followed_by(memory, data, kept), n_rows)
 
     @abstractmethod
     def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
@@ -97,21 +112,79 @@ class PartialFitting(Calibrator):
         """Whether rows of one class only have come so far, so that there is no map yet."""
         return bool(vars(self).get("memory_", {}).get("waits", False))
 
+    @abstractmethod
+    def _rough_parameters(self, n_classes: int) -> int:
+        """Return the number of parameters for which the past is remembered roughly; 0 if sums are exact."""
+
     def _learn_rows(self, data: LabelledPredictions, n_rows: float) -> None:
         """Fit all rows so far, and keep them if they are few."""
         many = data.n_rows > ROWS_AT_HAND
         if np.count_nonzero(data.class_weights) < 2:
             if many:
-                data = _thinned(data)
+                data = thinned(data)
             self._wait(data)
-            self.memory_ = _stored(data, n_rows, waits=True)
+            self.memory_ = stored(data) | {"rows": float(n_rows), "waits": True}
             return
         self.fit_labelled(data, warn_of_absent=False)
         if many:
             self._warn_of_late(data)
             self._condense(replace(data, predictions=data.predictions.with_floor(self.floor_)), n_rows)
         else:
-            self.memory_ = _stored(data, n_rows, waits=False)
+            self.memory_ = stored(data) | {"rows": float(n_rows), "waits": False}
+
+    def _sampled(self, past: dict[str, Any], data: LabelledPredictions, kept: float) -> dict[str, Any]:
+        """Return a sample of all rows to keep beside the memory, having begun again from it if it refutes the map."""
+        n_rough = self._rough_parameters(data.n_classes)
+        if "labels" in self.memory_ or not n_rough:
+            return {}
+        sample = followed_by(past if "labels" in past else past.get("sample", {}), data, kept)
+        sample = replace(sample, predictions=sample.predictions.with_floor(self.floor_))
+        if sample.n_rows > most_rows(data.n_classes):
+            sample = thinned(sample)
+        unchecked = past.get("unchecked", 0) + data.n_rows
+        if "sample" in past and self._is_due(sample, unchecked):
+            unchecked = 0
+            if self._is_refuted(sample, n_rough):
+                n_rows = self.memory_["rows"]
+                self.fit_labelled(sample, warn_of_absent=False)
+                self._condense(sample, n_rows)
+        return {"sample": stored(sample), "unchecked": unchecked}
+
+    def _is_due(self, sample: LabelledPredictions, unchecked: int) -> bool:
+        if unchecked >= ROWS_BETWEEN_CHECKS:
+            return True
+        return self.traits.contains_identity and (
+            sample.log_loss(self.transform(sample.predictions))
+            > sample.log_loss(sample.predictions.without_zeros())
+        )
+
+    def _is_refuted(self, sample: LabelledPredictions, n_rough: int) -> bool:
+        r"""Tell whether a fit of the sample is better on it than chance explains.
+
+        Of a sample of m rows, the log-likelihood of its own fit exceeds that of the fit of all rows by half of a
+        chi-squared variable with P degrees of freedom, of mean P / 2 and variance P / 2; more than
+        :math:`P + 3 \sqrt{2 P}` is no chance.
+        """
+        fitted = clone(self)
+        with held_back():
+            fitted.fit_labelled(sample, warn_of_absent=False)
+        own = sample.log_loss(self.transform(sample.predictions))
+        best = sample.log_loss(fitted.transform(sample.predictions))
+        weights = sample.weights
+        n_rows = sample.n_rows if weights is None else weights.sum() ** 2 / (weights @ weights)
+        return bool(n_rows * (own - best) > n_rough + 3 * np.sqrt(2 * n_rough))
+
+    def _parameters(self) -> dict[str, str]:
+        return {name: repr(value) for name, value in self.get_params(deep=False).items()}
+
+    def _check_same_parameters(self, first: dict[str, str]) -> None:
+        now = self._parameters()
+        for name, value in first.items():
+            if now.get(name) != value:
+                raise ParameterError(
+                    f"{name} was {value} in earlier batches and is {now.get(name)} now, which what is remembered of them "
+                    "does not fit; set it back, or begin with partial_fit on a clone."
+                )
 
     def _warn_of_late(self, data: LabelledPredictions) -> None:
         late = self.classes_[data.class_weights == 0].tolist()
@@ -181,48 +254,6 @@ def _labels_of(classes: Any, n_classes: int) -> NDArray[Any]:
     return names
 
 
-def _thinned(data: LabelledPredictions) -> LabelledPredictions:
-    """Return a systematic sample that stands for all rows, so that waiting for another class takes no more memory."""
-    weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    size = ROWS_AT_HAND // 2
-    mass = np.cumsum(weights)
-    rows = np.searchsorted(mass, (np.arange(size) + 0.5) / size * mass[-1])
-    return data.take(rows, np.full(size, mass[-1] / size))
-
-
-def _stored(data: LabelledPredictions, n_rows: float, waits: bool) -> dict[str, Any]:
-    """Return rows as plain arrays."""
-    predictions = data.predictions
-    return {
-        "rows": float(n_rows),
-        "waits": waits,
-        "scores": np.array(predictions.scores),
-        "space": predictions.space.value,
-        "names": predictions.classes,
-        "floor": predictions.declared_floor,
-        "labels": data.labels,
-        "classes": data.classes,
-        "weights": data.weights,
-    }
-
-
-def _together(memory: dict[str, Any], data: LabelledPredictions, kept: float) -> LabelledPredictions:
-    """Return stored rows, whose weights fade, followed by those of a batch."""
-    if "labels" not in memory:
-        return data
-    predictions = Predictions(
-        np.vstack([memory["scores"], data.predictions.scores]),
-        Space(memory["space"]),
-        memory["names"],
-        memory["floor"],
-    )
-    weights = None
-    if kept < 1 or memory["weights"] is not None or data.weights is not None:
-        old = np.ones(len(memory["labels"])) if memory["weights"] is None else memory["weights"]
-        new = np.ones(data.n_rows) if data.weights is None else data.weights
-        weights = np.concatenate([old * kept, new])
-    together = LabelledPredictions(
-        predictions, np.concatenate([memory["labels"], data.labels]), memory["classes"], weights
-    )
-    # What has faded below the smallest float counts no more.
-    return together if weights is None or weights.min() > 0 else together.take(weights > 0)
+def _kind_of(notice: Notice) -> str:
+    """Return what a warning is about, whatever numbers it gives."""
+    return re.sub("[0-9]+", "#", notice[0])

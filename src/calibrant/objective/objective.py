@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,10 +103,10 @@ class Objective:
 
     def expand(self, theta: Vector) -> "Expansion":
         """Return value, gradient and what Hessian products need, from one softmax per row."""
-        probabilities = np.empty_like(self.features)
+        probabilities = self._memory()
         total = self.summed(lambda rows: self.block_expansion(theta, rows, probabilities))
         data_loss = total.value / self.total_weight
-        return Expansion(
+        return self._expansion_type()(
             objective=self,
             theta=theta,
             data_loss=data_loss,
@@ -119,10 +119,11 @@ class Objective:
         self, theta: Vector, rows: slice, probabilities: FloatArray | None = None
     ) -> BlockExpansion:
         """Return what some rows add to the *sums* of loss and gradient; keep their softmax if asked."""
-        features = self.features[rows]
+        features, kept = self.features[rows], self._kept(rows)
         if self.exact:
             features = features.astype(np.float64, copy=False)
-        losses, softmax, gradients = self.loss.expand(self.map.forward(theta, features), self.labels[rows])
+        scores = self.map.forward(theta, features, *kept)
+        losses, softmax, gradients = self.loss.expand(scores, self.labels[rows])
         if probabilities is not None:
             probabilities[rows] = softmax
         if self.weights is None:
@@ -130,7 +131,27 @@ class Objective:
         else:
             value = float(losses @ self.weights[rows])
             gradients *= self.weights[rows, np.newaxis].astype(gradients.dtype)
-        return BlockExpansion(value, self.map.adjoint(gradients, features))
+        return BlockExpansion(value, self.map.adjoint(gradients, features, *kept))
+
+    def block_product(self, probabilities: FloatArray, direction: Vector, rows: slice) -> Vector:
+        """Return what some rows add to the *sum* of Hessians, times ``direction``."""
+        features, kept = self.features[rows], self._kept(rows)
+        moved = self.map.forward(direction, features, *kept)
+        product = self.loss.curvature_product(probabilities[rows], self.labels[rows], moved)
+        if self.weights is not None:
+            product *= self.weights[rows, np.newaxis].astype(product.dtype)
+        return self.map.adjoint(product, features, *kept)
+
+    def _kept(self, rows: slice) -> tuple[Any, ...]:  # noqa: ARG002 (for objectives that keep something)
+        """Return what is known about a block of rows already, for a map that asks for it after the features."""
+        return ()
+
+    def _expansion_type(self) -> "type[Expansion]":
+        return Expansion
+
+    def _memory(self) -> FloatArray:
+        """Return an array for the softmax of all rows; its contents do not matter."""
+        return np.empty_like(self.features)
 
     def _blocks(self) -> AbstractContextManager[BlockSums]:
         return BlockSums.over(len(self.features), self.map.n_classes, min_rows=PRODUCT_ROWS)
@@ -167,19 +188,10 @@ class Expansion:
     def hessian_product(self, direction: Vector) -> Vector:
         """Return the Hessian times ``direction``; exact up to the float type of the features."""
         objective = self.objective
-
-        def block_product(rows: slice) -> Vector:
-            features = objective.features[rows]
-            product = objective.loss.curvature_product(
-                self.probabilities[rows],
-                objective.labels[rows],
-                objective.map.forward(direction, features),
-            )
-            if objective.weights is not None:
-                product *= objective.weights[rows, np.newaxis].astype(product.dtype)
-            return objective.map.adjoint(product, features)
-
-        product: Vector = objective.summed(block_product) / objective.total_weight
+        total: Vector = objective.summed(
+            lambda rows: objective.block_product(self.probabilities, direction, rows)
+        )
+        product = total / objective.total_weight
         return product + objective.penalty.curvature * direction
 
     def curvature(self) -> Curvature:

@@ -6,32 +6,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
-from calibrant.online.event_stream import parsed_forecasts, parsed_outcomes
+from calibrant.online.event_stream import is_empty, kept_by_row, parsed_forecasts, parsed_outcomes
 from calibrant.online.hedged_cells import HedgedCells
 from calibrant.online.online_beta import OnlineBeta
 from calibrant.online.online_logistic import OnlineLogistic
 from calibrant.online.online_platt import OnlinePlatt
-from calibrant.options import check_flag, is_number, random_source
+from calibrant.options import check_flag, check_half_life, check_not_negative, is_number, random_source
+from calibrant.predictions import Predictions
 
 __all__ = ["Calibeating"]
 
 Vector = NDArray[np.float64]
 
+# A forecast that counts as a row of its bin is kept so far away from 0 and 1, so that no announcement is either.
+FLOOR = 1e-6
+
 
 class Calibeating:
     r"""Replace a forecast by the frequency of the event among earlier forecasts like it.
 
-    .. math:: \hat q_t = \frac1{N_b} \sum_{s < t,\; f_s \in b} y_s \qquad \text{for } f_t \in b
+    .. math:: \hat q_t = \frac{\lambda f_t + \sum_{s < t,\; f_s \in b} y_s}{\lambda + N_b} \qquad
+              \text{for } f_t \in b
 
     with bins b of equal width and :math:`f_t` the forecast of another method, usually :class:`OnlinePlatt`: this keeps
-    what that method can tell apart and removes what it has wrong :cite:`foster2023,gupta2023`.
+    what that method can tell apart and removes what it has wrong :cite:`foster2023,gupta2023`. The forecast itself counts
+    as :math:`\lambda` of the rows of its bin.
 
     Parameters
     ----------
     online : OnlinePlatt, OnlineBeta or None
         What makes the forecasts that are corrected, and learns with every row; None for the forecasts as they come.
     width : float, default=0.1
-        Width of the bins; one over a whole number.
+        Width of the bins; one over a whole number. A forecast on an edge belongs to the bin above.
+    smoothing : float, default=1.0
+        :math:`\lambda`. With 0, the form of the papers, a bin in which all rows went one way announces exactly 0 or 1,
+        and the log-loss is infinite when that is refuted.
     hedged : bool, default=False
         Announce the middle of one of the cells of this width, in every bin so that the announcements are calibrated
         against an adversary, instead of the frequency itself; a coin decides where needed, see the notes.
@@ -48,12 +57,14 @@ class Calibeating:
     Notes
     -----
     *Tracking* (not hedged). For any sequence of outcomes the squared error is at most that of the best constants for
-    the bins, chosen in hindsight, plus a logarithm :cite:`foster2023`:
+    the bins, chosen in hindsight, plus a logarithm :cite:`foster2023`: with B bins of width w and without smoothing
 
-    .. math:: \sum_t (\hat q_t - y_t)^2 \le \min_c \sum_t (c_{b(t)} - y_t)^2 + B (1 + \ln T)
+    .. math:: \sum_t (\hat q_t - y_t)^2 \le \min_c \sum_t (c_{b(t)} - y_t)^2 + B (1 + \ln T),
 
-    for B bins: the calibration error of f, as far as bins show it, is gone. It is the difference of online and final
-    means, :math:`\sum_n (y_n - \bar y_{n-1})^2 / n` over the rows of a bin.
+    so the calibration error of f, as far as bins show it, is gone. It is the difference of online and final
+    means, :math:`\sum_n (y_n - \bar y_{n-1})^2 / n` over the rows of a bin. With :math:`\lambda = 1` the last term is
+    :math:`B (1 + 2 w) (1 + \ln (T + 1))`: a constant forecast is one row more, of which the best constant may be wrong by
+    one, and forecasts that differ by up to w move the n-th announcement of a bin by up to w / n.
 
     *Hedged.* If outcomes do not depend on the coin of their own row, the expected calibration error, in which each bin
     and announced value is judged by itself, is at most :math:`\epsilon / 2 + 1 / (\epsilon \sqrt T)` after T rows with
@@ -80,6 +91,7 @@ class Calibeating:
         online: OnlineLogistic | None = None,
         *,
         width: float = 0.1,
+        smoothing: float = 1.0,
         hedged: bool = False,
         half_life: float | None = None,
         random_state: Any = 0,
@@ -88,11 +100,11 @@ class Calibeating:
             raise ParameterError(f"online must be OnlinePlatt(), OnlineBeta() or None, not {online!r}.")
         if not is_number(width) or not 0 < width <= 0.5 or abs(round(1 / width) * width - 1) > 1e-6:
             raise ParameterError(f"width must be one over a whole number, such as 0.1, not {width!r}.")
+        check_not_negative("smoothing", smoothing, "such as 1")
         check_flag("hedged", hedged)
-        if half_life is not None and (not is_number(half_life) or not 0 < half_life < np.inf):
-            raise ParameterError(f"half_life must be a positive number of rows or None, not {half_life!r}.")
+        check_half_life(half_life)
         self.online = online
-        self.width = float(width)
+        self.width, self.smoothing = float(width), float(smoothing)
         self.hedged = bool(hedged)
         self.half_life = None if half_life is None else float(half_life)
         self.n_rows = 0
@@ -103,39 +115,55 @@ class Calibeating:
 
     def predict_proba(self, p: Any) -> NDArray[np.float64]:
         """Return forecasts from what is known now, (n, 2); nothing is learnt. If hedged, coins are tossed."""
+        if is_empty(p):
+            return np.empty((0, 2))
         predictions = parsed_forecasts(p)
-        if self.online is not None:
-            forecasts = self.online.predict_proba(predictions)[:, 1]
-        else:
-            forecasts = predictions.probabilities[:, 1].astype(np.float64)
-        own = np.array([self._announced(self._bin(forecast), forecast)[0] for forecast in forecasts.tolist()])
+        forecasts = (
+            _as_given(predictions) if self.online is None else self.online.predict_proba(predictions)[:, 1]
+        )
+        places = self._bins(forecasts).tolist()
+        own = np.array(
+            [
+                self._announced(place, forecast)[0]
+                for place, forecast in zip(places, forecasts.tolist(), strict=True)
+            ]
+        )
         return np.column_stack([1 - own, own])
 
     def update(self, p: Any, y: Any) -> Vector:
-        """Go through rows in their order: forecast each, then learn from its outcome.
+        """Go through rows in their order, if any: forecast each, then learn from its outcome.
+
+        Forecasts come first, as X does in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
+        outcomes first.
 
         Parameters
         ----------
-        p : array of shape (n,), (n, 2) or Predictions
-            Probabilities of the event as the classifier gives them.
-        y : array of shape (n,)
-            Whether the event happened.
+        p : array of shape (n,), (n, 2), Predictions or float
+            Probabilities of the event as the classifier gives them; a number is one row.
+        y : array of shape (n,), int or bool
+            Whether the event happened: 0 and 1, or labels that the predictions name.
 
         Returns
         -------
         ndarray of shape (n,)
             Probability of the event in every row, as it was announced before the outcome of that row was seen.
         """
+        if is_empty(p, y):
+            return np.empty(0)
         predictions = parsed_forecasts(p)
         outcomes = parsed_outcomes(y, predictions)
-        if self.online is not None:
-            forecasts = self.online.update(predictions, outcomes.astype(np.intp))
-        else:
-            forecasts = predictions.probabilities[:, 1].astype(np.float64)
-        kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
+        forecasts = (
+            _as_given(predictions) if self.online is None else self.online.update(predictions, outcomes)
+        )
+        kept = kept_by_row(self.half_life)
         announced = []
-        for forecast, outcome in zip(forecasts.tolist(), outcomes.astype(np.float64).tolist(), strict=True):
-            place = self._bin(forecast)
+        rows = zip(
+            self._bins(forecasts).tolist(),
+            forecasts.tolist(),
+            outcomes.astype(np.float64).tolist(),
+            strict=True,
+        )
+        for place, forecast, outcome in rows:
             own, cell = self._announced(place, forecast)
             announced.append(own)
             if self.hedged:
@@ -150,7 +178,7 @@ class Calibeating:
 
     def learn_one(self, p: float, y: Any) -> Self:
         """Learn from a single row, and return self."""
-        self.update(np.array([p]), np.array([y]))
+        self.update(p, y)
         return self
 
     def state(self) -> dict[str, Any]:
@@ -159,9 +187,10 @@ class Calibeating:
             "kind": "Calibeating",
             "online": None if self.online is None else self.online.state(),
             "width": self.width,
+            "smoothing": self.smoothing,
             "hedged": self.hedged,
             "half_life": self.half_life,
-            "random": self._random.bit_generator.state,
+            "random": _plain(self._random.bit_generator.state),
             "n_rows": self.n_rows,
             "counts": list(self._counts),
             "sums": list(self._sums),
@@ -178,10 +207,10 @@ class Calibeating:
         if state["online"] is not None:
             kinds: dict[str, type[OnlineLogistic]] = {"OnlinePlatt": OnlinePlatt, "OnlineBeta": OnlineBeta}
             online = kinds[state["online"]["kind"]].from_state(state["online"])
-        made = cls(online, width=state["width"], hedged=state["hedged"], half_life=state["half_life"])
+        made = cls(online, **{name: state[name] for name in ("width", "smoothing", "hedged", "half_life")})
         algorithm: Any = getattr(np.random, state["random"]["bit_generator"])
         made._random = random_source(0, algorithm)
-        made._random.bit_generator.state = state["random"]
+        made._random.bit_generator.state = _as_arrays(state["random"])
         made.n_rows = int(state["n_rows"])
         made._counts, made._sums = list(state["counts"]), list(state["sums"])
         for cells, counts, sums in zip(made._cells, state["cell_counts"], state["cell_sums"], strict=True):
@@ -191,14 +220,35 @@ class Calibeating:
     def __repr__(self) -> str:
         return f"Calibeating({self.online!r}, {self.n_rows} rows)"
 
-    def _bin(self, forecast: float) -> int:
-        return min(int(forecast / self.width), len(self._counts) - 1)
+    def _bins(self, forecasts: NDArray[np.floating]) -> NDArray[np.intp]:
+        """Return the bin of every forecast, compared with edges in its own float type: 0.7 is one there, too."""
+        edges = np.array(self._cells[0].edges).astype(forecasts.dtype)
+        return np.clip(np.searchsorted(edges, forecasts, "right") - 1, 0, len(edges) - 2)
 
     def _announced(self, place: int, forecast: float) -> tuple[float, int]:
         """Return the probability for a forecast in this bin, and the number of its cell."""
-        count = self._counts[place]
-        mean = self._sums[place] / count if count > 0 else forecast
+        count, total = self._counts[place] + self.smoothing, self._sums[place]
+        if self.smoothing:
+            total += self.smoothing * min(max(forecast, FLOOR), 1 - FLOOR)
+        mean = total / count if count > 0 else forecast
         if not self.hedged:
             return mean, 0
         cell = self._cells[place].choice(mean, float(self._random.random()))
         return (cell + 0.5) * self.width, cell
+
+
+def _as_given(predictions: Predictions) -> NDArray[np.floating]:
+    return predictions.probabilities[:, 1]
+
+
+def _plain(value: Any) -> Any:
+    """Return the state of a source of random numbers without arrays and numpy scalars."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_arrays(part) for name, part in value.items()}
+    return np.array(value, dtype=np.uint64) if isinstance(value, list) else value

@@ -1,6 +1,5 @@
 """Rows of two classes as they come: log-odds, forecasts and outcomes without loss of digits."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,36 @@ from calibrant.labels import encode_labels
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["clipped_log_odds", "forecast_columns", "parsed_forecasts", "parsed_outcomes"]
+__all__ = [
+    "as_rows",
+    "check_order",
+    "clipped_log_odds",
+    "forecast_columns",
+    "is_empty",
+    "kept_by_row",
+    "parsed_forecasts",
+    "parsed_outcomes",
+]
 
 Vector = NDArray[np.float64]
+
+
+def is_empty(p: Any, y: Any = ()) -> bool:
+    """Tell whether there are no rows in a batch, which is then nothing to learn from and no mistake.
+
+    >>> is_empty([], []), is_empty(np.empty((0, 2))), is_empty([0.3], [])
+    (True, True, False)
+    """
+    return all(not isinstance(part, Predictions) and np.shape(part)[:1] == (0,) for part in (p, y))
+
+
+def as_rows(values: Any) -> Any:
+    """Return a single number or label as a batch of one row, anything else as it is.
+
+    >>> as_rows(0.3), as_rows([0.3, 0.4])
+    ([0.3], [0.3, 0.4])
+    """
+    return [values] if isinstance(values, str | int | float | np.generic) else values
 
 
 def parsed_forecasts(p: Any) -> Predictions:
@@ -23,7 +49,7 @@ def parsed_forecasts(p: Any) -> Predictions:
     >>> parsed_forecasts([0.2, 0.9]).probabilities
     array([[0.8, 0.2], [0.1, 0.9]])
     """
-    predictions = Predictions.parse(p)
+    predictions = Predictions.parse(as_rows(p))
     if predictions.n_classes != 2:
         raise PredictionError(
             f"forecasts of one event are needed, but there are {predictions.n_classes} columns; for the predicted "
@@ -33,17 +59,64 @@ def parsed_forecasts(p: Any) -> Predictions:
 
 
 def parsed_outcomes(y: Any, predictions: Predictions) -> NDArray[np.bool_]:
-    """Return whether the second class occurred in every row."""
-    names = predictions.classes
-    if names is not None and np.array_equal(names, [0, 1]):
-        predictions = replace(predictions, classes=None)
-    labels, _ = encode_labels(y, 2, predictions.classes)
-    if len(labels) != predictions.n_rows:
+    """Return whether the event happened in every row, of 0 and 1 or labels that the predictions name.
+
+    What a label means must not depend on which others are in the batch, so other labels are refused.
+
+    >>> parsed_outcomes([1, 2], parsed_forecasts([0.2, 0.9]))
+    Traceback (most recent call last):
+    calibrant.errors.LabelError: outcomes must be 0 or 1, False or True, but row 1 has 2; for other labels pass
+    Predictions.from_probabilities(p, classes=[...]) as forecasts.
+    """
+    y = as_rows(y)
+    check_order(y, "update(p, y), forecasts first")
+    happened = _happened(y, predictions.classes)
+    if len(happened) != predictions.n_rows:
         raise LabelError(
-            f"there are {predictions.n_rows} forecasts but {len(labels)} outcomes; pass one per row."
+            f"there are {predictions.n_rows} forecasts but {len(happened)} outcomes; pass one per row."
         )
-    happened: NDArray[np.bool_] = labels == 1
     return happened
+
+
+def check_order(outcomes: Any, order: str) -> None:
+    """Refuse numbers between 0 and 1 as outcomes, which are probabilities in the wrong place."""
+    numbers = np.asarray(outcomes)
+    if numbers.dtype.kind != "f":
+        return
+    between = (numbers > 0) & (numbers < 1)
+    if between.any():
+        raise LabelError(
+            f"outcomes must name classes, but {numbers[between][0]:g} is among them; the order is {order}."
+        )
+
+
+def _happened(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
+    if names is not None and not np.array_equal(names, [0, 1]) and np.asarray(y).dtype.kind != "b":
+        labels, classes = encode_labels(y, 2, names)
+        if np.array_equal(classes, names):
+            return np.equal(labels, 1)
+        # Column numbers, beside names that are none: nothing else could be meant.
+        if names.dtype.kind == "U" and np.array_equal(classes, [0, 1]):
+            return np.equal(labels, 1)
+        raise LabelError(f"outcomes must be among the names of the forecasts, {names.tolist()}.")
+    values = np.asarray(y).ravel()
+    outside = [row for row, value in enumerate(values.tolist()) if value not in (0, 1)]
+    if outside:
+        raise LabelError(
+            f"outcomes must be 0 or 1, False or True, but row {outside[0]} has {values.tolist()[outside[0]]!r}; for other "
+            "labels pass Predictions.from_probabilities(p, classes=[...]) as forecasts."
+        )
+    labels, _ = encode_labels(y, 2, None)
+    return np.equal(labels, 1)
+
+
+def kept_by_row(half_life: float | None) -> float:
+    """Return what is left, after one row, of what counts half after a half-life.
+
+    >>> kept_by_row(None), kept_by_row(1)
+    (1.0, 0.5)
+    """
+    return 1.0 if half_life is None else float(0.5 ** (1 / half_life))
 
 
 def clipped_log_odds(predictions: Predictions, floor: float) -> Vector:

@@ -1,11 +1,8 @@
 """Forecasts that are calibrated against an adversary, by a coin between two neighbouring values."""
 
-import numpy as np
-from numpy.typing import NDArray
+from bisect import bisect_right
 
 __all__ = ["HedgedCells"]
-
-Vector = NDArray[np.float64]
 
 
 class HedgedCells:
@@ -37,7 +34,7 @@ class HedgedCells:
     """
 
     def __init__(self, n_cells: int) -> None:
-        self.edges: list[float] = (np.arange(n_cells + 1) / n_cells).tolist()
+        self.edges = [cell / n_cells for cell in range(n_cells + 1)]
         self.counts = [0.0] * n_cells
         self.sums = [0.0] * n_cells
 
@@ -45,7 +42,8 @@ class HedgedCells:
         """Return the cell to announce: of those allowed the one nearest to a wish; ``coin`` is uniform on [0, 1)."""
         edges, counts, sums = self.edges, self.counts, self.sums
         n_cells = len(counts)
-        first = min(int(wish * n_cells), n_cells - 1)
+        # Not int(wish * n_cells), which has 0.29 of a hundred cells in cell 28.
+        first = min(bisect_right(edges, wish), n_cells) - 1
         for cell in sorted(range(n_cells), key=lambda cell: abs(cell - first)):
             count, total = counts[cell], sums[cell]
             if edges[cell] * count <= total <= edges[cell + 1] * count:

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.online.capital import About, Capital, Kind, capitals
+from calibrant.online.event_stream import as_rows, check_order, is_empty
 from calibrant.online.monitor_words import opinion_in_words
-from calibrant.options import check_choice, check_share, is_number, real_array
+from calibrant.options import check_choice, check_floor, check_share, is_number, real_array
 from calibrant.predictions import Predictions
+from calibrant.wording import counted
 
 __all__ = ["CalibrationMonitor"]
 
@@ -103,9 +105,9 @@ class CalibrationMonitor:
     >>> monitor.alarm, monitor.alarm_row
     (True, 106)
     >>> print(monitor.explain())
-    Calibration is lost: alarm at row 106 of 3000, where the capital reached 1 / alpha = 20 for the first time; a false
-    alarm, ever, has a probability of at most 0.05. The winning bets say that forecasts of the event are too sure, too
-    near to 0 and 1.
+    Calibration is lost: alarm at row 107 of 3000, counted from 1, where the capital reached 1 / alpha = 20 for the first
+    time; a false alarm, ever, has a probability of at most 0.05. The winning bets say that forecasts of the event are too
+    sure, too near to 0 and 1.
     """
 
     def __init__(
@@ -123,9 +125,7 @@ class CalibrationMonitor:
         if not is_number(run_length) or not 1 < run_length < np.inf:
             raise ParameterError(f"run_length must be a number of rows above 1, not {run_length!r}.")
         check_choice("target", target, ("auto", "event", "top-label", "classes"))
-        check_share("floor", floor, 1e-3)
-        if floor >= 0.5:
-            raise ParameterError(f"floor must be below 1/2, such as 1e-3, not {floor!r}.")
+        check_floor(floor, 1e-3)
         self.kind, self.alpha, self.run_length = kind, float(alpha), float(run_length)
         self.target, self.floor = target, float(floor)
         self.threshold = float(-np.log(alpha) if kind == "any-time" else np.log(run_length))
@@ -161,18 +161,20 @@ class CalibrationMonitor:
     def update(self, y_true: Any, y_proba: Any, sample_weight: Any = None) -> Self:
         """Add a batch of rows in their order, which may be empty, and return self; a batch refused changes nothing.
 
+        Outcomes come first, as in all metrics; :class:`OnlinePlatt` and other calibrators take forecasts first.
+
         Parameters
         ----------
-        y_true : array of shape (n,)
+        y_true : array of shape (n,), or one label
             What happened: true classes, or whether the event happened.
-        y_proba : array of shape (n, K), (n,) or Predictions
+        y_proba : array of shape (n, K), (n,), Predictions or float
             Probabilities as they were given out, before the outcomes were known.
         sample_weight : array of shape (n,), optional
             Numbers from 0 to 1 that do not depend on the outcome of their row; see the notes.
         """
-        if np.shape(y_true)[:1] == (0,) and np.shape(y_proba)[:1] == (0,):
+        if is_empty(y_proba, y_true):
             return self
-        data = self._parsed(y_true, y_proba)
+        data = self._parsed(as_rows(y_true), as_rows(y_proba))
         weights = None if sample_weight is None else _parsed_weights(sample_weight, data.n_rows)
         self._classes = data.classes
         if not self._capitals:
@@ -191,21 +193,27 @@ class CalibrationMonitor:
 
     def explain(self) -> str:
         """Return in words what was found, what it is worth, and what the winning bets say about the forecasts."""
-        rows = f"{self.n_rows} row{'' if self.n_rows == 1 else 's'}"
         if self.kind == "any-time":
-            limit = f"1 / alpha = {1 / self.alpha:g}"
+            limit, growth = (
+                f"1 / alpha = {1 / self.alpha:g}",
+                "of calibrated forecasts its mean is 1",
+            )
             promise = f"a false alarm, ever, has a probability of at most {self.alpha:g}"
         else:
-            limit = f"the run length {self.run_length:g}"
+            limit, growth = (
+                f"the run length {self.run_length:g}",
+                "of calibrated forecasts its mean is the number of rows",
+            )
             promise = f"false alarms are at least {self.run_length:g} rows apart on average"
-        if not self.alarm:
+        if self.alarm_row is None:
+            share = np.exp(self.evidence - self.threshold)
             return (
-                f"No sign of lost calibration in {rows}: the capital is {np.exp(self.evidence):.3g}, and an alarm is "
-                f"raised at {limit}; {promise}."
+                f"No alarm in {counted(self.n_rows, 'row')}: the capital is {np.exp(self.evidence):.3g}, {share:.2g} of "
+                f"{limit}, at which an alarm is raised; {growth}, and {promise}."
             )
         return (
-            f"Calibration is lost: alarm at row {self.alarm_row} of {self.n_rows}, where the capital reached {limit} for "
-            f"the first time; {promise}. The winning bets say that {self._opinion}."
+            f"Calibration is lost: alarm at row {self.alarm_row + 1} of {self.n_rows}, counted from 1, where the capital "
+            f"reached {limit} for the first time; {promise}. The winning bets say that {self._opinion}."
         )
 
     def state(self) -> dict[str, Any]:
@@ -219,10 +227,12 @@ class CalibrationMonitor:
             "classes": None if self._classes is None else self._classes.tolist(),
             "n_rows": self.n_rows,
             "alarm_row": self.alarm_row,
-            "evidence": self.evidence,
-            "largest": self._largest,
+            "evidence": _plain(self.evidence),
+            "largest": _plain(self._largest),
             "opinion": self._opinion,
-            "capitals": [capital.logarithms.tolist() for capital in self._capitals],
+            "capitals": [
+                [_plain(value) for value in capital.logarithms.ravel().tolist()] for capital in self._capitals
+            ],
         }
 
     @classmethod
@@ -233,16 +243,16 @@ class CalibrationMonitor:
             raise ParameterError("this is not the state of a CalibrationMonitor.")
         made = cls(**{name: state[name] for name in names})
         made.n_rows, made.alarm_row = int(state["n_rows"]), state["alarm_row"]
-        made.evidence, made._largest = float(state["evidence"]), float(state["largest"])
+        made.evidence, made._largest = _from_plain([state["evidence"], state["largest"]]).tolist()
         made._opinion = str(state["opinion"])
         if state["capitals"]:
             made._capitals = made._fresh()
             for capital, logarithms in zip(made._capitals, state["capitals"], strict=True):
-                capital.logarithms = np.array(logarithms, dtype=np.float64).reshape(capital.logarithms.shape)
+                capital.logarithms = _from_plain(logarithms).reshape(capital.logarithms.shape)
         return made
 
     def __repr__(self) -> str:
-        found = f"alarm at row {self.alarm_row}" if self.alarm else "no alarm"
+        found = f"alarm_row={self.alarm_row}" if self.alarm else "no alarm"
         return f"CalibrationMonitor({self.kind!r}, {self.n_rows} rows, {found})"
 
     def _about(self) -> About:
@@ -290,6 +300,7 @@ class CalibrationMonitor:
         self.n_rows += len(total)
 
     def _parsed(self, y_true: Any, y_proba: Any) -> LabelledPredictions:
+        check_order(y_true, "update(y_true, y_proba), outcomes first")
         predictions = Predictions.parse(y_proba)
         known = self._classes
         if known is not None and len(known) != predictions.n_classes:
@@ -314,3 +325,12 @@ def _parsed_weights(sample_weight: Any, n_rows: int) -> Vector:
             "cannot count more often. Divide all by their largest possible value."
         )
     return weights
+
+
+def _plain(logarithm: float) -> float | None:
+    """Return the logarithm of nothing as None, for which JSON has a word."""
+    return None if np.isneginf(logarithm) else float(logarithm)
+
+
+def _from_plain(logarithms: list[float | None]) -> Vector:
+    return np.array([-np.inf if value is None else value for value in logarithms], dtype=np.float64)

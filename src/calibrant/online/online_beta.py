@@ -22,8 +22,8 @@ class OnlineBeta(OnlineLogistic):
     ----------
     step : float, default=0.1
         :math:`\gamma`: the larger, the shorter the steps.
-    scale : float, default=2.0
-        D: how far from the start parameters are expected to be.
+    scale : float, optional
+        D: how far from the start parameters are expected to be; 2 if it is not given.
     radius : float, default=100.0
         Radius of the ball that parameters stay in.
     half_life : float, optional
@@ -56,17 +56,7 @@ class OnlineBeta(OnlineLogistic):
 
     n_parameters: ClassVar[int] = 3
     start: ClassVar[tuple[float, float, float]] = (1.0, 1.0, 0.0)
-
-    def __init__(
-        self,
-        *,
-        step: float = 0.1,
-        scale: float = 2.0,
-        radius: float = 100.0,
-        half_life: float | None = None,
-        floor: float = 1e-6,
-    ) -> None:
-        super().__init__(step, scale, radius, half_life, floor)
+    usual_scale: ClassVar[float] = 2.0
 
     def _features(self, log_odds: Vector) -> Matrix:
         return np.column_stack([log_expit(log_odds), -log_expit(-log_odds), np.ones(len(log_odds))])

@@ -11,11 +11,13 @@ from calibrant.errors import ParameterError
 from calibrant.online.event_stream import (
     clipped_log_odds,
     forecast_columns,
+    is_empty,
+    kept_by_row,
     parsed_forecasts,
     parsed_outcomes,
 )
 from calibrant.online.newton_steps import NewtonState, newton_steps
-from calibrant.options import check_share, is_number
+from calibrant.options import check_floor, check_half_life, is_number
 
 __all__ = ["OnlineLogistic"]
 
@@ -30,9 +32,18 @@ class OnlineLogistic(ABC):
     start: ClassVar[tuple[float, float, float]]
     """Parameters that leave forecasts as they are; a third one that is zero for ever if only two are used."""
 
+    usual_scale: ClassVar[float]
+
     def __init__(
-        self, step: float, scale: float, radius: float, half_life: float | None, floor: float
+        self,
+        *,
+        step: float = 0.1,
+        scale: float | None = None,
+        radius: float = 100.0,
+        half_life: float | None = None,
+        floor: float = 1e-6,
     ) -> None:
+        scale = self.usual_scale if scale is None else scale
         for name, value in {"step": step, "scale": scale, "radius": radius}.items():
             if not is_number(value) or not 0 < value < np.inf:
                 raise ParameterError(f"{name} must be a positive number, not {value!r}.")
@@ -40,9 +51,8 @@ class OnlineLogistic(ABC):
             raise ParameterError(
                 f"radius must reach the identity, {np.linalg.norm(self.start):.3g} from zero."
             )
-        if half_life is not None and (not is_number(half_life) or not 0 < half_life < np.inf):
-            raise ParameterError(f"half_life must be a positive number of rows or None, not {half_life!r}.")
-        check_share("floor", floor, 1e-6)
+        check_half_life(half_life)
+        check_floor(floor, 1e-6)
         self.step, self.scale, self.radius = float(step), float(scale), float(radius)
         self.half_life = None if half_life is None else float(half_life)
         self.floor = float(floor)
@@ -60,17 +70,22 @@ class OnlineLogistic(ABC):
 
     def predict_proba(self, p: Any) -> Matrix:
         """Return forecasts with the parameters of now, (n, 2); nothing is learnt."""
+        if is_empty(p):
+            return np.empty((0, 2))
         log_odds = clipped_log_odds(parsed_forecasts(p), self.floor)
         return forecast_columns(self._features(log_odds) @ self._newton.theta)
 
     def update(self, p: Any, y: Any) -> Vector:
-        """Go through rows in their order: forecast each, then learn from its outcome.
+        """Go through rows in their order, if any: forecast each, then learn from its outcome.
+
+        Forecasts come first, as X does in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
+        outcomes first.
 
         Parameters
         ----------
-        p : array of shape (n,), (n, 2) or Predictions
-            Probabilities of the event as the classifier gives them.
-        y : array of shape (n,)
+        p : array of shape (n,), (n, 2), Predictions or float
+            Probabilities of the event as the classifier gives them; a number is one row.
+        y : array of shape (n,), int or bool
             Whether the event happened: 0 and 1, or labels that the predictions name.
 
         Returns
@@ -78,16 +93,17 @@ class OnlineLogistic(ABC):
         ndarray of shape (n,)
             Probability of the event in every row, as it was forecast before the outcome of that row was seen.
         """
+        if is_empty(p, y):
+            return np.empty(0)
         predictions = parsed_forecasts(p)
         outcomes = parsed_outcomes(y, predictions)
-        kept = 1.0 if self.half_life is None else 0.5 ** (1 / self.half_life)
         self._newton, scores = newton_steps(
             self._newton,
             self._features(clipped_log_odds(predictions, self.floor)),
             outcomes,
             step=self.step,
             radius=self.radius,
-            kept=kept,
+            kept=kept_by_row(self.half_life),
             start_curvature=1 / (self.step * self.scale) ** 2,
         )
         self.n_rows += len(outcomes)
@@ -96,7 +112,7 @@ class OnlineLogistic(ABC):
 
     def learn_one(self, p: float, y: Any) -> Self:
         """Learn from a single row, and return self."""
-        self.update(np.array([p]), np.array([y]))
+        self.update(p, y)
         return self
 
     def state(self) -> dict[str, Any]:

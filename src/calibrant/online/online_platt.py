@@ -26,8 +26,8 @@ class OnlinePlatt(OnlineLogistic):
     ----------
     step : float, default=0.1
         :math:`\gamma`: the larger, the shorter the steps.
-    scale : float, default=1.0
-        D: how far from the start parameters are expected to be.
+    scale : float, optional
+        D: how far from the start parameters are expected to be; 1 if it is not given.
     radius : float, default=100.0
         Radius of the ball.
     half_life : float, optional
@@ -77,17 +77,7 @@ class OnlinePlatt(OnlineLogistic):
 
     n_parameters: ClassVar[int] = 2
     start: ClassVar[tuple[float, float, float]] = (1.0, 0.0, 0.0)
-
-    def __init__(
-        self,
-        *,
-        step: float = 0.1,
-        scale: float = 1.0,
-        radius: float = 100.0,
-        half_life: float | None = None,
-        floor: float = 1e-6,
-    ) -> None:
-        super().__init__(step, scale, radius, half_life, floor)
+    usual_scale: ClassVar[float] = 1.0
 
     def _features(self, log_odds: Vector) -> Matrix:
         return np.column_stack([log_odds, np.ones(len(log_odds)), np.zeros(len(log_odds))])

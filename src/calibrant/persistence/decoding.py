@@ -18,6 +18,7 @@ from calibrant.persistence.schema import (
     RECORDS,
     STATE_NAME,
     UnreadableError,
+    is_key,
     quoted,
 )
 from calibrant.registry import calibrator_class
@@ -86,6 +87,8 @@ class Decoder:
         if kind == "dict":
             expect(type(content) is dict, "a dict must be a JSON object")
             return {key: self.value(item, depth + 1) for key, item in content.items()}
+        if kind == "pairs":
+            return self._mapping(content, depth)
         if kind == "calibrator":
             return self.calibrator(content, depth)
         if kind == "record":
@@ -94,6 +97,17 @@ class Decoder:
             expect(type(content) is int and content >= 0, "an array must be referred to by its number")
             return self.array_at(content)
         return _leaf(kind, content)
+
+    def _mapping(self, content: Any, depth: int) -> dict[Any, Any]:
+        expect(type(content) is list, "the pairs of a dict must be a list")
+        mapping = {}
+        for item in content:
+            node, part = _pair(item, "a key and its value")
+            key = self.value(node, depth + 1)
+            expect(is_key(key), f"{quoted(node)} cannot be a key of a dict")
+            expect(key not in mapping, f"the key {quoted(key)} occurs twice")
+            mapping[key] = self.value(part, depth + 1)
+        return mapping
 
     def _record(self, content: Any, depth: int) -> Any:
         name, parts = _pair(content, "a record")

@@ -20,6 +20,8 @@ from calibrant.persistence.schema import (
     RECORDS,
     STATE_NAME,
     UnstorableError,
+    is_key,
+    quoted,
 )
 from calibrant.registry import calibrator_class
 
@@ -105,7 +107,7 @@ class Encoder:
         if cls is tuple:
             return {"tuple": self._items(value, where, depth)}
         if cls is dict:
-            return {"dict": self._mapping(value, where, depth)}
+            return self._mapping(value, where, depth)
         if isinstance(value, np.generic):
             return _numpy_scalar(value, where)
         if cls is np.ndarray or cls is np.memmap:
@@ -135,12 +137,14 @@ class Encoder:
 
     def _mapping(self, mapping: dict[Any, Any], where: str, depth: int) -> dict[str, Any]:
         for key in mapping:
-            if type(key) is not str:
-                raise UnstorableError(where, f"a dict with a key of type {type(key).__name__}")
-        return {
-            _checked_text(key, where): self.value(item, f"{where}[{key!r}]", depth + 1)
-            for key, item in mapping.items()
-        }
+            if not is_key(key):
+                kind = quoted(key) if isinstance(key, int | float) else f"of type {type(key).__name__}"
+                raise UnstorableError(where, f"a dict with a key {kind}")
+        items = {key: self.value(item, f"{where}[{key!r}]", depth + 1) for key, item in mapping.items()}
+        if all(type(key) is str for key in mapping):
+            return {"dict": {_checked_text(key, where): item for key, item in items.items()}}
+        # The keys of a JSON object are text.
+        return {"pairs": [[self.value(key, where, depth + 1), item] for key, item in items.items()]}
 
     def _array(self, array: NDArray[Any], where: str) -> dict[str, int]:
         if not is_storable(array.dtype):

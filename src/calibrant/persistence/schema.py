@@ -9,13 +9,19 @@ A file is a zip archive of stored (not compressed) members: ``header.json``, the
 
 Among the values, None, booleans, integers, finite floats, text and lists are what they are in JSON; all
 else is an object with one key that says what it is, such as ``{"tuple": [...]}`` (see
-:mod:`calibrant.persistence.encoding`). A change that older versions would misread needs a new
+:mod:`calibrant.persistence.encoding`). A dict whose keys are all text is ``{"dict": {key: value}}``; one with
+other keys too, which may be integers of up to 64 bits, booleans and finite floats, numpy's own included, is
+``{"pairs": [[key, value], ...]}``, in which no key may equal another one as Python compares them, such as 1,
+1.0 and true. A change that older versions would misread needs a new
 ``schema_version``; a new kind of value does not, since older versions refuse what they do not know.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from calibrant.binning import EqualMass, EqualWidth, FixedEdges
 from calibrant.solvers import Solution, Status
@@ -34,6 +40,7 @@ __all__ = [
     "UnreadableError",
     "UnstorableError",
     "array_member",
+    "is_key",
     "quoted",
 ]
 
@@ -45,6 +52,9 @@ STATE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*_")
 
 MAX_DEPTH: Final = 64
 """How deep values may be nested: room for any real calibrator, none for exhausting the stack."""
+
+MAX_KEY_BITS: Final = 64
+"""Python finds integers by their remainders, of which long ones could be made to share one: as slow as a list."""
 
 MAX_INTEGER_BITS: Final = 1024
 """Python refuses to print or read integers of very many digits, so they cannot pass through JSON."""
@@ -76,6 +86,20 @@ class UnstorableError(Exception):
 def array_member(index: int) -> str:
     """Return the name of the member that holds array number ``index``."""
     return f"array_{index}.npy"
+
+
+def is_key(value: object) -> bool:
+    """Return whether a dict in a file may have ``value`` as a key.
+
+    >>> is_key("a"), is_key(1), is_key(np.int64(1)), is_key(float("nan")), is_key((1, 2))
+    (True, True, True, False, False)
+    """
+    plain = value.item() if isinstance(value, np.generic) else value
+    if type(plain) is int:
+        return plain.bit_length() <= MAX_KEY_BITS
+    if type(plain) is float:
+        return math.isfinite(plain)
+    return type(plain) in (str, bool)
 
 
 def quoted(value: object) -> str:

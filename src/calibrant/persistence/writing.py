@@ -30,7 +30,7 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
     ----------
     calibrator : Calibrator
         Fitted. Its parameters and all attributes that end in an underscore are stored: numbers, text, arrays,
-        lists, tuples, dicts with text as keys, and other calibrators.
+        lists, tuples, dicts whose keys are text or numbers, and other calibrators.
     path : path-like
         No suffix is added; ``.npz`` is usual, and ``numpy.load`` can look inside.
 

@@ -1,6 +1,7 @@
 """Newton's method whose steps are found by preconditioned conjugate gradients."""
 
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from calibrant.objective import Expansion, Objective
 from calibrant.objective.curvature import Curvature, Solver
 from calibrant.solvers.solution import Solution, Status
 
-__all__ = ["guarded", "newton_cg", "newton_steps"]
+__all__ = ["Place", "guarded", "newton_cg", "newton_steps", "solution_at"]
 
 Vector = NDArray[np.float64]
 
@@ -23,6 +24,22 @@ SUFFICIENT_DECREASE = 0.1
 RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 SMALLEST_STEP = 2.0**-30
 REFRESH_PRODUCTS, REFRESH_RATIO = 6, 0.1
+
+
+class Place(Protocol):
+    """What is known about a function where a solver stopped."""
+
+    @property
+    def theta(self) -> Vector:
+        """The place."""
+
+    @property
+    def value(self) -> float:
+        """What is minimised."""
+
+    @property
+    def data_loss(self) -> float:
+        """The value without its penalty."""
 
 
 def newton_cg(
@@ -118,17 +135,23 @@ def newton_steps(
             status = Status.OUT_OF_PRECISION
             break
         current, built_here = accepted, False
-    solution = Solution(
-        theta=current.theta,
-        value=current.value,
-        loss=current.data_loss,
+    return solution_at(current, decrement, n_iterations, n_evaluations, status), current
+
+
+def solution_at(
+    place: Place, decrement: float, n_iterations: int, n_evaluations: int, status: Status
+) -> Solution:
+    """Return the end of a fit at a place; the loss of the identity is left open."""
+    return Solution(
+        theta=place.theta,
+        value=place.value,
+        loss=place.data_loss,
         identity_loss=np.nan,
         decrement=decrement,
         n_iterations=n_iterations,
         n_evaluations=n_evaluations,
         status=status,
     )
-    return solution, current
 
 
 def guarded(objective: Objective, solution: Solution) -> Solution:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.solvers.newton_cg import Place, solution_at
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["BoundedObjective", "SmoothExpansion", "projected_newton"]
@@ -17,29 +18,17 @@ TOLERANCE = 1e-8  # in nats; the last step makes the remaining error about the s
 MAX_EVALUATIONS = 3000
 SUFFICIENT_DECREASE = 0.1
 SMALLEST_STEP = 2.0**-30
-# Decrements that fall by less than this, in steps that are longer than that, mark parameters on their way to
-# infinity; near a minimum decrements fall by their square.
-RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
+# Decrements that fall by less than this, twice in a row, mark parameters on their way to infinity; near a minimum
+# decrements fall by their square.
+RUNAWAY_RATIO = 0.05
 # A preconditioner that needs more products than this, or sees too little of what is left to gain, is replaced.
 REFRESH_PRODUCTS, REFRESH_RATIO = 6, 0.1
 # A parameter this near to its bound, and pushed to it, counts as there.
 NEAR_BOUND = 1e-2
 
 
-class SmoothExpansion(Protocol):
+class SmoothExpansion(Place, Protocol):
     """A convex function at one place."""
-
-    @property
-    def theta(self) -> Vector:
-        """The place."""
-
-    @property
-    def value(self) -> float:
-        """What is minimised."""
-
-    @property
-    def data_loss(self) -> float:
-        """The value without its penalty."""
 
     @property
     def gradient(self) -> Vector:
@@ -80,7 +69,9 @@ def projected_newton(
     there are put there; all others take the Newton step :math:`H d = -g` among themselves, which
     conjugate gradients find by exact Hessian products until the residual is small against the gradient. Those that
     would cross their bound stop at it and the others are solved for again. Then the step is halved until the
-    value falls. It ends when the step promises less than ``tolerance``; that last step is taken too if it helps.
+    value falls. It ends when the step promises less than ``tolerance``; that last step is taken too if it helps. If its
+    promise was about as large as that of the step before, one more step tells parameters that grow without end, where
+    the next one promises about as much again, from steps that had been found too roughly.
 
     Parameters
     ----------
@@ -110,7 +101,7 @@ def projected_newton(
     n_iterations, n_evaluations = 0, 1
     decrement, status = np.inf, Status.OUT_OF_ITERATIONS
     solve: Solver | None = None
-    built_here = False
+    built_here = suspected = False
     while n_iterations < max_iterations and n_evaluations < MAX_EVALUATIONS:
         n_iterations += 1
         if solve is None:
@@ -124,11 +115,14 @@ def projected_newton(
             # The last step is taken if it helps; rounding may be all that is left to gain.
             candidate = objective.expand(np.maximum(current.theta + step, lower))
             n_evaluations += 1
-            slow = decrement > RUNAWAY_RATIO * previous
-            long = np.abs(step).max() > RUNAWAY_STEP * np.abs(current.theta).max()
-            current, other = (candidate, current) if candidate.value < current.value else (current, candidate)
+            helpful = candidate.value < current.value
+            current, other = (candidate, current) if helpful else (current, candidate)
             other.discard()
-            status = Status.RUNNING_AWAY if slow and long else Status.CONVERGED
+            slow = helpful and (previous == np.inf or decrement > RUNAWAY_RATIO * previous)
+            if slow and not suspected:
+                suspected, curvature, solve = True, None, None
+                continue
+            status = Status.RUNNING_AWAY if slow else Status.CONVERGED
             break
         if decrement <= tolerance:
             # A preconditioner from elsewhere hides directions that have become flat since: look again.
@@ -142,18 +136,8 @@ def projected_newton(
             status = Status.OUT_OF_PRECISION
             break
         current.discard()
-        current, built_here = accepted, False
-    solution = Solution(
-        theta=current.theta,
-        value=current.value,
-        loss=current.data_loss,
-        identity_loss=np.nan,
-        decrement=decrement,
-        n_iterations=n_iterations,
-        n_evaluations=n_evaluations,
-        status=status,
-    )
-    return solution, current, curvature
+        current, built_here, suspected = accepted, False, False
+    return solution_at(current, decrement, n_iterations, n_evaluations, status), current, curvature
 
 
 def _projected_step(
@@ -162,7 +146,8 @@ def _projected_step(
     """Return an approximate Newton step that ends within the bounds, always downhill, and the products it took."""
     gradient = current.gradient
     slack = current.theta - lower
-    free = ~((slack <= min(NEAR_BOUND, float(np.abs(gradient).max()))) & (gradient > 0))
+    movable = ~((slack <= min(NEAR_BOUND, float(np.abs(gradient).max()))) & (gradient > 0))
+    free = movable.copy()
     step = np.where(free, 0.0, -slack) if not free.all() else np.zeros_like(gradient)
     first, n_products = None, 0
     while True:
@@ -175,8 +160,12 @@ def _projected_step(
         # Those that would cross their bound stop there, and the others look for the best place again.
         step[crossing] = -slack[crossing]
         free &= ~crossing
-    # To stop at bounds may be uphill; then the projection of the first step, which is not, has to do.
-    return (step if float(gradient @ step) < 0 else first), n_products
+    # To stop at bounds may be uphill, then the projection of the first step has to do; and so may be products that are
+    # little but rounding, then the step of the preconditioner.
+    for found in (step, first):
+        if float(gradient @ found) < 0:
+            return found, n_products
+    return np.where(movable, solve(np.where(movable, -gradient, 0.0)), 0.0), n_products
 
 
 def _conjugate_gradients(

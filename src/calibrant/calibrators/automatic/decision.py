@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from calibrant.calibrators.automatic.candidates import IDENTITY
 from calibrant.calibrators.automatic.pooling import Pool
 from calibrant.calibrators.automatic.trials import Trials
-from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.wording import counted
 
 __all__ = ["Gain", "decision_table", "in_words"]
@@ -19,6 +18,8 @@ Vector = NDArray[np.float64]
 # Two-sided, for intervals in words.
 NORMAL_95 = 1.959964
 SHOWN = 4  # how many components are named
+# Mistakes of the classifier below which the losses of a few rows decide, and a normal interval of their mean says little.
+FEW_MISTAKES = 10
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,15 @@ class Gain:
     identity_loss, loss : float
         Mean log-loss of doing nothing and of the choice.
     standard_error : float
-        Of their difference, over rows.
+        Of their difference, over rows or groups of them, for the fits as they are.
+    n_mistakes : int
+        Rows that the classifier itself gets wrong.
     """
 
     identity_loss: float
     loss: float
     standard_error: float
+    n_mistakes: int
 
     @classmethod
     def of(cls, pool: Pool, trials: Trials) -> "Gain":
@@ -45,7 +49,8 @@ class Gain:
         return cls(
             float(np.average(identity, weights=trials.weights)),
             float(np.average(pool.losses, weights=trials.weights)),
-            standard_error_of_mean(identity - pool.losses, trials.weights),
+            trials.standard_error(identity - pool.losses),
+            trials.n_mistakes,
         )
 
     @property
@@ -65,7 +70,7 @@ def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
             gains = identity - trial.losses
             loss[place] = np.average(trial.losses, weights=trials.weights)
             gain[place] = np.average(gains, weights=trials.weights)
-            error[place] = standard_error_of_mean(gains, trials.weights) if gains.any() else 0.0
+            error[place] = trials.standard_error(gains)
     return {
         "candidate": [trial.candidate.name for trial in trials.trials],
         "weight": np.array([of_name.get(trial.candidate.name, 0.0) for trial in trials.trials]),
@@ -77,32 +82,43 @@ def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
     }
 
 
-def in_words(table: dict[str, Any], gain: Gain, identity_kept: str, n_rows: int, n_folds: int) -> str:
-    """Return a few sentences: what was chosen, how much it gains, how sure that is."""
-    held_out = _of_rows_held_out(gain, n_rows, n_folds)
-    if identity_kept:
-        return f"Probabilities are left as they are: {identity_kept}. {held_out}"
+def in_words(table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int) -> str:
+    """Return a few sentences: what was chosen, how much it gains, how sure that is.
+
+    ``rejected`` says why the identity was kept in place of what the rows held out would choose; empty if it was not.
+    """
     order = np.argsort(-table["weight"], kind="stable")
     chosen = [place for place in order if table["weight"][place] > 0]
     names = [table["candidate"][place] for place in chosen]
-    if names == [IDENTITY]:
-        return f"Probabilities are left as they are: nothing that was tried does better. {held_out}"
-    if len(names) == 1:
-        return f"Chosen is {names[0]}. {held_out}"
-    parts = [f"{table['weight'][place]:.0%} {name}" for name, place in zip(names, chosen, strict=True)]
-    more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-    return f"Chosen is a pool: {', '.join(parts[:SHOWN])}{more}. {held_out}"
+    left_out = sum(note != "" for note in table["note"])
+    missing = f" {counted(left_out, 'candidate')} could not be judged, see decision_." if left_out else ""
+    if rejected:
+        what = f"Probabilities are left as they are: {rejected}."
+        subject = "What would have been chosen"
+    elif names == [IDENTITY]:
+        what = "Probabilities are left as they are: nothing that was tried is clearly better."
+        subject = "What such a choice gives"
+    elif len(names) == 1:
+        what = f"Chosen is {names[0]}."
+        subject = "Such a choice"
+    else:
+        parts = [f"{table['weight'][place]:.0%} {name}" for name, place in zip(names, chosen, strict=True)]
+        more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+        what = f"Chosen is a pool: {', '.join(parts[:SHOWN])}{more}."
+        subject = "The pool"
+    return f"{what} {_of_rows_held_out(subject, gain, n_rows, n_folds)}{missing}"
 
 
-def _of_rows_held_out(gain: Gain, n_rows: int, n_folds: int) -> str:
+def _of_rows_held_out(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:
     """Return a sentence on the gain over doing nothing, with its interval."""
-    half = NORMAL_95 * gain.standard_error
     rows = f"{counted(n_rows, 'row')} in {counted(n_folds, 'fold')}"
-    loss = f"On rows held out its log-loss is {gain.loss:.4f}, that of doing nothing {gain.identity_loss:.4f}"
-    if not np.isfinite(half):
-        return f"{loss}; {rows} do not say how sure that is."
+    losses = f"{subject} has a log-loss of {gain.loss:.4f} on rows held out, doing nothing {gain.identity_loss:.4f}"
+    half = NORMAL_95 * gain.standard_error
     low, high = gain.value - half, gain.value + half
     interval = f"gain {gain.value:.4f}, 95 % interval {low:.4f} to {high:.4f}, {rows}"
+    if gain.n_mistakes < FEW_MISTAKES or not np.isfinite(half):
+        mistakes = counted(gain.n_mistakes, "mistake")
+        return f"{losses}: with {mistakes} of the classifier in {rows}, too few to say how sure that is."
     if low <= 0 <= high:
-        return f"{loss}: no difference that these rows can tell from chance ({interval})."
-    return f"{loss}: {'better' if gain.value > 0 else 'worse'} beyond chance ({interval})."
+        return f"{losses}: no difference that these rows can tell from chance ({interval})."
+    return f"{losses}: {'better' if gain.value > 0 else 'worse'} beyond chance ({interval})."

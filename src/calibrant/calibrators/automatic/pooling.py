@@ -1,12 +1,12 @@
 """The pool: weights of candidates by the likelihood of rows held out, and how much it gains there."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.automatic.trials import Trials
-from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.solvers.simplex_weights import likeliest_weights
 
 __all__ = ["Pool", "pooled", "single"]
@@ -17,8 +17,8 @@ Matrix = NDArray[np.float64]
 # Differences of fewer nats than this are rounding and unfinished searches.
 ROUNDING = 2e-5
 
-# Rows that each candidate is thought to have explained before any is seen, the identity more of them: with few rows the
-# weights stay spread, and what a good fit of few rows can cost is bounded. Chosen on the odd-numbered sets of
+# Rows that each family of candidates is thought to have explained before any is seen, the identity more of them: with few
+# rows the weights stay spread, and what a good fit of few rows can cost is bounded. Chosen on the odd-numbered sets of
 # benchmarks/structured_and_auto.py.
 PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY = 0.3, 1.0
 
@@ -45,14 +45,16 @@ def pooled(trials: Trials, negligible: float) -> Pool:
     .. math:: \max_{w \ge 0, \sum_c w_c = 1} \; \sum_i v_i \log \sum_c w_c\, \hat q_c^{(-i)}(y_i) + \sum_c \tau_c \log w_c
 
     Components below ``negligible`` are dropped and the weights of the others found anew. The losses are those of
-    weights found without the fold that a row is in, so that neither maps nor weights have seen it.
+    weights found without the fold that a row is in: neither the maps that speak about a row nor the weights have been fitted to
+    it, though the weights come from losses of maps that have.
     """
     losses = np.stack([trial.losses for trial in trials.judged if trial.losses is not None], axis=1)
-    weights = _sparse_weights(losses, trials.weights, negligible)
+    prior = _prior([trial.candidate.family for trial in trials.judged])
+    weights = _sparse_weights(losses, trials.weights, prior, negligible)
     own = np.empty(len(losses))
     for fold in np.unique(trials.fold_numbers):
         test = trials.fold_numbers == fold
-        without = _sparse_weights(losses[~test], trials.weights[~test], negligible)
+        without = _sparse_weights(losses[~test], trials.weights[~test], prior, negligible)
         own[test] = _mixture_losses(losses[test], without)
     return Pool(weights, own)
 
@@ -66,29 +68,37 @@ def single(trials: Trials) -> Pool:
     own = np.empty(len(losses))
     for fold in np.unique(trials.fold_numbers):
         test = trials.fold_numbers == fold
-        own[test] = losses[test, _simplest(losses[~test], trials.weights[~test])]
+        own[test] = losses[test, _simplest(losses, trials, ~test)]
     weights = np.zeros(losses.shape[1])
-    weights[_simplest(losses, trials.weights)] = 1.0
+    weights[_simplest(losses, trials, np.full(len(losses), True))] = 1.0
     return Pool(weights, own)
 
 
-def _simplest(losses: Matrix, weights: Vector) -> int:
-    means = np.average(losses, axis=0, weights=weights)
+def _simplest(losses: Matrix, trials: Trials, rows: NDArray[np.bool_]) -> int:
+    """Return the first candidate within one standard error of the best, on some of the rows."""
+    losses = losses[rows]
+    means = np.average(losses, axis=0, weights=trials.weights[rows])
     best = int(np.argmin(means))
     for place in range(losses.shape[1]):
         excess = losses[:, place] - losses[:, best]
-        allowed = max(ROUNDING, standard_error_of_mean(excess, weights) if place != best else 0.0)
+        allowed = max(ROUNDING, trials.standard_error(excess, rows) if place != best else 0.0)
         if means[place] - means[best] <= allowed:
             return place
     return best
 
 
-def _sparse_weights(losses: Matrix, row_weights: Vector, negligible: float) -> Vector:
+def _prior(families: list[str]) -> Vector:
+    """Return the rows that each candidate is believed to have explained; those of one family share theirs."""
+    counts = Counter(families)
+    prior = np.array([PRIOR_ROWS / counts[family] for family in families])
+    prior[0] = PRIOR_ROWS_OF_IDENTITY
+    return prior
+
+
+def _sparse_weights(losses: Matrix, row_weights: Vector, prior: Vector, negligible: float) -> Vector:
     """Return the likeliest weights without those that are negligible; candidates that are the same share theirs."""
     weights = np.zeros(losses.shape[1])
     kept = np.arange(losses.shape[1])
-    prior = np.full(len(kept), PRIOR_ROWS)
-    prior[0] = PRIOR_ROWS_OF_IDENTITY
     likelihoods = _likelihoods(losses)
     while True:
         # Belief in one candidate is a row that only this one can explain.

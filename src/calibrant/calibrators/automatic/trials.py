@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,13 @@ from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.automatic.candidates import IDENTITY, Candidate
+from calibrant.calibrators.automatic.row_units import known_rows
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
 from calibrant.numerics.folds import Fold
 from calibrant.numerics.threads import in_threads
+from calibrant.numerics.weighted_means import standard_error_of_mean
 
 __all__ = ["Trial", "Trials", "tried"]
 
@@ -25,7 +28,7 @@ Piece = tuple[LabelledPredictions, LabelledPredictions]
 
 LOGGER = logging.getLogger("calibrant")
 
-ALWAYS_TRIED = 3
+ALWAYS_TRIED = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +62,32 @@ class Trials:
     trials : list of Trial
         In the order of the candidates, the simplest first.
     weights : ndarray of shape (N,)
-        Weights of the rows held out, fold after fold.
+        Weights of the rows held out, fold after fold; with groups they sum to the number of these.
     fold_numbers : ndarray of shape (N,)
         Which fold each of them was held out in.
+    units : ndarray of shape (N,)
+        Equal for rows of one group, or copies of each other, which are one observation.
+    n_mistakes : int
+        How many of them the classifier itself gets wrong.
     """
 
     trials: list[Trial]
     weights: Vector
     fold_numbers: NDArray[np.intp]
+    units: NDArray[np.intp]
+    n_mistakes: int
+
+    def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
+        """Return the standard error of the weighted mean of some terms, one for each of the chosen rows.
+
+        What is summed over a unit is what varies independently. How the fits themselves would vary with other rows is not in it.
+        """
+        if not terms.any():
+            return 0.0
+        _, codes = np.unique(self.units[rows], return_inverse=True)
+        weights = self.weights[rows]
+        totals = np.bincount(codes, weights).astype(np.float64)
+        return standard_error_of_mean(np.bincount(codes, weights * terms) / totals, totals)
 
     @property
     def judged(self) -> list[Trial]:
@@ -79,12 +100,13 @@ def tried(
     data: LabelledPredictions,
     folds: Sequence[Fold],
     time_budget: float | None,
+    n_rows: int,
 ) -> Trials:
     """Fit every candidate to all folds but one and judge it by the rows of that one.
 
     Structured maps that differ in their strength only are fitted along one path. With a budget, a candidate whose first
     fold says that it would take too long is left out, and so are all that come when the budget is used up; the
-    first three are always tried.
+    first two, the identity and the one after it, are always tried.
 
     Parameters
     ----------
@@ -96,6 +118,8 @@ def tried(
         At least two.
     time_budget : float, optional
         Seconds for all fits together, the last ones on all rows included.
+    n_rows : int
+        Number of all rows, of which ``data`` may be a sample.
     """
     pieces = [
         (
@@ -108,9 +132,9 @@ def tried(
     start = perf_counter()
     for number, family in enumerate(_families(candidates)):
         began = perf_counter()
-        # The first three, which are cheap, are tried in any case.
+        # The first, which are cheap, are tried in any case.
         left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
-        losses, note = _judged(family, pieces, left)
+        losses, note = _judged(family, pieces, left, n_rows / data.n_rows)
         seconds = perf_counter() - began
         for candidate, own in zip(family, losses, strict=True):
             possible = own is None or bool(np.isfinite(own).all())
@@ -125,11 +149,29 @@ def tried(
         [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
     )
     numbers_of_folds = np.repeat(np.arange(len(pieces)), [test.n_rows for _, test in pieces])
-    return Trials([trials[candidate.name] for candidate in candidates], weights, numbers_of_folds)
+    if data.groups is None:
+        units = known_rows(data, len(folds)).units
+    else:
+        units = _codes(data.groups)
+        # Many rows of few groups are no more evidence for one candidate than as many rows as there are groups.
+        weights *= (units.max() + 1) / weights.sum()
+    return Trials(
+        [trials[candidate.name] for candidate in candidates],
+        weights,
+        numbers_of_folds,
+        np.concatenate([units[fold.test_rows] for fold in folds]),
+        sum(int((test.predictions.predicted != test.labels).sum()) for _, test in pieces),
+    )
+
+
+def _codes(groups: NDArray[Any]) -> NDArray[np.intp]:
+    """Return a number for every group."""
+    codes: NDArray[np.intp] = np.unique(groups, return_inverse=True)[1]
+    return codes
 
 
 def _judged(
-    family: Sequence[Candidate], pieces: Sequence[Piece], seconds_left: float
+    family: Sequence[Candidate], pieces: Sequence[Piece], seconds_left: float, last_fits: float
 ) -> tuple[list[Vector] | list[None], str]:
     """Return the losses of every candidate of a family on all rows held out, or none and why there are none."""
     nothing = [None] * len(family)
@@ -139,8 +181,8 @@ def _judged(
     try:
         with held_back():
             first = _held_out(family, *pieces[0])
-            # As long again for every other fold, and somewhat longer for all rows in the end.
-            expected = (perf_counter() - began) * (len(pieces) + 1)
+            # As long again for every other fold, and longer for all rows in the end.
+            expected = (perf_counter() - began) * (len(pieces) + last_fits)
             if expected > seconds_left:
                 return nothing, f"left out: it would take about {expected:.1f} s, longer than what is left"
             train = pieces[0][0]
@@ -157,10 +199,8 @@ def _families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
     """Return candidates that are fitted together: structured maps that differ in nothing but their strength."""
     families: dict[str, list[Candidate]] = {}
     for candidate in candidates:
-        key = candidate.name
-        if isinstance(candidate.calibrator, StructuredScaling):
-            key = repr(clone(candidate.calibrator).set_params(strength=1.0))
-        families.setdefault(key, []).append(candidate)
+        together = isinstance(candidate.calibrator, StructuredScaling)
+        families.setdefault(candidate.family if together else candidate.name, []).append(candidate)
     return list(families.values())
 
 

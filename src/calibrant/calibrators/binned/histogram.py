@@ -11,7 +11,7 @@ from calibrant.binning.partition import MOST_BINS, index_by_search
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
 from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
-from calibrant.calibrators.partial_event_fitting import PartialEventFitting
+from calibrant.calibrators.partial_event_fitting import Outcomes, PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_not_negative, check_whole, is_number
@@ -194,7 +194,7 @@ class HistogramBinning(PartialEventFitting):
         )
 
     def _event_memory(
-        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
+        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, n_rows: float
     ) -> dict[str, Any]:
         bins = FixedEdges(self.edges_, closed=self.closed_).bins(_own_scores(scores), outcomes, weights)
         memory = {"rows": float(n_rows), "outcome_sum": bins.outcome_sum, "weight": bins.weight}
@@ -202,20 +202,14 @@ class HistogramBinning(PartialEventFitting):
         return memory
 
     def _update_event(
-        self,
-        scores: EventScores,
-        outcomes: NDArray[np.bool_],
-        weights: Vector | None,
-        kept: float,
-        n_rows: float,
+        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, kept: float, n_rows: float
     ) -> None:
-        bins = FixedEdges(self.edges_, closed=self.closed_).bins(_own_scores(scores), outcomes, weights)
-        self.memory_ = {
-            "rows": float(n_rows),
-            "outcome_sum": self.memory_["outcome_sum"] * kept + bins.outcome_sum,
-            "weight": self.memory_["weight"] * kept + bins.weight,
-        }
+        past, batch = self.memory_, self._event_memory(scores, outcomes, weights, n_rows)
+        self.memory_ = batch | {name: past[name] * kept + batch[name] for name in ("outcome_sum", "weight")}
         self._set_values(self.memory_)
+
+    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
+        return 0
 
     def _set_values(self, memory: dict[str, Any]) -> None:
         """Set the value of every bin from its sums, small weights not making the rows fewer."""

@@ -53,7 +53,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     estimator : classifier
         Cloned, never changed. Must have ``predict_proba`` or ``decision_function``.
     method : str or Calibrator, default="auto"
-        A name from :func:`calibrant.registry.calibrators` (``+`` composes), or an unfitted calibrator.
+        A name from :func:`calibrant.registry.calibrators` (``+`` composes), or an unfitted calibrator. The default tries
+        several, in seconds where "temperature" takes milliseconds.
     cv : int, splitter or iterable of (train, test), default=5
         An integer means that many stratified folds. Splits may overlap, repeat and leave rows out. With
         ``ensemble=False``, rows held out several times count once, with the mean of what was said about
@@ -95,8 +96,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     where they run to minus thousands, as in naive Bayes on many features, the floor of probabilities
     protects the fit from a few absurd rows.
 
-    ``groups`` may be given to :meth:`fit` and go to the splitter; with scikit-learn's metadata routing
-    enabled, every parameter goes to whom requested it.
+    ``groups`` may be given to :meth:`fit` and go to the splitter, and to a calibrator that holds rows out itself, as
+    the default does; with scikit-learn's metadata routing enabled, every parameter goes to whom requested it.
 
     Examples
     --------
@@ -113,6 +114,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     >>> calibrated = CalibratedClassifier(GaussianNB()).fit(X, y)
     >>> round(log_loss(y_test, calibrated.predict_proba(X_test)), 2)
     0.13
+    >>> calibrated = CalibratedClassifier(GaussianNB(), method="temperature").fit(X, y)
     >>> [round(calibrator.temperature_) for _, calibrator in calibrated.calibrated_pairs_]
     [8, 6, 10, 6, 4]
     """
@@ -150,19 +152,19 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             For the estimator, if it takes weights, and for the calibrator.
         **fit_params
             ``groups`` for the splitter; anything else for the estimator's ``fit``. What has n rows is split
-            like ``X``. With a frozen estimator nobody looks at these.
+            like ``X``. With a frozen estimator only the groups matter, to a calibrator that holds rows out.
         """
         self._check_parameters()
         calibrator = self._new_calibrator()
         if isinstance(self.estimator, FrozenEstimator):
-            training = TrainingRows.parse(X, y, sample_weight, {})
+            training = TrainingRows.parse(X, y, sample_weight, {}, fit_params.get("groups"))
             training = training.with_classes(
                 np.asarray(getattr(self.estimator, "classes_", training.classes))
             )
             parts, pairs = self._fit_frozen(training, calibrator)
         else:
             for_estimator, for_splitter = self._routed(sample_weight, fit_params)
-            training = TrainingRows.parse(X, y, sample_weight, for_estimator)
+            training = TrainingRows.parse(X, y, sample_weight, for_estimator, for_splitter.get("groups"))
             splits = self._splits(training, for_splitter)
             strategy = self._fit_ensemble if self.ensemble else self._fit_pooled
             parts, pairs = strategy(training, calibrator, splits)

@@ -1,5 +1,6 @@
 """What a calibrator gives out for rows that it was not fitted on, for the stage that comes after it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ def cross_fitted(
         np.concatenate([part.labels for part in parts]),
         data.classes,
         weights,
+        None if data.groups is None else np.concatenate([part.groups for part in parts]),
     )
 
 
@@ -61,4 +63,4 @@ def _held_out(
         )
     fitted = clone(calibrator).fit_labelled(train, warn_of_absent=False)
     test = data.take(fold.test_rows, fold.test_weights)
-    return LabelledPredictions(fitted.transform(test.predictions), test.labels, test.classes, test.weights)
+    return replace(test, predictions=fitted.transform(test.predictions))

@@ -36,6 +36,8 @@ class TrainingRows:
         Weights in the calibration; those of the estimator are among ``fit_parameters``.
     fit_parameters : dict
         Passed on to the estimator's ``fit``; what has n rows is split like ``X``.
+    groups : ndarray of shape (n,) or None
+        Which rows belong together, for calibrators that hold rows out themselves.
     """
 
     X: Any
@@ -44,9 +46,12 @@ class TrainingRows:
     codes: NDArray[np.intp]
     weights: NDArray[np.float64] | None
     fit_parameters: dict[str, Any]
+    groups: NDArray[Any] | None = None
 
     @classmethod
-    def parse(cls, X: Any, y: Any, sample_weight: Any, fit_parameters: dict[str, Any]) -> Self:
+    def parse(
+        cls, X: Any, y: Any, sample_weight: Any, fit_parameters: dict[str, Any], groups: Any = None
+    ) -> Self:
         """Check labels and weights; what is wrong with ``X``, the estimator will say."""
         (X,) = indexable(X)
         labels = _parsed_labels(y)
@@ -68,7 +73,10 @@ class TrainingRows:
                 f"the {len(counted)} rows that count are all of one class, {classes[counted[0]].item()!r}; "
                 "rows of at least two classes are needed to train and calibrate."
             )
-        return cls(X, labels, classes, codes, weights, fit_parameters)
+        if groups is not None:
+            groups = np.asarray(groups)
+            check_consistent_length(groups, labels)
+        return cls(X, labels, classes, codes, weights, fit_parameters, groups)
 
     @property
     def n_rows(self) -> int:
@@ -101,10 +109,12 @@ class TrainingRows:
         classes = self.classes
         if classes.dtype.kind == "O" and all(isinstance(label, str) for label in classes):
             classes = classes.astype(str)
+        groups = None if self.groups is None else self.groups[rows]
         if self.weights is None:
-            return LabelledPredictions(predictions, self.codes[rows], classes)
+            return LabelledPredictions(predictions, self.codes[rows], classes, None, groups)
         weights = self.weights[rows]
-        return LabelledPredictions(predictions, self.codes[rows], classes, weights).take(weights > 0)
+        data = LabelledPredictions(predictions, self.codes[rows], classes, weights, groups)
+        return data.take(weights > 0)
 
 
 def _parsed_labels(y: Any) -> NDArray[Any]:

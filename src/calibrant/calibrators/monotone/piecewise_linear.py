@@ -8,11 +8,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.calibrator import Traits
+from calibrant.calibrators.monotone.segment_maps import SegmentMaps, mixed_log_odds
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.binary_problem import binary_problem
+from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.quadratic_objective import EventRows, PenalisedLogOdds
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness
-from calibrant.numerics.linear_segments import LinearSegments, weighted_quantiles
+from calibrant.numerics.linear_segments import weighted_quantiles
 from calibrant.options import check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
@@ -20,10 +23,7 @@ from calibrant.solvers import Solution, Status
 __all__ = ["PiecewiseLinearCalibration"]
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
-# As a share of the slope of temperature scaling: flat to the eye, and still increasing.
-LEAST_SLOPE = 1e-3
 ROUNDING = 1e-12  # relative, within which two mean losses are the same
 
 
@@ -37,13 +37,13 @@ class PiecewiseLinearCalibration(BinaryMethod):
     neighbouring knots :math:`k_1 < \dots < k_{m-1}`, or beyond the outer ones, and b the value at :math:`k_1`. T is the
     best temperature. Slopes and b minimise, over n rows,
 
-    .. math:: \frac1n \Big[ \sum_i \ell(u_i, o_i) + \lambda_b (b - k_1)^2 + \lambda_s \sum_j (s_j - 1)^2
+    .. math:: \frac1n \Big[ \sum_i \ell(u_i, o_i) + \lambda_b \big(u(c) - c\big)^2 + \lambda_s \sum_j (s_j - 1)^2
               + \lambda_d \sum_j (s_{j+1} - s_j)^2 \Big]
 
-    with the log-loss :math:`\ell` and :math:`o_i` telling whether the event happened. Functions that are linear between
-    knots, log-odds against log-odds, are the family of :cite:`kangsepp2025`; here they increase, and slopes of one,
-    which are temperature scaling, are where the penalty pulls to. More than two classes are calibrated one against
-    the rest.
+    with the log-loss :math:`\ell`, :math:`o_i` telling whether the event happened, and c the median of the knots.
+    Functions that are linear between knots, log-odds against log-odds, are the family of :cite:`kangsepp2025`; here
+    they increase, and slopes of one, which are temperature scaling, are where the penalty pulls to. More than two
+    classes are calibrated one against the rest.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class PiecewiseLinearCalibration(BinaryMethod):
     difference_penalty : float, default=1.0
         Weight :math:`\lambda_d` of changes from one slope to the next, in rows.
     intercept_penalty : float, default=1.0
-        Weight :math:`\lambda_b` of the shift at the first knot, in rows.
+        Weight :math:`\lambda_b` of the shift at the median of the knots, in rows.
     mixing : float, default=1.0
         Weight, in rows, of the even chance that is mixed in after the temperature: :math:`\alpha` = ``mixing`` /
         (n + ``mixing``). One row is Laplace's rule; 0 for none.
@@ -82,6 +82,10 @@ class PiecewiseLinearCalibration(BinaryMethod):
     -----
     *Knots* are the quantiles j / m of x, each row weighted by :math:`\hat p (1 - \hat p)`, so that every segment holds
     the same share of what rows can tell.
+
+    *Either class may be called the event.* If they change places, x, the knots and c change their signs, and the map is the
+    same. The published form has neither bounds nor a penalty; it finds the places of the knots as well, and their number by
+    cross-validation.
 
     *Order.* Slopes are at least a thousandth of that of temperature scaling, flat to the eye, so the order of the
     scores of an event, and the AUC, is kept as far as the digits go; very large log-odds become equal by mixing.
@@ -147,42 +151,32 @@ class PiecewiseLinearCalibration(BinaryMethod):
             share = 0.0
             self._fit_slopes(rows, steepness, share)
         self.temperature_, self.mixing_ = 1 / steepness, share
-        if self._is_harmful(self.solution_):
+        if self._is_harmful(self.solution_) or is_worse_than_nothing(
+            binary_problem(scores.predictions, outcomes, weights), self._calibrated(scores)
+        ):
             # Only rounding, or scores too large for their float type, can lead here.
             self._keep_identity()
         self.solution_.warn_unless_converged("PiecewiseLinearCalibration")
 
     def _fit_slopes(self, rows: EventRows, steepness: float, share: float) -> bool:
         """Fit the map of tempered scores with so much mixed in; tell whether it is no worse than nothing."""
-        x = _tempered(rows.log_odds, steepness, share)
-        segments = LinearSegments(_knots(x, rows.weights, self.n_segments))
-        size = segments.n_segments
-        differences = np.diff(np.eye(size), axis=0)
-        strengths = np.zeros((size + 1, size + 1))
-        strengths[0, 0] = self.intercept_penalty
-        strengths[1:, 1:] = self.slope_penalty * np.eye(size)
-        strengths[1:, 1:] += self.difference_penalty * differences.T @ differences
-
-        def features(block: slice) -> Matrix:
-            part = np.empty((size + 1, len(x[block])))
-            part[0] = 1.0
-            part[1:] = segments.features(x[block])
-            return part
-
-        unchanged = np.append(_origin(segments.knots), np.ones(size))
-        objective = PenalisedLogOdds(rows, features, unchanged, strengths)
-        self.solution_ = objective.minimum(unchanged, np.append(-np.inf, np.full(size, LEAST_SLOPE)))
-        self.knots_ = segments.knots
+        x = mixed_log_odds(rows.log_odds, steepness, share)
+        maps = SegmentMaps(_knots(x, rows.weights, self.n_segments))
+        strengths = maps.strengths(self.intercept_penalty, self.slope_penalty, self.difference_penalty)
+        objective = PenalisedLogOdds(rows, lambda block: maps.columns(x[block]), maps.unchanged, strengths)
+        self.solution_ = objective.minimum(maps.unchanged, maps.lower)
+        self.knots_ = maps.knots
         self.intercept_, self.slopes_ = float(self.solution_.theta[0]), self.solution_.theta[1:]
         return not self._is_harmful(self.solution_)
 
     def _keep_identity(self) -> None:
         nothing = self.solution_.identity_loss
         self.temperature_, self.mixing_ = 1.0, 0.0
-        self.intercept_, self.slopes_ = _origin(self.knots_), np.ones_like(self.slopes_)
+        unchanged = SegmentMaps(self.knots_).unchanged
+        self.intercept_, self.slopes_ = float(unchanged[0]), unchanged[1:]
         self.solution_ = replace(
             self.solution_,
-            theta=np.append(self.intercept_, self.slopes_),
+            theta=unchanged,
             value=nothing,
             loss=nothing,
             status=Status.IDENTITY,
@@ -193,19 +187,9 @@ class PiecewiseLinearCalibration(BinaryMethod):
         return not solution.loss <= solution.identity_loss * (1 + ROUNDING)
 
     def _calibrated(self, scores: EventScores) -> Predictions:
-        x = _tempered(scores.log_odds, 1 / self.temperature_, self.mixing_)
-        curve = LinearSegments(self.knots_).values(self.slopes_, x)
+        x = mixed_log_odds(scores.log_odds, 1 / self.temperature_, self.mixing_)
+        curve = SegmentMaps(self.knots_).segments.values(self.slopes_, x)
         return scores.with_log_odds(self.intercept_ + np.asarray(curve, dtype=np.float64))
-
-
-def _tempered(log_odds: Vector, steepness: float, share: float) -> Vector:
-    """Return log-odds times the steepness, with a share of the even chance mixed in."""
-    scaled = log_odds * steepness
-    if share == 0:
-        return scaled
-    happens, fails = ((1 - share) * expit(part) + share / 2 for part in (scaled, -scaled))
-    mixed: Vector = np.log(happens) - np.log(fails)
-    return mixed
 
 
 def _knots(x: Vector, weights: Vector | None, n_segments: int) -> Vector:
@@ -217,8 +201,3 @@ def _knots(x: Vector, weights: Vector | None, n_segments: int) -> Vector:
         return variances if weights is None else variances * weights[rows, np.newaxis]
 
     return weighted_quantiles(column, information, np.arange(1, n_segments) / n_segments)
-
-
-def _origin(knots: Vector) -> float:
-    """Return what the identity is where all segments are zero."""
-    return float(knots[0]) if len(knots) else 0.0

@@ -69,7 +69,9 @@ class VennAbersCalibration(BinaryMethod):
     calibrated, :math:`\mathrm{E}(y \mid p_y) = p_y`, for any number of rows and any classifier. The merged
     :math:`\hat q` only approximates that, but it is never 0 or 1: with n rows, :math:`p_1 \ge 1/(n+1)` and
     :math:`p_0 \le n/(n+1)`, so that the log-loss is finite without any clipping. A wide interval tells that the
-    rows around s are too few to say more.
+    rows around s are too few to say more. It is no confidence interval: nothing says that the true probability lies between
+    :math:`p_0` and :math:`p_1`, and where the two are close it mostly does not. For intervals that have a level see
+    :class:`~calibrant.WithIntervals` with ``method="bootstrap"``.
 
     *Cross form.* Every row belongs to one fold, every predictor is fitted on one fold, and
 

@@ -8,13 +8,11 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.partial_event_fitting import PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.event_logistic import fit_log_odds
-from calibrant.calibrators.scaling.remembered_loss import RememberedLoss, event_loss
+from calibrant.calibrators.scaling.partial_logistic import PartialLogistic
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution
 
 __all__ = ["BetaCalibration"]
 
@@ -38,7 +36,7 @@ FAMILIES = {
 }
 
 
-class BetaCalibration(PartialEventFitting):
+class BetaCalibration(PartialLogistic):
     r"""Raise the probability of an event and that of its complement to powers, and shift the log-odds.
 
     .. math:: \hat q = \frac{1}{1 + 1 / \left(e^c \frac{p^a}{(1 - p)^b}\right)}, \qquad a, b \ge 0
@@ -119,7 +117,6 @@ class BetaCalibration(PartialEventFitting):
     b_: float
     c_: float
     midpoint_: float
-    solution_: Solution
 
     def __init__(self, parameters: Literal["abm", "am", "ab", "a"] = "abm") -> None:
         self.parameters = parameters
@@ -141,29 +138,9 @@ class BetaCalibration(PartialEventFitting):
         )
         self._set_coefficients()
 
-    def _event_memory(
-        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
-    ) -> dict[str, Any]:
-        loss = event_loss(self._features(scores), outcomes.astype(np.float64), weights)
-        total = float(len(outcomes) if weights is None else weights.sum())
-        return RememberedLoss.of(loss, self.solution_.theta, total).memory(n_rows)
-
-    def _update_event(
-        self,
-        scores: EventScores,
-        outcomes: NDArray[np.bool_],
-        weights: Vector | None,
-        kept: float,
-        n_rows: float,
-    ) -> None:
+    def _lower_bounds(self) -> Vector:
         family = FAMILIES[self.parameters]
-        loss = event_loss(self._features(scores), outcomes.astype(np.float64), weights)
-        total = float(len(outcomes) if weights is None else weights.sum())
-        lower = np.array([0.0] * (2 - family.one_power) + [-np.inf] * family.free_midpoint)
-        remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
-        self.solution_, remembered = remembered.updated(loss, total, lower)
-        self.memory_ = remembered.memory(n_rows)
-        self._set_coefficients()
+        return np.array([0.0] * (2 - family.one_power) + [-np.inf] * family.free_midpoint)
 
     def _columns(self, scores: EventScores) -> list[Vector]:
         """Return what is multiplied by the powers."""

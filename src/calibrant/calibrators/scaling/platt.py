@@ -6,20 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.partial_event_fitting import PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.event_logistic import fit_log_odds
-from calibrant.calibrators.scaling.remembered_loss import Loss, RememberedLoss, event_loss
+from calibrant.calibrators.scaling.partial_logistic import PartialLogistic
 from calibrant.options import check_choice, check_flag
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution
 
 __all__ = ["PlattScaling"]
 
 Vector = NDArray[np.float64]
 
 
-class PlattScaling(PartialEventFitting):
+class PlattScaling(PartialLogistic):
     r"""Scale and shift the log-odds of an event: logistic regression on one score.
 
     .. math:: \hat q = \frac{1}{1 + e^{-(a s + b)}}, \qquad s = \ln \frac{p}{1 - p}
@@ -83,7 +81,6 @@ class PlattScaling(PartialEventFitting):
 
     slope_: float
     intercept_: float
-    solution_: Solution
 
     def __init__(
         self, feature: Literal["log-odds", "probability"] = "log-odds", smoothed_targets: bool = False
@@ -108,50 +105,26 @@ class PlattScaling(PartialEventFitting):
             start=[1.0, 0.0] if self.feature == "log-odds" else None,
             smoothed=bool(self.smoothed_targets),
         )
+        self._set_coefficients()
+
+    def _features(self, scores: EventScores) -> Vector:
+        return np.stack([self._score(scores), np.ones(scores.n_rows)])
+
+    def _lower_bounds(self) -> Vector:
+        return np.full(2, -np.inf)
+
+    def _targets(self, outcomes: NDArray[np.bool_], counts: Vector) -> Vector:
+        if not self.smoothed_targets:
+            return super()._targets(outcomes, counts)
+        targets: Vector = np.where(outcomes, (counts[1] + 1) / (counts[1] + 2), 1 / (counts[0] + 2))
+        return targets
+
+    def _set_coefficients(self) -> None:
         self.slope_, self.intercept_ = self.solution_.theta.tolist()
         self.solution_.warn_unless_converged("PlattScaling")
-
-    def _event_memory(
-        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
-    ) -> dict[str, Any]:
-        counts = _counts(outcomes, weights)
-        loss = self._loss(scores, outcomes, weights, counts)
-        remembered = RememberedLoss.of(loss, np.array([self.slope_, self.intercept_]), float(counts.sum()))
-        return remembered.memory(n_rows) | {"counts": counts}
-
-    def _update_event(
-        self,
-        scores: EventScores,
-        outcomes: NDArray[np.bool_],
-        weights: Vector | None,
-        kept: float,
-        n_rows: float,
-    ) -> None:
-        batch = _counts(outcomes, weights)
-        counts = self.memory_["counts"] * kept + batch
-        remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
-        loss = self._loss(scores, outcomes, weights, counts)
-        self.solution_, remembered = remembered.updated(loss, float(batch.sum()))
-        self.memory_ = remembered.memory(n_rows) | {"counts": counts}
-        self.slope_, self.intercept_ = self.solution_.theta.tolist()
-        self.solution_.warn_unless_converged("PlattScaling")
-
-    def _loss(
-        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, counts: Vector
-    ) -> Loss:
-        """Return the summed loss of a batch; the targets of Platt's rule follow from the rows of all batches."""
-        targets = outcomes.astype(np.float64)
-        if self.smoothed_targets:
-            targets = np.where(outcomes, (counts[1] + 1) / (counts[1] + 2), 1 / (counts[0] + 2))
-        return event_loss(np.stack([self._score(scores), np.ones(scores.n_rows)]), targets, weights)
 
     def _calibrated(self, scores: EventScores) -> Predictions:
         return scores.with_log_odds(self.slope_ * self._score(scores) + self.intercept_)
 
     def _score(self, scores: EventScores) -> Vector:
         return scores.log_odds if self.feature == "log-odds" else scores.probability
-
-
-def _counts(outcomes: NDArray[np.bool_], weights: Vector | None) -> Vector:
-    """Return the weight of the rows without and with the event."""
-    return np.bincount(outcomes, weights, minlength=2).astype(np.float64)

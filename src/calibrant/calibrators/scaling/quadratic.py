@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.binary_problem import binary_problem
+from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.quadratic_objective import EventRows, PenalisedLogOdds
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness
@@ -156,7 +158,9 @@ class QuadraticScaling(BinaryMethod):
         self.temperature_ = 1 / steepness if self.temperature else 1.0
         self._use(parabolas.coefficients @ found.theta * units, found)
         self.lowest_, self.highest_ = parabolas.low / steepness, parabolas.high / steepness
-        if not found.loss <= found.identity_loss * (1 + ROUNDING):
+        if not found.loss <= found.identity_loss * (1 + ROUNDING) or is_worse_than_nothing(
+            binary_problem(scores.predictions, outcomes, weights), self._calibrated(scores)
+        ):
             # Only rounding, or scores too large for their float type, can lead here.
             kept = replace(found, value=found.identity_loss, loss=found.identity_loss, status=Status.IDENTITY)
             self._use(np.array([0.0, 1.0, 0.0]), kept)

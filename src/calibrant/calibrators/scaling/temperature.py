@@ -92,6 +92,10 @@ class TemperatureScaling(PartialFitting):
         self.memory_ = remembered.memory(n_rows)
         self._set_temperature()
 
+    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
+        # The comparison is one of likelihoods, which the Brier score does not maximise.
+        return int(self.loss == "log")
+
     def _set_temperature(self) -> None:
         self.inverse_temperature_ = float(self.solution_.theta[0])
         self.temperature_ = 1 / self.inverse_temperature_

@@ -12,7 +12,7 @@ from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import CrossEntropy, DiagonalMap, Objective
 from calibrant.predictions import Predictions
-from calibrant.solvers import newton_cg
+from calibrant.solvers import Solution, newton_cg
 from calibrant.space import Space
 
 __all__ = ["VectorScaling"]
@@ -48,7 +48,7 @@ class VectorScaling(PartialFitting):
     from the optimum by a few units in the fourth digit, either way.
 
     *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
-    O(K^2) numbers; see :doc:`/online`. A class that has not come by then counts as half a row without information.
+    O(K^2) numbers; see :doc:`/online`. A class that has not come by then keeps its share of probability until it does.
 
     Examples
     --------
@@ -65,19 +65,15 @@ class VectorScaling(PartialFitting):
         self.bias = bias
 
     def _fit(self, data: LabelledPredictions) -> None:
-        objective = self._objective(data)
-        self.solution_ = newton_cg(objective, start_temperature(data) * objective.map.identity())
-        self._set_parameters(data.n_classes)
+        self._set_parameters(self._solved(data), np.arange(data.n_classes))
 
     def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
         if self.present_columns_ is not None:
-            # From here on all columns count, and a class that is still to come as half a row that says nothing of x.
+            # What is remembered is of all columns, and a class that is still to come has half a row that says nothing
+            # of x. Given the other classes the map is that of the fit, and the class keeps its share until it comes.
             late = np.setdiff1d(np.arange(data.n_classes), self.present_columns_)
             data = _with_half_rows(data, late)
-            self.present_columns_ = None
-            objective = self._objective(data)
-            self.solution_ = newton_cg(objective, start_temperature(data) * objective.map.identity())
-            self._set_parameters(data.n_classes)
+            self._set_parameters(self._solved(data), self.present_columns_)
         loss = softmax_loss(self._objective(data))
         self.memory_ = RememberedLoss.of(loss, self.solution_.theta, data.total_weight).memory(n_rows)
 
@@ -85,20 +81,33 @@ class VectorScaling(PartialFitting):
         remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
         objective = self._objective(data)
         with objective.open():
-            self.solution_, remembered = remembered.updated(softmax_loss(objective), data.total_weight)
+            solution, remembered = remembered.updated(softmax_loss(objective), data.total_weight)
         self.memory_ = remembered.memory(n_rows)
-        self._set_parameters(data.n_classes)
+        present = np.arange(data.n_classes)
+        if self.present_columns_ is not None:
+            present = np.union1d(self.present_columns_, data.labels)
+            self.present_columns_ = present if len(present) < data.n_classes else None
+        self._set_parameters(solution, present)
+
+    def _rough_parameters(self, n_classes: int) -> int:
+        return n_classes * (1 + bool(self.bias))
 
     def _objective(self, data: LabelledPredictions) -> Objective:
         logit_map = DiagonalMap(data.n_classes, self.bias)
         return Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
 
-    def _set_parameters(self, n_classes: int) -> None:
-        theta = self.solution_.theta
-        self.weights_ = theta[:n_classes].copy()
-        self.intercept_ = theta[n_classes:] if self.bias else np.zeros(n_classes)
+    def _solved(self, data: LabelledPredictions) -> Solution:
+        objective = self._objective(data)
+        return newton_cg(objective, start_temperature(data) * objective.map.identity())
+
+    def _set_parameters(self, solution: Solution, columns: NDArray[np.intp]) -> None:
+        """Set the map of the columns that have rows; of others nothing is known."""
+        self.solution_ = solution
+        n_classes = len(solution.theta) // (1 + bool(self.bias))
+        self.weights_ = solution.theta[:n_classes][columns]
+        self.intercept_ = solution.theta[n_classes:][columns] if self.bias else np.zeros(len(columns))
         self.intercept_ = self.intercept_ - self.intercept_.mean()
-        self.solution_.warn_unless_converged("VectorScaling")
+        solution.warn_unless_converged("VectorScaling")
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if self._waits:

@@ -60,6 +60,11 @@ def class_rates(name: str, value: Any, classes: NDArray[Any]) -> Vector:
             f"{name} must be positive for every class, not {value!r}; rows of a class that was never kept cannot "
             "be brought back."
         )
+    if not rates.min() / rates.max() >= np.finfo(np.float64).tiny:
+        raise ParameterError(
+            f"{name} goes from {rates.min():.6g} to {rates.max():.6g}, a ratio beyond the range of floats; give rates "
+            "that are closer to each other."
+        )
     return rates
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.calibrators.shift.shares_found import shares_found
 from calibrant.calibrators.shift.simplex_directions import Directions
 from calibrant.solvers import least_squares_weights
 
@@ -10,8 +11,6 @@ __all__ = ["ConfusionPrior"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-ROUNDING = 1e-12  # shares below which are zero
 
 
 class ConfusionPrior:
@@ -55,10 +54,9 @@ class ConfusionPrior:
         self.mean = np.average(predicted, axis=0, weights=row_weights)
         strengths = ridge / source_prior**2
         gram = confusion.T @ confusion + np.diag(strengths)
-        self.solution = least_squares_weights(gram, confusion.T @ self.mean + strengths * source_prior)
-        prior = np.where(self.solution.theta > ROUNDING, self.solution.theta, 0.0)
-        self.prior = prior / prior.sum()
-        self.slopes = confusion.T @ self.mean + strengths * source_prior - gram @ self.prior
+        linear = confusion.T @ self.mean + strengths * source_prior
+        self.prior = shares_found(least_squares_weights(gram, linear))
+        self.slopes = linear - gram @ self.prior
         self.directions = Directions.around(self.prior, gram, self.slopes)
 
     def rows(self, block: slice) -> Matrix:

@@ -105,8 +105,9 @@ class LabelShift(Calibrator):
         C, one column for each true class: frequency of every predicted class, or mean prediction.
     indistinct_ : list of list of int
         Groups of classes, by number, that the predictions cannot tell apart.
-    target_prior_ : ndarray of shape (K,)
-        Only after :meth:`adapt`: the shares it is adapted to.
+    target_prior_ : ndarray of shape (K,) or None
+        The shares that it is adapted to, or None before :meth:`adapt`. What is printed shows parameters only, so this
+        is how to see whether it is adapted.
 
     Notes
     -----
@@ -121,15 +122,18 @@ class LabelShift(Calibrator):
     the target rows :cite:`royall2003`; those of the confusion matrix are Wilson's. The variance due to the source
     rows comes from a jackknife over ``n_groups`` groups of them, dealt out class by class. What they
     do not cover: a calibrator whose form does not fit, the pull of a ridge, and a target that differs in more than its
-    class shares.
+    class shares. A class's only source row is never left out. With a dozen source rows, 90 % of intervals at 95 % held
+    the truth in one simulation, and 84 % of those of rare classes in another.
 
     *Small shifts.* What source rows and calibrator get wrong does not become less with more target rows. A large shift is
     corrected almost as well as with the true shares; of the little that there is to gain from a small one a good part can be
     lost.
 
     *Warnings.* If the source rows show no difference in predictions between some classes, their shares cannot be told
-    apart, and a warning names them. If the predictions of the target are not as the estimated shares imply
-    (``p_value`` below 0.001), the change is no mere label shift: probabilities may be wrong whatever the shares.
+    apart, and a warning names them. Three standard errors are asked for, which classes without any difference reach
+    once in 370 times at the most, and different ones with some twenty rows each often do not. If the predictions of
+    the target are not as the estimated shares imply (``p_value`` below 0.001), the change is no mere label shift:
+    probabilities may be wrong whatever the shares.
 
     *Classes without source rows* are left out; they keep the share of probability that the classifier gives them, and
     their interval is from 0 to 1.
@@ -223,8 +227,8 @@ class LabelShift(Calibrator):
     def adapt(self, X: Any, sample_weight: Any = None) -> Self:
         """Return a calibrator for the target that these rows are of; this one stays as it is.
 
-        Shares below 1 / (2n), zeros above all, count as that, so that no class becomes impossible; with many classes
-        they are kept smaller, to be 1 % together at the most.
+        Shares below 1 / (2n), with n the sum of the weights, count as that, zeros above all, so that no class becomes
+        impossible; with many classes they are kept smaller, to be 1 % together at the most.
 
         Parameters
         ----------
@@ -238,7 +242,7 @@ class LabelShift(Calibrator):
         prior = estimate.prior if columns is None else estimate.prior[columns]
         prior = prior / prior.sum()
         # An estimate of zero from n rows is no proof that a class is impossible.
-        prior = np.maximum(prior, min(0.5 / estimate.n_rows, LARGEST_REMAINDER / len(prior)))
+        prior = np.maximum(prior, min(0.5 / estimate.total_weight, LARGEST_REMAINDER / len(prior)))
         adapted = copy(self)
         adapted.target_prior_ = prior / prior.sum()
         return adapted
@@ -264,10 +268,7 @@ class LabelShift(Calibrator):
         self.group_priors_, self.group_confusions_, self.group_check_confusions_ = stacked
         counted = data.with_counting_weights()
         q = self.calibrator_.transform(data.predictions).probabilities.astype(np.float64)
-        weighted = q if data.weights is None else q * data.weights[:, np.newaxis]
-        self.indistinct_ = indistinct_groups(
-            summary.soft, weighted.T @ q / data.total_weight, summary.label_shares, counted.total_weight
-        )
+        self.indistinct_ = indistinct_groups(q, data.labels, counted.weights)
         self.target_prior_ = None
 
     def _transform(self, predictions: Predictions) -> Predictions:
@@ -333,6 +334,7 @@ class LabelShift(Calibrator):
             level=level,
             method=self.method,
             n_rows=target.n_rows,
+            total_weight=target.total_weight,
             indistinct=indistinct,
             p_value=p_value,
         )

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.shift.profile_limits import ProfilePaths
+from calibrant.calibrators.shift.shares_found import shares_found
 from calibrant.calibrators.shift.simplex_directions import Directions
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
@@ -13,8 +14,6 @@ __all__ = ["LikelihoodPrior", "mean_ratios"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-
-ROUNDING = 1e-12  # shares below which are zero
 
 
 class LikelihoodPrior:
@@ -48,9 +47,7 @@ class LikelihoodPrior:
         self.ratios = ratios
         self.row_weights = row_weights
         self.n_rows = float(len(ratios) if row_weights is None else row_weights.sum())
-        self.solution = likeliest_weights(ratios, row_weights)
-        prior = np.where(self.solution.theta > ROUNDING, self.solution.theta, 0.0)
-        self.prior = prior / prior.sum()
+        self.prior = shares_found(likeliest_weights(ratios, row_weights))
         scores, information = self._moments()
         self.directions = Directions.around(self.prior, information, scores)
 
@@ -65,7 +62,7 @@ class LikelihoodPrior:
         A variance from elsewhere makes the fall that is allowed larger, in the ratio of the variances
         :cite:`royall2003`.
         """
-        variances = 1 / (self.n_rows * self.directions.curvatures)
+        variances = self.target_variances
         inflation = 1 + source_variances / variances
         paths = ProfilePaths(self.ratios, self.row_weights, self.prior, self.directions.vectors)
         widths = quantiles * np.sqrt(variances + source_variances)

@@ -17,6 +17,8 @@ SHOWN = 30  # how many classes a table lists
 class PriorEstimate:
     """Shares of the classes among target rows, estimated without their labels.
 
+    Arrays are in the order of the classes; ``print`` gives a table with the most common class first.
+
     Attributes
     ----------
     classes : ndarray of shape (K,)
@@ -33,6 +35,8 @@ class PriorEstimate:
         How the shares were estimated.
     n_rows : int
         Target rows.
+    total_weight : float
+        How many rows they count for: the sum of their weights.
     indistinct : list of list
         Labels of classes that the predictions cannot tell apart: of each such group, only the sum can be relied on.
     p_value : float
@@ -48,6 +52,7 @@ class PriorEstimate:
     level: float
     method: str
     n_rows: int
+    total_weight: float
     indistinct: list[list[Any]]
     p_value: float
 

@@ -106,9 +106,9 @@ class PriorShift(Calibrator):
             )
         source = self._source_shares(data)
         if self.sampling_rate is not None:
-            self.factors_ = 1 / class_rates("sampling_rate", self.sampling_rate, data.classes)
             # Only ratios matter, and the largest one as the unit cannot overflow.
-            self.factors_ /= self.factors_.max()
+            rates = class_rates("sampling_rate", self.sampling_rate, data.classes)
+            self.factors_ = rates.min() / rates
             unselected = source * self.factors_
             self.target_prior_ = unselected / unselected.sum()
         else:
@@ -143,4 +143,12 @@ def _ratios(target: Vector, source: Vector, classes: NDArray[Any]) -> Vector:
             f"source_prior is 0 for class {label!r}, whose share in target_prior is {target[impossible[0]]:.6g}; "
             "give it a share above 0."
         )
-    return np.divide(target, source, out=np.zeros_like(target), where=source > 0)
+    with np.errstate(over="ignore"):
+        ratios = np.divide(target, source, out=np.zeros_like(target), where=source > 0)
+    if not np.isfinite(ratios).all():
+        worst = int(np.argmax(ratios))
+        raise ParameterError(
+            f"source_prior of class {classes[worst].item()!r} is {source[worst]:.6g}, so far below its share in "
+            f"target_prior, {target[worst]:.6g}, that the ratio is beyond the range of floats; give it a larger share."
+        )
+    return ratios

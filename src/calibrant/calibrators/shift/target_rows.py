@@ -56,6 +56,11 @@ class TargetRows:
         """Number of rows, n."""
         return self.predictions.n_rows
 
+    @property
+    def total_weight(self) -> float:
+        """How many rows they count for."""
+        return float(self.n_rows if self.weights is None else self.weights.sum())
+
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
         """Return the rows for some of the classes, given that the true class is one of them."""
         return replace(self, predictions=self.predictions.restricted_to(columns))

@@ -14,7 +14,6 @@ from calibrant.objective.curvature import ByClassCurvature, Curvature, Kronecker
 __all__ = ["StructuredCurvature"]
 
 FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Up to this many parameters the Hessian is formed and factorised as a whole.
 WHOLE_PARAMETERS = 600

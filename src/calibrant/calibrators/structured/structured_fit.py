@@ -98,9 +98,12 @@ class StructuredFits:
         penalty = self._penalty(self.map, strength)
         if self._last is not None:
             return self._last.objective.repriced(penalty)
-        rows = self.rows
-        exact = rows.features.dtype == np.float64 or rows.features.size < MANY_ENTRIES
-        return StructuredObjective(self.map, rows.features, rows.labels, rows.weights, penalty, exact=exact)
+        rows, features = self.rows, self.rows.features
+        if features.size < MANY_ENTRIES:
+            # Hessian products of float32 do not see directions that are nearly flat.
+            features = features.astype(np.float64, copy=False)
+        exact = features.dtype == np.float64
+        return StructuredObjective(self.map, features, rows.labels, rows.weights, penalty, exact=exact)
 
     def _start(self) -> Vector:
         """Return the identity; where entries are many, with the shared map that some of the rows lead to.

@@ -13,7 +13,6 @@ from calibrant.calibrators.structured.structured_penalty import StructuredPenalt
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.objective import CrossEntropy, Expansion, Objective
 from calibrant.objective.curvature import Solver
-from calibrant.objective.objective import BlockExpansion
 
 __all__ = ["StructuredExpansion", "StructuredObjective"]
 
@@ -76,49 +75,15 @@ class StructuredObjective(Objective):
         twin._places, twin._spare = self._places, self._spare
         return twin
 
-    def expand(self, theta: Vector) -> "StructuredExpansion":
+    def _memory(self) -> FloatArray:
         # Fresh memory costs as much as the work done in it: that of an expansion nobody needs is used again.
-        probabilities = self._spare.pop() if self._spare else np.empty_like(self.features)
-        total = self.summed(lambda rows: self.block_expansion(theta, rows, probabilities))
-        data_loss = total.value / self.total_weight
-        return StructuredExpansion(
-            objective=self,
-            theta=theta,
-            data_loss=data_loss,
-            value=data_loss + self.penalty.value(theta),
-            gradient=total.gradient / self.total_weight + self.penalty.gradient(theta),
-            probabilities=probabilities,
-        )
+        return self._spare.pop() if self._spare else super()._memory()
 
-    def block_expansion(
-        self, theta: Vector, rows: slice, probabilities: FloatArray | None = None
-    ) -> BlockExpansion:
-        features = self.features[rows]
-        if self.exact:
-            features = features.astype(np.float64, copy=False)
-        places = self.places(rows)
-        scores = self.map.forward(theta, features, places)
-        losses, softmax, gradients = self.loss.expand(scores, self.labels[rows])
-        if probabilities is not None:
-            probabilities[rows] = softmax
-        value = self._weigh(losses, gradients, rows)
-        return BlockExpansion(value, self.map.adjoint(gradients, features, places))
+    def _kept(self, rows: slice) -> tuple[Places | None]:
+        return (self.places(rows),)
 
-    def _weigh(self, losses: FloatArray, gradients: FloatArray, rows: slice) -> float:
-        """Return the weighted sum of losses and weigh the gradients in place."""
-        if self.weights is None:
-            return float(losses.sum(dtype=np.float64))
-        gradients *= self.weights[rows, np.newaxis].astype(gradients.dtype)
-        return float(losses @ self.weights[rows])
-
-    def block_product(self, probabilities: FloatArray, direction: Vector, rows: slice) -> Vector:
-        """Return what some rows add to the sum of Hessians, times ``direction``."""
-        features, places = self.features[rows], self.places(rows)
-        moved = self.map.forward(direction, features, places)
-        product = self.loss.curvature_product(probabilities[rows], self.labels[rows], moved)
-        if self.weights is not None:
-            product *= self.weights[rows, np.newaxis].astype(product.dtype)
-        return self.map.adjoint(product, features, places)
+    def _expansion_type(self) -> "type[StructuredExpansion]":
+        return StructuredExpansion
 
     def places(self, rows: slice) -> Places | None:
         """Return where the features of a block are; looked up once and kept."""
@@ -152,13 +117,7 @@ class StructuredExpansion(Expansion):
 
     def hessian_product(self, direction: Vector) -> Vector:
         """Return the Hessian times ``direction``; exact up to the float type of the features."""
-        objective = self.objective
-        product: Vector = objective.summed(
-            lambda rows: objective.block_product(self.probabilities, direction, rows)
-        )
-        product /= objective.total_weight
-        product += objective.penalty.curvature * direction
-        return product + objective.penalty.coupling(direction)
+        return super().hessian_product(direction) + self.objective.penalty.coupling(direction)
 
     def curvature(self) -> StructuredCurvature:  # type: ignore[override]
         """Return the affordable approximation of the Hessian, from some of the rows if there are very many."""

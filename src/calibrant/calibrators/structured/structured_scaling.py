@@ -25,7 +25,6 @@ from calibrant.space import Space
 
 __all__ = ["StructuredScaling"]
 
-FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
 
 

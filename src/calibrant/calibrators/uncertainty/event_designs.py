@@ -5,16 +5,14 @@ from functools import singledispatch
 import numpy as np
 
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.monotone.piecewise_linear import LEAST_SLOPE as LEAST_OF_PIECES
-from calibrant.calibrators.monotone.piecewise_linear import PiecewiseLinearCalibration, _origin, _tempered
+from calibrant.calibrators.monotone.piecewise_linear import PiecewiseLinearCalibration
+from calibrant.calibrators.monotone.segment_maps import SegmentMaps, mixed_log_odds
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.beta import FAMILIES, LOG_TWO, BetaCalibration
 from calibrant.calibrators.scaling.platt import PlattScaling
-from calibrant.calibrators.scaling.quadratic import LARGEST, NARROW, QuadraticScaling
-from calibrant.calibrators.scaling.quadratic import LEAST_SLOPE as LEAST_OF_PARABOLA
+from calibrant.calibrators.scaling.quadratic import LARGEST, LEAST_SLOPE, NARROW, QuadraticScaling
 from calibrant.calibrators.uncertainty.event_family import EventDesign
 from calibrant.calibrators.uncertainty.family import Matrix
-from calibrant.numerics.linear_segments import LinearSegments
 
 __all__ = ["event_design", "n_event_parameters"]
 
@@ -45,7 +43,8 @@ def _(calibrator: PlattScaling) -> EventDesign:
     theta = np.array([calibrator.slope_, calibrator.intercept_])
 
     def columns(scores: EventScores) -> Matrix:
-        return np.column_stack([calibrator._score(scores), np.ones(scores.n_rows)])
+        score = scores.log_odds if calibrator.feature == "log-odds" else scores.probability
+        return np.column_stack([score, np.ones(scores.n_rows)])
 
     return EventDesign.of(columns, theta, np.full(2, -np.inf))
 
@@ -82,22 +81,17 @@ def _(calibrator: PiecewiseLinearCalibration) -> int | None:
 
 @event_design.register
 def _(calibrator: PiecewiseLinearCalibration) -> EventDesign:
-    segments = LinearSegments(calibrator.knots_)
-    size = len(calibrator.slopes_)
+    maps = SegmentMaps(calibrator.knots_)
     theta = np.append(calibrator.intercept_, calibrator.slopes_)
-    lower = np.append(-np.inf, np.full(size, LEAST_OF_PIECES))
-    differences = np.diff(np.eye(size), axis=0)
-    strengths = np.zeros((size + 1, size + 1))
-    strengths[0, 0] = calibrator.intercept_penalty
-    strengths[1:, 1:] = calibrator.slope_penalty * np.eye(size)
-    strengths[1:, 1:] += calibrator.difference_penalty * differences.T @ differences
-    unchanged = np.append(_origin(calibrator.knots_), np.ones(size))
+    strengths = maps.strengths(
+        calibrator.intercept_penalty, calibrator.slope_penalty, calibrator.difference_penalty
+    )
 
     def columns(scores: EventScores) -> Matrix:
-        x = _tempered(scores.log_odds, 1 / calibrator.temperature_, calibrator.mixing_)
-        return np.column_stack([np.ones(scores.n_rows), *segments.features(x)])
+        x = mixed_log_odds(scores.log_odds, 1 / calibrator.temperature_, calibrator.mixing_)
+        return maps.columns(x).T
 
-    return EventDesign.of(columns, theta, lower, 2 * strengths, unchanged, free=unchanged)
+    return EventDesign.of(columns, theta, maps.lower, 2 * strengths, maps.unchanged, free=maps.unchanged)
 
 
 @n_event_parameters.register
@@ -111,7 +105,7 @@ def _(calibrator: QuadraticScaling) -> EventDesign:
     low, high = calibrator.lowest_, calibrator.highest_
     steepness = 1 / calibrator.temperature_
     slope, bend = calibrator.slope_, calibrator.curvature_
-    least = LEAST_OF_PARABOLA * steepness
+    least = LEAST_SLOPE * steepness
     if not np.isfinite(low):
         coefficients, theta, lower = (
             np.eye(3),

@@ -103,11 +103,13 @@ def laplace(family: Family, data: LabelledPredictions, covariance: Covariance) -
     sum of the squared gradients of the rows,
 
     .. math:: \Sigma_{\text{model}} = A^{-1}, \qquad
-              \Sigma_{\text{sandwich}} = A^{-1} \Bigl(\frac{n}{n - d} B + \Lambda\Bigr) A^{-1}.
+              \Sigma_{\text{sandwich}} = A^{-1} \Bigl(\frac{n}{n - d} B + \Lambda + g g^\top\Bigr) A^{-1}.
 
     A penalty counts as the normal prior whose logarithm it is. If the family is right B tends to the Hessian of the losses,
     and the two agree. The parameters have fitted themselves to the gradients; :math:`d = P - \mathrm{tr}(A^{-1} \Lambda)`,
-    the number of those that the rows and not the prior determine, makes up for that. For estimates that are not those of
+    the number of those that the rows and not the prior determine, makes up for that. A truth that the prior thinks unlikely is
+    missed by the bias of the penalty: :math:`A^{-1} g`, with g the gradient of the penalty at the fit, estimates it, and the
+    variance has its square besides. Without a penalty g is zero. For estimates that are not those of
     one likelihood, such as K maps one against the rest, the model's form has the covariance that the gradients have
     if the map is true in the place of B. Costs :math:`O(n P^2 + P^3)` time, memory for a few matrices (P, P) and a
     block of rows.
@@ -125,6 +127,9 @@ def laplace(family: Family, data: LabelledPredictions, covariance: Covariance) -
         else:
             squares += family.expected_squares(features, weights[rows])
     prior = family.penalty_hessian(data.total_weight)
+    at_bound = family.theta <= family.lower
+    # Where a penalised fit stands still, the rows pull as much as the penalty does.
+    pull = np.where(at_bound, 0.0, gradient) if prior.any() else np.zeros(size)
     gradient += family.penalty_gradient(data.total_weight)
 
     whole = hessian + prior
@@ -135,12 +140,13 @@ def laplace(family: Family, data: LabelledPredictions, covariance: Covariance) -
     if covariance == "sandwich":
         n_determined = float(np.trace(cho_solve((root, True), hessian)))
         squares *= 1 / max(1 - n_determined / data.total_weight, LEAST_SHARE)
+        squares += np.outer(pull, pull)
     if covariance == "model" and family.is_likelihood:
         factor = solve_triangular(root, np.eye(size), lower=True).T
     else:
         factor = cho_solve((root, True), _root((squares + prior) / between))
     # A fit at a bound is where the loss would still fall if it could.
-    pressing = np.where((family.theta <= family.lower) & (gradient > 0), gradient, 0.0)
+    pressing = np.where(at_bound & (gradient > 0), gradient, 0.0)
     centre = -cho_solve((root, True), pressing / scale) / scale
     flat = np.einsum("pr,pr->p", factor, factor) > FLAT / RIDGE
     return Posterior(factor / scale[:, np.newaxis], centre, family.lower - family.theta, flat)

@@ -1,16 +1,18 @@
 """Refits of a calibrator to randomly weighted rows, and the probabilities that each of them gives."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import partial, singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator
+from calibrant.calibrators.combinators.auto import AutoCalibration
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.notices import gathered
+from calibrant.notices import gathered, held_back
 from calibrant.numerics.threads import in_threads
 from calibrant.predictions import Predictions
 
@@ -29,7 +31,7 @@ LEAST_WEIGHT = 1e-9
 def refits(
     calibrator: Calibrator, data: LabelledPredictions, n_draws: int, generator: np.random.Generator
 ) -> list[Calibrator]:
-    r"""Return clones of a calibrator, each fitted to the rows with random weights: the Bayesian bootstrap.
+    r"""Return a fitted calibrator fitted anew to the rows with random weights, so many times: the Bayesian bootstrap.
 
     A row has an exponential weight, a row of weight w one that is Gamma-distributed with shape w, which is the same as w
     rows have together; all are divided by their mean :cite:`rubin1981`. Unlike rows drawn with replacement, none is
@@ -41,13 +43,26 @@ def refits(
     def refit(source: np.random.Generator) -> Calibrator:
         weights = np.maximum(source.standard_gamma(shapes), LEAST_WEIGHT * shapes)
         weights *= shapes.sum() / weights.sum()
-        fitted: Calibrator = clone(calibrator).fit_labelled(
-            replace(data, weights=weights), warn_of_absent=False
-        )
-        return fitted
+        return _refitted(calibrator, replace(data, weights=weights))
 
     with gathered(n_draws, "refit"):
         return in_threads(refit, generator.spawn(n_draws), data.n_rows * data.n_classes)
+
+
+@singledispatch
+def _refitted(calibrator: Calibrator, data: LabelledPredictions) -> Calibrator:
+    """Return what a fitted calibrator would have become with these rows."""
+    fitted: Calibrator = clone(calibrator).fit_labelled(data, warn_of_absent=False)
+    return fitted
+
+
+@_refitted.register
+def _(calibrator: AutoCalibration, data: LabelledPredictions) -> Calibrator:
+    """Keep the choice and its weights: to try all candidates anew would take several times as long."""
+    refitted = copy(calibrator)
+    with held_back():
+        refitted.calibrators_ = [_refitted(part, data) for part in calibrator.calibrators_]
+    return refitted
 
 
 def refitted_probabilities(
