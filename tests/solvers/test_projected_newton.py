@@ -151,11 +151,57 @@ def test_out_of_iterations():
     assert found.value < expand(np.full(4, 5.0)).value
 
 
-def test_a_function_without_an_end_is_told():
-    """log(1 + exp(-x)) falls for ever: steps stay as long as they are while there is next to nothing to gain."""
+def logistic(penalty):
+    """log(1 + exp(-x)) with a price for x."""
 
     def expand(x):
         p = 1 / (1 + np.exp(x[0]))
-        return ConvexExpansion(float(np.logaddexp(0, -x[0])), np.array([-p]), np.array([[p * (1 - p)]]))
+        value = np.logaddexp(0, -x[0]) + penalty * x[0] ** 2 / 2
+        return ConvexExpansion(
+            float(value), np.array([penalty * x[0] - p]), np.array([[p * (1 - p) + penalty]])
+        )
 
-    assert minimise(expand, np.zeros(1), np.zeros(1)).status is Status.RUNNING_AWAY
+    return expand
+
+
+def test_a_function_without_an_end_is_told():
+    """log(1 + exp(-x)) falls for ever: steps stay as long as they are while there is next to nothing to gain."""
+    assert minimise(logistic(0.0), np.zeros(1), np.zeros(1)).status is Status.RUNNING_AWAY
+
+
+def test_a_start_far_out_on_a_function_without_an_end_is_told():
+    """The first step promises next to nothing already, and so does the one after it."""
+    assert minimise(logistic(0.0), np.full(1, 18.5), np.zeros(1)).status is Status.RUNNING_AWAY
+
+
+@pytest.mark.parametrize("exponent", [-9, -8.5, -8, -7.5])
+def test_a_minimum_far_out_is_not_taken_for_one_at_infinity(exponent):
+    """All steps but the last are those of a function without an end."""
+    expand = logistic(10.0**exponent)
+    found = minimise(expand, np.zeros(1), np.zeros(1))
+    assert found.status is Status.CONVERGED
+    best = bounded_newton(expand, np.zeros(1), 0.0, tolerance=1e-16)
+    assert found.value == pytest.approx(best.value, abs=2e-11)
+
+
+def test_products_that_lead_uphill_do_not_end_the_search():
+    """Of three products the second one turns conjugate gradients uphill, and the third lets them go far: as if rounded.
+
+    Such a step promises nothing, which is not the same as to have arrived.
+    """
+
+    class Rounded(Place):
+        n_products = 0
+
+        def hessian_product(self, direction):
+            self.n_products += 1
+            product = super().hessian_product(direction)
+            return {2: product - self.gradient, 3: 0.01 * product}.get(self.n_products, product)
+
+        def curvature(self):
+            return np.ones(len(self.theta))
+
+    function = Function(quadratic(np.diag([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0])))
+    function.expand = lambda theta: Rounded(theta, *function.full(theta), [])
+    found, _, _ = projected_newton(function, function.expand(np.zeros(3)), np.full(3, -np.inf))
+    np.testing.assert_allclose(found.theta, [1.0, 1.0, 0.75], atol=1e-3)

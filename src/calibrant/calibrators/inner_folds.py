@@ -16,7 +16,15 @@ from calibrant.numerics.threads import in_threads
 from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 
-__all__ = ["Choice", "check_cv_parameter", "choose_by_folds", "folds_of", "folds_of_splits", "inner_folds", "row_keys"]
+__all__ = [
+    "Choice",
+    "check_cv_parameter",
+    "choose_by_folds",
+    "folds_of",
+    "folds_of_splits",
+    "inner_folds",
+    "row_keys",
+]
 
 Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")

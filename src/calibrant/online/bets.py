@@ -58,7 +58,7 @@ class Bets:
         opinion = expit(self.slope * (np.log(held) - np.log1p(-held)) + self.shift)
         own = p[..., np.newaxis]
         stake = (opinion - held) / (held * (1 - held))
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             # Beyond these more could be lost than there is.
             np.clip(stake, -1 / (1 - own), 1 / own, out=stake)
         if self.low.any() or (self.high <= 1).any():

@@ -18,9 +18,9 @@ TOLERANCE = 1e-8  # in nats; the last step makes the remaining error about the s
 MAX_EVALUATIONS = 3000
 SUFFICIENT_DECREASE = 0.1
 SMALLEST_STEP = 2.0**-30
-# Decrements that fall by less than this, twice in a row, mark parameters on their way to infinity; near a minimum
-# decrements fall by their square.
-RUNAWAY_RATIO = 0.05
+# Near a minimum decrements fall by their square; on the way to infinity each is 1 / e of the one before. Those that fall
+# by less than the first of these are looked at again, and by less than the second is to run away.
+SUSPICIOUS_RATIO, RUNAWAY_RATIO = 0.05, 0.2
 # A preconditioner that needs more products than this, or sees too little of what is left to gain, is replaced.
 REFRESH_PRODUCTS, REFRESH_RATIO = 6, 0.1
 # A parameter this near to its bound, and pushed to it, counts as there.
@@ -118,11 +118,12 @@ def projected_newton(
             helpful = candidate.value < current.value
             current, other = (candidate, current) if helpful else (current, candidate)
             other.discard()
-            slow = helpful and (previous == np.inf or decrement > RUNAWAY_RATIO * previous)
-            if slow and not suspected:
+            ratio = 1.0 if previous == np.inf else decrement / previous
+            if helpful and ratio > SUSPICIOUS_RATIO and not suspected:
                 suspected, curvature, solve = True, None, None
                 continue
-            status = Status.RUNNING_AWAY if slow else Status.CONVERGED
+            away = helpful and suspected and ratio > RUNAWAY_RATIO
+            status = Status.RUNNING_AWAY if away else Status.CONVERGED
             break
         if decrement <= tolerance:
             # A preconditioner from elsewhere hides directions that have become flat since: look again.

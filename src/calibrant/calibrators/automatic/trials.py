@@ -217,5 +217,5 @@ def _fitted(family: Sequence[Candidate], train: LabelledPredictions) -> list[Cal
     first = family[0].calibrator
     if len(family) > 1 and isinstance(first, StructuredScaling):
         strengths = [candidate.calibrator.strength for candidate in family]
-        return list(clone(first).fit_path(train, strengths))
+        return list(clone(first).fit_path_labelled(train, strengths, warn_of_absent=False))
     return [clone(candidate.calibrator).fit_labelled(train, warn_of_absent=False) for candidate in family]

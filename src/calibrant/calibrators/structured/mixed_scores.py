@@ -1,6 +1,7 @@
 """Features of structured scaling: logarithms of tempered probabilities with a little of the uniform mixed in."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -26,7 +27,7 @@ REACH = 1e3
 # Distances below the largest logit beyond this count as this, so that products with them stay finite in float32.
 FURTHEST = 1e30
 
-# Of more features than this, knots are found from every second, third, ... row.
+# Of more features than this, knots are found from a half, a third, ... of the rows.
 KNOT_ENTRIES = 2**22
 
 # A part of the uniform distribution smaller than this would drown, or vanish, as a number of float32.
@@ -130,14 +131,35 @@ class MixedScores:
     def segments(self, n_segments: int, row_knots: int) -> SharedSegments:
         """Return segments of equal information, at most so many, and knots among the means of the rows."""
         shares = np.arange(1, n_segments) / n_segments
-        sample = self.every(max(1, self.features.size // KNOT_ENTRIES))
+        sample = self.thinned(max(1, self.features.size // KNOT_ENTRIES))
         segments = LinearSegments(weighted_quantiles(sample.features, sample.information, shares))
         return SharedSegments(segments, self._scales(row_knots) if row_knots else None)
 
-    def every(self, step: int) -> Self:
-        """Return every ``step``-th row."""
-        weights = None if self.weights is None else self.weights[::step]
-        return replace(self, features=self.features[::step], labels=self.labels[::step], weights=weights)
+    def thinned(self, step: int) -> Self:
+        """Return one of every ``step`` rows, evenly from all kinds of them, whatever their order; all rows for one.
+
+        The rows are sorted by what they hold, the mean feature first, and every ``step``-th is taken.
+        """
+        if step == 1:
+            return self
+        rows = self._sorted_rows[step // 2 :: step]
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, features=self.features[rows], labels=self.labels[rows], weights=weights)
+
+    @cached_property
+    def _sorted_rows(self) -> NDArray[np.intp]:
+        """The rows in an order that depends on what they hold alone: mean, feature of the true class, and class."""
+        totals = np.empty(len(self.labels))
+
+        def fill(rows: slice) -> int:
+            # In float64 and one row after the other: the sum of a row does not depend on where it is.
+            self.features[rows].sum(axis=1, dtype=np.float64, out=totals[rows])
+            return 1
+
+        with BlockSums.over(len(totals), self.features.shape[1], self.features.itemsize) as in_all_blocks:
+            in_all_blocks(fill)
+        own = self.features[np.arange(len(totals)), self.labels]
+        return np.lexsort((self.labels, own, totals))
 
     def _scales(self, n_knots: int) -> RowScales | None:
         """Return knots in the middle of so many parts of the rows, by their means; None where all rows have the same."""

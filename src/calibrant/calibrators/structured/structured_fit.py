@@ -12,7 +12,7 @@ from calibrant.calibrators.structured.structured_map import ClassTerms, Structur
 from calibrant.calibrators.structured.structured_objective import StructuredExpansion, StructuredObjective
 from calibrant.calibrators.structured.structured_penalty import StructuredPenalty
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.solvers import Solution, Status
+from calibrant.solvers import Solution
 from calibrant.solvers.projected_newton import projected_newton
 
 __all__ = ["StructuredFits"]
@@ -67,7 +67,7 @@ class StructuredFits:
         return cls(rows, logit_map, slope_penalty, difference_penalty)
 
     def solve(self, strength: float) -> Solution:
-        """Fit for one strength; the status is ``IDENTITY`` where doing nothing is better."""
+        """Fit for one strength; the loss may be above that of the identity."""
         objective = self._objective(strength)
         with objective.open():
             if self._last is None:
@@ -81,13 +81,7 @@ class StructuredFits:
                 tolerance=TOLERANCE if objective.exact else TOLERANCE_OF_FLOAT32,
                 curvature=self._curvature,
             )
-        nothing = self.rows.identity_loss
-        solution = replace(solution, identity_loss=nothing)
-        if solution.loss <= nothing:
-            return solution
-        return replace(
-            solution, theta=self.map.identity(), value=nothing, loss=nothing, status=Status.IDENTITY
-        )
+        return replace(solution, identity_loss=self.rows.identity_loss)
 
     def _penalty(self, logit_map: StructuredMap, strength: float) -> StructuredPenalty:
         return StructuredPenalty.of(
@@ -114,7 +108,7 @@ class StructuredFits:
         if self.map.segments is None or self.rows.features.size < MANY_ENTRIES:
             return start
         alone = StructuredMap(self.map.n_classes, self.map.segments, None)
-        sample = self.rows.every(self.rows.features.size // SAMPLE_ENTRIES)
+        sample = self.rows.thinned(self.rows.features.size // SAMPLE_ENTRIES)
         objective = StructuredObjective(
             alone, sample.features, sample.labels, sample.weights, self._penalty(alone, 0.0), exact=False
         )

@@ -1,11 +1,13 @@
 """Structured scaling: a shared increasing map and penalised terms of every class, around temperature scaling."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.structured.mixed_scores import mixed_scores
@@ -13,8 +15,9 @@ from calibrant.calibrators.structured.row_scales import RowScales
 from calibrant.calibrators.structured.shared_segments import SharedSegments
 from calibrant.calibrators.structured.structured_fit import StructuredFits
 from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap
-from calibrant.errors import ParameterError
+from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import warn_user
 from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.linear_segments import LinearSegments
 from calibrant.numerics.row_blocks import BlockSums
@@ -106,7 +109,8 @@ class StructuredScaling(Calibrator):
     ``class_terms=None`` no decision changes: the largest class stays so exactly, the order of the others but for rounding.
 
     *Never worse than doing nothing.* If the mean log-loss of the calibration rows ends above that of the rows as they came,
-    as mixing may have it where they are nearly all right, the identity is kept and ``solution_.status`` says so.
+    as mixing may have it where they are nearly all right, the identity is kept, zeros apart; a warning and
+    ``solution_.status`` say so.
 
     *Weights* count rows, two for two; those that average less than one say which rows matter more, and do not make them
     fewer.
@@ -119,7 +123,7 @@ class StructuredScaling(Calibrator):
 
     *Cost.* Newton steps with bounds: O(nP^2) each for P parameters up to some hundred, beyond that conjugate gradients with
     products of O(nK), or O(nK^2) for the matrix; memory O(nK). From millions of scores on, float32 is computed in float32
-    and knots of :math:`\varphi` come from a part of the rows.
+    and knots of :math:`\varphi` come from a part of the rows that does not depend on their order.
 
     Examples
     --------
@@ -181,25 +185,63 @@ class StructuredScaling(Calibrator):
         alone = self.class_terms is None
         return Traits(keeps_argmax=alone, contains_identity=True, shares_parameters=alone)
 
-    def fit_path(self, data: LabelledPredictions, strengths: Sequence[float]) -> list[Self]:
+    def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
+        """Learn from data that are parsed already; see :meth:`fit`."""
+        super().fit_labelled(data, warn_of_absent=warn_of_absent)
+        if self.present_columns_ is None or self._keeps_identity:
+            return self
+        # The fit saw the classes that have rows; what is given out, the others and the floor of zeros included, counts.
+        given = data.predictions.with_floor(self.floor_)
+        nothing = given.without_zeros()
+        if nothing is not given and data.log_loss(self.transform(given)) > data.log_loss(nothing):
+            self._keep_identity(self.logit_map())
+        return self
+
+    def transform(self, X: Any) -> Predictions:
+        """Return calibrated :class:`Predictions`, as logits; those that came in, but for zeros, if the identity was kept."""
+        check_is_fitted(self)
+        return self._parsed(X).without_zeros() if self._keeps_identity else super().transform(X)
+
+    @property
+    def _keeps_identity(self) -> bool:
+        return self.solution_.status is Status.IDENTITY
+
+    def fit_path(
+        self, X: Any, y: Any, strengths: Sequence[float] | None = None, sample_weight: Any = None
+    ) -> list[Self]:
         """Return fitted copies, one for every strength, in the order given.
 
-        Each is what a fit of its own gives. They share temperature, features, knots and preconditioner, and each starts
-        where that of the next larger strength ended.
+        They share temperature, features, knots and preconditioner, and each starts where that of the next larger
+        strength ended. From a strength of about 1e-3 on, each is what a fit of its own gives: the value to 1e-8 nats, or
+        to 1e-5 for millions of scores in float32. Towards zero there need not be an optimum to reach; then parameters may
+        differ, and ``solution_.status`` says that they run away.
 
         Parameters
         ----------
-        data : LabelledPredictions
-            Calibration rows.
+        X, y, sample_weight
+            Calibration rows, see :meth:`fit`.
         strengths : sequence of float
             Prices of the class terms.
 
         Examples
         --------
-        >>> data = LabelledPredictions.parse([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]] * 9, [0, 1, 0, 1, 0, 1] * 6)
-        >>> path = StructuredScaling("vector").fit_path(data, [1.0, 100.0])
+        >>> p, y = [[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]] * 9, [0, 1, 0, 1, 0, 1] * 6
+        >>> path = StructuredScaling("vector").fit_path(p, y, [1.0, 100.0])
         >>> [bool(abs(fitted.weights_).max() < 0.01) for fitted in path]
         [False, True]
+        """
+        if isinstance(X, LabelledPredictions):
+            return self.fit_path_labelled(X, y if strengths is None else strengths)
+        if strengths is None:
+            raise ParameterError("strengths must be given: numbers of at least 0, such as [0.1, 1, 10].")
+        return self.fit_path_labelled(LabelledPredictions.parse(X, y, sample_weight), strengths)
+
+    def fit_path_labelled(
+        self, data: LabelledPredictions, strengths: Sequence[float], *, warn_of_absent: bool = True
+    ) -> list[Self]:
+        """Fit to data that are parsed already; :meth:`fit_path` is this after parsing.
+
+        ``warn_of_absent=False`` is for a stage whose caller has warned of classes without rows already.
         """
         for strength in strengths:
             check_not_negative("strength", strength, "such as 1")
@@ -209,7 +251,7 @@ class StructuredScaling(Calibrator):
             twin: Self = clone(self).set_params(strength=strengths[place])
             twin._shared = shared
             try:
-                path[place] = twin.fit_labelled(data, warn_of_absent=not path)
+                path[place] = twin.fit_labelled(data, warn_of_absent=warn_of_absent and not path)
             finally:
                 del twin._shared
         return [path[place] for place in range(len(strengths))]
@@ -229,19 +271,32 @@ class StructuredScaling(Calibrator):
                 self.mixing,
             )
         fits = shared.fits
-        self.solution_ = fits.solve(self.strength)
-        kept = self.solution_.status is Status.IDENTITY
-        self.inverse_temperature_ = 1.0 if kept else fits.rows.inverse_temperature
-        self.temperature_ = 1 / self.inverse_temperature_
-        self.uniform_share_ = 0.0 if kept else fits.rows.uniform_share
-        theta, segments = self.solution_.theta, fits.map.segments
-        n_segments = 0 if segments is None else segments.scores.n_segments
+        rows, segments = fits.rows, fits.map.segments
+        self.inverse_temperature_, self.uniform_share_ = rows.inverse_temperature, rows.uniform_share
         self.knots_ = np.empty(0) if segments is None else segments.scores.knots
-        self.slopes_ = np.ones(1) if segments is None else theta[:n_segments].copy()
         self.row_knots_ = np.empty(0) if segments is None or segments.rows is None else segments.rows.knots
-        self.row_slopes_ = theta[n_segments : fits.map.n_slopes].copy()
-        self.weights_, self.intercept_ = fits.map.deviations(theta)
+        self._use(fits.solve(self.strength), fits.map)
+        if not self.solution_.loss <= self.solution_.identity_loss:
+            self._keep_identity(fits.map)
         self.solution_.warn_unless_converged("StructuredScaling")
+
+    def _use(self, solution: Solution, logit_map: StructuredMap) -> None:
+        theta, segments = solution.theta, logit_map.segments
+        n_segments = 0 if segments is None else segments.scores.n_segments
+        self.solution_ = solution
+        self.temperature_ = 1 / self.inverse_temperature_
+        self.slopes_ = np.ones(1) if segments is None else theta[:n_segments].copy()
+        self.row_slopes_ = theta[n_segments : logit_map.n_slopes].copy()
+        self.weights_, self.intercept_ = logit_map.deviations(theta)
+
+    def _keep_identity(self, logit_map: StructuredMap) -> None:
+        nothing = self.solution_.identity_loss
+        self.inverse_temperature_, self.uniform_share_ = 1.0, 0.0
+        kept = replace(
+            self.solution_, theta=logit_map.identity(), value=nothing, loss=nothing, status=Status.IDENTITY
+        )
+        self._use(kept, logit_map)
+        warn_user(f"StructuredScaling: {Status.IDENTITY.value}.", CalibrationWarning)
 
     def _check_parameters(self) -> None:
         if self.class_terms not in (None, "vector", "matrix"):
