@@ -140,7 +140,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         calibrated = predictions.without_zeros().probabilities.copy()
         share = calibrated[:, columns].sum(axis=1, keepdims=True)
         calibrated[:, columns] = share * self._transform(predictions.restricted_to(columns)).probabilities
-        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
+        # A small part of a small share may be too small for the float type.
+        return (
+            Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
+            .with_floor(self.floor_)
+            .without_zeros()
+        )
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return calibrated probabilities, (n, K), in the float type of ``X``."""

@@ -107,3 +107,24 @@ def test_methods_are_abstract_until_both_parts_are_written():
 
     with pytest.raises(TypeError, match="_transform"):
         Half()
+
+
+class Sure(Calibrator):
+    """Gives nearly everything to the first class."""
+
+    traits = Traits()
+
+    def _fit(self, data):
+        pass
+
+    def _transform(self, predictions):
+        certain = np.float32([[1, 1e-20]]).repeat(predictions.n_rows, axis=0)
+        return Predictions.from_probabilities(certain)
+
+
+@pytest.mark.filterwarnings("ignore:no calibration row has class 2")
+def test_a_small_part_of_a_small_share_is_not_zero():
+    """Class 2, which no calibration row has, takes nearly all of a row; a part of the rest is too small for float32."""
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 60).astype(np.float32)
+    fitted = Sure().fit(p, np.arange(60) % 2)
+    assert (fitted.predict_proba(np.float32([[1e-30, 1e-30, 1]])) > 0).all()

@@ -68,7 +68,7 @@ class Calibeating:
 
     *Hedged.* If outcomes do not depend on the coin of their own row, the expected calibration error, in which each bin
     and announced value is judged by itself, is at most :math:`\epsilon / 2 + 1 / (\epsilon \sqrt T)` after T rows with
-    width :math:`\epsilon`, whatever the sequence; see :class:`~calibrant.online.hedged_cells.HedgedCells`. No method
+    width :math:`\epsilon`, whatever the sequence; see ``HedgedCells``. No method
     without a coin can promise that. It costs some sharpness.
 
     A row costs a few microseconds, memory is a few numbers per bin.

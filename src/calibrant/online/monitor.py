@@ -77,7 +77,7 @@ class CalibrationMonitor:
 
     Notes
     -----
-    *Bets.* See :class:`~calibrant.online.bets.Bets`: each is the likelihood ratio of another opinion about the log-odds,
+    *Bets.* See ``Bets``: each is the likelihood ratio of another opinion about the log-odds,
     :math:`\sigma(a z + b)` against p, for 36 pairs (a, b) on all forecasts and six shifts in each of ten bins. Their
     capitals are added up (of the bins multiplied), so nothing has to be chosen or corrected for. With
     ``"classes"`` half of the capital is on the predicted class, the rest on ten bets for each class.

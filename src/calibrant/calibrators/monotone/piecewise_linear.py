@@ -31,14 +31,14 @@ class PiecewiseLinearCalibration(BinaryMethod):
     r"""Map the log-odds of an event by an increasing function that is linear between a few knots.
 
     .. math:: \hat q = \sigma(u), \qquad u = b + \sum_{j=1}^m s_j\, g_j(x), \qquad s_j \ge \varepsilon, \qquad
-              x = \mathrm{logit}\big((1 - \alpha)\, \sigma(s / T) + \alpha / 2\big), \qquad s = \ln \frac{p}{1 - p}
+              x = \mathrm{logit}\bigl((1 - \alpha)\, \sigma(s / T) + \alpha / 2\bigr), \qquad s = \ln \frac{p}{1 - p}
 
     where :math:`g_j` measures how far x has come on the j-th of m segments, so that :math:`s_j` is the slope between two
     neighbouring knots :math:`k_1 < \dots < k_{m-1}`, or beyond the outer ones, and b the value at :math:`k_1`. T is the
     best temperature. Slopes and b minimise, over n rows,
 
-    .. math:: \frac1n \Big[ \sum_i \ell(u_i, o_i) + \lambda_b \big(u(c) - c\big)^2 + \lambda_s \sum_j (s_j - 1)^2
-              + \lambda_d \sum_j (s_{j+1} - s_j)^2 \Big]
+    .. math:: \frac1n \Bigl[ \sum_i \ell(u_i, o_i) + \lambda_b \bigl(u(c) - c\bigr)^2 + \lambda_s \sum_j (s_j - 1)^2
+              + \lambda_d \sum_j (s_{j+1} - s_j)^2 \Bigr]
 
     with the log-loss :math:`\ell`, :math:`o_i` telling whether the event happened, and c the median of the knots.
     Functions that are linear between knots, log-odds against log-odds, are the family of :cite:`kangsepp2025`; here

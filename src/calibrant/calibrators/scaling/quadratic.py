@@ -40,7 +40,7 @@ class QuadraticScaling(BinaryMethod):
     of their own :cite:`berta2026matrix`, where equal variances make it Platt scaling. With :math:`x = \beta s` at
     the best temperature :math:`1/\beta`, and :math:`u = b + v_1 x + v_2 x^2`, it minimises
 
-    .. math:: \frac1n \Big[ \sum_i \ell(u_i, o_i) + \rho \big( b^2 + (v_1 - 1)^2 + v_2^2 \big) \Big]
+    .. math:: \frac1n \Bigl[ \sum_i \ell(u_i, o_i) + \rho \bigl( b^2 + (v_1 - 1)^2 + v_2^2 \bigr) \Bigr]
 
     over n rows, where :math:`o_i` says whether the event happened and :math:`\ell` is the log-loss.
     More than two classes are calibrated one against the rest.

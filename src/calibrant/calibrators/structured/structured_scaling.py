@@ -186,7 +186,7 @@ class StructuredScaling(Calibrator):
         return Traits(keeps_argmax=alone, contains_identity=True, shares_parameters=alone)
 
     def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
-        """Learn from data that are parsed already; see :meth:`fit`."""
+        """Learn from data that are parsed already; see ``fit``."""
         super().fit_labelled(data, warn_of_absent=warn_of_absent)
         if self.present_columns_ is None or self._keeps_identity:
             return self
@@ -219,7 +219,7 @@ class StructuredScaling(Calibrator):
         Parameters
         ----------
         X, y, sample_weight
-            Calibration rows, see :meth:`fit`.
+            Calibration rows, see ``fit``.
         strengths : sequence of float
             Prices of the class terms.
 
@@ -329,9 +329,9 @@ class StructuredScaling(Calibrator):
     def logit_map(self) -> StructuredMap:
         """Return the map from features to calibrated logits, linear in its parameters, which are ``solution_.theta``.
 
-        Features are :func:`~calibrant.calibrators.structured.mixed_scores.mixed_scores` at ``inverse_temperature_`` and
+        Features are ``mixed_scores`` at ``inverse_temperature_`` and
         ``uniform_share_``; the price of the parameters is a
-        :class:`~calibrant.calibrators.structured.structured_penalty.StructuredPenalty`.
+        ``StructuredPenalty``.
         """
         n_classes = len(self.classes_) if self.present_columns_ is None else len(self.present_columns_)
         rows = RowScales(self.row_knots_) if len(self.row_knots_) else None
