@@ -30,7 +30,7 @@ def n_event_parameters(calibrator: Calibrator) -> int | None:  # noqa: ARG001
 @singledispatch
 def event_design(calibrator: Calibrator) -> EventDesign:
     """Return columns and parameters of a calibrator fitted to two classes."""
-    raise NotImplementedError(f"{type(calibrator).__name__} has no normal approximation")
+    raise TypeError(f"{type(calibrator).__name__} has no normal approximation")
 
 
 @n_event_parameters.register

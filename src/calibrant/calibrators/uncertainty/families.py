@@ -39,7 +39,7 @@ def n_parameters_of(calibrator: Calibrator, n_classes: int) -> int | None:  # no
 @singledispatch
 def family_of(calibrator: Calibrator) -> Family:
     """Return the family of a fitted calibrator for which :func:`n_parameters_of` gave a number."""
-    raise NotImplementedError(f"{type(calibrator).__name__} has no normal approximation")
+    raise TypeError(f"{type(calibrator).__name__} has no normal approximation")
 
 
 # Softmax of linear scores
