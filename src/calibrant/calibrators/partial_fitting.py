@@ -116,21 +116,37 @@ class PartialFitting(Calibrator):
     def _rough_parameters(self, n_classes: int) -> int:
         """Return the number of parameters for which the past is remembered roughly; 0 if sums are exact."""
 
-    def _learn_rows(self, data: LabelledPredictions, n_rows: float) -> None:
-        """Fit all rows so far, and keep them if they are few."""
-        many = data.n_rows > ROWS_AT_HAND
-        if np.count_nonzero(data.class_weights) < 2:
-            if many:
-                data = thinned(data)
-            self._wait(data)
-            self.memory_ = stored(data) | {"rows": float(n_rows), "waits": True}
-            return
+    def _condenses(self, data: LabelledPredictions) -> bool:  # noqa: ARG002
+        """Tell whether rows that were just fitted can be replaced by what :meth:`_condense` makes of them."""
+        return True
+
+    def _most_rows(self, n_classes: int) -> int:
+        """Return how many rows are kept at most where they cannot be condensed."""
+        return most_rows(n_classes)
+
+    def _fit_rows(self, data: LabelledPredictions, *, sampled: bool) -> None:  # noqa: ARG002
+        """Fit rows; if they are a sample, their weights say how many rows each of them stands for."""
         self.fit_labelled(data, warn_of_absent=False)
-        if many:
-            self._warn_of_late(data)
-            self._condense(replace(data, predictions=data.predictions.with_floor(self.floor_)), n_rows)
+
+    def _learn_rows(self, data: LabelledPredictions, n_rows: float) -> None:
+        """Fit all rows so far, and keep them if they are few or nothing else can stand for them."""
+        many, sampled = data.n_rows > ROWS_AT_HAND, vars(self).get("memory_", {}).get("sampled", False)
+        waits = np.count_nonzero(data.class_weights) < 2
+        if waits:
+            if many:
+                data, sampled = thinned(data), True
+            self._wait(data)
         else:
-            self.memory_ = stored(data) | {"rows": float(n_rows), "waits": False}
+            self._fit_rows(data, sampled=sampled)
+            most = self._most_rows(data.n_classes) if many else ROWS_AT_HAND
+            if many and self._condenses(data):
+                self._warn_of_late(data)
+                self._condense(replace(data, predictions=data.predictions.with_floor(self.floor_)), n_rows)
+                return
+            if data.n_rows > most:
+                data = replace(data, predictions=data.predictions.with_floor(self.floor_))
+                data, sampled = thinned(data, most // 2), True
+        self.memory_ = stored(data) | {"rows": float(n_rows), "waits": waits, "sampled": sampled}
 
     def _sampled(self, past: dict[str, Any], data: LabelledPredictions, kept: float) -> dict[str, Any]:
         """Return a sample of all rows to keep beside the memory, having begun again from it if it refutes the map."""
@@ -146,7 +162,7 @@ class PartialFitting(Calibrator):
             unchecked = 0
             if self._is_refuted(sample, n_rough):
                 n_rows = self.memory_["rows"]
-                self.fit_labelled(sample, warn_of_absent=False)
+                self._fit_rows(sample, sampled=True)
                 self._condense(sample, n_rows)
         return {"sample": stored(sample), "unchecked": unchecked}
 
@@ -165,14 +181,24 @@ class PartialFitting(Calibrator):
         chi-squared variable with P degrees of freedom, of mean P / 2 and variance P / 2; more than
         :math:`P + 3 \sqrt{2 P}` is no chance.
         """
-        fitted = clone(self)
         with held_back():
-            fitted.fit_labelled(sample, warn_of_absent=False)
+            fitted = self._fitted_anew(sample)
         own = sample.log_loss(self.transform(sample.predictions))
         best = sample.log_loss(fitted.transform(sample.predictions))
         weights = sample.weights
         n_rows = sample.n_rows if weights is None else weights.sum() ** 2 / (weights @ weights)
-        return bool(n_rows * (own - best) > n_rough + 3 * np.sqrt(2 * n_rough))
+        freedom = self._degrees_of_freedom(n_rough, n_rows)
+        return bool(n_rows * (own - best) > freedom + 3 * np.sqrt(2 * freedom))
+
+    def _fitted_anew(self, sample: LabelledPredictions) -> Self:
+        """Return a copy that is fitted to the sample alone."""
+        fitted: Self = clone(self)
+        fitted._fit_rows(sample, sampled=True)
+        return fitted
+
+    def _degrees_of_freedom(self, n_rough: int, n_rows: float) -> float:  # noqa: ARG002
+        """Return how many parameters so many rows decide on; fewer than there are where a penalty holds them."""
+        return float(n_rough)
 
     def _parameters(self) -> dict[str, str]:
         return {name: repr(value) for name, value in self.get_params(deep=False).items()}

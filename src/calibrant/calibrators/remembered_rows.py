@@ -57,8 +57,8 @@ def followed_by(memory: dict[str, Any], data: LabelledPredictions, kept: float) 
     return together if weights is None or weights.min() > 0 else together.take(weights > 0)
 
 
-def thinned(data: LabelledPredictions) -> LabelledPredictions:
-    """Return about 500 rows that stand for all, in their order; every class keeps its total weight.
+def thinned(data: LabelledPredictions, size: int = ROWS_AT_HAND // 2) -> LabelledPredictions:
+    """Return about ``size`` rows that stand for all, in their order; every class keeps its total weight.
 
     Each class is cut into parts of equal weight, and of each part one row is taken at random, by numbers that follow from
     the rows themselves: the same rows give the same sample. A class never loses its last row, and a rare one has more
@@ -66,7 +66,7 @@ def thinned(data: LabelledPredictions) -> LabelledPredictions:
     """
     n_classes = data.n_classes
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
-    size = max(ROWS_AT_HAND // 2, n_classes)
+    size = max(size, n_classes)
     totals, counts = data.class_weights, np.bincount(data.labels, minlength=n_classes)
     sizes = np.maximum(size * totals / totals.sum(), max(1, size // (4 * n_classes))).astype(np.intp)
     sizes = np.minimum(sizes, counts)

@@ -40,3 +40,7 @@ class QuadraticPenalty:
     def curvature(self) -> Vector:
         """Diagonal of the (diagonal) Hessian."""
         return 2 * self.strengths
+
+    def hessian(self, size: int | None = None) -> NDArray[np.float64]:
+        """Return the Hessian, (P, P), or that of the first ``size`` parameters."""
+        return np.diag(self.curvature[:size])

@@ -9,11 +9,11 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.calibrator import Calibrator
 from calibrant.calibrators.inner_folds import folds_of
+from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
 from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
 from calibrant.calibrators.scaling.penalty_search import FoldFits
-from calibrant.calibrators.scaling.strengths import Fixed, Strength, parse_strengths
+from calibrant.calibrators.scaling.strengths import Fixed, Strength, StrengthSearch, parse_strengths
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.simplex import log_softmax, softmax
@@ -41,7 +41,7 @@ SEVERITY = (
 )
 
 
-class AffineScaling(Calibrator):
+class AffineScaling(PartialSoftmax):
     """softmax(W x + b) with a penalty whose strength can be chosen by cross-validation; abstract."""
 
     def __init__(
@@ -80,24 +80,25 @@ class AffineScaling(Calibrator):
 
     def _fit(self, data: LabelledPredictions) -> None:
         check_choice("center", self.center, ("temperature", "identity", "zero"))
-        plan = Fixed(0.0, 0.0) if self.penalty is None else parse_strengths(self.reg_lambda, self.reg_mu)
-        features = self._features(data.predictions)
+        plan = self._plan()
         logit_map = FullMap(data.n_classes, bias=True)
         inverse_temperature = start_temperature(data)
         start = inverse_temperature * logit_map.identity()
-        center = {"temperature": inverse_temperature, "identity": 1.0, "zero": 0.0}[self.center]
+        center = self._center(inverse_temperature)
 
         def penalty(reg_lambda: float, reg_mu: float) -> QuadraticPenalty:
             return affine_penalty(self.penalty, data.n_classes, reg_lambda, reg_mu, center)
 
-        objective = Objective(CrossEntropy(), logit_map, features, data.labels, data.weights)
+        objective = self._batch_objective(data)
         if isinstance(plan, Fixed):
             self.reg_lambda_, self.reg_mu_ = plan.reg_lambda, plan.reg_mu
             self.search_ = {}
             objective = objective.with_penalty(penalty(self.reg_lambda_, self.reg_mu_))
             solutions = [newton_cg(objective, start)]
         else:
-            fits = FoldFits(features, data, folds_of(self.cv, data), logit_map, penalty, start)
+            fits = FoldFits(
+                self._features(data.predictions), data, folds_of(self.cv, data), logit_map, penalty, start
+            )
             # Weights below one on average do not make the rows fewer.
             natural = natural_strengths(
                 self.penalty, data.n_classes, max(data.total_weight, float(data.n_rows))
@@ -110,8 +111,7 @@ class AffineScaling(Calibrator):
                 solutions = fits.solutions(strengths, TOLERANCE)
             else:
                 solutions = [newton_cg(objective, fits.mean_theta(strengths), curvature=fits.curvature)]
-        matrices = np.stack([logit_map.matrix(solution.theta).astype(np.float64) for solution in solutions])
-        self._set_maps(matrices[:, :, :-1].copy(), matrices[:, :, -1].copy())
+        self._set_matrices(np.stack([logit_map.matrix(solution.theta) for solution in solutions]))
         self.solution_ = solutions[0] if len(solutions) == 1 else self._averaged(objective, solutions)
         # ODIR leaves the diagonal free, which may run away on a fold where a class is never mistaken; where folds
         # are averaged, rows that were held out have judged that already.
@@ -119,7 +119,67 @@ class AffineScaling(Calibrator):
         if not (judged and self.solution_.status is Status.RUNNING_AWAY):
             self.solution_.warn_unless_converged(type(self).__name__)
 
+    def _plan(self) -> Fixed | StrengthSearch:
+        return Fixed(0.0, 0.0) if self.penalty is None else parse_strengths(self.reg_lambda, self.reg_mu)
+
+    def _center(self, inverse_temperature: float) -> float:
+        return {"temperature": inverse_temperature, "identity": 1.0, "zero": 0.0}[self.center]
+
+    def _batch_objective(self, data: LabelledPredictions) -> Objective:
+        logit_map = FullMap(data.n_classes, bias=True)
+        return Objective(
+            CrossEntropy(), logit_map, self._features(data.predictions), data.labels, data.weights
+        )
+
+    def _n_parameters(self, n_classes: int) -> int:
+        return n_classes * (n_classes + 1)
+
+    def _fitted_parameters(self, data: LabelledPredictions) -> Vector:
+        penalty = affine_penalty(
+            self.penalty,
+            data.n_classes,
+            self.reg_lambda_,
+            self.reg_mu_,
+            self._center(start_temperature(data)),
+        )
+        # The optimum of all rows, where models of folds were averaged; else it is there already.
+        solution = newton_cg(self._batch_objective(data).with_penalty(penalty), self.solution_.theta)
+        return solution.theta
+
+    def _prices(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:
+        return {
+            "reg_lambda": self.reg_lambda_ * n_fitted,
+            "reg_mu": self.reg_mu_ * n_fitted,
+            "center": self._center(start_temperature(data)),
+        }
+
+    def _penalty(self, multiple: float, total_weight: float) -> QuadraticPenalty:
+        plan, memory = self._plan(), self.memory_
+        reg_lambda, reg_mu = memory["reg_lambda"] * multiple, memory["reg_mu"] * multiple
+        if isinstance(plan, Fixed):
+            reg_lambda, reg_mu = plan.reg_lambda * total_weight, plan.reg_mu * total_weight
+        return affine_penalty(self.penalty, len(self.classes_), reg_lambda, reg_mu, memory["center"])
+
+    def _use_parameters(self, solution: Solution) -> None:
+        n_classes, memory = len(self.classes_), self.memory_
+        if not isinstance(self._plan(), Fixed):
+            per_row = memory["surplus"] * min(1 / memory["total_weight"], 1 / memory["rows"])
+            self.reg_lambda_, self.reg_mu_ = memory["reg_lambda"] * per_row, memory["reg_mu"] * per_row
+        self.solution_ = solution
+        self._set_matrices(solution.theta.reshape(1, n_classes, n_classes + 1))
+
+    def _fitted_anew(self, sample: LabelledPredictions) -> Self:
+        """Return a copy that is fitted to the sample alone, with the strengths that are known."""
+        fitted: Self = clone(self)
+        if not isinstance(self._plan(), Fixed):
+            strengths = [self.memory_[name] / sample.n_rows for name in ("reg_lambda", "reg_mu")]
+            fitted.set_params(reg_lambda=strengths[0], reg_mu=strengths[1])
+        fitted._fit_rows(sample, sampled=True)
+        return fitted
+
     def _transform(self, predictions: Predictions) -> Predictions:
+        if self._waits:
+            return predictions.without_zeros()
         features = self._features(predictions)
         if len(self.fold_weights_) == 1:
             return Predictions(self._scores(features, 0), Space.LOGITS, predictions.classes)
@@ -134,6 +194,11 @@ class AffineScaling(Calibrator):
         scores: FloatArray = features @ self.fold_weights_[fold].T.astype(kind)
         scores += self.fold_intercepts_[fold].astype(kind)
         return scores
+
+    def _set_matrices(self, matrices: Vector) -> None:
+        """Set the maps from [W | b] of each, (F, K, K + 1)."""
+        matrices = matrices.astype(np.float64)
+        self._set_maps(matrices[:, :, :-1].copy(), matrices[:, :, -1].copy())
 
     def _set_maps(self, weights: Vector, intercepts: Vector) -> None:
         self.fold_weights_ = weights
@@ -155,8 +220,7 @@ class AffineScaling(Calibrator):
         theta = np.mean([solution.theta for solution in solutions], axis=0)
         if loss > identity.data_loss:
             theta, loss, status = identity.theta, identity.data_loss, Status.IDENTITY
-            matrix = objective.map.matrix(theta)[np.newaxis]  # type: ignore[attr-defined]
-            self._set_maps(matrix[:, :, :-1].copy(), matrix[:, :, -1].copy())
+            self._set_matrices(objective.map.matrix(theta)[np.newaxis])  # type: ignore[attr-defined]
         return Solution(
             theta=theta,
             value=loss + objective.penalty.value(theta),

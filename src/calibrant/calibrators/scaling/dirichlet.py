@@ -73,6 +73,11 @@ class DirichletCalibration(AffineScaling):
     the fitted temperature, to better than 1e-8 in the objective: O(nK^2) per product. A fit whose log-loss on the
     calibration rows would exceed that of the identity returns the identity.
 
+    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
+    O(K^4) numbers, for up to 34 classes; beyond that, and until all classes have come, a sample of up to 10,000 rows, to
+    which every batch leads to a fit anew. Strengths that are searched for are those of the first rows: the penalty stays
+    worth as many rows as it was. After the first rows there is one map, not the mean of several. See :doc:`/online`.
+
     What differs from the authors' programs, and how to get their behaviour:
 
     * Their network program stops early on the training loss, which acts as extra regularisation; a converged

@@ -40,7 +40,8 @@ class MatrixScaling(AffineScaling):
     weights_, intercept_ : ndarray of shape (K, K) and (K,)
         W and b; the mean over the folds where models are averaged.
     fold_weights_, fold_intercepts_, reg_lambda_, reg_mu_, search_, solution_
-        As in :class:`DirichletCalibration`, whose notes on cost and on the authors' programs apply here too.
+        As in :class:`DirichletCalibration`, whose notes on cost, on batches and on the authors' programs apply here
+        too.
 
     Examples
     --------

@@ -90,24 +90,30 @@ class RememberedLoss:
         )
 
     def updated(
-        self, batch: Loss, weight: float, lower: Vector | float = -np.inf
+        self, batch: Loss, weight: float, lower: Vector | float = -np.inf, price: Loss | None = None
     ) -> tuple[Solution, "RememberedLoss"]:
-        """Return the minimum of the remembered loss and that of a batch, and what to remember then."""
+        """Return the minimum of the remembered loss and that of a batch, and what to remember then.
+
+        ``price`` is a penalty on the scale of the sum of losses, which is not remembered.
+        """
         total = self.weight + weight
 
+        def summed(theta: Vector) -> ConvexExpansion:
+            return _sum(self(theta), batch(theta))
+
         def mean(theta: Vector) -> ConvexExpansion:
-            old, new = self(theta), batch(theta)
-            return ConvexExpansion(
-                (old.value + new.value) / total,
-                (old.gradient + new.gradient) / total,
-                (old.hessian + new.hessian) / total,
-            )
+            at = summed(theta) if price is None else _sum(summed(theta), price(theta))
+            return ConvexExpansion(at.value / total, at.gradient / total, at.hessian / total)
 
         solution = bounded_newton(mean, self.theta, lower)
-        at = mean(solution.theta)
-        return solution, RememberedLoss(
-            solution.theta, at.value * total, at.gradient * total, at.hessian * total, total
-        )
+        at = summed(solution.theta)
+        return solution, RememberedLoss(solution.theta, float(at.value), at.gradient, at.hessian, total)
+
+
+def _sum(first: ConvexExpansion, second: ConvexExpansion) -> ConvexExpansion:
+    return ConvexExpansion(
+        first.value + second.value, first.gradient + second.gradient, first.hessian + second.hessian
+    )
 
 
 def event_loss(columns: Matrix, targets: Vector, weights: Vector | None) -> Loss:

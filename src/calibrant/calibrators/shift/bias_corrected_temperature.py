@@ -2,18 +2,22 @@
 
 from typing import Any, ClassVar
 
-from calibrant.calibrator import Calibrator, Traits
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrator import Traits
+from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.objective import CrossEntropy, Objective, ScalarMap
+from calibrant.objective import CrossEntropy, Objective, QuadraticPenalty, ScalarMap
 from calibrant.predictions import Predictions
-from calibrant.solvers import newton_cg
+from calibrant.solvers import Solution, newton_cg
 from calibrant.space import Space
 
 __all__ = ["BiasCorrectedTemperature"]
 
 
-class BiasCorrectedTemperature(Calibrator):
+class BiasCorrectedTemperature(PartialSoftmax):
     r"""Multiply all logits by one number and shift each class by one of its own.
 
     .. math:: \hat q = \mathrm{softmax}(\beta z + b), \qquad \beta \in \mathbb{R},\; b \in \mathbb{R}^K
@@ -42,6 +46,9 @@ class BiasCorrectedTemperature(Calibrator):
     O(nK^2) for the curvature, about six steps; memory for two copies of the rows. The authors' program leaves the
     optimum to a general quasi-Newton routine; the objective is the same.
 
+    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
+    O(K^2) numbers, or a sample of rows as long as some class has none; see :doc:`/online`.
+
     Examples
     --------
     A classifier that says 70 % for everybody, and is right for 8 of 10 rows of one class and 9 of 10 of the other.
@@ -56,15 +63,31 @@ class BiasCorrectedTemperature(Calibrator):
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"bias-corrected-temperature": {}}
 
     def _fit(self, data: LabelledPredictions) -> None:
-        logit_map = ScalarMap(data.n_classes, bias=True)
-        objective = Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
-        self.solution_ = newton_cg(objective, start_temperature(data) * logit_map.identity())
-        theta = self.solution_.theta
-        self.inverse_temperature_ = float(theta[0])
-        self.intercept_ = theta[1:] - theta[1:].mean()
+        objective = self._batch_objective(data)
+        self._use_parameters(newton_cg(objective, start_temperature(data) * objective.map.identity()))
         self.solution_.warn_unless_converged("BiasCorrectedTemperature")
 
+    def _batch_objective(self, data: LabelledPredictions) -> Objective:
+        logit_map = ScalarMap(data.n_classes, bias=True)
+        return Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
+
+    def _n_parameters(self, n_classes: int) -> int:
+        return 1 + n_classes
+
+    def _fitted_parameters(self, data: LabelledPredictions) -> NDArray[np.float64]:  # noqa: ARG002
+        return self.solution_.theta
+
+    def _penalty(self, multiple: float, total_weight: float) -> QuadraticPenalty:  # noqa: ARG002
+        return QuadraticPenalty.none(len(self.solution_.theta))
+
+    def _use_parameters(self, solution: Solution) -> None:
+        self.solution_ = solution
+        self.inverse_temperature_ = float(solution.theta[0])
+        self.intercept_ = solution.theta[1:] - solution.theta[1:].mean()
+
     def _transform(self, predictions: Predictions) -> Predictions:
+        if self._waits:
+            return predictions.without_zeros()
         logits = predictions.logits
         scaled = logits * logits.dtype.type(self.inverse_temperature_) + self.intercept_.astype(logits.dtype)
         return Predictions(scaled, Space.LOGITS, predictions.classes)

@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrator import Traits
+from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
 from calibrant.calibrators.structured.mixed_scores import mixed_scores
 from calibrant.calibrators.structured.row_scales import RowScales
 from calibrant.calibrators.structured.shared_segments import SharedSegments
 from calibrant.calibrators.structured.structured_fit import StructuredFits
 from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap
+from calibrant.calibrators.structured.structured_objective import StructuredObjective
+from calibrant.calibrators.structured.structured_penalty import StructuredPenalty
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
@@ -37,7 +40,7 @@ class _Shared:
     fits: StructuredFits | None = None
 
 
-class StructuredScaling(Calibrator):
+class StructuredScaling(PartialSoftmax):
     r"""Bend temperature scaling by a map that all classes share and by penalised terms of every class.
 
     .. math:: u_k = \varphi(x_k) + \tau(\bar x)\, x_k + v_k x_k + \sum_{j \ne k} M_{kj} x_j + b_k, \qquad
@@ -120,6 +123,11 @@ class StructuredScaling(Calibrator):
 
     *The authors' program* has the same temperature, mixing and ridge penalty by default, which ``shared_map=False``
     reproduces; lasso and concave penalties that it offers too are not here. The shared map is an addition to it.
+
+    *Batches.* ``partial_fit`` takes temperature, mixing and knots from the first rows, and keeps the loss of past rows as the
+    quadratic function that it is near the last estimate, the square of the number of parameters, if these are 1,200 at
+    the most; beyond that, and until all classes have come, a sample of up to 10,000 rows, to which every batch leads
+    to a fit anew. See :doc:`/online`.
 
     *Cost.* Newton steps with bounds: O(nP^2) each for P parameters up to some hundred, beyond that conjugate gradients with
     products of O(nK), or O(nK^2) for the matrix; memory O(nK). From millions of scores on, float32 is computed in float32
@@ -204,7 +212,7 @@ class StructuredScaling(Calibrator):
 
     @property
     def _keeps_identity(self) -> bool:
-        return self.solution_.status is Status.IDENTITY
+        return not self._waits and self.solution_.status is Status.IDENTITY
 
     def fit_path(
         self, X: Any, y: Any, strengths: Sequence[float] | None = None, sample_weight: Any = None
@@ -280,6 +288,32 @@ class StructuredScaling(Calibrator):
             self._keep_identity(fits.map)
         self.solution_.warn_unless_converged("StructuredScaling")
 
+    def _n_parameters(self, n_classes: int) -> int:
+        shared = self.n_segments + self.row_knots if self.shared_map else 0
+        own = {"matrix": n_classes * (n_classes + 1), "vector": 2 * n_classes, None: 0}[self.class_terms]
+        return shared + own
+
+    def _batch_objective(self, data: LabelledPredictions) -> StructuredObjective:
+        features = mixed_scores(data.predictions, self.inverse_temperature_, self.uniform_share_)
+        logit_map = self.logit_map()
+        free = StructuredPenalty.of(logit_map, 1.0, 0.0, 0.0, 0.0)
+        return StructuredObjective(
+            logit_map, features.astype(np.float64, copy=False), data.labels, data.weights, free
+        )
+
+    def _fitted_parameters(self, data: LabelledPredictions) -> Vector:  # noqa: ARG002
+        return self.solution_.theta
+
+    def _penalty(self, multiple: float, total_weight: float) -> StructuredPenalty:  # noqa: ARG002
+        prices = (self.strength, self.slope_penalty, self.difference_penalty)
+        return StructuredPenalty.of(self.logit_map(), 1 / multiple, *prices)
+
+    def _lower_bounds(self) -> Vector:
+        return self.logit_map().lower
+
+    def _use_parameters(self, solution: Solution) -> None:
+        self._use(solution, self.logit_map())
+
     def _use(self, solution: Solution, logit_map: StructuredMap) -> None:
         theta, segments = solution.theta, logit_map.segments
         n_segments = 0 if segments is None else segments.scores.n_segments
@@ -313,6 +347,8 @@ class StructuredScaling(Calibrator):
         check_not_negative("mixing", self.mixing, "such as 1")
 
     def _transform(self, predictions: Predictions) -> Predictions:
+        if self._waits:
+            return predictions.without_zeros()
         logit_map, theta = self.logit_map(), self.solution_.theta
         scores = mixed_scores(predictions, self.inverse_temperature_, self.uniform_share_)
 
