@@ -163,6 +163,9 @@ class PartialFitting(Calibrator):
             if self._is_refuted(sample, n_rough):
                 n_rows = self.memory_["rows"]
                 self._fit_rows(sample, sampled=True)
+                if not self._condenses(sample):
+                    self.memory_ = stored(sample) | {"rows": n_rows, "waits": False, "sampled": True}
+                    return {}
                 self._condense(sample, n_rows)
         return {"sample": stored(sample), "unchecked": unchecked}
 

@@ -9,8 +9,9 @@ from scipy.special import softmax
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.beta_bins import BinPrior, LevelCounts
 from calibrant.calibrators.binned.equal_mass_models import Partitions, distinct_partitions
+from calibrant.calibrators.binned.merged_levels import counting, followed_by, merged
 from calibrant.calibrators.binned.step_average import StepAverage
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.partial_event_fitting import Outcomes, PartialEventFitting
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import Levels, levels
@@ -44,7 +45,7 @@ NEGLIGIBLE_WEIGHT = FLOOR_WITHOUT_ZEROS * 1e-20
 COUNT_TOLERANCE = 1e-9
 
 
-class BayesianBinning(BinaryMethod):
+class BayesianBinning(PartialEventFitting):
     r"""Average all equal-mass histograms, each with the weight that the calibration rows give it.
 
     .. math:: \hat q(p) = \sum_t P(M_t \mid D)\, \theta_{t, b_t(p)}, \qquad
@@ -116,6 +117,12 @@ class BayesianBinning(BinaryMethod):
     the last bin. It keeps bins without width, whose prior is so certain that one row against it all but
     rules the model out.
 
+    *Batches.* ``partial_fit`` keeps the distinct scores, each with its rows and their events, and averages all models anew
+    with every batch. Up to 10,000 distinct scores it gives what a fit of all rows would give. More are merged into about
+    5,000 cells of equal mass, each at its mean score, between which the edges then lie. That moves a few rows to the
+    next bin and a little weight from model to model: with 40,000 rows the map changes about as much as by leaving
+    out one row in a thousand, a tenth of its distance from the truth. Each class takes 240 kB at most.
+
     Costs a sort, :math:`O(C^2 n^{2/3} \log n)` for the bins of all models, and for the mean the number of
     models whose weight is not negligible times that of steps; prediction is a binary search. A fit takes
     :math:`O(n + C^2 n^{2/3})` memory. The map has no more steps than rows, often far fewer: with 24 bytes for
@@ -179,7 +186,30 @@ class BayesianBinning(BinaryMethod):
             )
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        self._fit_levels(levels(_in_range(scores), outcomes, weights))
+
+    def _event_memory(
+        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, n_rows: float
+    ) -> dict[str, Any]:
         rows = levels(_in_range(scores), outcomes, weights)
+        if n_rows != len(outcomes):
+            # Rows that have faded counted in full as long as they were at hand.
+            self._fit_levels(_counting_rows(rows, n_rows))
+        return _remembered(merged(rows), n_rows)
+
+    def _update_event(
+        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, kept: float, n_rows: float
+    ) -> None:
+        memory = self.memory_
+        past = Levels(memory["score"], memory["weight"], memory["outcome_sum"])
+        rows = merged(followed_by(past, kept, levels(_in_range(scores), outcomes, weights)))
+        self.memory_ = _remembered(rows, n_rows)
+        self._fit_levels(_counting_rows(rows, n_rows))
+
+    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
+        return 0
+
+    def _fit_levels(self, rows: Levels) -> None:
         counts = LevelCounts.of(rows)
         chunks, evidences = [], []
         for models in distinct_partitions(counts.mass, self._numbers_of_bins(rows)):
@@ -232,6 +262,22 @@ class BayesianBinning(BinaryMethod):
         best = np.zeros(len(self.model_log_evidences_))
         best[np.argmax(self.model_log_evidences_)] = 1.0
         return best
+
+
+def _counting_rows(rows: Levels, n_rows: float) -> Levels:
+    """Return levels whose weights count rows, of which there were ``n_rows``."""
+    one = counting(rows.weight, n_rows)
+    return rows if one == 1 else Levels(rows.score, rows.weight / one, rows.outcome_sum / one)
+
+
+def _remembered(rows: Levels, n_rows: float) -> dict[str, Any]:
+    """Return levels as plain arrays, which a file can hold."""
+    return {
+        "rows": float(n_rows),
+        "score": rows.score,
+        "weight": rows.weight,
+        "outcome_sum": rows.outcome_sum,
+    }
 
 
 def _in_range(scores: EventScores) -> Vector:

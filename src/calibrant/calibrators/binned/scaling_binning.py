@@ -1,6 +1,6 @@
 """Scaling-binning: a fitted scaling map, rounded to its own mean in every bin."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,16 @@ from sklearn.base import clone
 from calibrant.binning import BinningScheme, Closed, EqualMass
 from calibrant.binning.partition import check_n_bins, index_by_search
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.binned.merged_levels import counting
+from calibrant.calibrators.binned.representative_rows import RepresentativeRows
+from calibrant.calibrators.partial_event_fitting import Outcomes, PartialEventFitting
+from calibrant.calibrators.partial_fitting import PartialFitting
+from calibrant.calibrators.partial_parts import begun, check_learns_batches, learnt_further, without_memory
 from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.rounding import with_bits
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -27,7 +32,7 @@ COUNTING_BITS = {4: 18, 8: 40}
 """Binary digits of an output that count, for scores of so many bytes."""
 
 
-class ScalingBinning(BinaryMethod):
+class ScalingBinning(PartialEventFitting):
     r"""Fit a scaling map, then give each bin of its outputs their mean.
 
     .. math:: \hat q(s) = \frac{1}{W_b} \sum_{i \in b} w_i \, g(s_i), \qquad g(s) \in \text{bin } b
@@ -40,7 +45,8 @@ class ScalingBinning(BinaryMethod):
     Parameters
     ----------
     scaling : Calibrator, optional
-        The map g, any calibrator that takes two classes; :class:`~calibrant.PlattScaling` if it is not given.
+        The map g, any calibrator that takes two classes; :class:`~calibrant.PlattScaling` if it is not given. For
+        ``partial_fit`` it must have that too.
     n_bins : int, default=100
         Greatest number of bins, B; equal outputs share a bin. With a hundred little is lost against the map
         itself. With K classes the uppermost of B < K bins holds more rows than one class has, and accuracy
@@ -73,6 +79,10 @@ class ScalingBinning(BinaryMethod):
     to over-fit. In the program bins are (a, b], cut after every n/B rows, even between equal outputs. What
     :cite:`tomani2022` and others call PBMC is this method with Platt scaling for each class, without making the
     rows sum to one; :meth:`~calibrant.OneVsRest.class_probabilities` of ``OneVsRest(ScalingBinning())`` gives those.
+
+    *Batches.* ``partial_fit`` has the map learn from each batch, and makes the bins anew of what the map then gives out for all
+    rows so far. Up to 10,000 different rows are kept for that, without their outcomes; of more, about 5,000 that stand for
+    cells of equal mass along the log-odds. What differs from one fit of all rows is hardly more than what differs in the map.
 
     Costs the fit of the map and a sort, O(n) memory; to predict, the map and O(n log B).
 
@@ -123,9 +133,57 @@ class ScalingBinning(BinaryMethod):
                 f"binning must be a scheme such as calibrant.binning.EqualMass(100), not {self.binning!r}."
             )
 
+    def learn_batch(self, data: LabelledPredictions, kept: float) -> None:
+        """Learn from a batch that is parsed, if the map can."""
+        self._check_parameters()
+        check_learns_batches({"scaling": self.scaling}, "PlattScaling()")
+        super().learn_batch(data, kept)
+
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        scaling = PlattScaling() if self.scaling is None else clone(self.scaling)
-        self.scaling_ = scaling.fit_labelled(binary_problem(scores.predictions, outcomes, weights))
+        binary = binary_problem(scores.predictions, outcomes, weights)
+        self.scaling_ = self._new_scaling().fit_labelled(binary)
+        self._set_bins(scores, weights)
+
+    def _event_memory(
+        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, n_rows: float
+    ) -> dict[str, Any]:
+        learner = begun(
+            cast(PartialFitting, self._new_scaling()),
+            binary_problem(scores.predictions, outcomes, weights),
+            n_rows,
+        )
+        rows = RepresentativeRows.of(scores.predictions, weights)
+        if n_rows != len(outcomes):
+            # Rows that have faded counted in full as long as they were at hand.
+            self._use(learner, rows, n_rows)
+        return rows.memory(n_rows) | {"learner": learner}
+
+    def _update_event(
+        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, kept: float, n_rows: float
+    ) -> None:
+        binary = binary_problem(scores.predictions, outcomes, weights)
+        learner = learnt_further(self.memory_["learner"], binary, kept)
+        batch = RepresentativeRows.of(scores.predictions, weights)
+        rows = RepresentativeRows.from_memory(self.memory_).followed_by(batch, kept)
+        self.memory_ = rows.memory(n_rows) | {"learner": learner}
+        self._use(learner, rows, n_rows)
+
+    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
+        # The map itself is compared with a sample of its own rows instead.
+        return 0
+
+    def _new_scaling(self) -> Calibrator:
+        scaling: Calibrator = PlattScaling() if self.scaling is None else clone(self.scaling)
+        return scaling
+
+    def _use(self, learner: PartialFitting, rows: RepresentativeRows, n_rows: float) -> None:
+        """Set the map to that of a learner, and the bins to those of its outputs for rows that stand for ``n_rows``."""
+        # As long as a learner waits for the other outcome it changes nothing, which its memory says.
+        self.scaling_ = learner if learner._waits else without_memory(learner)
+        self._set_bins(EventScores(rows.predictions), rows.weights / counting(rows.weights, n_rows))
+
+    def _set_bins(self, scores: EventScores, weights: Vector | None) -> None:
+        """Cut the outputs for these rows into bins, each with their mean."""
         output, complement = self._output(scores)
         places = self._places(scores, output)
         partition = (EqualMass(self.n_bins) if self.binning is None else self.binning)(places, weights)

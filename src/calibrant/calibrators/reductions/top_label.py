@@ -1,5 +1,7 @@
 """Top-label reduction: one binary map for each predicted class."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -10,12 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.histogram import HistogramBinning
+from calibrant.calibrators.binned.merged_levels import counting
+from calibrant.calibrators.partial_fitting import PartialFitting
+from calibrant.calibrators.partial_parts import begun, check_learns_batches, learnt_further, without_memory
 from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.calibrators.reductions.shared_rest import with_confidence
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.notices import gathered
+from calibrant.notices import gathered, held_back
 from calibrant.numerics.threads import in_threads
 from calibrant.options import check_flag, check_whole
 from calibrant.predictions import Predictions
@@ -26,9 +31,10 @@ __all__ = ["TopLabel"]
 ROUNDING = 1e-9
 
 Rows = NDArray[np.intp]
+Learning = Callable[[PartialFitting, LabelledPredictions, float], PartialFitting]
 
 
-class TopLabel(Calibrator):
+class TopLabel(PartialFitting):
     r"""Calibrate how sure a classifier is of the class that it predicts, for each predicted class apart.
 
     .. math:: \hat q_{\hat y} = h_{\hat y}(p_{\hat y}), \qquad
@@ -42,7 +48,8 @@ class TopLabel(Calibrator):
     Parameters
     ----------
     base : Calibrator
-        What is fitted for each predicted class; any calibrator that takes two classes. It is cloned, not changed.
+        What is fitted for each predicted class; any calibrator that takes two classes. It is cloned, not changed. For
+        ``partial_fit`` it must have that too.
     by_class : bool, default=True
         Whether each predicted class has a map of its own. With False there is one map for all rows, which makes
         the confidence honest on average over the classes but not for each of them.
@@ -83,6 +90,12 @@ class TopLabel(Calibrator):
 
     *Classes without calibration rows* keep their share of probability as with every calibrator here, also where
     they are predicted. With ``by_class=False`` nothing belongs to one class, and all columns take part.
+
+    *Batches.* In ``partial_fit`` each predicted class has a learner of its own from its first row on, and all rows together
+    have one: ``base``, in batches, with a memory and a sample of its rows. A class uses its own map as soon as the weight of its
+    rows reaches ``min_rows``, and no longer when they have faded below that. Classes that are still to come can
+    be predicted already, and their share is calibrated like all others; an ordinary fit would leave them out. ``half_life``
+    counts rows of all classes.
 
     Costs O(nK), one sort of the rows by predicted class, and the fits of ``base``, n rows in all of them together
     and n more if some class has few; on several threads where that pays.
@@ -133,13 +146,9 @@ class TopLabel(Calibrator):
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         data = data.with_counting_weights()
-        predicted = data.predictions.predicted
-        top = AgainstRest(data.predictions).rest_of_largest()
-        binary = binary_problem(top, data.labels == predicted, data.weights)
-
-        weights = np.bincount(predicted, data.weights, minlength=data.n_classes)
-        own = (weights * (1 + ROUNDING) >= self.min_rows) & bool(self.by_class)
-        self.map_of_class_ = np.where(own, np.cumsum(own) - 1, own.sum())
+        predicted, binary = _right_or_wrong(data)
+        own = self._has_own_map(np.bincount(predicted, data.weights, minlength=data.n_classes))
+        self.map_of_class_ = _numbers_of_maps(own)
         parts = [binary.take(rows) for rows in _rows_by_number(predicted, data.n_classes, own)]
         if not own.all():
             parts.append(binary)
@@ -148,6 +157,93 @@ class TopLabel(Calibrator):
         self.calibrators_ = [calibrator for calibrator, _ in fitted]
         self.constants_ = np.array([constant for _, constant in fitted])
 
+    def learn_batch(self, data: LabelledPredictions, kept: float) -> None:
+        """Learn from a batch that is parsed, if the base can."""
+        self._check_parameters()
+        check_learns_batches({"base": self.base}, "HistogramBinning()")
+        super().learn_batch(data, kept)
+
+    def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
+        if self.present_columns_ is not None:
+            # What is remembered is of all columns, since later rows may have any class.
+            self.present_columns_ = None
+            self._fit(data)
+        fresh: PartialFitting = clone(self.base)
+        empty = {
+            "outcome_weights": np.zeros((data.n_classes, 2)),
+            "kept": np.ones(data.n_classes),
+            "learners": [fresh] * (data.n_classes if self.by_class else 0),
+            "learner_of_all": fresh,
+        }
+        total = data.total_weight
+
+        def learn(learner: PartialFitting, part: LabelledPredictions, _: float) -> PartialFitting:
+            return begun(
+                learner, part, part.n_rows if n_rows == data.n_rows else n_rows * part.total_weight / total
+            )
+
+        self.memory_ = self._learnt(empty, data, 0.0, n_rows, learn)
+        if n_rows != data.n_rows:
+            # Rows that have faded counted in full as long as they were at hand.
+            self._set_maps()
+
+    def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
+        self.memory_ = self._learnt(self.memory_, data, kept, n_rows, learnt_further)
+        self._set_maps()
+
+    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
+        # Every learner is compared with a sample of its own rows instead.
+        return 0
+
+    def _learnt(
+        self, past: dict[str, Any], data: LabelledPredictions, kept: float, n_rows: float, learn: Learning
+    ) -> dict[str, Any]:
+        """Return what is remembered after one more batch; classes without rows in it only fade."""
+        predicted, binary = _right_or_wrong(data)
+        numbers = 2 * predicted + binary.labels
+        sums = np.bincount(numbers, data.weights, minlength=2 * data.n_classes).reshape(-1, 2)
+        weights = past["outcome_weights"] * kept + sums
+        own = self._has_own_map((weights / counting(weights, n_rows)).sum(axis=1))
+        learners, of_all = list(past["learners"]), past["learner_of_all"]
+        # Of a learner whose class has no rows, what is left is multiplied when the next ones come.
+        left = past["kept"] * kept
+        present = np.bincount(predicted, minlength=data.n_classes) > 0
+        columns = np.flatnonzero(present & bool(self.by_class))
+        groups = _rows_by_number(predicted, data.n_classes, present & bool(self.by_class))
+        with gathered(len(columns) + 1, "top-label update"):
+            for column, rows in zip(columns, groups, strict=True):
+                # Nobody is interested in warnings of a map that is not used.
+                with nullcontext() if own[column] else held_back():
+                    learners[column] = learn(learners[column], binary.take(rows), float(left[column]))
+            with held_back() if own.all() else nullcontext():
+                of_all = learn(of_all, binary, kept)
+        return {
+            "rows": float(n_rows),
+            "outcome_weights": weights,
+            "kept": np.where(present, 1.0, left),
+            "learners": learners,
+            "learner_of_all": of_all,
+        }
+
+    def _set_maps(self) -> None:
+        """Set the maps that the classes use from what is remembered."""
+        weights = self.memory_["outcome_weights"]
+        weights = weights / counting(weights, self.memory_["rows"])
+        own = self._has_own_map(weights.sum(axis=1))
+        self.map_of_class_ = _numbers_of_maps(own)
+        learners = [self.memory_["learners"][column] for column in np.flatnonzero(own)]
+        outcomes = list(weights[own])
+        if not own.all():
+            learners.append(self.memory_["learner_of_all"])
+            outcomes.append(weights.sum(axis=0))
+        maps = [_learnt_map(*part) for part in zip(learners, outcomes, strict=True)]
+        self.calibrators_ = [calibrator for calibrator, _ in maps]
+        self.constants_ = np.array([constant for _, constant in maps])
+
+    def _has_own_map(self, weights: NDArray[Any]) -> NDArray[np.bool_]:
+        """Tell for each class whether rows of this total weight are enough for a map."""
+        return (weights * (1 + ROUNDING) >= self.min_rows) & bool(self.by_class)
+
     def _check_parameters(self) -> None:
         if not isinstance(self.base, Calibrator):
             raise ParameterError(f"base must be a calibrator such as HistogramBinning(), not {self.base!r}.")
@@ -155,6 +251,8 @@ class TopLabel(Calibrator):
         check_whole("min_rows", self.min_rows)
 
     def _transform(self, predictions: Predictions) -> Predictions:
+        if self._waits:
+            return predictions.without_zeros()
         number_of_map = self.map_of_class_[predictions.predicted]
         n_maps = len(self.calibrators_)
         groups = _rows_by_number(number_of_map, n_maps, np.ones(n_maps, dtype=bool))
@@ -172,12 +270,37 @@ class TopLabel(Calibrator):
         return with_confidence(predictions, confidence=pairs[:, 1], rest=pairs[:, 0])
 
 
+def _right_or_wrong(data: LabelledPredictions) -> tuple[Rows, LabelledPredictions]:
+    """Return the predicted classes, and the problem of two classes: whether each prediction is right."""
+    predicted = data.predictions.predicted
+    top = AgainstRest(data.predictions).rest_of_largest()
+    return predicted, binary_problem(top, data.labels == predicted, data.weights)
+
+
+def _numbers_of_maps(own: NDArray[np.bool_]) -> Rows:
+    """Return the number of the map that each class uses; after those of single classes comes that of all rows."""
+    return np.where(own, np.cumsum(own) - 1, own.sum())
+
+
 def _fitted(base: Calibrator, part: LabelledPredictions) -> tuple[Calibrator | None, float]:
     """Return a map of these rows, or the confidence that stands for one where nothing is to be told apart."""
     wrong, right = part.class_weights
     if wrong > 0 and right > 0:
         return clone(base).fit_labelled(part), np.nan
-    return None, (right + 1) / (wrong + right + 2)
+    return None, _laplace(wrong, right)
+
+
+def _learnt_map(learner: PartialFitting, outcomes: NDArray[np.float64]) -> tuple[Calibrator | None, float]:
+    """Return the map of a learner, or the confidence that stands for one as :func:`_fitted` does."""
+    wrong, right = outcomes
+    if wrong > 0 and right > 0 and not learner._waits:
+        return without_memory(learner), np.nan
+    return None, _laplace(wrong, right)
+
+
+def _laplace(wrong: float, right: float) -> float:
+    """Return Laplace's estimate of the probability to be right."""
+    return (right + 1) / (wrong + right + 2)
 
 
 def _rows_by_number(numbers: Rows, n_numbers: int, wanted: NDArray[np.bool_]) -> list[Rows]:
