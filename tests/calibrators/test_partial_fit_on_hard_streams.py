@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 import calibrant
 from calibrant import (
+    BayesianBinning,
     BetaCalibration,
     BiasCorrectedTemperature,
     DirichletCalibration,
@@ -19,8 +20,10 @@ from calibrant import (
     MatrixScaling,
     PlattScaling,
     Predictions,
+    ScalingBinning,
     StructuredScaling,
     TemperatureScaling,
+    TopLabel,
     VectorScaling,
 )
 from calibrant.calibrators.partial_fitting import PartialFitting
@@ -132,6 +135,9 @@ def test_rows_in_random_order_do_not_make_it_begin_again(method, monkeypatch):
         (TemperatureScaling(), {"bounds": (0.1, 10.0)}),
         (VectorScaling(), {"bias": False}),
         (DirichletCalibration(), {"reg_lambda": 1.0}),
+        (TopLabel(PlattScaling()), {"min_rows": 7}),
+        (ScalingBinning(), {"n_bins": 7}),
+        (BayesianBinning(), {"prior_weight": 7.0}),
         (StructuredScaling(), {"strength": 2.0}),
     ],
     ids=str,
@@ -300,3 +306,92 @@ def test_a_penalised_update_minimises_all_of_its_parts():
     part = clone(old).partial_fit(X[first], y[first]).partial_fit(X[later], y[later])
     assert_allclose(part.weights_, wanted[:, :3], atol=2e-4)
     assert_allclose(part.intercept_, wanted[:, 3], atol=2e-4)
+
+
+PARTS = [*EVERY, BayesianBinning(), ScalingBinning(), TopLabel(PlattScaling())]
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
+@pytest.mark.parametrize("method", PARTS, ids=str)
+def test_a_class_may_fade_away_altogether(method):
+    """Rows of one class alone, for so many half-lives that no float is left of the other."""
+    X, y = class_rows(1500, 2)
+    part = clone(method).partial_fit(X, y)
+    for _ in range(2):
+        part.partial_fit(X[:200], np.zeros(200, int), half_life=0.1)
+    assert np.isfinite(part.predict_proba(X)).all()
+    part.partial_fit(X[:300], y[:300])
+    assert np.isfinite(part.predict_proba(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
+@pytest.mark.parametrize("scale", [40.0, 745.0])
+@pytest.mark.parametrize(
+    "method",
+    [
+        VectorScaling(),
+        BiasCorrectedTemperature(),
+        MatrixScaling(None),
+        DirichletCalibration(None),
+        StructuredScaling(),
+        StructuredScaling(strength=0.0, slope_penalty=0.0, difference_penalty=0.0),
+    ],
+    ids=str,
+)
+def test_rows_so_sure_that_nothing_bends_can_come_in_batches(method, scale):
+    y = np.random.default_rng(0).integers(0, 3, 3000)
+    logits = np.eye(3)[y] * scale
+    part = clone(method)
+    for start in range(0, 3000, 250):
+        part.partial_fit(Predictions.from_logits(logits[start : start + 250]), y[start : start + 250])
+    assert (part.predict(Predictions.from_logits(logits)) == y).all()
+
+
+@pytest.mark.parametrize("given", ["reg_lambda", "reg_mu"])
+def test_a_strength_that_is_given_stays_while_the_other_is_worth_its_rows(given):
+    X, y = class_rows(4000)
+    part = MatrixScaling(**{given: 0.7}).partial_fit(X[:2000], y[:2000])
+    before = part.reg_lambda_, part.reg_mu_
+    part.partial_fit(X[2000:], y[2000:])
+    after = part.reg_lambda_, part.reg_mu_
+    wanted = (before[0], before[1] / 2) if given == "reg_lambda" else (before[0] / 2, before[1])
+    assert_allclose(after, wanted)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        StructuredScaling("diagonal"),
+        StructuredScaling(n_segments="many"),
+        DirichletCalibration("l1"),
+        MatrixScaling(reg_lambda=-1.0),
+        TemperatureScaling("hinge"),
+        BayesianBinning("mode"),
+        TopLabel(PlattScaling("odds")),
+        ScalingBinning(PlattScaling("odds")),
+    ],
+    ids=str,
+)
+def test_parameters_are_looked_at_before_there_is_a_fit(method):
+    """While rows of one class only have come; a wrong value could not be put right later."""
+    with pytest.raises(ParameterError):
+        method.partial_fit([[0.6, 0.4]], [0])
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+def test_weights_of_any_size(weight):
+    X, y = class_rows(3000)
+    parts = []
+    for size in (1.0, weight):
+        part = DirichletCalibration("l2", 0.1, 0.1)
+        for start in range(0, 3000, 500):
+            part.partial_fit(X[start : start + 500], y[start : start + 500], np.full(500, size))
+        parts.append(part.predict_proba(X))
+    assert_allclose(parts[0], parts[1], atol=1e-6)
+
+
+def test_constant_rows_leave_no_freedom():
+    part = StructuredScaling(None)
+    for seed in range(8):
+        part.partial_fit(np.full((250, 12), 1 / 12), np.random.default_rng(seed).integers(0, 12, 250))
+    assert_allclose(part.predict_proba([[1 / 12] * 12]), 1 / 12)

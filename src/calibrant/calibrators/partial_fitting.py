@@ -22,6 +22,9 @@ __all__ = ["PartialFitting"]
 # After so many new rows a map is compared with a fit of the sample, sooner if it seems worse than none.
 ROWS_BETWEEN_CHECKS = 100
 
+# Where an object is in memory says nothing about it.
+ADDRESS = re.compile(" at 0x[0-9a-f]+")
+
 SHOWN = 10  # how many classes a warning lists
 
 
@@ -68,6 +71,7 @@ class PartialFitting(Calibrator):
             one batch count alike. Nothing is forgotten if it is not given.
         """
         check_half_life(half_life)
+        self._check_parameters()
         past = vars(self).get("memory_", {})
         self._check_same_parameters(past.get("parameters", {}))
         if np.shape(X)[:1] == (0,) and np.shape(y)[:1] == (0,):
@@ -89,6 +93,9 @@ class PartialFitting(Calibrator):
             if _kind_of(notice) not in past.get("notices", ()):
                 warn_user(*notice)
         return self
+
+    def _check_parameters(self) -> None:
+        """Raise an error for parameters that mean nothing; a fit may come much later."""
 
     def learn_batch(self, data: LabelledPredictions, kept: float) -> None:
         """Learn from a batch that is parsed; what was learnt before counts ``kept`` times as much as it did."""
@@ -158,7 +165,9 @@ class PartialFitting(Calibrator):
         if sample.n_rows > most_rows(data.n_classes):
             sample = thinned(sample)
         unchecked = past.get("unchecked", 0) + data.n_rows
-        if "sample" in past and self._is_due(sample, unchecked):
+        # With one class alone, all others having faded away, there is nothing to compare.
+        comparable = "sample" in past and np.count_nonzero(sample.class_weights) > 1
+        if comparable and self._is_due(sample, unchecked):
             unchecked = 0
             if self._is_refuted(sample, n_rough):
                 n_rows = self.memory_["rows"]
@@ -188,8 +197,10 @@ class PartialFitting(Calibrator):
             fitted = self._fitted_anew(sample)
         own = sample.log_loss(self.transform(sample.predictions))
         best = sample.log_loss(fitted.transform(sample.predictions))
-        weights = sample.weights
-        n_rows = sample.n_rows if weights is None else weights.sum() ** 2 / (weights @ weights)
+        n_rows = float(sample.n_rows)
+        if sample.weights is not None:
+            weights = sample.weights / sample.weights.max()
+            n_rows = float(weights.sum() ** 2 / (weights @ weights))
         freedom = self._degrees_of_freedom(n_rough, n_rows)
         return bool(n_rows * (own - best) > freedom + 3 * np.sqrt(2 * freedom))
 
@@ -204,7 +215,8 @@ class PartialFitting(Calibrator):
         return float(n_rough)
 
     def _parameters(self) -> dict[str, str]:
-        return {name: repr(value) for name, value in self.get_params(deep=False).items()}
+        parameters = self.get_params(deep=False)
+        return {name: ADDRESS.sub("", repr(value)) for name, value in parameters.items()}
 
     def _check_same_parameters(self, first: dict[str, str]) -> None:
         now = self._parameters()

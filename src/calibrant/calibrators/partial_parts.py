@@ -18,7 +18,7 @@ Part = TypeVar("Part", bound=PartialFitting)
 
 
 def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
-    """Refuse calibrators among these parameters that have no ``partial_fit``, or have such parts themselves."""
+    """Refuse calibrators among these parameters that have no ``partial_fit``, or parts or parameters that will not do."""
     for name, part in parts.items():
         if not isinstance(part, Calibrator):
             continue
@@ -27,6 +27,7 @@ def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
                 f"{name} is {part!r}, which cannot learn batch by batch; use fit with all rows, or a calibrator that has "
                 f"partial_fit, such as {example}."
             )
+        part._check_parameters()
         inner = part.get_params(deep=False)
         check_learns_batches({f"{name}__{key}": value for key, value in inner.items()}, example)
 

@@ -21,6 +21,8 @@ RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 # Curvature that is added in all directions, as a share of what there is, so that directions in which the
 # function is flat do not make the equations singular; it pulls to where a step starts and vanishes at the end.
 PROXIMITY = 1e-10
+# A function that bends and slopes by less than this is flat: what is added to it would vanish, too.
+FLAT = 1e-250
 
 
 class ConvexExpansion(NamedTuple):
@@ -134,7 +136,7 @@ def _best_of_expansion(expansion: ConvexExpansion, start: Vector, lower: Vector)
     """
     size = len(start)
     curvature = np.trace(expansion.hessian) / size + np.abs(expansion.gradient).max()
-    if curvature == 0:
+    if curvature < FLAT:
         return start
     hessian = expansion.hessian + PROXIMITY * curvature * np.eye(size)
     rounding = 4 * np.finfo(np.float64).eps * np.abs(expansion.gradient).max()

@@ -11,7 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrators.inner_folds import folds_of
 from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
-from calibrant.calibrators.scaling.penalties import PenaltyName, affine_penalty, natural_strengths
+from calibrant.calibrators.scaling.penalties import (
+    PenaltyName,
+    affine_penalty,
+    check_penalty,
+    natural_strengths,
+)
 from calibrant.calibrators.scaling.penalty_search import FoldFits
 from calibrant.calibrators.scaling.strengths import Fixed, Strength, StrengthSearch, parse_strengths
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
@@ -78,8 +83,13 @@ class AffineScaling(PartialSoftmax):
         twin._set_maps(np.where(each, self.fold_weights_, 0.0), self.fold_intercepts_.copy())
         return twin  # type: ignore[no-any-return]
 
-    def _fit(self, data: LabelledPredictions) -> None:
+    def _check_parameters(self) -> None:
         check_choice("center", self.center, ("temperature", "identity", "zero"))
+        check_penalty(self.penalty)
+        self._plan()
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
         plan = self._plan()
         logit_map = FullMap(data.n_classes, bias=True)
         inverse_temperature = start_temperature(data)
@@ -154,26 +164,32 @@ class AffineScaling(PartialSoftmax):
         }
 
     def _penalty(self, multiple: float, total_weight: float) -> QuadraticPenalty:
-        plan, memory = self._plan(), self.memory_
-        reg_lambda, reg_mu = memory["reg_lambda"] * multiple, memory["reg_mu"] * multiple
-        if isinstance(plan, Fixed):
-            reg_lambda, reg_mu = plan.reg_lambda * total_weight, plan.reg_mu * total_weight
-        return affine_penalty(self.penalty, len(self.classes_), reg_lambda, reg_mu, memory["center"])
+        strengths = self._strengths(multiple, total_weight)
+        return affine_penalty(self.penalty, len(self.classes_), *strengths, center=self.memory_["center"])
+
+    def _strengths(self, multiple: float, total_weight: float) -> tuple[float, float]:
+        """Return the strengths for a sum of losses: a number that was given for each row, else worth its rows."""
+        given = self._plan().given
+        reg_lambda, reg_mu = self.memory_["reg_lambda"], self.memory_["reg_mu"]
+        return (
+            reg_lambda * multiple if given[0] is None else given[0] * total_weight,
+            reg_mu * multiple if given[1] is None else given[1] * total_weight,
+        )
 
     def _use_parameters(self, solution: Solution) -> None:
         n_classes, memory = len(self.classes_), self.memory_
-        if not isinstance(self._plan(), Fixed):
-            per_row = memory["surplus"] * min(1 / memory["total_weight"], 1 / memory["rows"])
-            self.reg_lambda_, self.reg_mu_ = memory["reg_lambda"] * per_row, memory["reg_mu"] * per_row
+        weight = memory["total_weight"]
+        reg_lambda, reg_mu = self._strengths(memory["surplus"] * min(1.0, weight / memory["rows"]), weight)
+        self.reg_lambda_, self.reg_mu_ = reg_lambda / weight, reg_mu / weight
         self.solution_ = solution
         self._set_matrices(solution.theta.reshape(1, n_classes, n_classes + 1))
 
     def _fitted_anew(self, sample: LabelledPredictions) -> Self:
         """Return a copy that is fitted to the sample alone, with the strengths that are known."""
         fitted: Self = clone(self)
-        if not isinstance(self._plan(), Fixed):
-            strengths = [self.memory_[name] / sample.n_rows for name in ("reg_lambda", "reg_mu")]
-            fitted.set_params(reg_lambda=strengths[0], reg_mu=strengths[1])
+        if self.penalty is not None:
+            reg_lambda, reg_mu = self._strengths(1.0, float(sample.n_rows))
+            fitted.set_params(reg_lambda=reg_lambda / sample.n_rows, reg_mu=reg_mu / sample.n_rows)
         fitted._fit_rows(sample, sampled=True)
         return fitted
 

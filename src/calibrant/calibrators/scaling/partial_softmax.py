@@ -27,6 +27,9 @@ MOST_ROWS, MOST_ENTRIES = 10_000, 2**20
 # Share of the mean curvature that keeps flat directions from making the equations singular.
 RIDGE = 1e-9
 
+# A curvature below this is none: rows so sure, and right, that no parameter matters.
+NOTHING = 1e-200
+
 
 class PartialSoftmax(PartialFitting):
     """A penalised softmax map that remembers the loss of past rows as a quadratic function; abstract.
@@ -118,8 +121,11 @@ class PartialSoftmax(PartialFitting):
             return float(n_rough)
         hessian = self.memory_["hessian"] * (n_rows / self.memory_["total_weight"])
         held = hessian + self._penalty(1.0, n_rows).hessian()
-        held.flat[:: len(held) + 1] += RIDGE * np.trace(held) / len(held)
-        return float(np.trace(np.linalg.solve(held, hessian)))
+        size = float(np.trace(held)) / len(held)
+        if size < NOTHING:
+            return 0.0
+        held.flat[:: len(held) + 1] += RIDGE * size
+        return max(0.0, float(np.trace(np.linalg.solve(held / size, hessian / size))))
 
 
 def _weight_of_row(total_weight: float, n_rows: float) -> float:

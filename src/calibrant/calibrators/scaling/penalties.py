@@ -1,15 +1,21 @@
 """The penalties of matrix scaling and Dirichlet calibration, as strengths for [W | b]."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from calibrant.errors import ParameterError
 from calibrant.objective import QuadraticPenalty
 
-__all__ = ["PenaltyName", "affine_penalty", "natural_strengths"]
+__all__ = ["PenaltyName", "affine_penalty", "check_penalty", "natural_strengths"]
 
 PenaltyName = Literal["odir", "l2"] | None
+
+
+def check_penalty(name: Any) -> None:
+    """Raise an error unless this names a penalty."""
+    if name not in ("odir", "l2", None):
+        raise ParameterError(f"penalty must be 'odir', 'l2' or None, not {name!r}.")
 
 
 def affine_penalty(
@@ -21,6 +27,7 @@ def affine_penalty(
       :cite:`kull2019`; the diagonal of W is free.
     * ``"l2"``: :math:`\lambda \lVert W - C \rVert^2 + \mu \lVert b \rVert^2` with C = ``center`` times the identity.
     """
+    check_penalty(name)
     strengths = np.zeros((n_classes, n_classes + 1))
     middle = center * np.eye(n_classes, n_classes + 1)
     if name == "odir":
@@ -30,8 +37,6 @@ def affine_penalty(
     elif name == "l2":
         strengths[:, :n_classes] = reg_lambda
         strengths[:, n_classes] = reg_mu
-    elif name is not None:
-        raise ParameterError(f"penalty must be 'odir', 'l2' or None, not {name!r}.")
     return QuadraticPenalty(strengths.ravel(), middle.ravel())
 
 

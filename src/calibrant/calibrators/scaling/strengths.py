@@ -12,6 +12,7 @@ from calibrant.errors import ParameterError
 
 __all__ = ["Fixed", "Strength", "StrengthSearch", "parse_strengths"]
 
+Given = tuple[float | None, float | None]
 Strength = float | Sequence[float] | Literal["auto"] | None
 
 
@@ -22,9 +23,19 @@ class Fixed:
     reg_lambda: float
     reg_mu: float
 
+    @property
+    def given(self) -> Given:
+        """Both."""
+        return self.reg_lambda, self.reg_mu
+
 
 class StrengthSearch(ABC):
     """A way to choose strengths by cross-validation."""
+
+    @property
+    @abstractmethod
+    def given(self) -> Given:
+        """The numbers among the two that are not searched for."""
 
     @abstractmethod
     def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:
@@ -38,6 +49,15 @@ class Grid(StrengthSearch):
     lambdas: list[float]
     mus: list[float] | None
 
+    @property
+    def given(self) -> Given:
+        """Those of which there is one."""
+        mus = self.lambdas if self.mus is None else self.mus
+        return (
+            self.lambdas[0] if len(self.lambdas) == 1 else None,
+            mus[0] if len(mus) == 1 else None,
+        )
+
     def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:  # noqa: ARG002 (the grid says it all)
         return best_of_grid(fits, self.lambdas, self.mus)
 
@@ -49,6 +69,11 @@ class Walk(StrengthSearch):
     reg_lambda: float | None
     reg_mu: float | None
     tied: bool
+
+    @property
+    def given(self) -> Given:
+        """The one that stays, if any."""
+        return self.reg_lambda, self.reg_mu
 
     def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:
         if self.tied:

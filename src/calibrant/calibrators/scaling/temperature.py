@@ -76,9 +76,12 @@ class TemperatureScaling(PartialFitting):
         self.loss = loss
         self.bounds = bounds
 
-    def _fit(self, data: LabelledPredictions) -> None:
+    def _check_parameters(self) -> None:
         check_choice("loss", self.loss, ("log", "brier"))
         check_around_one("bounds", self.bounds)
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
         self.solution_ = fit_inverse_temperature(data, self.loss, self.bounds)
         self._set_temperature()
 
