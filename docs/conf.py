@@ -35,7 +35,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
 autodoc_default_options = {
     # scikit-learn adds two of these to every class that has a fit; the table has the names.
-    "exclude-members": "set_fit_request, set_score_request, registry_names",
+    "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, registry_names",
 }
 autoclass_content = "class"
 autosummary_generate = False
