@@ -1,0 +1,291 @@
+"""Compare methods by cross-validation, or on test rows."""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from calibrant import metrics as metric_functions
+from calibrant import registry
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators.automatic.stratified_folds import stratified_folds
+from calibrant.comparison.comparison import UNCALIBRATED, Comparison
+from calibrant.comparison.method_result import MethodResult
+from calibrant.errors import ParameterError, PredictionError
+from calibrant.intervals import Interval, loss_difference
+from calibrant.intervals.groups import group_numbers
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.declaration import describe
+from calibrant.notices import held_back
+from calibrant.numerics.folds import Fold
+from calibrant.options import check_level
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+from calibrant.wording import counted
+
+__all__ = ["DEFAULT_METRICS", "Progress", "compare"]
+
+DEFAULT_METRICS = ("log_loss", "brier_score", "accuracy", "confidence_ece", "classwise_ece")
+
+Progress = Callable[[int, int, str], object]
+"""Called with the number of fits that are done, the number of all, and the method that is next."""
+
+
+def compare(
+    X: Any,
+    y: Any,
+    methods: Sequence[str | Calibrator],
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    cv: Any = 5,
+    test: tuple[Any, ...] | None = None,
+    metrics: Sequence[str | Callable[..., float]] | None = None,
+    level: float = 0.95,
+    refit: bool = True,
+    random_state: int = 0,
+    progress: Progress | None = None,
+) -> Comparison:
+    r"""Measure calibration methods on rows that they were not fitted to, paired with doing nothing.
+
+    By cross-validation every row is measured once, by the map that was fitted without its fold; all methods get the
+    same folds. The difference of a method from doing nothing,
+
+    .. math:: \bar d = \frac{1}{n} \sum_i \ell\bigl(g^{(-i)}(p_i), y_i\bigr) - \ell(p_i, y_i),
+
+    comes with a t interval over rows, or over groups: rows are paired, so that it is far narrower than the intervals
+    of the two losses. The interval takes the fitted maps as given.
+
+    Parameters
+    ----------
+    X : array, frame or Predictions
+        Predictions of the calibration rows.
+    y : array of shape (n,)
+        True classes.
+    methods : sequence of str or Calibrator
+        Registry names (``+`` composes) or calibrators with parameters of their own. Doing nothing is added.
+    sample_weight : array of shape (n,), optional
+        Weights of the rows.
+    groups : array of shape (n,), optional
+        Rows of one group are never on both sides of a fold, and intervals take whole groups as independent.
+    cv : int, splitter or iterable of splits, default=5
+        Folds; a number of them holds out every class in its share. Not used with ``test``.
+    test : tuple (X, y) or (X, y, sample_weight), optional
+        Rows to measure on instead; methods are fitted to all calibration rows. ``groups`` are then of no use for the
+        intervals and only keep rows together inside methods that hold rows out.
+    metrics : sequence of str or function, optional
+        Further measures beside log-loss, Brier score, accuracy, confidence- and classwise-ECE.
+    level : float, default=0.95
+        Level of the intervals.
+    refit : bool, default=True
+        Whether to fit every method to all calibration rows as well, for use.
+    random_state : int, default=0
+        For methods that draw random numbers and have no seed of their own.
+    progress : function, optional
+        Called as ``progress(done, total, name)`` before every fit.
+
+    Returns
+    -------
+    Comparison
+        A method that fails does not stop the others: its ``error`` says why. Warnings of the fits are in ``notes``.
+
+    Examples
+    --------
+    >>> p = [[0.9, 0.1]] * 60 + [[0.1, 0.9]] * 60
+    >>> y = ([0, 0, 1] * 20) + ([1, 1, 0] * 20)           # sure of itself, right in two of three
+    >>> found = compare(p, y, ["temperature", "shared-map"])
+    >>> found.how
+    'Measured on all 120 rows, each by a map fitted without its fold (5 folds)'
+    >>> found.result("temperature").differences["log_loss"].high < 0
+    True
+    """
+    check_level(level)
+    data = LabelledPredictions.parse(X, y, sample_weight)
+    if groups is not None:
+        data = replace(data, groups=group_numbers(groups, len(np.asarray(y)), sample_weight))
+    calibrators = _calibrators(methods, random_state)
+    functions = _functions(metrics)
+    folds = None
+    if test is None:
+        if data.n_rows < 2:
+            raise PredictionError("one row cannot be held out; give more rows, or test rows by test=.")
+        folds = stratified_folds(cv, data)
+        measured, how = data, _how(folds, data)
+    else:
+        measured = LabelledPredictions.parse(*test)
+        if not np.array_equal(measured.classes, data.classes):
+            raise ParameterError(
+                f"test rows must have the classes of the calibration rows, {data.classes.tolist()}, but have "
+                f"{measured.classes.tolist()}; name the columns in both."
+            )
+        how = (
+            f"Fitted to {counted(data.n_rows, 'row')} and measured on {counted(measured.n_rows, 'test row')}"
+        )
+    total = len(calibrators) * ((0 if folds is None else len(folds)) + (refit or folds is None))
+    reference = _reference(measured)
+    results, done = [], 0
+
+    def tell(name: str) -> None:
+        nonlocal done
+        if progress is not None:
+            progress(done, total, name)
+        done += 1
+
+    for name, calibrator in calibrators.items():
+        result = _result(name, calibrator, data, measured, folds, refit, tell)
+        if not result.failed:
+            result = _scored(result, measured, reference, functions, level)
+        results.append(result)
+    if progress is not None:
+        progress(total, total, "")
+    return Comparison(
+        tuple(sorted(results, key=_place)), measured, data.n_rows, measured.n_rows, how, float(level)
+    )
+
+
+def _place(result: MethodResult) -> tuple[bool, bool, float]:
+    return (
+        result.name != UNCALIBRATED,
+        result.failed,
+        result.scores.get("log_loss", np.inf),
+    )
+
+
+def _calibrators(methods: Sequence[str | Calibrator], random_state: int) -> dict[str, Calibrator]:
+    """Return name -> calibrator, doing nothing first."""
+    if isinstance(methods, str | Calibrator):
+        raise ParameterError(f"methods must be a list of names or calibrators, not {methods!r}.")
+    found: dict[str, Calibrator] = {UNCALIBRATED: registry.make(UNCALIBRATED)}
+    for method in methods:
+        if isinstance(method, Calibrator):
+            found[str(method)] = clone(method)
+        else:
+            found[method] = registry.make(method)
+    for calibrator in found.values():
+        parameters = calibrator.get_params()
+        unset = [key for key, value in parameters.items() if key.endswith("random_state") and value is None]
+        calibrator.set_params(**dict.fromkeys(unset, random_state))
+    return found
+
+
+def _functions(metrics: Sequence[str | Callable[..., float]] | None) -> dict[str, Callable[..., float]]:
+    """Return name -> metric; the default ones are always there."""
+    found = {name: getattr(metric_functions, name) for name in DEFAULT_METRICS}
+    for metric in metrics or ():
+        if not isinstance(metric, str):
+            found[describe(metric)] = metric
+        elif metric in registry.metrics():
+            found[metric] = getattr(metric_functions, metric)
+        else:
+            raise ParameterError(f"there is no metric {metric!r}; known are {registry.metrics()}.")
+    return found
+
+
+def _how(folds: list[Fold], data: LabelledPredictions) -> str:
+    held_out = np.concatenate([fold.test_rows for fold in folds])
+    if len(np.unique(held_out)) != data.n_rows or len(held_out) != data.n_rows:
+        raise ParameterError(
+            "cv must hold out every row exactly once, so that methods can be compared row by row; use "
+            "a number of folds, or a splitter such as KFold."
+        )
+    together = "" if data.groups is None else ", groups kept together"
+    return (
+        f"Measured on all {counted(data.n_rows, 'row')}, each by a map fitted without its fold "
+        f"({len(folds)} folds{together})"
+    )
+
+
+def _result(
+    name: str,
+    calibrator: Calibrator,
+    data: LabelledPredictions,
+    measured: LabelledPredictions,
+    folds: list[Fold] | None,
+    refit: bool,
+    tell: Callable[[str], None],
+) -> MethodResult:
+    """Fit and predict; what goes wrong is recorded."""
+    with held_back() as notices:
+        try:
+            predictions, seconds, fitted = None, 0.0, None
+            if folds is not None:
+                predictions, seconds = _out_of_fold(name, calibrator, data, folds, tell)
+            if refit or folds is None:
+                tell(name)
+                start = time.perf_counter()
+                fitted = clone(calibrator).fit_labelled(data)
+                seconds = time.perf_counter() - start
+            if fitted is not None and predictions is None:
+                predictions = fitted.transform(measured.predictions)
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
+            return MethodResult(name, None, None, error=f"{error}".rstrip(".") or type(error).__name__)
+    notes = tuple(dict.fromkeys(message for message, _ in notices))
+    return MethodResult(name, fitted, predictions, seconds=seconds, notes=notes)
+
+
+def _out_of_fold(
+    name: str,
+    calibrator: Calibrator,
+    data: LabelledPredictions,
+    folds: list[Fold],
+    tell: Callable[[str], None],
+) -> tuple[Predictions, float]:
+    """Return every row as mapped without its fold, and the mean time of a fit."""
+    if name == UNCALIBRATED:
+        for _ in folds:
+            tell(name)
+        return data.predictions, 0.0
+    scores = np.empty_like(data.predictions.scores)
+    seconds = 0.0
+    for fold in folds:
+        tell(name)
+        start = time.perf_counter()
+        fitted = clone(calibrator).fit_labelled(data.take(fold.train_rows, fold.train_weights))
+        seconds += time.perf_counter() - start
+        scores[fold.test_rows] = fitted.predict_proba(data.predictions.take(fold.test_rows))
+    scores.setflags(write=False)
+    return Predictions(scores, Space.PROBABILITIES, data.predictions.classes), seconds / len(folds)
+
+
+def _reference(measured: LabelledPredictions) -> Predictions:
+    """Return what methods are compared with: the predictions as given, or without refuted zeros."""
+    given = measured.predictions
+    return given if np.isfinite(measured.log_loss()) else given.without_zeros()
+
+
+def _scored(
+    result: MethodResult,
+    measured: LabelledPredictions,
+    reference: Predictions,
+    functions: dict[str, Callable[..., float]],
+    level: float,
+) -> MethodResult:
+    labels = measured.classes[measured.labels]
+    assert result.predictions is not None
+    calibrated = replace(result.predictions, classes=measured.classes)
+    reference = replace(reference, classes=measured.classes)
+    with held_back(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # infinite losses are seen in the scores
+        scores = {
+            name: float(function(labels, calibrated, sample_weight=measured.weights))
+            for name, function in functions.items()
+        }
+        differences: dict[str, Interval] = {}
+        if result.name != UNCALIBRATED:
+            for name, loss in (("log_loss", "log"), ("brier_score", "brier")):
+                differences[name] = loss_difference(
+                    labels,
+                    reference,
+                    calibrated,
+                    loss=loss,  # type: ignore[arg-type]
+                    sample_weight=measured.weights,
+                    groups=measured.groups,
+                    level=level,
+                )
+    changed = calibrated.predicted != measured.predictions.predicted
+    share = float(np.average(changed, weights=measured.weights))
+    return replace(result, predictions=calibrated, scores=scores, differences=differences, changed=share)

@@ -1,0 +1,141 @@
+"""Comparison: several methods on the same rows, ordered by their log-loss."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.comparison.method_result import MethodResult
+from calibrant.errors import MissingExtraError, ParameterError
+from calibrant.intervals import Interval, loss_difference
+from calibrant.labelled_predictions import LabelledPredictions
+
+__all__ = ["UNCALIBRATED", "Comparison"]
+
+UNCALIBRATED = "uncalibrated"
+
+# A paired difference of means beyond this many standard errors is hardly chance.
+STANDARD_ERRORS = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods side by side: doing nothing first, then the rest from the lowest log-loss up, failures last.
+
+    Attributes
+    ----------
+    results : tuple of MethodResult
+    data : LabelledPredictions
+        The measured rows as the classifier gave them.
+    n_rows, n_test_rows : int
+        Number of calibration rows, and of rows measured.
+    how : str
+        How rows were held out, in words.
+    level : float
+        Level of the intervals.
+    """
+
+    results: tuple[MethodResult, ...]
+    data: LabelledPredictions
+    n_rows: int
+    n_test_rows: int
+    how: str
+    level: float
+
+    def result(self, name: str) -> MethodResult:
+        """Return the result of a method by its name."""
+        for result in self.results:
+            if result.name == name:
+                return result
+        raise ParameterError(
+            f"there is no result of {name!r}; there are {[result.name for result in self.results]}."
+        )
+
+    @property
+    def measured(self) -> tuple[MethodResult, ...]:
+        """The results of methods that did not fail."""
+        return tuple(result for result in self.results if not result.failed)
+
+    @property
+    def best(self) -> MethodResult:
+        """The result with the lowest log-loss on rows held out; doing nothing if no other is lower.
+
+        To choose the lowest of several flatters it a little; :class:`~calibrant.AutoCalibration` holds out rows for
+        the choice itself.
+        """
+        return min(self.measured, key=lambda result: result.scores["log_loss"])
+
+    def difference(self, first: str, second: str, loss: str = "log") -> Interval:
+        """Return the paired difference of a loss, the second method minus the first one."""
+        one, other = self.result(first), self.result(second)
+        for result in (one, other):
+            if result.failed:
+                raise ParameterError(f"{result.name} failed and cannot be compared: {result.error}.")
+        labels = self.data.classes[self.data.labels]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its note says the same
+            return loss_difference(
+                labels,
+                one.predictions,
+                other.predictions,
+                loss=loss,  # type: ignore[arg-type]
+                sample_weight=self.data.weights,
+                groups=self.data.groups,
+                level=self.level,
+            )
+
+    def equally_good(self) -> list[MethodResult]:
+        """Return the results whose log-loss is within two standard errors of the lowest, without it."""
+        best = self.best
+        near = []
+        for result in self.measured:
+            if result is best or not np.isfinite(result.scores["log_loss"]):
+                continue
+            gap = self.difference(best.name, result.name)
+            if gap.estimate <= STANDARD_ERRORS * gap.standard_error:
+                near.append(result)
+        return near
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the table: name of a column -> values, one for each method."""
+        scores = list(dict.fromkeys(name for result in self.results for name in result.scores))
+        table: dict[str, list[Any]] = {"method": [result.name for result in self.results]}
+        for name in scores:
+            table[name] = [result.scores.get(name, np.nan) for result in self.results]
+        for name in ("log_loss", "brier_score"):
+            found = [result.differences.get(name) for result in self.results]
+            table[f"{name}_difference"] = [np.nan if each is None else each.estimate for each in found]
+            table[f"{name}_low"] = [np.nan if each is None else each.low for each in found]
+            table[f"{name}_high"] = [np.nan if each is None else each.high for each in found]
+        table["changed"] = [np.nan if result.changed is None else result.changed for result in self.results]
+        table["seconds"] = [result.seconds for result in self.results]
+        table["error"] = [result.error or "" for result in self.results]
+        return {name: np.asarray(values) for name, values in table.items()}
+
+    def frame(self) -> Any:
+        """Return the table as a pandas frame."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("pandas", "frames") from error
+        return pd.DataFrame(self.columns())
+
+    def __str__(self) -> str:
+        width = max(len(result.name) for result in self.results)
+        lines = [
+            f"{'method':{width}}  log-loss  difference [{100 * self.level:g} % interval]   Brier  accuracy  changed"
+        ]
+        for result in self.results:
+            if result.failed:
+                lines.append(f"{result.name:{width}}  failed: {result.error}")
+                continue
+            gap = result.differences.get("log_loss")
+            paired = "" if gap is None else f"{gap.estimate:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
+            lines.append(
+                f"{result.name:{width}}  {result.scores['log_loss']:8.4f}  {paired:27}  "
+                f"{result.scores['brier_score']:6.4f}    {result.scores['accuracy']:6.4f}  "
+                f"{100 * (result.changed or 0.0):5.1f} %"
+            )
+        return "\n".join([*lines, f"{self.how}."])

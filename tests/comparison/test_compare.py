@@ -1,0 +1,202 @@
+"""Methods side by side on rows that they were not fitted to."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold, ShuffleSplit
+
+from calibrant import Chain, Identity, PlattScaling, Predictions, TemperatureScaling, registry
+from calibrant.comparison import compare
+from calibrant.errors import ParameterError, PredictionError
+from calibrant.intervals import loss_difference
+from calibrant.metrics import accuracy, brier_score, log_loss, smooth_ece
+
+NAMES = np.array(["ant", "bee", "cow", "dog"])
+
+
+def over_confident(n_rows: int, seed: int = 0, n_classes: int = 4):
+    """Return probabilities whose true temperature is two, and labels."""
+    generator = np.random.default_rng(seed)
+    p = generator.dirichlet(np.full(n_classes, 0.5), n_rows)
+    p = np.maximum(p, 1e-9) / np.maximum(p, 1e-9).sum(axis=1, keepdims=True)
+    y = (np.log(p) / 2 + generator.gumbel(size=p.shape)).argmax(axis=1)
+    return p, y
+
+
+def test_out_of_fold_rows_are_those_of_a_loop_over_the_folds():
+    """A second implementation with scikit-learn's splitter."""
+    p, y = over_confident(203)
+    splitter = KFold(4, shuffle=True, random_state=1)
+    found = compare(p, y, ["temperature", "vector"], cv=splitter)
+    for name in ("temperature", "vector"):
+        expected = np.empty_like(p)
+        for train, test in splitter.split(p):
+            expected[test] = registry.make(name).fit(p[train], y[train]).predict_proba(p[test])
+        result = found.result(name)
+        assert result.predictions.probabilities == pytest.approx(expected, abs=1e-12)
+        assert result.scores["log_loss"] == pytest.approx(log_loss(y, expected))
+        assert result.scores["brier_score"] == pytest.approx(brier_score(y, expected))
+        assert result.scores["accuracy"] == pytest.approx(accuracy(y, expected))
+        assert result.changed == pytest.approx(np.mean(expected.argmax(1) != p.argmax(1)))
+        paired = loss_difference(y, p, expected)
+        assert result.differences["log_loss"].estimate == pytest.approx(paired.estimate)
+        assert tuple(result.differences["log_loss"]) == pytest.approx(tuple(paired))
+
+
+def test_test_rows_are_measured_by_a_map_fitted_to_all_calibration_rows():
+    p, y = over_confident(300)
+    q, z = over_confident(150, seed=1)
+    found = compare(p, NAMES[y], ["temperature"], test=(q, NAMES[z]))
+    fitted = TemperatureScaling().fit(p, y)
+    assert found.result("temperature").scores["log_loss"] == pytest.approx(
+        log_loss(z, fitted.predict_proba(q))
+    )
+    assert (found.n_rows, found.n_test_rows) == (300, 150)
+    assert found.how == "Fitted to 300 rows and measured on 150 test rows"
+    assert found.result("temperature").calibrator.temperature_ == fitted.temperature_
+
+
+def test_doing_nothing_comes_first_and_the_rest_by_log_loss():
+    p, y = over_confident(400)
+    found = compare(p, y, ["isotonic", "temperature", "uncalibrated"])
+    assert found.results[0].name == "uncalibrated"
+    losses = [result.scores["log_loss"] for result in found.results[1:]]
+    assert losses == sorted(losses)
+    assert len(found.results) == 3
+    assert found.best.name == "temperature"
+    assert found.result("uncalibrated").differences == {}
+
+
+def test_a_method_that_does_nothing_differs_by_zero():
+    p, y = over_confident(60)
+    found = compare(p, y, [Chain([Identity()])])
+    (difference,) = [result.differences["log_loss"] for result in found.results[1:]]
+    assert (difference.estimate, difference.low, difference.high) == (0.0, 0.0, 0.0)
+
+
+def test_logits_in_their_own_space():
+    p, y = over_confident(120)
+    found = compare(Predictions.from_logits(np.log(p) + 3), y, ["temperature"])
+    given = compare(p, y, ["temperature"])
+    assert found.best.scores["log_loss"] == pytest.approx(given.best.scores["log_loss"])
+
+
+def test_refuted_zeros_count_as_the_floor_for_the_difference_only():
+    p = np.array([[1.0, 0.0], [0.9, 0.1], [0.2, 0.8], [0.0, 1.0]] * 20)
+    y = np.array([0, 0, 1, 1] * 15 + [1, 1, 0, 0] * 5)
+    found = compare(p, y, ["temperature"])
+    assert found.result("uncalibrated").scores["log_loss"] == np.inf
+    assert np.isfinite(found.result("temperature").differences["log_loss"].estimate)
+
+
+def test_groups_stay_together_and_widen_the_interval():
+    """Every row eight times over: as groups, one eighth of the rows are independent."""
+    p, y = over_confident(60)
+    repeated, labels, groups = np.repeat(p, 8, axis=0), np.repeat(y, 8), np.repeat(np.arange(60), 8)
+    apart = compare(repeated, labels, ["temperature"])
+    together = compare(repeated, labels, ["temperature"], groups=groups)
+    widths = [each.result("temperature").differences["log_loss"].width for each in (apart, together)]
+    assert widths[1] > 2 * widths[0]
+    assert "groups kept together" in together.how
+
+
+def test_a_weight_of_zero_leaves_a_row_out():
+    p, y = over_confident(101)
+    weights = np.r_[np.ones(100), 0]
+    weighted = compare(p, y, ["temperature"], sample_weight=weights)
+    without = compare(p[:100], y[:100], ["temperature"], sample_weight=np.ones(100))
+    assert weighted.n_rows == 100
+    assert weighted.best.scores == pytest.approx(without.best.scores)
+
+
+def test_a_failure_is_recorded_and_does_not_stop_the_rest(monkeypatch):
+    p, y = over_confident(50)
+
+    def fail(self, data):
+        raise ValueError("this method never works.")
+
+    monkeypatch.setattr(PlattScaling, "_fit", fail)
+    found = compare(p, y, [PlattScaling(), "temperature"])
+    failed = found.results[-1]
+    assert failed.failed
+    assert failed.error == "this method never works"
+    assert found.best.name == "temperature"
+    assert "failed: this method never works" in str(found)
+    with pytest.raises(ParameterError, match="failed and cannot be compared"):
+        found.difference("temperature", failed.name)
+
+
+def test_notes_hold_what_the_fits_warned_of():
+    p, y = over_confident(80)
+    y = np.where(y == 3, 2, y)
+    found = compare(p, y, ["temperature"])
+    assert any("no calibration row has class 3" in note for note in found.result("temperature").notes)
+
+
+def test_progress_counts_every_fit():
+    p, y = over_confident(60)
+    seen = []
+    compare(p, y, ["temperature", "vector"], cv=3, progress=lambda *told: seen.append(told))
+    assert [done for done, _, _ in seen] == list(range(13))
+    assert {total for _, total, _ in seen} == {12}
+    assert seen[-1] == (12, 12, "")
+
+
+def test_without_a_last_fit_there_is_no_calibrator():
+    p, y = over_confident(60)
+    found = compare(p, y, ["temperature"], refit=False)
+    assert found.result("temperature").calibrator is None
+    assert not found.result("temperature").failed
+
+
+def test_methods_within_two_standard_errors_of_the_best_are_told():
+    p, y = over_confident(300)
+    found = compare(p, y, ["temperature", "structured-vector", "uncalibrated"])
+    near = {result.name for result in found.equally_good()}
+    assert "uncalibrated" not in near
+    assert near | {found.best.name} == {"temperature", "structured-vector"}
+
+
+def test_further_metrics_and_the_table():
+    p, y = over_confident(60)
+    found = compare(p, y, ["temperature"], metrics=["smooth_ece", accuracy])
+    table = found.columns()
+    assert table["smooth_ece"][0] == pytest.approx(smooth_ece(y, p))
+    assert list(table["method"]) == ["uncalibrated", "temperature"]
+    assert found.frame().shape == (2, len(table))
+    assert max(map(len, str(found).splitlines())) <= 88
+
+
+def test_the_same_numbers_for_methods_that_draw_random_ones():
+    p, y = over_confident(80)
+    first, second = (compare(p, y, ["pts"], cv=2, random_state=3) for _ in range(2))
+    assert first.best.scores == second.best.scores
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"methods": "temperature"}, ParameterError, "methods must be a list"),
+        ({"methods": ["temprature"]}, ParameterError, "did you mean 'temperature'"),
+        ({"cv": ShuffleSplit(2)}, ParameterError, "hold out every row exactly once"),
+        ({"cv": 1}, ParameterError, "cv must be a whole number of at least 2"),
+        ({"metrics": ["nonsense"]}, ParameterError, "there is no metric 'nonsense'"),
+        ({"level": 2}, ParameterError, "level"),
+        ({"test": ([[0.5, 0.5]], [1])}, ParameterError, "test rows must have the classes"),
+        ({"groups": [1, 2]}, ParameterError, "groups must have one entry per row"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(options, error, message):
+    p, y = over_confident(40)
+    with pytest.raises(error, match=message):
+        compare(p, y, **{"methods": ["temperature"], **options})
+
+
+def test_one_row_cannot_be_held_out():
+    with pytest.raises(PredictionError, match="one row cannot be held out"):
+        compare([[0.5, 0.5]], [0], ["temperature"])
+
+
+def test_an_unknown_result_is_refused():
+    p, y = over_confident(40)
+    with pytest.raises(ParameterError, match="there is no result of 'vector'"):
+        compare(p, y, ["temperature"]).result("vector")
