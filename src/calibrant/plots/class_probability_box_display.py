@@ -1,0 +1,226 @@
+"""ClassProbabilityBoxDisplay: what a classifier says about the rows of every class, as box plots."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.plots.box_statistics import BoxStatistics
+from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.style import FAINT, INK, LABEL_SIZE, SERIES, TITLE_SIZE
+from calibrant.plots.three_classes import class_columns
+
+__all__ = ["ClassProbabilityBoxDisplay"]
+
+# Classes drawn unless they are chosen: all up to the first number, else so many of the worst.
+MOST, WORST = 10, 6
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---", "***", "|||")
+
+
+class ClassProbabilityBoxDisplay(Display):
+    """Box plots of the probability of every class, in groups by the true class.
+
+    In the group of a true class its own box should be the highest. Whiskers reach from 5 to 95 %, the notch is an
+    approximate 95 % interval of the median, and the bar beside the box is one standard deviation on either side of the mean;
+    as figure 3 of the supplement of :cite:`kull2019`.
+
+    Parameters
+    ----------
+    statistics : BoxStatistics
+        The numbers.
+    names : tuple of str
+        The classes, of groups and of boxes in each.
+    title : str
+        What the predictions are.
+
+    Attributes
+    ----------
+    ax_, figure_
+        What was drawn on, after :meth:`plot`.
+
+    Examples
+    --------
+    >>> p = [[0.7, 0.2, 0.1], [0.5, 0.3, 0.2], [0.3, 0.6, 0.1], [0.2, 0.2, 0.6]]
+    >>> display = ClassProbabilityBoxDisplay.from_predictions([0, 0, 1, 2], p)
+    >>> display.statistics.median[0].round(3), display.statistics.count
+    (array([0.6 , 0.25, 0.15]), array([2, 1, 1]))
+    """
+
+    def __init__(
+        self, statistics: BoxStatistics, names: tuple[str, ...], title: str = "Probabilities by true class"
+    ) -> None:
+        self.statistics = statistics
+        self.names = names
+        self.title = title
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_proba: Any,
+        *,
+        sample_weight: Any = None,
+        classes: Any = None,
+        title: str | None = None,
+    ) -> Self:
+        """Take predictions with their true classes.
+
+        Parameters
+        ----------
+        y_true : array of shape (n,)
+            True classes.
+        y_proba : array, frame or Predictions
+            Probabilities, (n, K).
+        sample_weight : array of shape (n,), optional
+            A weight of two is the same as the row given twice.
+        classes : sequence of labels, optional
+            Which classes; by default all up to ten, of more the six whose rows were given the least probability of
+            their own class.
+        title : str, optional
+            What the predictions are.
+        """
+        data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+        columns = _worst(data) if classes is None else class_columns(data.classes, classes)
+        names = tuple(str(label) for label in data.classes[columns].tolist())
+        said = "Probabilities by true class" if title is None else title
+        if classes is None and len(columns) < data.n_classes:
+            said = f"{said}, the {len(columns)} worst of {data.n_classes} classes"
+        return cls(BoxStatistics.of(data, columns), names, said)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        classes: Any = None,
+        title: str | None = None,
+    ) -> Self:
+        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions."""
+        predictions = predictions_of(estimator, X)
+        return cls.from_predictions(y, predictions, sample_weight=sample_weight, classes=classes, title=title)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one line for every box: true class, class, quantiles, notch, mean and deviation."""
+        size = len(self.names)
+        columns: dict[str, NDArray[Any]] = {
+            "true_class": np.repeat(np.array(self.names), size),
+            "class": np.tile(np.array(self.names), size),
+            "count": np.repeat(self.statistics.count, size),
+        }
+        for name in (
+            "low",
+            "lower_quartile",
+            "median",
+            "upper_quartile",
+            "high",
+            "notch",
+            "mean",
+            "deviation",
+        ):
+            columns[name] = getattr(self.statistics, name).ravel()
+        return columns
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes, or on those of a new figure, and return self."""
+        size = len(self.names)
+        self.ax_, self.figure_ = new_axes(ax, (float(np.clip(1.2 + 0.26 * size * (size + 1), 5.5, 15)), 4.2))
+        from matplotlib.patches import Patch
+
+        width = 0.8 / size
+        places = np.arange(size)[:, np.newaxis] + (np.arange(size) - (size - 1) / 2) * width
+        for number in range(size):
+            self._draw_boxes(number, places[:, number], width)
+        for edge in range(1, size):
+            self.ax_.axvline(edge - 0.5, color=FAINT, linewidth=0.8)
+        labels = [f"{name}\n{count}" for name, count in zip(self.names, self.statistics.count, strict=True)]
+        self.ax_.set_xticks(range(size), labels=labels, fontsize=LABEL_SIZE - 0.5)
+        self.ax_.tick_params(axis="x", length=0)
+        self.ax_.set(xlim=(-0.5, size - 0.5), ylim=(-0.02, 1.02))
+        self.ax_.set_xlabel("true class and number of its rows", fontsize=LABEL_SIZE)
+        self.ax_.set_ylabel("probability", fontsize=LABEL_SIZE)
+        self.ax_.set_title(self.title, fontsize=TITLE_SIZE, color=INK)
+        handles = [Patch(**_style(number), label=name) for number, name in enumerate(self.names)]
+        self.ax_.legend(
+            handles=handles,
+            title="probability of",
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+            frameon=False,
+            fontsize=LABEL_SIZE - 1,
+        )
+        return self
+
+    def _draw_boxes(self, number: int, places: NDArray[np.float64], width: float) -> None:
+        """Draw the boxes of one class in all groups, with mean and deviation at their right."""
+        one = self.statistics
+        filled = np.flatnonzero(one.count)
+        boxes = [
+            {
+                "whislo": one.low[group, number],
+                "q1": one.lower_quartile[group, number],
+                "med": one.median[group, number],
+                "q3": one.upper_quartile[group, number],
+                "whishi": one.high[group, number],
+                # A notch beyond the box would fold back over it.
+                "cilo": max(
+                    one.median[group, number] - one.notch[group, number], one.lower_quartile[group, number]
+                ),
+                "cihi": min(
+                    one.median[group, number] + one.notch[group, number], one.upper_quartile[group, number]
+                ),
+            }
+            for group in filled
+        ]
+        style = _style(number)
+        self.ax_.bxp(
+            boxes,
+            positions=places[filled] - 0.1 * width,
+            widths=0.62 * width,
+            shownotches=True,
+            showfliers=False,
+            showcaps=False,
+            patch_artist=True,
+            manage_ticks=False,
+            boxprops=style,
+            medianprops={"color": INK, "linewidth": 1.6},
+            whiskerprops={"color": style["edgecolor"], "linewidth": 1.0},
+        )
+        self.ax_.errorbar(
+            places[filled] + 0.34 * width,
+            one.mean[filled, number],
+            yerr=one.deviation[filled, number],
+            fmt="o",
+            markersize=3,
+            color=INK,
+            elinewidth=1.0,
+        )
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Return colour and hatching of the boxes of one class; colours come again after seven, hatchings after ten."""
+    from matplotlib.colors import to_rgb
+
+    colour = np.array(to_rgb(SERIES[number % len(SERIES)]))
+    pale = tuple((colour + 1.5) / 2.5)
+    return {
+        "facecolor": pale,
+        "edgecolor": tuple(colour),
+        "hatch": HATCHES[number % len(HATCHES)],
+        "linewidth": 1.0,
+    }
+
+
+def _worst(data: LabelledPredictions) -> NDArray[np.intp]:
+    """Return all columns, or of many those whose rows were given the least probability of their own class."""
+    if data.n_classes <= MOST:
+        return np.arange(data.n_classes)
+    own = data.predictions.probabilities[np.arange(data.n_rows), data.labels].astype(np.float64)
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    totals = data.class_weights
+    sums = np.bincount(data.labels, weights * own, minlength=data.n_classes)
+    means = np.divide(sums, totals, out=np.full(data.n_classes, np.inf), where=totals > 0)
+    return np.sort(np.argsort(means, kind="stable")[:WORST])

@@ -1,0 +1,197 @@
+"""The numbers of a grid of reliability diagrams: one for each class, the worst first."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import BinningScheme
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.options import check_choice, check_whole
+from calibrant.plots.event_rows import EventRows
+from calibrant.plots.isotonic_curve import Mode
+from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_of
+from calibrant.plots.tabular import Tabular
+from calibrant.wording import counted
+
+__all__ = ["ClasswiseReliability", "PerClass", "classwise_reliability"]
+
+PerClass = Literal["classwise", "top-label"]
+"""``"classwise"``: every class by its own probability, in all rows. ``"top-label"``: every class in the rows that predict
+it, by their confidence."""
+
+Vector = NDArray[np.float64]
+
+# Of a normal distribution 95 % lie below so many standard deviations.
+ONE_SIDED = 1.6448536269514722
+
+
+@dataclass(frozen=True, eq=False)
+class ClasswiseReliability(Tabular):
+    """Reliability curves of the worst classes, and the calibration error of all.
+
+    Attributes
+    ----------
+    kind : str
+        ``"classwise"`` or ``"top-label"``.
+    n_rows, n_classes : int
+        Rows and classes in all.
+    labels : ndarray of shape (C,)
+        Classes with rows to judge them by, the worst first.
+    count : ndarray of shape (C,)
+        Rows that take part: all, or those that predict the class.
+    happened : ndarray of shape (C,)
+        In how many of them the class was the true one.
+    error : ndarray of shape (C,)
+        Binned calibration error.
+    noise, noise_high : ndarray of shape (C,)
+        Mean of that error for calibrated predictions, and what 95 % of it stay below, with normal means of bins.
+    curves : tuple of ReliabilityCurve
+        Of the first classes, as many as were asked for.
+    """
+
+    kind: str
+    n_rows: int
+    n_classes: int
+    labels: NDArray[Any]
+    count: NDArray[np.intp]
+    happened: NDArray[np.intp]
+    error: Vector
+    noise: Vector
+    noise_high: Vector
+    curves: tuple[ReliabilityCurve, ...]
+
+    @property
+    def beyond_noise(self) -> NDArray[np.bool_]:
+        """Whether the error of a class is more than noise, each by itself at 5 %, (C,)."""
+        return self.error > self.noise_high
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one row per class, the worst first."""
+        return {
+            "label": self.labels,
+            "count": self.count,
+            "happened": self.happened,
+            "error": self.error,
+            "noise": self.noise,
+            "noise_high": self.noise_high,
+            "excess": self.error - self.noise,
+            "beyond_noise": self.beyond_noise,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"ClasswiseReliability({self.kind}, {int(self.beyond_noise.sum())} of "
+            f"{counted(len(self.labels), 'class')} beyond noise, {counted(self.n_rows, 'row')})"
+        )
+
+
+def classwise_reliability(
+    y_true: Any,
+    y_proba: Any,
+    *,
+    sample_weight: Any = None,
+    kind: PerClass = "classwise",
+    max_classes: int | None = 12,
+    n_bins: int = 10,
+    strategy: Strategy = "uniform",
+    binning: BinningScheme | None = None,
+    level: float = 0.95,
+    mode: Mode = "confidence",
+    random_state: int | np.random.Generator | None = 0,
+) -> ClasswiseReliability:
+    r"""Reliability of every class by itself, the worst classes first.
+
+    Classes are sorted by how far their binned error is above what noise alone would make of it,
+
+    .. math::
+
+        \sum_b \frac{W_b}{W} \, | \bar o_b - \bar s_b | - \sqrt{\frac{2}{\pi}} \sum_b \sigma_b, \qquad
+        \sigma_b^2 = \frac{1}{W^2} \sum_{i \in b} w_i^2 s_i (1 - s_i) :
+
+    by the error alone, rare classes and small groups of rows would come first whatever the predictions.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True classes: column numbers, or labels that match the columns.
+    y_proba : array, frame or Predictions
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
+    sample_weight : array of shape (n,), optional
+        How much each row matters; each is one observation.
+    kind : {"classwise", "top-label"}, default="classwise"
+        Every class by its own probability in all rows :cite:`kull2019`, or in the rows that predict it by their
+        confidence :cite:`gupta2022`. Classes that no row predicts are left out of the second.
+    max_classes : int or None, default=12
+        For how many classes to make curves; None for all. Errors are there for all in any case.
+    n_bins : int, default=10
+        Number of bins from 0 to 1.
+    strategy, binning, level, mode, random_state
+        As for :func:`~calibrant.plots.reliability_curve`.
+
+    Returns
+    -------
+    ClasswiseReliability
+        With ``columns()`` and ``frame()``, one row per class. Costs O(nK), and a sort of n numbers for each curve.
+
+    Examples
+    --------
+    >>> p = [[0.8, 0.1, 0.1]] * 100
+    >>> found = classwise_reliability([0] * 60 + [1] * 30 + [2] * 10, p)
+    >>> found.labels, found.error.round(6), found.beyond_noise
+    (array([1, 0, 2]), array([0.2, 0.2, 0. ]), array([ True,  True, False]))
+    """
+    check_choice("kind", kind, get_args(PerClass))
+    if max_classes is not None:
+        check_whole("max_classes", max_classes)
+    scheme = chosen_scheme(n_bins, strategy, binning)
+    data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+    if kind == "classwise":
+        columns, every, choose = np.arange(data.n_classes), EventRows.every_class, EventRows.of_class
+    else:
+        columns = np.unique(data.predictions.predicted)
+        every, choose = EventRows.every_predicted, EventRows.of_predicted
+    found = [(rows.n_rows, int(rows.happened.sum()), *_error_and_noise(rows, scheme)) for rows in every(data)]
+    count, happened, error, mean, deviation = map(np.array, zip(*found, strict=True))
+    # Rounding must not decide between classes that are equally bad.
+    order = np.argsort(-(error - mean).round(12), kind="stable")
+    shown = order if max_classes is None else order[:max_classes]
+    return ClasswiseReliability(
+        kind=kind,
+        n_rows=data.n_rows,
+        n_classes=data.n_classes,
+        labels=data.classes[columns[order]],
+        count=count[order],
+        happened=happened[order],
+        error=error[order],
+        noise=mean[order],
+        noise_high=(mean + ONE_SIDED * deviation)[order],
+        curves=tuple(
+            reliability_of(
+                choose(data, int(columns[place])),
+                scheme=scheme,
+                level=level,
+                mode=mode,
+                n_resamples=0,
+                random_state=random_state,
+            )
+            for place in shown
+        ),
+    )
+
+
+def _error_and_noise(rows: EventRows, scheme: BinningScheme) -> tuple[float, float, float]:
+    """Return the binned error, and its mean and standard deviation for calibrated predictions with normal bins."""
+    partition = chosen_partition(scheme, rows.scores, rows.weights)
+    bins = partition.bins(rows.scores, rows.happened, rows.weights)
+    scores = np.clip(rows.scores.astype(np.float64), 0.0, 1.0)
+    masses = 1.0 if rows.weights is None else rows.weights / rows.data.total_weight
+    scale = 1 / rows.n_rows if rows.weights is None else 1.0
+    variance = np.bincount(
+        partition.index(rows.scores), scores * (1 - scores) * (masses * scale) ** 2, bins.n_bins
+    )
+    # The size of a normal number has the mean sqrt(2 / pi) and the variance 1 - 2 / pi.
+    mean = float(np.sqrt(2 / np.pi * variance).sum())
+    return float(bins.share @ np.abs(bins.gap)), mean, float(np.sqrt((1 - 2 / np.pi) * variance.sum()))

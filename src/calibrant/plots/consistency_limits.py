@@ -1,0 +1,137 @@
+"""Consistency limits: where the mean outcome of a bin would lie if its scores were true."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from calibrant.plots.score_cells import ScoreCells
+
+__all__ = ["consistency_limits", "poisson_binomial"]
+
+Vector = NDArray[np.float64]
+
+# A sum of this variance, in units of the square of its largest term, is as good as normal for a picture.
+ENOUGH_VARIANCE = 100.0
+
+# Scores of one bin that are told apart.
+MOST_CELLS = 200
+
+N_DRAWS = 2000
+
+
+def consistency_limits(
+    index: NDArray[np.intp],
+    n_bins: int,
+    scores: NDArray[np.floating],
+    weights: Vector | None,
+    level: float,
+    generator: np.random.Generator,
+) -> tuple[Vector, Vector]:
+    r"""Return between which limits the mean outcome of every bin lies with a probability of at least ``level``.
+
+    If the scores :math:`s_i` are the true probabilities, the number of events in a bin is the sum of independent
+    outcomes, of the Poisson-binomial distribution. Its quantiles are taken exactly, or where its variance exceeds
+    100 from the normal distribution of the same mean and variance; these are the consistency bars of
+    :cite:`broecker2007`. With unequal weights, quantiles of 2,000 draws take the place of the exact ones.
+
+    Parameters
+    ----------
+    index : ndarray of shape (n,)
+        The bin of every row.
+    n_bins : int
+        Number of bins, B.
+    scores : ndarray of shape (n,)
+        Probabilities of the event.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows.
+    level : float
+        Probability between the limits.
+    generator : Generator
+        Source of the draws for rows with weights.
+
+    Returns
+    -------
+    low, high : ndarray of shape (B,)
+        Limits of the mean outcome; NaN for an empty bin. Costs O(n), and about a millisecond for each bin.
+    """
+    # Numbers of 16 bits are sorted without comparisons, ten times as fast.
+    numbers = index.astype(np.uint16) if n_bins < 2**16 else index
+    order = np.argsort(numbers, kind="stable")
+    starts = np.searchsorted(numbers[order], np.arange(n_bins + 1))
+    low, high = np.full(n_bins, np.nan), np.full(n_bins, np.nan)
+    for number, (start, end) in enumerate(pairwise(starts)):
+        if end > start:
+            rows = order[start:end]
+            own = np.clip(scores[rows].astype(np.float64), 0.0, 1.0)
+            own_weights = None if weights is None else weights[rows]
+            low[number], high[number] = _limits(own, own_weights, (1 - level) / 2, generator)
+    return low, high
+
+
+def _limits(
+    scores: Vector, weights: Vector | None, tail: float, generator: np.random.Generator
+) -> tuple[float, float]:
+    """Return the limits of one bin with at least one row."""
+    equal = weights is None or weights.min() == weights.max()
+    shares = np.full(len(scores), 1 / len(scores)) if equal or weights is None else weights / weights.sum()
+    mean = float(shares @ scores)
+    variance = float(shares**2 @ (scores * (1 - scores)))
+    if variance >= ENOUGH_VARIANCE * float(shares.max()) ** 2:
+        reach = -float(ndtri(tail)) * np.sqrt(variance)
+        return max(mean - reach, 0.0), min(mean + reach, 1.0)
+    cells = ScoreCells.of(
+        scores, np.zeros(len(scores), dtype=np.bool_), None if equal else weights, MOST_CELLS
+    )
+    if equal:
+        first, probability = poisson_binomial(cells.score, cells.count[:, 0])
+        below = np.cumsum(probability)
+        # Rounding of the sums must not push a quantile by one.
+        low, high = np.searchsorted(below, [tail + 1e-12, 1 - tail - 1e-12])
+        last = len(below) - 1
+        return (first + min(low, last)) / len(scores), (first + min(high, last)) / len(scores)
+    total = cells.total_weight
+    means = cells.outcomes_if_true(N_DRAWS, generator) @ (total / total.sum())
+    low, high = np.quantile(means, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def poisson_binomial(probability: Vector, count: NDArray[np.intp]) -> tuple[int, Vector]:
+    r"""Return the distribution of the number of successes in independent trials of different probabilities.
+
+    By the discrete Fourier transform of its characteristic function :math:`\prod_g (1 - p_g + p_g e^{it})^{n_g}`, on
+    a window around the mean outside of which nothing but rounding is left.
+
+    Parameters
+    ----------
+    probability : ndarray of shape (g,)
+        Probabilities of success.
+    count : ndarray of shape (g,)
+        Number of trials of each.
+
+    Returns
+    -------
+    first : int
+        Smallest number of successes in the window.
+    mass : ndarray of shape (L,)
+        Probabilities of ``first``, ``first + 1``, ...; O(gL) with L of the order of the standard deviation.
+
+    Examples
+    --------
+    >>> first, mass = poisson_binomial(np.array([0.5, 1.0]), np.array([2, 1]))
+    >>> first, mass.round(6)
+    (0, array([0.  , 0.25, 0.5 , 0.25]))
+    """
+    n_trials = int(count.sum())
+    mean, variance = float(count @ probability), float(count @ (probability * (1 - probability)))
+    reach = int(np.ceil(12 + 9 * np.sqrt(variance)))
+    first = max(0, int(mean) - reach)
+    length = min(n_trials, int(mean) + reach + 1) - first + 1
+    half_angle = np.pi * np.arange(length // 2 + 1) / length
+    p = probability[:, np.newaxis]
+    with np.errstate(divide="ignore"):
+        modulus = 0.5 * np.log1p(np.maximum(-4 * p * (1 - p) * np.sin(half_angle) ** 2, -1.0))
+    angle = np.arctan2(p * np.sin(2 * half_angle), 1 - 2 * p * np.sin(half_angle) ** 2)
+    transform = np.exp(count @ modulus) * np.exp(-1j * (count @ angle - 2 * half_angle * first))
+    return first, np.maximum(np.fft.irfft(transform, length), 0.0)

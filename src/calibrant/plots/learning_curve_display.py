@@ -1,0 +1,180 @@
+"""LearningCurveDisplay: the loss on held-out rows against the number of calibration rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import ParameterError
+from calibrant.metrics.proper import log_loss
+from calibrant.plots.caption import legend_above, thousands, write_caption
+from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.learning_curve import LearningCurve, learning_curve
+from calibrant.plots.style import DIAGONAL, LABEL_SIZE, look
+from calibrant.plots.tabular import stacked_columns
+
+__all__ = ["LearningCurveDisplay"]
+
+# How far beyond the rows at hand the curve goes on.
+FURTHER = 4
+
+# Losses are shown up to so many times the gain above the uncalibrated one.
+HIGHEST = 1.0
+
+
+class LearningCurveDisplay(Display):
+    """Loss on held-out rows against the number of calibration rows, for one method or several.
+
+    As figures 3b and 3c of :cite:`tomani2022`. Bars are intervals of the difference to the uncalibrated predictions, drawn from
+    these: a bar that ends below the dashed line is a gain beyond noise. The dotted continuation is a + b / n.
+
+    Parameters
+    ----------
+    curves : dict of str to LearningCurve
+        The numbers, by the name of the method.
+
+    Attributes
+    ----------
+    ax_, figure_
+        What was drawn on, after :meth:`plot`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(0.05, 0.95, 300)
+    >>> y = (rng.random(300) < p).astype(int)
+    >>> display = LearningCurveDisplay.from_predictions(y, p, method=["temperature", "beta"], sizes=(60, 240))
+    >>> display.columns()["method"].tolist()
+    ['temperature', 'temperature', 'beta', 'beta']
+    """
+
+    def __init__(self, curves: Mapping[str, LearningCurve]) -> None:
+        if not curves:
+            raise ParameterError("there is no curve to draw; pass at least one method.")
+        self.curves = dict(curves)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_proba: Any,
+        *,
+        method: str | Calibrator | Sequence[str | Calibrator] = "auto",
+        sizes: Sequence[int] | None = None,
+        cv: Any = 5,
+        sample_weight: Any = None,
+        groups: Any = None,
+        metric: Callable[..., float] = log_loss,
+        level: float = 0.95,
+        random_state: int | np.random.Generator | None = 0,
+        progress: Callable[[int, int, str], object] | None = None,
+    ) -> Self:
+        """Take predictions with their true classes; see :func:`~calibrant.plots.learning_curve`.
+
+        ``method`` may be a list of several.
+        """
+        methods = [method] if isinstance(method, str | Calibrator) else list(method)
+        curves = [
+            learning_curve(
+                y_true,
+                y_proba,
+                method=one,
+                sizes=sizes,
+                cv=cv,
+                sample_weight=sample_weight,
+                groups=groups,
+                metric=metric,
+                level=level,
+                random_state=random_state,
+                progress=progress,
+            )
+            for one in methods
+        ]
+        return cls({curve.method: curve for curve in curves})
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
+        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
+
+        ``options`` are those of :meth:`from_predictions`.
+        """
+        return cls.from_predictions(y, predictions_of(estimator, X), **options)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one row per number of calibration rows; of several methods with a column ``method``."""
+        return stacked_columns("method", self.curves)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes, or on those of a new figure, and return self."""
+        self.ax_, self.figure_ = new_axes(ax, (5.6, 4.6))
+        axes, first = self.ax_, next(iter(self.curves.values()))
+        several = len(self.curves) > 1
+        for number, (name, curve) in enumerate(self.curves.items()):
+            colour, marker = look(number)
+            # Bars of several methods would cover each other.
+            x = curve.sizes * 1.03 ** (number - (len(self.curves) - 1) / 2)
+            axes.plot(
+                x, curve.loss, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name, zorder=4
+            )
+            axes.errorbar(
+                x,
+                (curve.low + curve.high) / 2,
+                yerr=(curve.high - curve.low) / 2,
+                fmt="none",
+                ecolor=colour,
+                elinewidth=1.0,
+                capsize=3,
+                alpha=0.7 if several else 1.0,
+                zorder=3,
+            )
+            self._continuation(curve, colour)
+        off = self._limit_height()
+        axes.axhline(first.uncalibrated, label="uncalibrated", **DIAGONAL)
+        axes.set_xscale("log")
+        ticks = np.unique(np.concatenate([curve.sizes for curve in self.curves.values()]))
+        ticks = np.append(ticks[-6:], FURTHER * ticks[-1])
+        axes.set_xticks(ticks, labels=[thousands(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("calibration rows", fontsize=LABEL_SIZE)
+        axes.set_ylabel(f"{first.metric.partition('(')[0]} of held-out rows", fontsize=LABEL_SIZE)
+        axes.tick_params(labelsize=LABEL_SIZE)
+        legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)
+        write_caption(
+            axes,
+            f"Bars: {100 * first.level:g} % intervals of the loss; rows are the same at all points, so that differences "
+            "along a curve are surer than the bars. Dotted: a + b / n, if it goes on like that."
+            + (" Arrows: far above the picture." if off else ""),
+        )
+        return self
+
+    def _limit_height(self) -> bool:
+        """Keep losses far above that of uncalibrated predictions from squeezing all others; tell whether there are any."""
+        losses = np.concatenate([curve.loss for curve in self.curves.values()])
+        finite = losses[np.isfinite(losses)]
+        level = next(iter(self.curves.values())).uncalibrated
+        if len(finite) == 0 or not np.isfinite(level):
+            return False
+        limit = level + HIGHEST * max(level - finite.min(), 0.1 * abs(level), 1e-6)
+        if finite.max() <= limit:
+            return False
+        for number, curve in enumerate(self.curves.values()):
+            above = curve.sizes[curve.loss > limit]
+            self.ax_.plot(
+                above,
+                np.full(len(above), 0.98),
+                "^",
+                transform=self.ax_.get_xaxis_transform(),
+                color=look(number)[0],
+            )
+        lows = np.concatenate([curve.low[np.isfinite(curve.low)] for curve in self.curves.values()])
+        lowest = min(finite.min(), lows.min(initial=finite.min()))
+        self.ax_.set_ylim(lowest - 0.05 * (limit - lowest), limit)
+        return True
+
+    def _continuation(self, curve: LearningCurve, colour: str) -> None:
+        """Draw how the curve may go on with more rows."""
+        sizes = np.geomspace(curve.sizes[-1], FURTHER * curve.sizes[-1], 30)
+        expected = [curve.expected(float(size)) for size in sizes]
+        self.ax_.plot(sizes, [loss for loss, _ in expected], color=colour, linestyle=":", linewidth=1.4)

@@ -1,0 +1,212 @@
+"""LinearMapDisplay: the weights of a Dirichlet or matrix map, and what they change in the confusion matrix."""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
+from calibrant.calibrators.scaling.matrix import MatrixScaling
+from calibrant.calibrators.scaling.vector import VectorScaling
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.options import check_choice
+from calibrant.plots.confusion_change import ConfusionChange
+from calibrant.plots.display import Display
+from calibrant.plots.heat_map import colour_limit, draw_heat_map
+from calibrant.plots.panels import panels
+from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
+
+__all__ = ["LinearMapDisplay"]
+
+Matrix = NDArray[np.float64]
+Form = Literal["linear", "canonical"]
+
+
+class LinearMapDisplay(Display):
+    r"""The matrix W and the intercepts b of :math:`\mathrm{softmax}(W x + b)`, or the canonical A and c, as a heat map.
+
+    Beside it, if rows are given, by how much every entry of the confusion matrix changes; as figures 2b and 2c of
+    :cite:`kull2019`. A positive :math:`w_{ij}` says that what speaks for class j speaks for class i. Colours end at the largest
+    weight off the diagonal, beyond which most of the diagonal lies. Numbers are written where they fit.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (K, K)
+        W or A.
+    intercept : ndarray of shape (K,)
+        b or c.
+    names : tuple of str
+        Classes of the map.
+    form : {"linear", "canonical"}
+        Which of the two.
+    confusion : ConfusionChange or None
+        Confusion matrices before and after.
+    all_names : tuple of str, optional
+        Classes of the confusion matrices, if some had no calibration rows and are not part of the map.
+
+    Attributes
+    ----------
+    axes_ : list
+        Weights, intercepts and, with rows, the change of the confusion matrix, after :meth:`plot`; ``ax_`` is the first.
+    figure_
+        The figure.
+
+    Examples
+    --------
+    >>> p = [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.5, 0.2, 0.3]] * 20
+    >>> y = [0, 1, 1, 0, 2] * 20
+    >>> fitted = DirichletCalibration(reg_lambda=0.1, reg_mu=0.01).fit(p, y)
+    >>> display = LinearMapDisplay.from_estimator(fitted, p, y)
+    >>> display.confusion.change
+    array([[ 0., 0.,  0.], [ 0., 0.,  0.], [-20., 0., 20.]])
+    """
+
+    def __init__(
+        self,
+        weights: Matrix,
+        intercept: Matrix,
+        names: tuple[str, ...],
+        form: Form = "linear",
+        confusion: ConfusionChange | None = None,
+        all_names: tuple[str, ...] | None = None,
+    ) -> None:
+        self.weights = weights
+        self.intercept = intercept
+        self.names = names
+        self.form = form
+        self.confusion = confusion
+        self.all_names = names if all_names is None else all_names
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        form: Form | None = None,
+    ) -> Self:
+        """Take the map of a fitted calibrator, and rows to show what it changes.
+
+        Parameters
+        ----------
+        estimator : DirichletCalibration, MatrixScaling or VectorScaling
+            The map; where models of folds are averaged, their mean.
+        X, y : optional
+            Predictions before calibration and true classes.
+        sample_weight : array of shape (n,), optional
+            Weights of these rows.
+        form : {"linear", "canonical"}, optional
+            W and b, or the canonical A and c, which is unique; the latter for Dirichlet maps unless it is said.
+        """
+        if not isinstance(estimator, DirichletCalibration | MatrixScaling | VectorScaling):
+            raise ParameterError(
+                "a heat map of weights needs a DirichletCalibration, MatrixScaling or VectorScaling, "
+                f"not a {type(estimator).__name__}."
+            )
+        check_is_fitted(estimator)
+        if (X is None) != (y is None):
+            raise ParameterError(
+                "the confusion matrix needs predictions and true classes; pass both X and y."
+            )
+        is_dirichlet = isinstance(estimator, DirichletCalibration)
+        form = ("canonical" if is_dirichlet else "linear") if form is None else form
+        check_choice("form", form, ("linear", "canonical"))
+        if isinstance(estimator, DirichletCalibration) and form == "canonical":
+            weights, intercept = estimator.canonical()
+        elif form == "canonical":
+            raise ParameterError("only Dirichlet maps have a canonical form; use form='linear'.")
+        else:
+            weights, intercept = estimator.weights_, estimator.intercept_
+        weights = np.diag(weights) if weights.ndim == 1 else weights
+        everything = tuple(str(label) for label in estimator.classes_.tolist())
+        columns = estimator.present_columns_
+        names = everything if columns is None else tuple(everything[column] for column in columns)
+        confusion = None
+        if X is not None:
+            data = LabelledPredictions.parse(X, y, sample_weight)
+            confusion = ConfusionChange.of(data, estimator.transform(data.predictions))
+        return cls(weights, intercept, names, form, confusion, everything)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one line for every pair of classes: the weight and, with rows, both counts and their difference.
+
+        ``row`` is the class whose score or true class it is, ``column`` the class of the input or of the prediction.
+        """
+        n_all = len(self.all_names)
+        places = [self.all_names.index(name) for name in self.names]
+        weights, intercept = np.full((n_all, n_all), np.nan), np.full(n_all, np.nan)
+        weights[np.ix_(places, places)], intercept[places] = self.weights, self.intercept
+        names = np.array(self.all_names)
+        columns: dict[str, NDArray[Any]] = {
+            "row": np.repeat(names, n_all),
+            "column": np.tile(names, n_all),
+            "weight": weights.ravel(),
+            "intercept_of_row": np.repeat(intercept, n_all),
+        }
+        if self.confusion is not None:
+            columns["count_before"] = self.confusion.before.ravel()
+            columns["count_after"] = self.confusion.after.ravel()
+            columns["change"] = self.confusion.change.ravel()
+        return columns
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw in the place of the given axes, on two or three axes, or on a new figure; return self."""
+        n_classes = len(self.all_names)
+        side = float(np.clip(0.42 * n_classes, 3.6, 6.0))
+        strip = float(np.clip(1.2 / n_classes, 0.07, 0.25))
+        widths = [1.0, strip] if self.confusion is None else [1.0, strip, 1.0]
+        size = (side * sum(widths) + 1.2 * (len(widths) - 1), side + 1.0)
+        self.axes_, self.figure_ = panels(ax, size, widths=widths)
+        self.ax_ = self.axes_[0]
+        self._draw_weights()
+        if self.confusion is not None:
+            self._draw_change(self.axes_[2], self.confusion)
+        return self
+
+    def _draw_weights(self) -> None:
+        main, strip = self.axes_[:2]
+        canonical = self.form == "canonical"
+        limit = colour_limit(self.weights)
+        image = draw_heat_map(main, self.weights, self.names, self.names, limit=limit)
+        below, above = bool(self.weights.min() < -limit), bool(self.weights.max() > limit)
+        extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(
+            (below, above), "neither"
+        )
+        bar = self.figure_.colorbar(
+            image, ax=main, location="bottom", shrink=0.8, pad=0.02, extend=extend, label="weight"
+        )
+        bar.ax.tick_params(labelsize=LABEL_SIZE - 1.5)
+        if canonical:
+            bar.ax.set_xlim(0, limit)  # no entry is negative
+        main.set_xlabel("evidence for class", fontsize=LABEL_SIZE)
+        main.set_ylabel("counts for class", fontsize=LABEL_SIZE)
+        symbol, offset = ("A", "c") if canonical else ("W", "b")
+        main.set_title(f"Weights {symbol}", fontsize=TITLE_SIZE, color=INK)
+        own = self.intercept[:, np.newaxis]
+        draw_heat_map(strip, own, self.names, [""], limit=colour_limit(own, spare_diagonal=False))
+        strip.set_yticks([])
+        strip.set_title(offset, fontsize=TITLE_SIZE, color=INK)
+
+    def _draw_change(self, ax: Any, confusion: ConfusionChange) -> None:
+        change = confusion.change
+        # Cells without a change stay empty, so that those with one are seen.
+        shown = np.where(change == 0, np.nan, change)
+        whole = bool((change == np.rint(change)).all())
+        limit = colour_limit(change, spare_diagonal=False)
+        image = draw_heat_map(
+            ax, shown, self.all_names, self.all_names, limit=limit, digits=0 if whole else 1
+        )
+        bar = self.figure_.colorbar(image, ax=ax, location="bottom", shrink=0.8, pad=0.02, label="rows")
+        bar.ax.tick_params(labelsize=LABEL_SIZE - 1.5)
+        before, after = confusion.accuracy
+        ax.set_xlabel("predicted class", fontsize=LABEL_SIZE)
+        ax.set_ylabel("true class", fontsize=LABEL_SIZE)
+        ax.set_title(
+            f"Change of the confusion matrix\naccuracy {100 * before:.2f} % → {100 * after:.2f} %",
+            fontsize=TITLE_SIZE,
+            color=INK,
+        )

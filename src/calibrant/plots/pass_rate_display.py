@@ -1,0 +1,152 @@
+"""PassRateDisplay: on how many tasks a test finds nothing wrong with the calibration of every method."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.intervals import clopper_pearson
+from calibrant.options import check_level, check_share
+from calibrant.plots.display import Display, new_axes
+from calibrant.plots.style import BAR, INK, INTERVAL, LABEL_SIZE, TITLE_SIZE
+from calibrant.ranking.table import Missing, StudyTable
+
+__all__ = ["PassRateDisplay"]
+
+Vector = NDArray[np.float64]
+
+
+class PassRateDisplay(Display):
+    r"""Share of tasks on which a test of calibration has a p-value above a level, for every method, the best on top.
+
+    .. math:: \frac1N \#\{i : p_{ij} > \alpha\}
+
+    with a Clopper-Pearson interval; as figure 3b of :cite:`kull2019`. Perfectly calibrated predictions pass on a share of
+    :math:`1 - \alpha`, the dashed line. To pass with few rows is easy: it shows that nothing was found, not that
+    nothing is there.
+
+    Parameters
+    ----------
+    methods : tuple of str
+        Names of the methods.
+    passed : ndarray of shape (k,)
+        Number of tasks that each has passed.
+    n_tasks : int
+        Number of tasks.
+    alpha : float
+        Level of the test.
+    low, high : ndarray of shape (k,)
+        Interval of the share of each.
+    level : float
+        Level of the intervals.
+
+    Attributes
+    ----------
+    ax_, figure_
+        What was drawn on, after :meth:`plot`.
+
+    Examples
+    --------
+    >>> display = PassRateDisplay.from_p_values([[0.01, 0.3], [0.2, 0.6], [0.001, 0.04]], names=["none", "dirichlet"])
+    >>> display.rates.round(3)
+    array([0.333, 0.667])
+    """
+
+    def __init__(
+        self,
+        methods: tuple[str, ...],
+        passed: NDArray[np.intp],
+        n_tasks: int,
+        alpha: float,
+        low: Vector,
+        high: Vector,
+        level: float,
+    ) -> None:
+        self.methods = methods
+        self.passed = passed
+        self.n_tasks = n_tasks
+        self.alpha = alpha
+        self.low = low
+        self.high = high
+        self.level = level
+
+    @classmethod
+    def from_p_values(
+        cls,
+        table: Any,
+        *,
+        names: Any = None,
+        alpha: float = 0.05,
+        level: float = 0.95,
+        missing: Missing = "drop",
+    ) -> Self:
+        """Take the p-values of a study.
+
+        Parameters
+        ----------
+        table : frame or array of shape (N, k)
+            One row per task, one column per method.
+        names : sequence of k str, optional
+            Names of the methods; else the columns of the frame.
+        alpha : float, default=0.05
+            A p-value above it passes.
+        level : float, default=0.95
+            Level of the intervals of the shares; tasks count as independent.
+        missing : {"drop", "raise"}, default="drop"
+            Whether tasks with a missing p-value are left out, with a warning that counts them, or refused.
+        """
+        check_share("alpha", alpha, 0.05)
+        check_level(level)
+        study = StudyTable.parse(table, names=names, missing=missing)
+        wrong = ~((study.values >= 0) & (study.values <= 1))
+        if wrong.any():
+            row, column = divmod(int(np.argmax(wrong)), study.n_methods)
+            raise ParameterError(
+                f"p-values must be between 0 and 1, but row {row} of the complete tasks has {study.values[row, column]:g} "
+                f"for {study.methods[column]!r}; pass p-values, not statistics."
+            )
+        passed = (study.values > alpha).sum(axis=0)
+        low, high = clopper_pearson(passed, np.full(study.n_methods, study.n_tasks), level)
+        return cls(study.methods, passed, study.n_tasks, alpha, np.asarray(low), np.asarray(high), level)
+
+    @property
+    def rates(self) -> Vector:
+        """Share of tasks that each method has passed, (k,)."""
+        return np.asarray(self.passed / self.n_tasks, dtype=np.float64)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return methods from best to worst with the tasks they passed, their share and its interval."""
+        order = np.argsort(-self.passed, kind="stable")
+        return {
+            "method": np.array(self.methods)[order],
+            "passed": self.passed[order],
+            "tasks": np.full(len(order), self.n_tasks),
+            "rate": self.rates[order],
+            "low": self.low[order],
+            "high": self.high[order],
+        }
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes, or on those of a new figure, and return self."""
+        table = self.columns()
+        n_methods = len(self.methods)
+        self.ax_, self.figure_ = new_axes(ax, (6.0, 0.38 * n_methods + 1.4))
+        places, rates = np.arange(n_methods), table["rate"]
+        self.ax_.barh(places, rates, color=BAR, height=0.7)
+        # Rounding may put an end on the wrong side of the share by 1e-17, which matplotlib refuses.
+        reach = np.maximum([rates - table["low"], table["high"] - rates], 0)
+        self.ax_.errorbar(rates, places, xerr=reach, fmt="none", ecolor=INTERVAL, elinewidth=1.2, capsize=3)
+        for place, passed in enumerate(table["passed"]):
+            self.ax_.text(0.012, place, str(passed), va="center", fontsize=LABEL_SIZE - 1, color=INK)
+        self.ax_.axvline(1 - self.alpha, color=INK, linestyle="--", linewidth=1.1)
+        self.ax_.set_yticks(places, labels=table["method"].tolist(), fontsize=LABEL_SIZE)
+        self.ax_.tick_params(axis="y", length=0)
+        self.ax_.set(xlim=(0, 1), ylim=(n_methods - 0.5, -0.5))
+        self.ax_.set_xlabel(
+            f"share of {self.n_tasks} tasks with p > {self.alpha:g}, and its {100 * self.level:g} % interval\n"
+            f"(dashed: {1 - self.alpha:g}, to be expected of perfect predictions)",
+            fontsize=LABEL_SIZE,
+        )
+        self.ax_.set_title("Tasks on which calibration passes the test", fontsize=TITLE_SIZE, color=INK)
+        return self

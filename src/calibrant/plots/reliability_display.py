@@ -1,0 +1,261 @@
+"""ReliabilityDisplay: how often an event happens at each level of its probability, as a picture."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.binning import BinningScheme
+from calibrant.errors import ParameterError
+from calibrant.metrics.bin_errors import Strategy
+from calibrant.options import check_choice
+from calibrant.plots.caption import legend_above, write_caption
+from calibrant.plots.display import Display, predictions_of
+from calibrant.plots.event_rows import EventKind
+from calibrant.plots.isotonic_curve import Mode
+from calibrant.plots.panels import panels
+from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_curve
+from calibrant.plots.reliability_drawing import (
+    axis_names,
+    draw_bars,
+    draw_counts,
+    draw_frame,
+    draw_intervals,
+    draw_isotonic,
+    draw_points,
+    intervals_in_words,
+)
+from calibrant.plots.style import BAR, DIAGONAL, LABEL_SIZE, OVER, UNDER, look
+from calibrant.plots.tabular import stacked_columns
+
+__all__ = ["ReliabilityDisplay", "Style"]
+
+Style = Literal["auto", "bars", "points", "isotonic"]
+"""How a reliability diagram is drawn; ``"auto"``: bars for one model, points for several."""
+
+
+class ReliabilityDisplay(Display):
+    """Reliability diagram of one model or several, with counts and intervals.
+
+    Of one model, bars reach up to the share of rows for which the event happened; hatched is the gap to the mean
+    probability, in one colour where too much was promised and in another where too little :cite:`kull2019`. Empty bins
+    stay blank, bins of fewer than ten rows are grey. Of several models, points are joined by lines. The panel below
+    shows how many rows there are.
+
+    Parameters
+    ----------
+    curves : dict of str to ReliabilityCurve
+        The numbers, by the name of the model.
+    style : {"auto", "bars", "points", "isotonic"}, default="auto"
+        Bars with gaps; points joined by lines; or the curve without bins of :cite:`dimitriadis2021`. ``"auto"`` is bars
+        for one model and points for several.
+
+    Attributes
+    ----------
+    ax_, counts_ax_, figure_
+        The diagram, the panel of counts (None without it) and their figure, after :meth:`plot`.
+
+    Notes
+    -----
+    Which intervals are drawn is a matter of ``mode``, and one sentence under the picture says it. On the points
+    (``"confidence"``) they show how well each share is known; on the diagonal (``"consistency"``) where calibrated
+    predictions would be, so that points outside speak against calibration, each at one minus the level by chance.
+
+    Examples
+    --------
+    >>> y, p = [0] * 9 + [1], [[0.8, 0.2]] * 10
+    >>> display = ReliabilityDisplay.from_predictions(y, p, kind="confidence", n_bins=5)
+    >>> display.columns()["count"]
+    array([ 0,  0,  0,  0, 10])
+    >>> both = ReliabilityDisplay.from_predictions(y, {"before": p, "after": [[0.9, 0.1]] * 10}, n_bins=5)
+    >>> both.columns()["model"][[0, -1]].tolist()
+    ['before', 'after']
+    """
+
+    counts_ax_: Any
+
+    def __init__(self, curves: Mapping[str, ReliabilityCurve], style: Style = "auto") -> None:
+        check_choice("style", style, get_args(Style))
+        if not curves:
+            raise ParameterError("there are no predictions to draw; pass at least one model.")
+        self.curves = dict(curves)
+        self.style = style
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_proba: Any,
+        *,
+        sample_weight: Any = None,
+        kind: EventKind = "auto",
+        label: Any = None,
+        n_bins: int = 15,
+        strategy: Strategy = "uniform",
+        binning: BinningScheme | None = None,
+        level: float = 0.95,
+        mode: Mode = "confidence",
+        n_resamples: int = 1000,
+        random_state: int | np.random.Generator | None = 0,
+        style: Style = "auto",
+        name: str | None = None,
+    ) -> Self:
+        """Take predictions with their true classes.
+
+        Parameters
+        ----------
+        y_true : array of shape (n,)
+            True classes.
+        y_proba : array, frame or Predictions, or a dict of them
+            Probabilities; a dict of names and predictions of the same rows draws several models on one axis.
+        sample_weight, kind, label, n_bins, strategy, binning, level, mode, n_resamples, random_state
+            As for :func:`~calibrant.plots.reliability_curve`.
+        style : {"auto", "bars", "points", "isotonic"}, default="auto"
+            As for the class.
+        name : str, optional
+            Title, for one model.
+        """
+        models = y_proba if isinstance(y_proba, dict) else {name or "": y_proba}
+        check_choice("style", style, get_args(Style))
+        # Only the isotonic style shows the band, which is most of the work.
+        n_drawn = n_resamples if style == "isotonic" else 0
+        curves = {
+            str(model): reliability_curve(
+                y_true,
+                predictions,
+                sample_weight=sample_weight,
+                kind=kind,
+                label=label,
+                n_bins=n_bins,
+                strategy=strategy,
+                binning=binning,
+                level=level,
+                mode=mode,
+                n_resamples=n_drawn,
+                random_state=random_state,
+            )
+            for model, predictions in models.items()
+        }
+        return cls(curves, style)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
+        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
+
+        Parameters
+        ----------
+        estimator : classifier or Calibrator, or a dict of them
+            Fitted; a dict draws several on one axis.
+        X : array or frame
+            Features, or predictions for a calibrator.
+        y : array of shape (n,)
+            True classes.
+        **options
+            As for :meth:`from_predictions`.
+        """
+        if isinstance(estimator, dict):
+            return cls.from_predictions(
+                y, {key: predictions_of(one, X) for key, one in estimator.items()}, **options
+            )
+        return cls.from_predictions(y, predictions_of(estimator, X), **options)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one row per bin; of several models one below the other, with a column ``model``."""
+        return stacked_columns("model", self.curves)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        counts: bool = True,
+        legend: bool = True,
+        caption: bool = True,
+        style: Style | None = None,
+    ) -> Self:
+        """Draw, and return self.
+
+        Parameters
+        ----------
+        ax : axes or pair of axes, optional
+            One for the diagram, divided in two if counts are wanted, or a pair for the diagram and the counts; by
+            default those of a new figure.
+        counts : bool, default=True
+            Whether to draw the panel of counts.
+        legend : bool, default=True
+            Whether to say what the colours are.
+        caption : bool, default=True
+            Whether to write the sentence on intervals under the picture.
+        style : str, optional
+            Takes the place of the style of the display.
+        """
+        heights = (4.0, 1.0) if counts else (1.0,)
+        axes, self.figure_ = panels(ax, (4.8, 6.2 if counts else 5.0), heights=heights)
+        self.ax_, self.counts_ax_ = axes[0], axes[1] if counts else None
+        chosen = self._chosen(style or self.style)
+        first = next(iter(self.curves.values()))
+        draw_frame(self.ax_)
+        if chosen == "bars":
+            self._bars(first)
+        else:
+            self._lines(chosen)
+        across, up = axis_names(first)
+        self.ax_.set_ylabel(up, fontsize=LABEL_SIZE)
+        lowest = self.ax_ if self.counts_ax_ is None else self.counts_ax_
+        if self.counts_ax_ is not None:
+            self.ax_.tick_params(labelbottom=False)
+            self._counts(fine=chosen == "isotonic")
+        lowest.set_xlabel(across, fontsize=LABEL_SIZE)
+        title = next(iter(self.curves)) if len(self.curves) == 1 else ""
+        legend_above(self.ax_, self._handles(chosen) if legend else [], title)
+        if caption:
+            write_caption(lowest, intervals_in_words(first, isotonic=chosen == "isotonic"))
+        return self
+
+    def _chosen(self, style: Style) -> Style:
+        check_choice("style", style, get_args(Style))
+        if style == "bars" and len(self.curves) > 1:
+            raise ParameterError(
+                f"bars are for one model, but there are {len(self.curves)}, which would hide each other; "
+                "use style='points'."
+            )
+        return style if style != "auto" else "bars" if len(self.curves) == 1 else "points"
+
+    def _bars(self, curve: ReliabilityCurve) -> None:
+        draw_bars(self.ax_, curve)
+        draw_intervals(self.ax_, curve)
+
+    def _lines(self, style: Style) -> None:
+        several = len(self.curves) > 1
+        for number, (name, curve) in enumerate(self.curves.items()):
+            colour, marker = look(number)
+            if style == "isotonic":
+                draw_isotonic(self.ax_, curve, colour=colour, label=name if several else "isotonic curve")
+            else:
+                label = name if several else axis_names(curve)[1]
+                draw_points(self.ax_, curve, colour=colour, marker=marker, label=label)
+                draw_intervals(
+                    self.ax_, curve, colour=colour, points=False, small=not several, line_width=1.0
+                )
+
+    def _counts(self, fine: bool) -> None:
+        several = len(self.curves) > 1
+        for number, curve in enumerate(self.curves.values()):
+            draw_counts(
+                self.counts_ax_, curve, fine=fine or several, colour=look(number)[0] if several else None
+            )
+
+    def _handles(self, style: Style) -> list[Any]:
+        """Return what the legend explains."""
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
+        diagonal = Line2D([], [], label="calibrated", **DIAGONAL)
+        if style != "bars":
+            return [*self.ax_.get_legend_handles_labels()[0], diagonal]
+        return [
+            Patch(facecolor=BAR, label=axis_names(next(iter(self.curves.values())))[1]),
+            diagonal,
+            Patch(**OVER, label="gap: promised too much"),
+            Patch(**UNDER, label="gap: promised too little"),
+        ]

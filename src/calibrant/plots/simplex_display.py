@@ -1,0 +1,171 @@
+"""SimplexDisplay: predictions of three classes as points of a triangle, coloured by what really happened."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import LabelError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.options import check_whole, random_source
+from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.simplex_axes import draw_triangle
+from calibrant.plots.simplex_points import planar
+from calibrant.plots.style import INK, LABEL_SIZE, MARKERS, SERIES, TITLE_SIZE
+from calibrant.plots.three_classes import ThreeClasses
+
+__all__ = ["SimplexDisplay"]
+
+# Rows are drawn in turns, a part of every class at a time, so that no class hides the others.
+TURNS = 12
+
+
+class SimplexDisplay(Display):
+    r"""Predictions of three classes in a triangle, every row in the colour and shape of its true class.
+
+    A corner is certainty of its class, the middle even odds. Of more classes choose three: rows whose class is one of
+    them are drawn, with their probabilities given that it is one of the three,
+
+    .. math:: \frac{p_k}{p_a + p_b + p_c}, \qquad k \in \{a, b, c\} .
+
+    As figure 5a of :cite:`valk2022`.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, 3)
+        Probabilities of the rows drawn.
+    labels : ndarray of shape (n,)
+        True class of each: 0, 1 or 2 for the left, right and upper corner.
+    names : tuple of str
+        The three classes.
+    counts : ndarray of shape (3,)
+        Rows of each class, drawn or not.
+
+    Attributes
+    ----------
+    ax_, figure_
+        What was drawn on, after :meth:`plot`.
+
+    Examples
+    --------
+    >>> display = SimplexDisplay.from_predictions([0, 1, 2], [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
+    >>> display.columns()["label"].tolist(), display.points[1]
+    (['0', '1', '2'], array([0.2, 0.5, 0.3]))
+    """
+
+    def __init__(
+        self,
+        points: NDArray[np.float64],
+        labels: NDArray[np.intp],
+        names: tuple[str, ...],
+        counts: NDArray[np.intp],
+    ) -> None:
+        self.points = points
+        self.labels = labels
+        self.names = names
+        self.counts = counts
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: Any, y_proba: Any, *, classes: Any = None, max_rows: int = 5000, random_state: Any = 0
+    ) -> Self:
+        """Take predictions with their true classes.
+
+        Parameters
+        ----------
+        y_true : array of shape (n,)
+            True classes.
+        y_proba : array, frame or Predictions
+            Probabilities, (n, K).
+        classes : sequence of three labels, optional
+            Which classes, in the order left, right, top; needed if there are more than three.
+        max_rows : int, default=5000
+            Of more rows so many are drawn, chosen at random.
+        random_state : int, Generator or None, default=0
+            Source of that choice.
+        """
+        check_whole("max_rows", max_rows)
+        data = LabelledPredictions.parse(y_proba, y_true)
+        three = ThreeClasses.of(data.classes, classes)
+        place = np.full(data.n_classes, -1)
+        place[three.columns] = np.arange(3)
+        labels = place[data.labels]
+        rows = np.flatnonzero(labels >= 0)
+        if len(rows) == 0:
+            raise LabelError(
+                f"no row has one of the classes {', '.join(three.names)}; choose classes that occur among the labels."
+            )
+        counts = np.bincount(labels[rows], minlength=3)
+        if len(rows) > max_rows:
+            rows = np.sort(random_source(random_state).choice(rows, max_rows, replace=False))
+        points = three.restricted(data.predictions.take(rows).probabilities)
+        return cls(points, labels[rows], three.names, counts)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        classes: Any = None,
+        max_rows: int = 5000,
+        random_state: Any = 0,
+    ) -> Self:
+        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions."""
+        return cls.from_predictions(
+            y, predictions_of(estimator, X), classes=classes, max_rows=max_rows, random_state=random_state
+        )
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the probabilities of the three classes and the true one, row by row."""
+        named = {f"p_{name}": self.points[:, number] for number, name in enumerate(self.names)}
+        return {**named, "label": np.array(self.names)[self.labels]}
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes, or on those of a new figure, and return self."""
+        self.ax_, self.figure_ = new_axes(ax, (5.2, 5.0))
+        draw_triangle(self.ax_, self.names)
+        size = float(np.clip(20_000 / len(self.labels), 8, 40))
+        order = np.random.default_rng(0).permutation(len(self.labels))
+        for rows in np.array_split(order, TURNS):
+            for number in range(3):
+                x, y = planar(self.points[rows[self.labels[rows] == number]]).T
+                self.ax_.scatter(
+                    x,
+                    y,
+                    size,
+                    color=SERIES[number],
+                    marker=MARKERS[number],
+                    alpha=0.65,
+                    linewidth=0,
+                    zorder=4,
+                )
+        self._legend()
+        drawn, total = len(self.labels), int(self.counts.sum())
+        part = f"{total} rows" if drawn == total else f"{drawn} of {total} rows"
+        self.ax_.set_title(f"Predictions by true class, {part}", fontsize=TITLE_SIZE, color=INK)
+        return self
+
+    def _legend(self) -> None:
+        from matplotlib.lines import Line2D
+
+        handles = [
+            Line2D(
+                [],
+                [],
+                linestyle="none",
+                color=SERIES[k],
+                marker=MARKERS[k],
+                markersize=6,
+                label=f"{name}: {count}",
+            )
+            for k, (name, count) in enumerate(zip(self.names, self.counts, strict=True))
+        ]
+        self.ax_.legend(
+            handles=handles,
+            title="true class: rows",
+            loc="upper left",
+            frameon=False,
+            fontsize=LABEL_SIZE - 1,
+        )
