@@ -30,7 +30,7 @@ class ParameterError(ValueError):
 
 
 class FileFormatError(ValueError):
-    """A file is not a calibrator that this version can read."""
+    """A file is not a calibrator or a table of predictions that this version can read."""
 
 
 class MissingExtraError(ImportError):

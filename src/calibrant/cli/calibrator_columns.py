@@ -1,0 +1,90 @@
+"""Which columns of a file a fitted calibrator is to be applied to."""
+
+from pathlib import Path
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import PredictionError
+from calibrant.space import Space
+from calibrant.tables.npz_source import NpzSource
+from calibrant.tables.score_columns import ScoreColumns, listed, without_common_ends
+from calibrant.tables.source import LABEL_NAMES, Source
+
+__all__ = ["columns_for"]
+
+
+def columns_for(
+    source: Source, calibrator: Calibrator, calibrator_path: Path, columns: str | None, space: Space
+) -> ScoreColumns:
+    """Return the columns of scores in the order of the calibrator's classes.
+
+    Columns that are asked for must have the names of the classes, with or without what all begin and end with,
+    unless classes are numbers. Otherwise those are found that are called as the columns in the fit, or as the
+    classes, in the same way; or, for two classes, the only column of numbers.
+    """
+    expected = [str(name) for name in _names(calibrator)]
+    if columns is not None or isinstance(source, NpzSource):
+        found = _in_order(source.score_columns(columns, LABEL_NAMES, space), expected)
+    else:
+        found = _by_name(source, expected) or _only_one(source, expected, space)
+    if found is None:
+        raise PredictionError(
+            f"{source.path} has no columns for the classes {listed(expected)} of {calibrator_path}; choose the columns "
+            "of scores, or a calibrator that was fitted for these."
+            if columns is None
+            else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the columns of scores in "
+            f"{source.path} are {listed(source.score_columns(columns, LABEL_NAMES, space).classes)}."
+        )
+    return found
+
+
+def _names(calibrator: Calibrator) -> list[object]:
+    names = calibrator.classes_ if calibrator.column_names_ is None else calibrator.column_names_
+    return list(names.tolist())
+
+
+def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
+    """Return chosen columns in the order of the classes, or None if they are for others."""
+    if len(found.classes) == 1 and len(expected) == 2:
+        return found
+    if len(found.classes) != len(expected):
+        return None
+    numbers = [str(number) for number in range(len(expected))]
+    for known in (expected, list(without_common_ends(expected))):
+        for names in (found.classes, without_common_ends(found.classes)):
+            if sorted(names) == sorted(known):
+                if len(found.names) == 1:  # one array: its columns cannot be moved
+                    return found if list(names) == known else None
+                order = [names.index(name) for name in known]
+                return ScoreColumns(
+                    tuple(found.names[at] for at in order), tuple(found.classes[at] for at in order)
+                )
+    return found if expected == numbers or list(found.classes) == numbers else None
+
+
+def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
+    """Return the columns called as the classes, or all of them with the same text before and after."""
+    available = set(source.columns)
+    if available.issuperset(expected):
+        return ScoreColumns(tuple(expected), tuple(expected))
+    candidates = []
+    for column in source.columns:
+        before, name, after = column.partition(expected[0])
+        wanted = [f"{before}{one}{after}" for one in expected]
+        if name and available.issuperset(wanted):
+            candidates.append(ScoreColumns(tuple(wanted), tuple(expected)))
+    if len(candidates) > 1:
+        several = [candidate.names[0] for candidate in candidates]
+        raise PredictionError(
+            f"{source.path} has several sets of columns for these classes, with {listed(several)}; choose the columns."
+        )
+    return candidates[0] if candidates else None
+
+
+def _only_one(source: Source, expected: list[str], space: Space) -> ScoreColumns | None:
+    """Return the one column of scores for two classes: the positive class by name, or the only numbers."""
+    if len(expected) != 2:
+        return None
+    if expected[1] in source.columns:
+        return ScoreColumns((expected[1],), (expected[1],))
+    found = source.score_columns(None, LABEL_NAMES, space)
+    return found if len(found.classes) == 1 else None

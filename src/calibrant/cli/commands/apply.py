@@ -1,0 +1,75 @@
+"""``calibrant apply``: a file with calibrated probabilities in the place of its scores."""
+
+from pathlib import Path
+
+import click
+
+from calibrant import load
+from calibrant.cli.calibrator_columns import columns_for
+from calibrant.cli.notes import said
+from calibrant.cli.options import check_writable
+from calibrant.cli.waiting import Waiting
+from calibrant.space import Space
+from calibrant.tables.npz_source import NpzSource
+from calibrant.tables.opening import open_source
+from calibrant.tables.rewriting import check_output, rewrite
+from calibrant.wording import counted
+
+__all__ = ["apply"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--calibrator",
+    "calibrator_path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="What 'calibrant fit' saved.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write; may be FILE."
+)
+@click.option("--columns", metavar="PATTERN", help="Columns of scores [those called as in the fit].")
+@click.option(
+    "--space",
+    type=click.Choice([space.value for space in Space]),
+    help="What the scores are [as in the fit].",
+)
+@click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
+@click.option("--prefix", default="calibrated_", show_default=True, help="Before the names of added columns.")
+def apply(
+    file: Path,
+    calibrator_path: Path,
+    output: Path,
+    columns: str | None,
+    space: str | None,
+    append: bool,
+    prefix: str,
+) -> None:
+    """Write a file in which calibrated probabilities take the place of the scores.
+
+    The format stays, and so does every other column. Files larger than memory go
+    through in batches.
+    """
+    check_writable(output)
+    if not calibrator_path.exists():
+        raise FileNotFoundError(2, "No such file", str(calibrator_path))
+    calibrator = load(calibrator_path)
+    kind = Space(space or calibrator.space_)
+    with open_source(file) as source, Waiting(f"calibrating {file.name}") as waiting:
+        check_output(source, output)
+        chosen = columns_for(source, calibrator, calibrator_path, columns, kind)
+        names = chosen.names if isinstance(source, NpzSource) else chosen.classes
+        n_rows = rewrite(
+            source,
+            output,
+            chosen,
+            kind,
+            calibrator.predict_proba,
+            appended=[f"{prefix}{name}" for name in names] if append else None,
+            progress=lambda done: waiting.update(done, None, f"calibrating {file.name}: {done} rows"),
+        )
+    where = f"in new columns {prefix}*" if append else "in the place of the scores"
+    meaning = " (which were logits)" if kind is Space.LOGITS and not append else ""
+    said(f"{output}: {counted(n_rows, 'row')}, calibrated probabilities {where}{meaning}.")

@@ -1,0 +1,91 @@
+"""``calibrant report``: one page with a verdict, what to do, and the evidence."""
+
+from pathlib import Path
+
+import click
+
+from calibrant.cli.method_choice import made
+from calibrant.cli.notes import note
+from calibrant.cli.options import check_writable, level_option, prediction_options
+from calibrant.cli.waiting import Waiting
+from calibrant.persistence.replacing import replacing
+from calibrant.report import assess
+from calibrant.tables.opening import open_source
+from calibrant.tables.table import PredictionFile
+
+__all__ = ["report"]
+
+SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
+
+
+@click.command()
+@prediction_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file to write, such as report.html.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["html", "json", "markdown"]),
+    help="How it is written [by the ending of the output].",
+)
+@click.option("--methods", metavar="NAMES", help="Methods to try, with commas between [a sensible few].")
+@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
+@level_option
+@click.option("--title", help="Title of the page [the name of the file].")
+def report(
+    file: Path,
+    label: str | None,
+    space: str,
+    columns: str | None,
+    weight: str | None,
+    group: str | None,
+    output: Path,
+    format_name: str | None,
+    methods: str | None,
+    cv: int,
+    level: float,
+    title: str | None,
+) -> None:
+    """Say in one page whether predictions are calibrated, how sure that is, and what to do.
+
+    The page is one HTML file that needs nothing from outside.
+    """
+    chosen = format_name or SUFFIXES.get(output.suffix.lower())
+    if chosen is None:
+        raise click.UsageError(f"the ending of {output} is not .html, .json or .md; give --format.")
+    check_writable(output)
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    for name in names or []:
+        made(name)
+    with Waiting("reading") as waiting, open_source(file) as source:
+        predictions = PredictionFile(
+            source, space=space, label=label, columns=columns, weight=weight, group=group
+        )
+        table = predictions.read()
+        assessment = assess(
+            table.labels,
+            table.predictions,
+            sample_weight=table.weights,
+            groups=table.groups,
+            methods=names,
+            cv=cv,
+            level=level,
+            title=title or file.name,
+            progress=waiting.update,
+        )
+        text = {
+            "html": assessment.to_html,
+            "json": assessment.to_json,
+            "markdown": assessment.to_markdown,
+        }[chosen]()
+    if predictions.match is not None and predictions.match.note:
+        note(predictions.match.note)
+    with replacing(output) as stream:
+        stream.write(text.encode())
+    click.echo(str(assessment).rstrip())
+    click.echo(f"\nThe report is in {output}.", err=True)

@@ -1,0 +1,48 @@
+"""Notes on stderr: warnings of the library as one line each, and what a command has to say beside its result."""
+
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from calibrant.errors import CalibrationWarning
+
+__all__ = ["note", "notes_of_warnings", "said"]
+
+
+def note(message: str) -> None:
+    """Print one line on stderr."""
+    said(f"Note: {message}")
+
+
+def said(sentence: str) -> None:
+    """Print a sentence on stderr: one line, which only a terminal gets broken between words."""
+    text = " ".join(sentence.split())
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    click.echo(text, err=True)
+
+
+@contextmanager
+def notes_of_warnings(debug: bool = False) -> Iterator[None]:
+    """Show every warning of the library once, as a note; those of others only for debugging."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = str(message)
+        if text in seen:
+            return
+        seen.add(text)
+        if issubclass(category, CalibrationWarning) or debug:
+            note(text)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        yield

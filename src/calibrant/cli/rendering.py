@@ -1,0 +1,157 @@
+"""A result as a terminal table, JSON, CSV or Markdown."""
+
+import csv
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from calibrant.cli.result import Result, Section
+from calibrant.persistence.replacing import replacing
+
+__all__ = ["FORMATS", "delivered", "number_text", "plain"]
+
+WIDTH = 80
+WIDEST = 100
+
+
+def delivered(result: Result, format_name: str, output: Path | None) -> None:
+    """Print a result, or write it to a file, which is replaced only by a whole one."""
+    if output is not None:
+        with replacing(output) as stream:
+            stream.write(FORMATS[format_name](result).encode())
+    elif format_name == "table" and sys.stdout.isatty():
+        width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST)
+        click.echo(_table_text(result, width, in_colour="NO_COLOR" not in os.environ), nl=False)
+    else:
+        click.echo(FORMATS[format_name](result), nl=False)
+
+
+def _as_table(result: Result) -> str:
+    return _table_text(result, WIDTH)
+
+
+def _table_text(result: Result, width: int, in_colour: bool = False) -> str:
+    """Return a heading, tables without frames, and notes."""
+    stream = StringIO()
+    console = Console(
+        file=stream,
+        width=width,
+        highlight=False,
+        force_terminal=in_colour,
+        color_system="standard" if in_colour else None,
+        legacy_windows=False,
+    )
+    console.print(Text(result.heading, style="bold"))
+    for section in result.sections:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False)
+        for number, header in enumerate(section.headers):
+            words = number in section.text_columns
+            table.add_column(
+                Text(header), justify="left" if words else "right", no_wrap=not words, overflow="fold"
+            )
+        for row in section.rows:
+            table.add_row(*map(Text, row))
+        console.print()
+        console.print(table)
+    if result.notes:
+        console.print()
+    for sentence in result.notes:
+        console.print(Text(textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False)))
+    # Cells are filled up with spaces, which a user who copies lines would keep.
+    return re.sub(r" +$", "", stream.getvalue(), flags=re.MULTILINE)
+
+
+def _as_markdown(result: Result) -> str:
+    parts = [f"{result.heading}\n"]
+    for section in result.sections:
+        rule = ["---" if number in section.text_columns else "---:" for number in range(len(section.headers))]
+        lines = [section.headers, rule, *section.rows]
+        parts.append("".join(f"| {' | '.join(_escaped(cell) for cell in line)} |\n" for line in lines))
+    if result.notes:
+        parts.append("".join(f"- {sentence}\n" for sentence in result.notes))
+    return "\n".join(parts)
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
+
+
+def _as_json(result: Result) -> str:
+    content = {
+        **result.facts,
+        **{section.name: list(section.records) for section in result.sections},
+        "notes": list(result.notes),
+    }
+    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _as_csv(result: Result) -> str:
+    """Return all records under one header; numbers with all their digits."""
+    kinds = len(result.sections) > 1
+    rows = [_row(section, record, kinds) for section in result.sections for record in section.records]
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    stream = StringIO()
+    writer = csv.DictWriter(stream, header, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def _row(section: Section, record: dict[str, Any], kinds: bool) -> dict[str, Any]:
+    flat = {key: value for key, value in plain(record).items() if not isinstance(value, dict | list)}
+    return {"kind": section.name, **flat} if kinds else flat
+
+
+FORMATS: dict[str, Callable[[Result], str]] = {
+    "table": _as_table,
+    "json": _as_json,
+    "csv": _as_csv,
+    "markdown": _as_markdown,
+}
+
+
+def plain(value: Any) -> Any:
+    """Return a value in terms of JSON: no value for NaN, a word for infinity, which JSON does not know.
+
+    >>> plain({"low": np.float64("nan"), "high": float("inf"), "n": np.int64(3)})
+    {'low': None, 'high': 'Infinity', 'n': 3}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
+
+
+def number_text(value: float | None, digits: int = 4) -> str:
+    """Return a number for a table: four decimals, or its magnitude where these would be zeros.
+
+    >>> number_text(0.31234), number_text(0.000012), number_text(None), number_text(float("inf"))
+    ('0.3123', '1.2e-05', '', 'inf')
+    """
+    if value is None or math.isnan(value):
+        return ""
+    if value != 0 and abs(value) < 0.5 * 10**-digits:
+        return f"{value:.1e}"
+    return f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:.4g}"

@@ -1,0 +1,218 @@
+"""Parquet and Feather files, read through pyarrow in batches of rows."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import FileFormatError, LabelError, MissingExtraError, PredictionError, WeightError
+from calibrant.space import Space
+from calibrant.tables.batch import Batch
+from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.score_columns import ScoreColumns, check_distinct, columns_asked_for
+from calibrant.tables.source import Source
+
+__all__ = ["ArrowBatch", "ArrowSource", "FeatherSource", "ParquetSource", "pyarrow_module"]
+
+COMPRESSION = 2  # by which scores are smaller in a file, about
+
+
+def pyarrow_module() -> Any:
+    """Return pyarrow, or say how to install it."""
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pyarrow", "cli") from error
+    return pyarrow
+
+
+class ArrowBatch(Batch):
+    """Rows of an Arrow table, all columns in their own types."""
+
+    def __init__(self, path: Path, first_row: int, rows: Any) -> None:
+        self._path, self.first_row, self.rows, self.n_rows = path, first_row, rows, rows.num_rows
+
+    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
+        """Return the numbers of these columns, (n, K); float32 if all of them are."""
+        scores = np.column_stack([self._numbers(column, PredictionError) for column in columns])
+        check_finite(scores, self._path, tuple(columns), self.place)
+        return scores
+
+    def names(self, column: str) -> NDArray[Any]:
+        """Return text as text, and whole numbers and truth values as integers."""
+        pyarrow = pyarrow_module()
+        array = self.rows.column(column)
+        check_names(np.asarray(array.is_null(nan_is_null=True)), self._path, column, self.place)
+        kind = array.type
+        if pyarrow.types.is_dictionary(kind):
+            array, kind = array.dictionary_decode(), kind.value_type
+        if pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind):
+            return np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.int64)
+        if pyarrow.types.is_floating(kind):
+            values = np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+            broken = values != np.round(values)
+            if broken.any():
+                row = int(np.argmax(broken))
+                raise LabelError(
+                    f"{self._path}: {self.place(row)}, column {column!r} is {values[row]:g}; whole numbers or text "
+                    "are needed there."
+                )
+            return values.astype(np.int64)
+        if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+            try:
+                array = array.cast(pyarrow.string())
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+                raise LabelError(
+                    f"{self._path}: column {column!r} is of type {kind}; integers or text are needed there."
+                ) from None
+        texts = np.array(array.to_pylist(), dtype=str)
+        check_names(np.char.str_len(texts) == 0, self._path, column, self.place)
+        return texts
+
+    def weights(self, column: str) -> NDArray[np.float64]:
+        """Return the numbers of a column that are weights."""
+        weights = self._numbers(column, WeightError).astype(np.float64)
+        check_weights(weights, self._path, column, self.place)
+        return weights
+
+    def _numbers(self, column: str, error_type: type[ValueError]) -> NDArray[np.floating]:
+        pyarrow = pyarrow_module()
+        array = self.rows.column(column)
+        if not is_numeric(array.type):
+            raise error_type(
+                f"{self._path}: column {column!r} is of type {array.type}; numbers are needed there."
+            )
+        if not (pyarrow.types.is_floating(array.type) and array.null_count == 0):
+            array = array.cast(pyarrow.float64())
+        values = np.asarray(array.to_numpy(zero_copy_only=False))
+        return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+class ArrowSource(Source):
+    """What Parquet and Feather share: a schema, and batches of typed columns."""
+
+    schema: Any
+    format_name: str
+
+    def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[ArrowBatch]:
+        """Yield all rows, of some columns only if they are named."""
+        first_row = 0
+        with self._readable():
+            for rows in self._record_batches(n_rows, columns):
+                for start in range(0, rows.num_rows, n_rows):
+                    part = rows.slice(start, n_rows)
+                    yield ArrowBatch(self.path, first_row, part)
+                    first_row += part.num_rows
+        if first_row == 0:
+            raise FileFormatError(f"{self.path} has columns but no rows; at least one row is needed.")
+
+    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
+        """Return the columns asked for, or all of a type of numbers."""
+        if columns is not None:
+            return columns_asked_for(self.path, self.columns, columns)
+        types = zip(self.columns, self.schema.types, strict=True)
+        found = tuple(name for name, kind in types if name not in taken and is_numeric(kind))
+        if not found:
+            raise PredictionError(f"{self.path}: no column has numbers that could be scores.")
+        return ScoreColumns(found, found)
+
+    @abstractmethod
+    def _record_batches(self, n_rows: int, columns: Sequence[str] | None) -> Iterator[Any]:
+        """Yield record batches, of about so many rows where the format allows it."""
+
+    def _set_schema(self, schema: Any) -> None:
+        self.schema = schema
+        self.columns = tuple(schema.names)
+        if not self.columns:
+            raise FileFormatError(f"{self.path} has no columns.")
+        check_distinct(self.path, self.columns, "the schema has")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn what pyarrow says of a broken file into one sentence."""
+        pyarrow = pyarrow_module()
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (pyarrow.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            empty = self.path.stat().st_size == 0
+            what = "is empty" if empty else f"is not a whole {self.format_name} file"
+            raise FileFormatError(f"{self.path} {what}; write it again.") from error
+
+
+class ParquetSource(ArrowSource):
+    """A Parquet file."""
+
+    format_name = "Parquet"
+
+    def __init__(self, path: Path) -> None:
+        pyarrow_module()
+        from pyarrow import parquet
+
+        self.path = path
+        with self._readable():
+            self.file = parquet.ParquetFile(path)
+            self._set_schema(self.file.schema_arrow)
+
+    def bytes_in_memory(self, columns: ScoreColumns) -> int:
+        """Return the size of the scores."""
+        return int(self.file.metadata.num_rows) * len(columns.names) * 8
+
+    @property
+    def compression(self) -> str:
+        """Return how the first column is compressed, for another file of the same kind."""
+        metadata = self.file.metadata
+        if metadata.num_row_groups == 0:
+            return "snappy"
+        name = str(metadata.row_group(0).column(0).compression).lower()
+        return {"uncompressed": "none"}.get(name, name)
+
+    def _record_batches(self, n_rows: int, columns: Sequence[str] | None) -> Iterator[Any]:
+        yield from self.file.iter_batches(n_rows, columns=None if columns is None else list(columns))
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+class FeatherSource(ArrowSource):
+    """A Feather file, version 2: the Arrow format for files."""
+
+    format_name = "Feather"
+
+    def __init__(self, path: Path) -> None:
+        pyarrow = pyarrow_module()
+        from pyarrow import ipc
+
+        self.path = path
+        with self._readable():
+            self._mapped = pyarrow.memory_map(str(path))
+            self._file = ipc.open_file(self._mapped)
+            self._set_schema(self._file.schema)
+
+    def bytes_in_memory(self, columns: ScoreColumns) -> int:
+        """Return the size of the scores, from the size of the file and the share of its columns."""
+        share = len(columns.names) / len(self.columns)
+        return int(self.path.stat().st_size * COMPRESSION * share)
+
+    def _record_batches(self, n_rows: int, columns: Sequence[str] | None) -> Iterator[Any]:  # noqa: ARG002
+        for number in range(self._file.num_record_batches):
+            batch = self._file.get_batch(number)
+            yield batch if columns is None else batch.select(list(columns))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._mapped.close()
+
+
+def is_numeric(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of numbers."""
+    types = pyarrow_module().types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

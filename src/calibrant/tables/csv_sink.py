@@ -1,0 +1,66 @@
+"""CSV files, written: new scores in their columns, every other byte as it was."""
+
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.tables.batch import Batch
+from calibrant.tables.csv_source import CsvBatch, CsvSource, delimiter_of, is_compressed
+from calibrant.tables.sink import Sink
+from calibrant.tables.text_records import field_of
+
+__all__ = ["CsvSink"]
+
+
+class CsvSink(Sink):
+    """A CSV file with the header, the quotes and the line ends of another.
+
+    Parameters
+    ----------
+    stream : file
+        Where to write.
+    path : Path
+        The name that the file will have, which says whether it is compressed and what is between cells.
+    source : CsvSource
+    columns : sequence of str
+        Columns that take the new scores.
+    appended : bool
+        Whether these are new columns, to be written after the others.
+    """
+
+    def __init__(
+        self, stream: IO[bytes], path: Path, source: CsvSource, columns: Sequence[str], appended: bool
+    ) -> None:
+        self._source = source
+        self._delimiter = delimiter_of(path)
+        self._compressed: gzip.GzipFile | None = None
+        if is_compressed(path):
+            # Neither name nor time: the same rows always give the same bytes.
+            self._compressed = gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
+        self._stream: IO[bytes] = self._compressed or stream  # type: ignore[assignment]
+        self._numbers = None if appended else [source.columns.index(column) for column in columns]
+        header = source.header
+        new = [field_of(column, self._delimiter) for column in columns] if appended else []
+        self._stream.write(self._delimiter.join([*header.fields, *new]) + header.line_end)
+
+    def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
+        """Write rows; scores with as few digits as give the same number when they are read."""
+        assert isinstance(batch, CsvBatch)
+        lines = []
+        for record, values in zip(batch.rows, scores.tolist(), strict=True):
+            texts = [repr(value).encode() for value in values]
+            fields = [*record.fields, *texts] if self._numbers is None else list(record.fields)
+            for number, text in zip(self._numbers or [], texts, strict=False):
+                fields[number] = text
+            lines.append(self._delimiter.join(fields) + record.line_end)
+        self._stream.write(b"".join(lines))
+
+    def finish(self) -> None:
+        """Write the empty lines at the end, if there were any."""
+        self._stream.write(self._source.trailer)
+        if self._compressed is not None:
+            self._compressed.close()

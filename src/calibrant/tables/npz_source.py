@@ -1,0 +1,174 @@
+"""NPZ files: one array of scores, and beside it arrays of labels, weights and groups."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
+from calibrant.space import Space
+from calibrant.tables.batch import Batch
+from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.npz_members import NpzMembers
+from calibrant.tables.score_columns import ScoreColumns, check_column, listed
+from calibrant.tables.source import Source
+
+__all__ = ["NpzBatch", "NpzSource"]
+
+USUAL_NAMES = {
+    Space.PROBABILITIES: ("probabilities", "probs", "proba", "y_proba", "p"),
+    Space.LOGITS: ("logits", "z"),
+}
+CLASS_NAMES = ("classes", "class_names")
+
+
+class NpzBatch(Batch):
+    """Rows of arrays of the same length."""
+
+    def __init__(self, source: "NpzSource", first_row: int, n_rows: int) -> None:
+        self._source, self.first_row, self.n_rows = source, first_row, n_rows
+
+    def place(self, row: int) -> str:
+        """Return row and index."""
+        return f"{super().place(row)} (index {self.first_row + row})"
+
+    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
+        """Return the array of scores, (n, K), in its own floating type."""
+        (name,) = columns
+        values = self._rows(name)
+        if values.dtype.kind not in "fiub":
+            raise PredictionError(
+                f"{self._source.path}: the array {name!r} is of type {values.dtype}; numbers are needed."
+            )
+        single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+        scores: NDArray[np.floating] = np.array(values, dtype=np.float32 if single else np.float64)
+        scores = scores.reshape(self.n_rows, -1)
+        check_finite(scores, self._source.path, (), self.place)
+        return scores
+
+    def names(self, column: str) -> NDArray[Any]:
+        """Return text as text, and whole numbers as integers."""
+        path, values = self._source.path, np.array(self._flat(column, LabelError))
+        if values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8")
+        if values.dtype.kind == "U":
+            check_names(np.char.str_len(values) == 0, path, column, self.place)
+            return values
+        if values.dtype.kind == "f":
+            check_names(np.isnan(values), path, column, self.place)
+            broken = values != np.round(values)
+            if broken.any():
+                row = int(np.argmax(broken))
+                raise LabelError(
+                    f"{path}: {self.place(row)}, array {column!r} is {values[row]:g}; whole numbers or text are needed."
+                )
+        elif values.dtype.kind not in "iub":
+            raise LabelError(
+                f"{path}: the array {column!r} is of type {values.dtype}; integers or text are needed."
+            )
+        return values.astype(np.int64)
+
+    def weights(self, column: str) -> NDArray[np.float64]:
+        """Return an array of weights."""
+        values = self._flat(column, WeightError)
+        if values.dtype.kind not in "fiub":
+            raise WeightError(
+                f"{self._source.path}: the array {column!r} is of type {values.dtype}; numbers are needed."
+            )
+        weights = np.array(values, dtype=np.float64)
+        check_weights(weights, self._source.path, column, self.place)
+        return weights
+
+    def _rows(self, name: str) -> NDArray[Any]:
+        return self._source.array(name)[self.first_row : self.first_row + self.n_rows]
+
+    def _flat(self, name: str, error_type: type[ValueError]) -> NDArray[Any]:
+        shape = self._source.members.shapes[name]
+        if len(shape) == 2 and shape[1] == 1:
+            return self._rows(name)[:, 0]
+        if len(shape) != 1:
+            raise error_type(
+                f"{self._source.path}: the array {name!r} has shape {shape}; one entry per row is needed."
+            )
+        return self._rows(name)
+
+
+class NpzSource(Source):
+    """An NPZ file, in which a column is an array."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.members = NpzMembers(path)
+        self.columns = self.members.names
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._score_name: str | None = None
+        if not self.columns:
+            raise FileFormatError(f"{path} has no arrays; save some with numpy.savez.")
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return one array; the same object every time."""
+        if name not in self._arrays:
+            self._arrays[name] = self.members.array(name)
+        return self._arrays[name]
+
+    def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[NpzBatch]:
+        """Yield all rows of the arrays that are needed."""
+        needed = [*(columns or []), *([] if self._score_name is None else [self._score_name])]
+        lengths = {name: self.members.shapes[name][:1] for name in needed or self.columns[:1]}
+        first = next(iter(lengths))
+        for name, length in lengths.items():
+            if length != lengths[first] or not length:
+                raise FileFormatError(
+                    f"{self.path}: the arrays {first!r} and {name!r} have the shapes {self.members.shapes[first]} and "
+                    f"{self.members.shapes[name]}; one entry per row is needed in both."
+                )
+        total = lengths[first][0]
+        if total == 0:
+            raise FileFormatError(
+                f"{self.path}: the array {first!r} has no rows; at least one row is needed."
+            )
+        for start in range(0, total, n_rows):
+            yield NpzBatch(self, start, min(n_rows, total - start))
+
+    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:
+        """Return the array asked for, or the one with a usual name, or the only one with rows and columns."""
+        if columns is not None:
+            check_column(self.path, self.columns, columns, "score")
+            name = columns
+        else:
+            name = self._usual(taken, space)
+        shape = self.members.shapes[name]
+        if len(shape) not in (1, 2) or 0 in shape:
+            raise PredictionError(
+                f"{self.path}: the array {name!r} has shape {shape}; rows by classes are needed, or one score per row."
+            )
+        self._score_name = name
+        n_columns = shape[1] if len(shape) == 2 else 1
+        return ScoreColumns((name,), self._class_names(n_columns))
+
+    def bytes_in_memory(self, columns: ScoreColumns) -> int:
+        """Return the size of the scores."""
+        return int(np.prod(self.members.shapes[columns.names[0]])) * 8
+
+    def close(self) -> None:
+        """Close the file."""
+        self._arrays.clear()
+        self.members.close()
+
+    def _usual(self, taken: Sequence[str], space: Space) -> str:
+        usual = [name for name in self.columns if name in USUAL_NAMES[space]]
+        tables = [name for name in self.columns if name not in taken and len(self.members.shapes[name]) == 2]
+        for found in (usual, tables):
+            if len(found) == 1:
+                return found[0]
+        raise PredictionError(
+            f"{self.path}: say which array has the {space.value}; there are {listed(usual or tables or self.columns)}."
+        )
+
+    def _class_names(self, n_columns: int) -> tuple[str, ...]:
+        for name in self.columns:
+            if name in CLASS_NAMES and self.members.shapes[name] == (n_columns,):
+                return tuple(str(one) for one in self.array(name).tolist())
+        return tuple(str(number) for number in range(n_columns))

@@ -1,0 +1,227 @@
+"""Predictions in a file: read as a whole, or batch by batch."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+from calibrant.tables.batch import Batch
+from calibrant.tables.cells import as_integers
+from calibrant.tables.class_matching import ClassMatch, Label, match_classes
+from calibrant.tables.opening import open_source
+from calibrant.tables.score_checks import parsed_scores
+from calibrant.tables.score_columns import ScoreColumns
+from calibrant.tables.source import Source
+
+__all__ = ["PredictionFile", "Table", "read_predictions", "rows_per_batch"]
+
+LARGEST_BATCH = 2**16  # rows
+SCORES_PER_BATCH = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of a file: predictions, what really happened, and what else was asked for.
+
+    Attributes
+    ----------
+    predictions : Predictions
+    labels : ndarray of shape (n,)
+        True classes, as text or as integers.
+    weights : ndarray of shape (n,) or None
+    groups : ndarray of shape (n,) or None
+    """
+
+    predictions: Predictions
+    labels: NDArray[Any]
+    weights: NDArray[np.float64] | None = None
+    groups: NDArray[Any] | None = None
+
+    def labelled(self) -> LabelledPredictions:
+        """Return the rows as the library works with them, without those of weight zero."""
+        return LabelledPredictions.parse(self.predictions, self.labels, self.weights)
+
+
+class PredictionFile:
+    """A file of predictions with labels, whose columns have been chosen.
+
+    Parameters
+    ----------
+    source : Source
+    space : {"probabilities", "logits"}
+        What the scores are; nothing guesses it.
+    label, weight, group : str, optional
+        Names of columns, or of arrays. Without ``label`` the only column called label, labels, y, y_true or
+        target.
+    columns : str, optional
+        Columns of scores: a pattern such as ``p_*``, or names with commas between them. All other columns of
+        numbers by default. In an NPZ file the array of scores.
+
+    Attributes
+    ----------
+    columns : ScoreColumns
+    match : ClassMatch
+        How labels go with columns; costs a pass over the labels.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        space: str,
+        label: str | None = None,
+        columns: str | None = None,
+        weight: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        self.source, self.space = source, Space(space)
+        self.label = source.label_column(label)
+        self.weight = None if weight is None else source.column(weight, "weight")
+        self.group = None if group is None else source.column(group, "group")
+        taken = [name for name in (self.label, self.weight, self.group) if name is not None]
+        self.columns: ScoreColumns = source.score_columns(columns, taken, self.space)
+        self.match: ClassMatch | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self.source.path
+
+    def batches(self, n_rows: int | None = None) -> Iterator[Table]:
+        """Yield all rows, some at a time; memory for those alone.
+
+        The labels are read first, by themselves, since a batch need not have all of them.
+        """
+        n_rows = n_rows or rows_per_batch(self.columns)
+        if self.match is None:
+            occurring: dict[Label, str] = {}
+            for batch in self.source.batches(n_rows, [self.label]):
+                _add_places(occurring, batch, batch.names(self.label))
+            self.match = match_classes(self.path, self.columns, occurring)
+        for batch in self.source.batches(n_rows, self._needed()):
+            yield _named(self._rows(batch), self.match)
+
+    def read(self) -> Table:
+        """Return all rows at once."""
+        occurring: dict[Label, str] = {}
+        parts = []
+        for batch in self.source.batches(rows_per_batch(self.columns), self._needed()):
+            parts.append(self._rows(batch))
+            _add_places(occurring, batch, parts[-1].labels)
+        self.match = match_classes(self.path, self.columns, occurring)
+        scores = np.concatenate([part.predictions.scores for part in parts])
+        scores.setflags(write=False)
+        rows = Table(
+            Predictions(scores, self.space),
+            np.concatenate([part.labels for part in parts]),
+            None if self.weight is None else np.concatenate([part.weights for part in parts]),
+            None if self.group is None else np.concatenate([part.groups for part in parts]),
+        )
+        if rows.groups is not None and (numbers := as_integers(rows.groups)) is not None:
+            rows = replace(rows, groups=numbers)  # in the order that they have as numbers
+        return _named(rows, self.match)
+
+    def bytes_in_memory(self) -> int:
+        """Return about how many bytes the scores of all rows take in memory."""
+        return self.source.bytes_in_memory(self.columns)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _needed(self) -> list[str]:
+        others = [name for name in (self.label, self.weight, self.group) if name is not None]
+        return list(dict.fromkeys([*self.columns.names, *others]))
+
+    def _rows(self, batch: Batch) -> Table:
+        return Table(
+            parsed_scores(self.path, batch, self.columns, self.space),
+            batch.names(self.label),
+            None if self.weight is None else batch.weights(self.weight),
+            None if self.group is None else batch.names(self.group),
+        )
+
+
+def read_predictions(
+    path: str | os.PathLike[str],
+    *,
+    space: str,
+    label: str | None = None,
+    columns: str | None = None,
+    weight: str | None = None,
+    group: str | None = None,
+) -> Table:
+    r"""Read predictions and labels from a CSV, Parquet, Feather or NPZ file.
+
+    Parameters
+    ----------
+    path : path-like
+        Its ending says the format.
+    space : {"probabilities", "logits"}
+        What the scores are; nothing guesses it.
+    label, weight, group : str, optional
+        Names of columns, or of arrays of an NPZ file. Without ``label`` the only column called label, labels,
+        y, y_true or target.
+    columns : str, optional
+        Columns of scores: a pattern such as ``p_*``, or names with commas between them; all other columns of
+        numbers by default. One column is the score of the positive class of two. In an NPZ file the array of
+        scores.
+
+    Returns
+    -------
+    Table
+
+    Notes
+    -----
+    Columns are matched to labels by name, with or without what all names begin or end with. Integers 0..K-1 are
+    column numbers if no name matches. Costs the time to read the file, and the memory of the scores.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "predictions.csv")
+    ...     _ = path.write_text("animal,p_cat,p_dog\ncat,0.9,0.1\ndog,0.4,0.6\n")
+    ...     table = read_predictions(path, label="animal", space="probabilities")
+    >>> table.predictions
+    Predictions(2 rows, 2 classes, probabilities, float64)
+    >>> table.labels.tolist(), table.predictions.classes.tolist()
+    (['cat', 'dog'], ['cat', 'dog'])
+    """
+    with open_source(path) as source:
+        return PredictionFile(
+            source, space=space, label=label, columns=columns, weight=weight, group=group
+        ).read()
+
+
+def rows_per_batch(columns: ScoreColumns) -> int:
+    """Return how many rows to take at a time, fewer if there are many classes."""
+    return max(1, min(LARGEST_BATCH, SCORES_PER_BATCH // len(columns.classes)))
+
+
+def _named(rows: Table, match: ClassMatch) -> Table:
+    """Return rows whose columns are named, and whose labels are integers if all that occur are."""
+    labels = as_integers(rows.labels) if match.integers else rows.labels
+    assert labels is not None
+    return replace(rows, predictions=replace(rows.predictions, classes=match.classes), labels=labels)
+
+
+def _add_places(occurring: dict[Label, str], batch: Batch, names: NDArray[Any]) -> None:
+    found, first = np.unique(names, return_index=True)
+    for label, row in zip(found.tolist(), first.tolist(), strict=True):
+        if label not in occurring:
+            occurring[label] = batch.place(row)
