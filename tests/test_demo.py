@@ -9,28 +9,30 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn.metrics
-from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy.special import softmax
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
 from calibrant import Identity, Predictions, TemperatureScaling, Traits, metrics, registry
-from calibrant.demo import classifiers, comparison, picture, reliability, table
-from calibrant.demo.run import PICTURE, main, run
+from calibrant.demo import classifiers, compared, picture, table
+from calibrant.demo.compared import compare_all
+from calibrant.demo.files import PREDICTIONS
+from calibrant.demo.run import PICTURE, REPORT, main, run
+from calibrant.tables import read_predictions
 
 METRICS = ["log_loss", "brier_score", "confidence_ece", "classwise_ece", "accuracy"]
 
 
 class Shown(SimpleNamespace):
-    """Everything that one run of the demo gave: ``comparisons``, ``texts`` as they were printed, ``path``."""
+    """Everything that one run of the demo gave: ``every`` classifier, ``texts`` as they were printed, ``folder``."""
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "made by the demo"
     texts = []
-    return Shown(comparisons=run(folder, texts.append), texts=texts, path=folder / PICTURE)
+    return Shown(every=run(folder, texts.append), texts=texts, folder=folder)
 
 
 def scored(calibration, calibration_labels, test, test_labels):
@@ -77,48 +79,23 @@ def printed_rows(text):
 
 
 def test_every_method_of_the_registry_is_tried_on_every_classifier(shown):
-    assert len(shown.comparisons) == 3
-    for one in shown.comparisons:
-        assert sorted(result.method for result in one.results) == registry.calibrators()
-        assert one.results[0].method == "uncalibrated"
+    assert len(shown.every) == 3
+    for one in shown.every:
+        assert sorted(result.name for result in one.results) == registry.calibrators()
+        assert one.results[0].name == "uncalibrated"
 
 
 def test_numbers_are_those_of_scikit_learn_where_it_has_the_metric(shown):
-    for one in shown.comparisons:
+    for one in shown.every:
         labels = one.classifier.test_labels
         for result in one.results:
-            p = result.calibrated.probabilities
+            p = result.predictions.probabilities
             squared = ((p - np.eye(10)[labels]) ** 2).sum(axis=1).mean()
             assert result.scores["brier_score"] == pytest.approx(squared, rel=1e-9)
             assert result.scores["accuracy"] == sklearn.metrics.accuracy_score(labels, p.argmax(axis=1))
             if p[np.arange(len(labels)), labels].min() > 1e-15:  # where scikit-learn begins to clip
                 expected = sklearn.metrics.log_loss(labels, p)
                 assert result.scores["log_loss"] == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_mean_of_the_losses_of_rows_is_the_log_loss(shown):
-    for one in shown.comparisons:
-        for result in one.results:
-            assert result.row_losses.mean() == pytest.approx(result.scores["log_loss"], rel=1e-9)
-
-
-def test_methods_near_the_best_are_those_within_two_standard_errors():
-    """Differences (0, 0.2) twice: mean 0.1, standard error sqrt(0.04 / 3) / 2 = 0.0577, so it is near.
-
-    Differences of 0.1 throughout have no error at all, so that method is not; an infinite loss never is.
-    """
-
-    def result(name, losses):
-        scores = {"log_loss": float(np.mean(losses))}
-        return comparison.Result(name, scores, 0.0, None, np.array(losses), ())
-
-    best = result("best", [0.1, 0.1, 0.1, 0.1])
-    near = result("near", [0.1, 0.3, 0.1, 0.3])
-    above = result("above", [0.2, 0.2, 0.2, 0.2])
-    refuted = result("refuted", [0.1, np.inf, 0.1, 0.1])
-    one = comparison.Comparison(small(), (near, best, above, refuted), ())
-    assert one.best("log_loss") is best
-    assert one.equally_good() == [near]
 
 
 def test_the_parts_are_of_equal_size_share_no_image_and_hold_all_digits_alike():
@@ -161,22 +138,22 @@ def test_the_smoothing_of_naive_bayes_was_chosen_on_training_rows():
 
 def test_the_table_prints_every_number_and_marks_the_best_of_each_column(shown):
     """Marks are derived again from what is printed: the lowest number, or the highest accuracy."""
-    for one, text in zip(shown.comparisons, shown.texts, strict=False):
+    for one, text in zip(shown.every, shown.texts, strict=False):
         rows = printed_rows(text)
-        assert list(rows) == [result.method for result in one.results]
+        assert list(rows) == [result.name for result in one.results]
         for place, metric in enumerate(METRICS):
             column = {method: cells[place] for method, cells in rows.items()}
             numbers = {method: float(cell.rstrip("*")) for method, cell in column.items()}
             for method, number in numbers.items():
-                assert number == pytest.approx(one.result(method).scores[metric], abs=5.1e-5)
+                assert number == pytest.approx(one.comparison.result(method).scores[metric], abs=5.1e-5)
             best = (max if metric == "accuracy" else min)(numbers.values())
             marked = {method for method, cell in column.items() if cell.endswith("*")}
             assert marked == {method for method, number in numbers.items() if number == best}
 
 
 def test_columns_are_aligned_and_no_line_is_wider_than_the_page(shown):
-    for text in shown.texts[:-1]:  # the last one names a folder, as long as it may be
-        assert max(map(len, text.splitlines())) <= 88
+    for text in shown.texts[:5]:  # those after them name a folder, as long as it may be
+        assert str(shown.folder) in text or max(map(len, text.splitlines())) <= 88
     lines = shown.texts[0].splitlines()
     ruler = next(number for number, line in enumerate(lines) if set(line) == {"-"})
     table_lines = lines[ruler - 1 : ruler + 1 + len(registry.calibrators())]
@@ -184,9 +161,9 @@ def test_columns_are_aligned_and_no_line_is_wider_than_the_page(shown):
 
 
 def test_the_summary_names_the_lowest_log_loss_and_the_gain(shown):
-    for one, text in zip(shown.comparisons, shown.texts, strict=False):
+    for one, text in zip(shown.every, shown.texts, strict=False):
         words = " ".join(text.split())
-        losses = {result.method: result.scores["log_loss"] for result in one.results}
+        losses = {result.name: result.scores["log_loss"] for result in one.results}
         best = min(losses, key=losses.get)
         gain = round(100 * (1 - losses[best] / losses["uncalibrated"]))
         assert f"Fitted on 599 calibration rows, {best} has the lowest log-loss on 599 test rows" in words
@@ -208,7 +185,7 @@ def test_the_table_in_the_readme_is_the_one_that_is_printed(shown):
     printed = printed_rows(excerpt)
     assert "uncalibrated" in printed
     for method, cells in printed.items():
-        scores = shown.comparisons[1].result(method).scores
+        scores = shown.every[1].comparison.result(method).scores
         for metric, cell in zip(METRICS, cells, strict=False):
             assert float(cell.rstrip("*")) == pytest.approx(scores[metric], rel=0.05, abs=0.003), (
                 f"{metric} of {method} has changed; paste the second table of the demo into the README"
@@ -217,23 +194,22 @@ def test_the_table_in_the_readme_is_the_one_that_is_printed(shown):
 
 def test_the_summary_admits_when_no_method_helps(monkeypatch):
     only = {"uncalibrated": Identity()}
-    monkeypatch.setattr(comparison, "registry", SimpleNamespace(calibrators=only.copy, make=only.get))
-    words = table.summary(comparison.compare(small()))
+    monkeypatch.setattr(compared, "registry", SimpleNamespace(calibrators=only.copy, make=only.get))
+    words = table.summary(compare_all(small()))
     assert words.startswith("No method fitted on 80 calibration rows has a lower log-loss on 40 test rows")
 
 
 def test_a_refuted_prediction_shows_as_inf_with_an_explanation():
-    one = comparison.compare(small(zero=True))
-    assert one.result("uncalibrated").scores["log_loss"] == np.inf
-    assert one.result("uncalibrated").row_losses[0] == np.inf
+    one = compare_all(small(zero=True))
+    assert one.comparison.result("uncalibrated").scores["log_loss"] == np.inf
     assert printed_rows(table.as_text(one))["uncalibrated"][0] == "inf"
     assert "against inf uncalibrated." in " ".join(table.as_text(one).split())
     assert "probability zero" in table.footnotes([one])
-    assert "probability zero" not in table.footnotes([comparison.compare(small())])
+    assert "probability zero" not in table.footnotes([compare_all(small())])
 
 
 def test_warnings_become_notes_under_the_table():
-    one = comparison.compare(small(absent_class=True))
+    one = compare_all(small(absent_class=True))
     words = " ".join(table.as_text(one).split())
     noted = re.findall(r"Note on ([^:]+): no calibration row has class 2;", words)
     assert {name for names in noted for name in names.split(", ")} == set(registry.calibrators())
@@ -241,13 +217,13 @@ def test_warnings_become_notes_under_the_table():
 
 def test_notes_are_on_those_that_warned_and_on_no_others(shown):
     """Without a penalty 110 parameters run away on 599 rows, and the demo says so; one note serves all alike."""
-    for one, text in zip(shown.comparisons, shown.texts, strict=False):
+    for one, text in zip(shown.every, shown.texts, strict=False):
         noted = {
             name
             for names in re.findall(r"Note on ([^:]+):", " ".join(text.split()))
             for name in names.split(", ")
         }
-        assert noted == {result.method for result in one.results if result.notes}
+        assert noted == {result.name for result in one.results if result.notes}
         assert "matrix" in noted
 
 
@@ -257,56 +233,32 @@ def test_methods_for_two_classes_are_left_out_and_named(monkeypatch):
 
     makers = {"for-two": ForTwo, "uncalibrated": Identity}
     monkeypatch.setattr(
-        comparison,
+        compared,
         "registry",
         SimpleNamespace(calibrators=lambda: sorted(makers), make=lambda name: makers[name]()),
     )
-    one = comparison.compare(small())
-    assert [result.method for result in one.results] == ["uncalibrated"]
+    one = compare_all(small())
+    assert [result.name for result in one.results] == ["uncalibrated"]
     assert "two classes only: for-two." in table.footnotes([one])
 
 
 # Picture
 
 
-def test_the_gaps_drawn_add_up_to_the_error_printed(shown):
-    for one in shown.comparisons:
-        for result in one.results:
-            bins = reliability.reliability(result.calibrated, one.classifier.test_labels).bins
-            assert bins.count.sum() == 599
-            error = (bins.count / 599) @ np.abs(bins.gap)
-            assert error == pytest.approx(result.scores["confidence_ece"], rel=1e-12)
-
-
-def test_empty_bins_stay_blank():
-    """Confidences 0.5 (right, wrong) and 0.9 (right): two bars, each with its gap, of 15 bins."""
-    predictions = Predictions.parse(np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.9, 0.1, 0.0]]))
-    numbers = reliability.reliability(predictions, np.array([0, 1, 0]))
-    axes = Figure().add_subplot()
-    picture._draw_histogram(axes, numbers)
-    assert [(patch.get_x(), patch.get_height()) for patch in axes.patches] == [(7 / 15, 2), (13 / 15, 1)]
-    axes = Figure().add_subplot()
-    picture._draw_diagram(axes, numbers)
-    bars = [patch for patch in axes.patches if patch.get_hatch() is None]
-    gaps = [patch for patch in axes.patches if patch.get_hatch() is not None]
-    assert [(bar.get_x(), bar.get_height()) for bar in bars] == [(7 / 15, 0.5), (13 / 15, 1.0)]
-    assert [gap.get_x() for gap in gaps if abs(gap.get_height()) > 1e-12] == [13 / 15]
-    assert gaps[-1].get_height() == pytest.approx(-0.1)
-
-
 def test_the_picture_has_bars_in_every_panel(shown):
-    pixels = imread(shown.path)[:, :, :3]
+    pixels = imread(shown.folder / PICTURE)[:, :, :3]
     assert pixels.shape[0] > 1000
     assert pixels.shape[1] > 1000
     blue = (np.abs(pixels - np.array([0x9D, 0xBF, 0xDC]) / 255) < 0.01).all(axis=2)
+    ends = (int(0.375 * blue.shape[1]), int(0.685 * blue.shape[1]))  # between the columns
     for band in np.array_split(blue, 3, axis=0):
-        for panel in np.array_split(band, 3, axis=1):
+        for panel in np.split(band, ends, axis=1):
             assert panel.mean() > 0.01
 
 
 def test_the_picture_shows_methods_that_were_settled_beforehand(shown):
     assert set(picture.SHOWN) <= set(registry.calibrators())
-    assert str(shown.path) in shown.texts[-1]
+    assert f"The picture is in {shown.folder / PICTURE}." in shown.texts
 
 
 def test_without_matplotlib_the_tables_are_printed_all_the_same(monkeypatch, tmp_path):
@@ -315,9 +267,40 @@ def test_without_matplotlib_the_tables_are_printed_all_the_same(monkeypatch, tmp
     texts = []
     run(tmp_path / "folder", texts.append)
     assert "uncalibrated" in printed_rows(texts[0])
-    assert texts[-1].startswith("No picture was made: matplotlib is needed")
-    assert "calibrant[plots]" in texts[-1]
-    assert not (tmp_path / "folder").exists()
+    (said,) = [text for text in texts if text.startswith("No picture was made: matplotlib is needed")]
+    assert "calibrant[plots]" in said
+    assert not (tmp_path / "folder" / PICTURE).exists()
+    assert (tmp_path / "folder" / REPORT).exists()
+
+
+# Report
+
+
+def test_the_demo_ends_with_a_report_and_the_predictions_behind_it(shown):
+    page = (shown.folder / REPORT).read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "Neural network on handwritten digits" in page
+    assert str(shown.folder / REPORT) in shown.texts[-2]
+    command = shown.texts[-1].split()
+    assert command[:2] == ["calibrant", "report"]
+    assert (shown.folder / PREDICTIONS).exists()
+
+
+def test_the_predictions_in_the_file_are_those_of_the_report(shown):
+    predictions, labels = shown.every[-1].classifier.held_out
+    assert len(labels) == 1198
+    found = read_predictions(shown.folder / PREDICTIONS, label="digit", space="logits")
+    np.testing.assert_array_equal(found.predictions.scores, predictions.scores)
+    np.testing.assert_array_equal(np.asarray(found.labels).astype(int), labels)
+
+
+def test_without_jinja_the_report_is_printed_all_the_same(monkeypatch, tmp_path):
+    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    texts = []
+    run(tmp_path / "folder", texts.append)
+    assert texts[-1].startswith("No report was written: jinja2 is needed")
+    assert "on handwritten digits" in texts[-2]
 
 
 # Command line
@@ -347,7 +330,7 @@ def test_a_folder_that_cannot_be_made_is_said_after_the_tables(monkeypatch, tmp_
     assert stopped.value.code == 1
     captured = capsys.readouterr()
     assert "uncalibrated" in captured.out
-    assert captured.err.startswith("The picture could not be written: ")
+    assert captured.err.startswith("The files of the demo could not be written: ")
 
 
 def test_the_package_runs_as_a_module():
@@ -363,6 +346,5 @@ def test_the_package_runs_as_a_module():
 
 
 def test_columns_are_metrics_under_their_own_names():
-    assert list(comparison.COLUMNS) == METRICS
-    for name, column in comparison.COLUMNS.items():
-        assert column.metric is getattr(metrics, name)
+    assert list(compared.COLUMNS) == METRICS
+    assert set(METRICS) <= set(metrics.__all__)

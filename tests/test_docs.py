@@ -16,6 +16,7 @@ import pytest
 import calibrant
 from calibrant import (
     binning,
+    comparison,
     conventions,
     errors,
     hypothesis_tests,
@@ -23,12 +24,15 @@ from calibrant import (
     metrics,
     objective,
     online,
+    plots,
     ranking,
     registry,
+    report,
     scorers,
     solvers,
     streaming,
     synthetic,
+    tables,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -138,6 +142,10 @@ PUBLIC = [
             conventions,
             hypothesis_tests,
             intervals,
+            comparison,
+            plots,
+            report,
+            tables,
             ranking,
             online,
             streaming,
@@ -148,6 +156,7 @@ PUBLIC = [
             synthetic,
         )
         for name in module.__all__
+        if name not in calibrant.__all__
         if inspect.isroutine(getattr(module, name)) or inspect.isclass(getattr(module, name))
     ),
 ]

@@ -26,7 +26,7 @@ BLOCK_EXTRAS = """
     import sys
 
     class Absent:
-        names = {"matplotlib", "pandas", "polars", "pyarrow", "dask", "torch", "jinja2", "onnx"}
+        names = {"matplotlib", "pandas", "polars", "pyarrow", "dask", "torch", "jinja2", "click", "rich", "onnx"}
 
         def find_spec(self, name, path=None, target=None):
             if name.split(".")[0] in self.names:

@@ -50,12 +50,14 @@ if TYPE_CHECKING:
     from calibrant.labelled_predictions import LabelledPredictions
     from calibrant.persistence import load
     from calibrant.predictions import Predictions
+    from calibrant.report import assess
 
 _HOMES = {
     "Calibrator": "calibrant.calibrator",
     "LabelledPredictions": "calibrant.labelled_predictions",
     "Predictions": "calibrant.predictions",
     "Traits": "calibrant.calibrator",
+    "assess": "calibrant.report",
     "load": "calibrant.persistence",
 }
 
@@ -99,6 +101,7 @@ __all__ = [
     "VectorScaling",
     "VennAbersCalibration",
     "WithIntervals",
+    "assess",
     "load",
 ]
 

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.comparison.method_result import MethodResult
-from calibrant.errors import MissingExtraError, ParameterError
+from calibrant.errors import ParameterError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.tabular import Tabular
 
 __all__ = ["UNCALIBRATED", "Comparison"]
 
@@ -21,7 +22,7 @@ STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Tabular):
     """Methods side by side: doing nothing first, then the rest from the lowest log-loss up, failures last.
 
     Attributes
@@ -113,14 +114,6 @@ class Comparison:
         table["seconds"] = [result.seconds for result in self.results]
         table["error"] = [result.error or "" for result in self.results]
         return {name: np.asarray(values) for name, values in table.items()}
-
-    def frame(self) -> Any:
-        """Return the table as a pandas frame."""
-        try:
-            import pandas as pd
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("pandas", "frames") from error
-        return pd.DataFrame(self.columns())
 
     def __str__(self) -> str:
         width = max(len(result.name) for result in self.results)

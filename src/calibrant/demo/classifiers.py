@@ -1,7 +1,7 @@
 """The classifiers of the demo: trained on handwritten digits, asked about rows they have not seen."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,13 @@ class Scored:
     calibration_labels: Labels
     test: Predictions
     test_labels: Labels
+
+    @property
+    def held_out(self) -> tuple[Predictions, Labels]:
+        """All rows that the classifier was not trained on, and their labels."""
+        scores = np.concatenate([self.calibration.scores, self.test.scores])
+        together = replace(self.calibration, scores=scores)
+        return together, np.concatenate([self.calibration_labels, self.test_labels])
 
 
 def scored_classifiers() -> Iterator[Scored]:

@@ -5,7 +5,8 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from calibrant.demo.comparison import COLUMNS, UNCALIBRATED, Comparison, Result
+from calibrant.comparison import MethodResult
+from calibrant.demo.compared import COLUMNS, UNCALIBRATED, Compared
 
 __all__ = ["as_text", "footnotes", "is_best"]
 
@@ -14,26 +15,26 @@ DIGITS = 4
 BEST = "*"
 
 
-def as_text(comparison: Comparison) -> str:
+def as_text(compared: Compared) -> str:
     """Return heading, table, notes and summary of one classifier."""
-    heading = f"{comparison.classifier.name}: {comparison.classifier.about}"
-    lines = [*_wrapped(heading), "", *_table(comparison), *_notes(comparison), ""]
-    return "\n".join([*lines, *_wrapped(summary(comparison), indent="")])
+    heading = f"{compared.classifier.name}: {compared.classifier.about}"
+    lines = [*_wrapped(heading), "", *_table(compared), *_notes(compared), ""]
+    return "\n".join([*lines, *_wrapped(summary(compared), indent="")])
 
 
-def is_best(comparison: Comparison, result: Result, metric: str) -> bool:
+def is_best(compared: Compared, result: MethodResult, metric: str) -> bool:
     """Return whether a result prints like the best of its column; equals share the mark."""
-    return _number(result.scores[metric]) == _number(comparison.best(metric).scores[metric])
+    return _number(result.scores[metric]) == _number(compared.best(metric).scores[metric])
 
 
-def summary(comparison: Comparison) -> str:
+def summary(compared: Compared) -> str:
     """Return in words who has the lowest log-loss, by how much, who cannot be told from it, who does harm."""
-    classifier = comparison.classifier
-    before = comparison.result(UNCALIBRATED).scores["log_loss"]
-    best = comparison.best("log_loss")
+    classifier = compared.classifier
+    before = compared.comparison.result(UNCALIBRATED).scores["log_loss"]
+    best = compared.best("log_loss")
     after = best.scores["log_loss"]
     n_test, n_calibration = len(classifier.test_labels), len(classifier.calibration_labels)
-    if best.method == UNCALIBRATED:
+    if best.name == UNCALIBRATED:
         sentences = [
             f"No method fitted on {n_calibration} calibration rows has a lower log-loss on {n_test} test "
             f"rows than no calibration at all, {_number(before)}."
@@ -41,23 +42,23 @@ def summary(comparison: Comparison) -> str:
     else:
         gain = "" if math.isinf(before) else f", {100 * (1 - after / before):.0f} % less"
         sentences = [
-            f"Fitted on {n_calibration} calibration rows, {best.method} has the lowest log-loss on {n_test} "
+            f"Fitted on {n_calibration} calibration rows, {best.name} has the lowest log-loss on {n_test} "
             f"test rows: {_number(after)}, against {_number(before)} uncalibrated{gain}."
         ]
-    near = [result.method for result in comparison.equally_good()]
+    near = [result.name for result in compared.comparison.equally_good()]
     if near:
         sentences.append(f"Within two standard errors of the lowest: {', '.join(near)}.")
     else:
         sentences.append("All others are more than two standard errors above it.")
-    harmful = [result.method for result in comparison.results if result.scores["log_loss"] > before]
+    harmful = [result.name for result in compared.results if result.scores["log_loss"] > before]
     if harmful:
         sentences.append(f"Worse than no calibration here: {', '.join(harmful)}.")
     return " ".join(sentences)
 
 
-def footnotes(comparisons: Iterable[Comparison]) -> str:
+def footnotes(every: Iterable[Compared]) -> str:
     """Return what the columns mean, and what needs a word in these tables."""
-    comparisons = list(comparisons)
+    every = list(every)
     notes = [
         f"{BEST} best of its column, as far as the digits shown tell. All columns are measured on the test "
         "rows; lower is better but for accuracy.",
@@ -65,32 +66,32 @@ def footnotes(comparisons: Iterable[Comparison]) -> str:
         "the same for the probability of each class, averaged; 15 bins of equal width. Both come out above "
         "zero even for perfect probabilities, because bins hold few rows.",
     ]
-    scores = [result.scores["log_loss"] for comparison in comparisons for result in comparison.results]
+    scores = [result.scores["log_loss"] for compared in every for result in compared.results]
     if any(math.isinf(score) for score in scores):
         notes.append(
             "inf: some test row has a class to which the method gave the probability zero. The log-loss of "
             "that is infinite; it is not clipped here."
         )
-    if any(comparison.classifier.calibration.space == "probabilities" for comparison in comparisons):
+    if any(compared.classifier.calibration.space == "probabilities" for compared in every):
         notes.append(
             "Where a classifier gives probabilities, matrix and dirichlet are one and the same method; they "
             "differ on logits."
         )
-    left_out = sorted({name for comparison in comparisons for name in comparison.left_out})
+    left_out = sorted({name for compared in every for name in compared.left_out})
     if left_out:
         notes.append(f"Left out, since they take two classes only: {', '.join(left_out)}.")
     return "\n".join(line for note in notes for line in _wrapped(note))
 
 
-def _table(comparison: Comparison) -> list[str]:
-    headings = [column.heading for column in COLUMNS.values()]
+def _table(compared: Compared) -> list[str]:
+    headings = list(COLUMNS.values())
     rows = [["method", *headings, "fit ms"]]
-    for result in comparison.results:
+    for result in compared.results:
         marked = [
-            _number(value) + (BEST if is_best(comparison, result, metric) else " ")
-            for metric, value in result.scores.items()
+            _number(result.scores[metric]) + (BEST if is_best(compared, result, metric) else " ")
+            for metric in COLUMNS
         ]
-        rows.append([result.method, *marked, f"{1000 * result.seconds:.1f}"])
+        rows.append([result.name, *marked, f"{1000 * result.seconds:.1f}"])
     # Headings end where the digits do: one place is kept for the mark.
     rows[0][1:-1] = [heading + " " for heading in headings]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
@@ -103,13 +104,13 @@ def _table(comparison: Comparison) -> list[str]:
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def _notes(compared: Compared) -> list[str]:
     """Return what the fits warned of, once for all methods that say the same."""
     methods: dict[str, list[str]] = {}
-    for result in comparison.results:
+    for result in compared.results:
         for note in result.notes:
             # Warnings begin with the class that gives them; the registry name says it already.
-            methods.setdefault(re.sub(r"^[A-Z]\w+: ", "", note), []).append(result.method)
+            methods.setdefault(re.sub(r"^[A-Z]\w+: ", "", note), []).append(result.name)
     notes = [f"Note on {', '.join(names)}: {note}" for note, names in methods.items()]
     return [line for note in notes for line in ["", *_wrapped(note)]]
 

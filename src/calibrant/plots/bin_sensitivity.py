@@ -18,7 +18,7 @@ from calibrant.metrics.declaration import evaluator
 from calibrant.metrics.events import Kind, events
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_choice, check_whole, is_whole, random_source
-from calibrant.plots.tabular import Tabular
+from calibrant.tabular import Tabular
 from calibrant.wording import counted
 
 __all__ = ["BinSensitivity", "bin_sensitivity"]

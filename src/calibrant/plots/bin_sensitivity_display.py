@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.metrics.events import Kind
 from calibrant.plots.bin_sensitivity import BinSensitivity, bin_sensitivity
 from calibrant.plots.caption import legend_above, write_caption
-from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.style import FAINT, LABEL_SIZE, MARKERS, SERIES
 
 __all__ = ["BinSensitivityDisplay"]
@@ -21,7 +21,7 @@ METRIC_NAMES = {
 }
 
 
-class BinSensitivityDisplay(Display):
+class BinSensitivityDisplay(PredictionDisplay):
     """Binned calibration errors against the number of bins, beside what noise alone would give.
 
     As figure 3a of :cite:`tomani2022`. The shaded range is that of calibrated predictions: an error within
@@ -74,14 +74,6 @@ class BinSensitivityDisplay(Display):
             random_state=random_state,
         )
         return cls(sensitivity, name)
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
-
-        ``options`` are those of :meth:`from_predictions`.
-        """
-        return cls.from_predictions(y, predictions_of(estimator, X), **options)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one row per number of bins."""

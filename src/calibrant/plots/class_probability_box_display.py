@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.plots.box_statistics import BoxStatistics
-from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.plots.three_classes import class_columns
 
@@ -18,7 +18,7 @@ MOST, WORST = 10, 6
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---", "***", "|||")
 
 
-class ClassProbabilityBoxDisplay(Display):
+class ClassProbabilityBoxDisplay(PredictionDisplay):
     """Box plots of the probability of every class, in groups by the true class.
 
     In the group of a true class its own box should be the highest. Whiskers reach from 5 to 95 %, the notch is an
@@ -87,21 +87,6 @@ class ClassProbabilityBoxDisplay(Display):
         if classes is None and len(columns) < data.n_classes:
             said = f"{said}, the {len(columns)} worst of {data.n_classes} classes"
         return cls(BoxStatistics.of(data, columns), names, said)
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        *,
-        sample_weight: Any = None,
-        classes: Any = None,
-        title: str | None = None,
-    ) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions."""
-        predictions = predictions_of(estimator, X)
-        return cls.from_predictions(y, predictions, sample_weight=sample_weight, classes=classes, title=title)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one line for every box: true class, class, quantiles, notch, mean and deviation."""

@@ -10,7 +10,7 @@ from calibrant.binning import BinningScheme
 from calibrant.metrics.bin_errors import Strategy
 from calibrant.plots.caption import CAPTION_SIZE, write_caption
 from calibrant.plots.classwise_reliability import ClasswiseReliability, PerClass, classwise_reliability
-from calibrant.plots.display import Display, predictions_of
+from calibrant.plots.display import PredictionDisplay
 from calibrant.plots.isotonic_curve import Mode
 from calibrant.plots.panels import panels
 from calibrant.plots.reliability_curve import ReliabilityCurve
@@ -30,7 +30,7 @@ LETTERS_PER_INCH = 14.5
 COLUMNS_WITH_DETAIL = 6
 
 
-class ClasswiseReliabilityDisplay(Display):
+class ClasswiseReliabilityDisplay(PredictionDisplay):
     """Grid of reliability diagrams, one for each class, the worst first.
 
     Over each panel stand the class and its calibration error; a star where that is more than noise, at 5 % for each
@@ -93,14 +93,6 @@ class ClasswiseReliabilityDisplay(Display):
                 random_state=random_state,
             )
         )
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
-
-        ``options`` are those of :meth:`from_predictions`.
-        """
-        return cls.from_predictions(y, predictions_of(estimator, X), **options)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one row per class, the worst first, whether it is drawn or not."""

@@ -13,7 +13,7 @@ from calibrant.options import check_choice, check_whole
 from calibrant.plots.event_rows import EventRows
 from calibrant.plots.isotonic_curve import Mode
 from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_of
-from calibrant.plots.tabular import Tabular
+from calibrant.tabular import Tabular
 from calibrant.wording import counted
 
 __all__ = ["ClasswiseReliability", "PerClass", "classwise_reliability"]

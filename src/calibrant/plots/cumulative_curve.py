@@ -10,7 +10,7 @@ from calibrant.hypothesis_tests.cumulative import PathNoise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.event_rows import EventKind, EventRows
-from calibrant.plots.tabular import Tabular
+from calibrant.tabular import Tabular
 from calibrant.wording import counted, p_text
 
 __all__ = ["CumulativeCurve", "cumulative_curve"]

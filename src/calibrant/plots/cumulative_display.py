@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.plots.caption import write_caption
 from calibrant.plots.cumulative_curve import CumulativeCurve, cumulative_curve
-from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.event_rows import EventKind
 from calibrant.plots.style import DIAGONAL, INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.wording import p_text
@@ -20,7 +20,7 @@ SCORE_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 TWO_SIDED = 1.959963984540054
 
 
-class CumulativeDifferenceDisplay(Display):
+class CumulativeDifferenceDisplay(PredictionDisplay):
     """Cumulative differences between outcomes and probabilities, without bins :cite:`arrieta2022`.
 
     The slope is what counts: over any stretch of rows it is the mean difference between what happened and what was
@@ -65,14 +65,6 @@ class CumulativeDifferenceDisplay(Display):
         """Take predictions with their true classes; see :func:`~calibrant.plots.cumulative_curve`."""
         curve = cumulative_curve(y_true, y_proba, sample_weight=sample_weight, kind=kind, label=label)
         return cls(curve, name)
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
-
-        ``options`` are those of :meth:`from_predictions`.
-        """
-        return cls.from_predictions(y, predictions_of(estimator, X), **options)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one row per point of the curve."""

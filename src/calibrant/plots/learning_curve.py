@@ -22,10 +22,10 @@ from calibrant.notices import gathered
 from calibrant.numerics.folds import Fold
 from calibrant.options import check_level, is_whole, random_source
 from calibrant.plots.hyperbola import Hyperbola
-from calibrant.plots.tabular import Tabular
 from calibrant.predictions import Predictions
 from calibrant.registry import make
 from calibrant.space import Space
+from calibrant.tabular import Tabular
 from calibrant.wording import counted
 
 __all__ = ["LearningCurve", "learning_curve"]

@@ -10,10 +10,10 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.metrics.proper import log_loss
 from calibrant.plots.caption import legend_above, thousands, write_caption
-from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.learning_curve import LearningCurve, learning_curve
 from calibrant.plots.style import DIAGONAL, LABEL_SIZE, look
-from calibrant.plots.tabular import stacked_columns
+from calibrant.tabular import stacked_columns
 
 __all__ = ["LearningCurveDisplay"]
 
@@ -24,7 +24,7 @@ FURTHER = 4
 HIGHEST = 1.0
 
 
-class LearningCurveDisplay(Display):
+class LearningCurveDisplay(PredictionDisplay):
     """Loss on held-out rows against the number of calibration rows, for one method or several.
 
     As figures 3b and 3c of :cite:`tomani2022`. Bars are intervals of the difference to the uncalibrated predictions, drawn from
@@ -93,14 +93,6 @@ class LearningCurveDisplay(Display):
             for one in methods
         ]
         return cls({curve.method: curve for curve in curves})
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
-
-        ``options`` are those of :meth:`from_predictions`.
-        """
-        return cls.from_predictions(y, predictions_of(estimator, X), **options)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one row per number of calibration rows; of several methods with a column ``method``."""

@@ -14,7 +14,7 @@ from calibrant.options import check_choice, check_level, check_whole, random_sou
 from calibrant.plots.consistency_limits import consistency_limits
 from calibrant.plots.event_rows import EventKind, EventRows
 from calibrant.plots.isotonic_curve import IsotonicCurve, Mode
-from calibrant.plots.tabular import Tabular
+from calibrant.tabular import Tabular
 from calibrant.wording import counted
 
 __all__ = ["FEW_ROWS", "ReliabilityCurve", "reliability_curve", "reliability_of"]

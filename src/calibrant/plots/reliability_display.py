@@ -11,7 +11,7 @@ from calibrant.errors import ParameterError
 from calibrant.metrics.bin_errors import Strategy
 from calibrant.options import check_choice
 from calibrant.plots.caption import legend_above, write_caption
-from calibrant.plots.display import Display, predictions_of
+from calibrant.plots.display import PredictionDisplay
 from calibrant.plots.event_rows import EventKind
 from calibrant.plots.isotonic_curve import Mode
 from calibrant.plots.panels import panels
@@ -27,7 +27,7 @@ from calibrant.plots.reliability_drawing import (
     intervals_in_words,
 )
 from calibrant.plots.style import BAR, DIAGONAL, LABEL_SIZE, OVER, UNDER, look
-from calibrant.plots.tabular import stacked_columns
+from calibrant.tabular import stacked_columns
 
 __all__ = ["ReliabilityDisplay", "Style"]
 
@@ -35,7 +35,7 @@ Style = Literal["auto", "bars", "points", "isotonic"]
 """How a reliability diagram is drawn; ``"auto"``: bars for one model, points for several."""
 
 
-class ReliabilityDisplay(Display):
+class ReliabilityDisplay(PredictionDisplay):
     """Reliability diagram of one model or several, with counts and intervals.
 
     Of one model, bars reach up to the share of rows for which the event happened; hatched is the gap to the mean
@@ -138,27 +138,6 @@ class ReliabilityDisplay(Display):
             for model, predictions in models.items()
         }
         return cls(curves, style)
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
-
-        Parameters
-        ----------
-        estimator : classifier or Calibrator, or a dict of them
-            Fitted; a dict draws several on one axis.
-        X : array or frame
-            Features, or predictions for a calibrator.
-        y : array of shape (n,)
-            True classes.
-        **options
-            As for :meth:`from_predictions`.
-        """
-        if isinstance(estimator, dict):
-            return cls.from_predictions(
-                y, {key: predictions_of(one, X) for key, one in estimator.items()}, **options
-            )
-        return cls.from_predictions(y, predictions_of(estimator, X), **options)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one row per bin; of several models one below the other, with a column ``model``."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from calibrant.errors import LabelError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_whole, random_source
-from calibrant.plots.display import Display, new_axes, predictions_of
+from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.simplex_axes import draw_triangle
 from calibrant.plots.simplex_points import planar
 from calibrant.plots.style import INK, LABEL_SIZE, MARKERS, SERIES, TITLE_SIZE
@@ -20,7 +20,7 @@ __all__ = ["SimplexDisplay"]
 TURNS = 12
 
 
-class SimplexDisplay(Display):
+class SimplexDisplay(PredictionDisplay):
     r"""Predictions of three classes in a triangle, every row in the colour and shape of its true class.
 
     A corner is certainty of its class, the middle even odds. Of more classes choose three: rows whose class is one of
@@ -100,22 +100,6 @@ class SimplexDisplay(Display):
             rows = np.sort(random_source(random_state).choice(rows, max_rows, replace=False))
         points = three.restricted(data.predictions.take(rows).probabilities)
         return cls(points, labels[rows], three.names, counts)
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        *,
-        classes: Any = None,
-        max_rows: int = 5000,
-        random_state: Any = 0,
-    ) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions."""
-        return cls.from_predictions(
-            y, predictions_of(estimator, X), classes=classes, max_rows=max_rows, random_state=random_state
-        )
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the probabilities of the three classes and the true one, row by row."""

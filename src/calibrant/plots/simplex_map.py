@@ -12,10 +12,10 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.options import check_share, check_whole, real_array
 from calibrant.plots.simplex_points import arrow_points, triangle_cells
-from calibrant.plots.tabular import Tabular
 from calibrant.plots.three_classes import ThreeClasses
 from calibrant.predictions import Predictions
 from calibrant.synthetic import CalibrationMap, SyntheticTask
+from calibrant.tabular import Tabular
 
 __all__ = ["SimplexMap", "simplex_map"]
 

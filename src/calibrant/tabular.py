@@ -13,14 +13,14 @@ __all__ = ["Tabular", "stacked_columns"]
 
 
 class Tabular(ABC):
-    """Numbers behind a picture, as a table."""
+    """Numbers behind a picture or a result, as a table."""
 
     @abstractmethod
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the numbers behind the picture: name of a column -> values, all of one length."""
+        """Return the numbers: name of a column -> values, all of one length."""
 
     def frame(self) -> Any:
-        """Return the numbers behind the picture as a pandas frame.
+        """Return the numbers as a pandas frame.
 
         Raises
         ------

@@ -1,0 +1,188 @@
+"""Calibration errors before and after: lower bounds first, binned errors last."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from calibrant.errors import CalibrationWarning
+from calibrant.intervals import bootstrap, paired_bootstrap
+from calibrant.metrics import (
+    LowerBound,
+    calibration_error_lower_bound,
+    classwise_ece,
+    confidence_ece,
+    debiased_ece,
+    kuiper_calibration_error,
+    smooth_ece,
+)
+from calibrant.metrics.events import Kind
+from calibrant.report.contents import Estimate, ScoreRow
+from calibrant.report.plain import estimate_of, number
+from calibrant.report.rows import Rows
+
+__all__ = ["error_rows", "lower_bound"]
+
+N_RESAMPLES = 200
+
+# Numbers that are resampled at most; an error of more has no interval.
+RESAMPLED_NUMBERS = 500_000
+
+Metric = Callable[..., float]
+
+
+def lower_bound(rows: Rows, level: float) -> LowerBound | None:
+    """Return how large the error of the main event is at least; None for one row."""
+    if rows.n_rows < 2:
+        return None
+    return calibration_error_lower_bound(
+        rows.labels, rows.predictions, sample_weight=rows.weights, kind=_kind(rows), level=level
+    )
+
+
+def error_rows(
+    rows: Rows, after: Rows | None, bound: LowerBound | None, level: float, random_state: int
+) -> tuple[ScoreRow, ...]:
+    """Return the errors of the main event, and of all classes; before and after on the same rows."""
+    found = []
+    if bound is not None:
+        found += _bounds(rows, bound, None if after is None else lower_bound(after, level))
+    kind = _kind(rows)
+    found.append(_debiased(rows, after, kind, level, random_state))
+    found.append(
+        _plain(rows, after, "smooth ECE", partial(smooth_ece, kind=kind), "no bins; width by itself", level)
+    )
+    found.append(
+        _resampled(
+            rows,
+            after,
+            "Kuiper calibration error",
+            partial(kuiper_calibration_error, kind=kind),
+            "largest sum of residuals over any interval of scores, as a share of all rows",
+            level,
+            random_state,
+        )
+    )
+    biased = "15 bins of equal width, as in most papers; positive by noise alone, so do not compare between numbers of rows"
+    found.append(
+        _resampled(rows, after, "ECE of the predicted class", confidence_ece, biased, level, random_state)
+    )
+    found.append(
+        _resampled(
+            rows, after, "classwise ECE", classwise_ece, f"mean over classes; {biased}", level, random_state
+        )
+    )
+    return tuple(found)
+
+
+def _kind(rows: Rows) -> Kind:
+    return "positive" if rows.n_classes == 2 else "confidence"
+
+
+def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[ScoreRow]:
+    about = f"of class {rows.class_names[1]!r}" if rows.n_classes == 2 else "of the predicted class"
+    definition = (
+        f"mean absolute error of the probability {about}, in expectation never too large; "
+        f"{bound.recalibrator} recalibration fitted on other folds; the lower end is a one-sided limit"
+    )
+
+    def whole(of: LowerBound) -> Estimate:
+        return Estimate(
+            "L1 error, lower bound", number(of.estimate), number(of.limit), None, of.level, definition
+        )
+
+    def part(name: str, of: LowerBound, value: float | None) -> Estimate:
+        return Estimate(name, number(value), level=of.level, definition=f"its part from {meaning[name]}")
+
+    meaning = {
+        "over-confidence": "rows whose probability is too extreme",
+        "under-confidence": "rows whose probability is not extreme enough",
+    }
+    found = [ScoreRow(whole(bound), None if after is None else whole(after), None)]
+    for name, attribute in (("over-confidence", "overconfidence"), ("under-confidence", "underconfidence")):
+        found.append(
+            ScoreRow(
+                part(name, bound, getattr(bound, attribute)),
+                None if after is None else part(name, after, getattr(after, attribute)),
+                None,
+            )
+        )
+    return found
+
+
+def _debiased(rows: Rows, after: Rows | None, kind: Kind, level: float, random_state: int) -> ScoreRow:
+    metric = partial(debiased_ece, kind=kind, n_bins="cube_root")
+
+    def of(some: Rows) -> Estimate:
+        value = metric(some.labels, some.predictions, sample_weight=some.weights)
+        ends: tuple[float | None, float | None] = (None, None)
+        if some.n_rows > 1:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrationWarning)
+                square = bootstrap(
+                    partial(metric, signed=True),
+                    some.labels,
+                    some.predictions,
+                    **_options(some, level, random_state),
+                )
+            ends = (_root(square.low), _root(square.high))
+        return Estimate(
+            "debiased ECE (L2)",
+            number(value),
+            *ends,
+            level=level,
+            definition="root mean square gap of equal-mass bins, as many as the cube root of the rows, less its noise; "
+            "roots of the bootstrap interval of its square",
+        )
+
+    return ScoreRow(of(rows), None if after is None else of(after), None)
+
+
+def _root(square: float) -> float | None:
+    return number(np.sqrt(max(square, 0.0))) if not np.isnan(square) else None
+
+
+def _plain(
+    rows: Rows, after: Rows | None, name: str, metric: Metric, definition: str, level: float
+) -> ScoreRow:
+    def of(some: Rows) -> Estimate:
+        value = metric(some.labels, some.predictions, sample_weight=some.weights)
+        return Estimate(name, number(value), level=level, definition=definition)
+
+    return ScoreRow(of(rows), None if after is None else of(after), None)
+
+
+def _resampled(
+    rows: Rows,
+    after: Rows | None,
+    name: str,
+    metric: Metric,
+    definition: str,
+    level: float,
+    random_state: int,
+) -> ScoreRow:
+    plain = _plain(rows, after, name, metric, definition, level)
+    if after is None or rows.n_rows * (rows.n_classes if metric is classwise_ece else 1) > RESAMPLED_NUMBERS:
+        return plain
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        interval = paired_bootstrap(
+            metric, rows.labels, rows.predictions, after.predictions, **_options(rows, level, random_state)
+        )
+    difference = estimate_of(f"difference of {name}", interval, "after minus before")
+    if interval.excludes_estimate:  # resampling makes this error larger, and an interval of that says nothing
+        difference = replace(difference, low=None, high=None, note="no interval, since resampling biases it")
+    return ScoreRow(plain.before, plain.after, difference)
+
+
+def _options(rows: Rows, level: float, random_state: int) -> dict[str, Any]:
+    return {
+        "sample_weight": rows.weights,
+        "groups": rows.groups,
+        "level": level,
+        "n_resamples": N_RESAMPLES,
+        "random_state": random_state,
+    }

@@ -1,0 +1,153 @@
+"""The p-value of one event: cumulative, exact for rare events, and honest about groups."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv, ndtri, stdtr
+from scipy.stats import binom
+
+from calibrant.hypothesis_tests.cumulative import PathNoise
+from calibrant.metrics.utility import Prospect, Utility
+from calibrant.numerics.cumulative import RANGE, ScoreGroups
+from calibrant.report.rows import Rows
+
+__all__ = ["ENOUGH_SURPRISES", "EventEvidence", "binomial_bound", "event_evidence", "rare_detectable"]
+
+# Sum of the variances p (1 - p): about the number of surprises that are expected. Below it limits of many rows are rough.
+ENOUGH_SURPRISES = 10.0
+
+KUIPER = "In no interval of scores should events and probabilities differ by more than noise"
+
+
+@dataclass(frozen=True)
+class EventEvidence:
+    """What the rows say about one event.
+
+    Attributes
+    ----------
+    statistic : float
+        Kuiper's: the largest sum of residuals over any interval of scores, as a share of all rows.
+    p_value : float
+    surprises : float
+        Sum of the variances of the event over the rows.
+    design_effect : float
+        How many times larger groups make the variance of the mean residual.
+    how : str
+        What was tested and where the p-value comes from, as a sentence.
+    is_exact : bool
+        Whether counts were judged by exact bounds, since few surprises are expected.
+    """
+
+    statistic: float
+    p_value: float
+    surprises: float
+    design_effect: float
+    how: str
+    is_exact: bool = False
+
+
+def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
+    """Test whether an event happens as often as its probability says.
+
+    By the cumulative test with Kuiper's statistic. Where fewer than ten surprises are expected its limit of many rows is
+    rough, and the numbers of events and of surprises are judged instead by :func:`binomial_bound`. Where rows belong to
+    groups, the standard deviation is multiplied by the root of the design effect, and the number of groups less one is
+    the degrees of freedom.
+    """
+    data = rows.data
+    prospect = utility.prospect(data.predictions)
+    weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    variance = float(weights**2 @ prospect.variance)
+    surprises = variance / float(weights.max()) ** 2
+    scores = ScoreGroups.of(prospect.expected, prospect.tolerance)
+    residuals = prospect.realised(data.labels) - prospect.expected
+    statistic = RANGE.measure(scores.path(residuals, rows.weights))
+    if rows.groups is not None:
+        effect, n_groups = _design_effect(rows, prospect, weights, variance)
+        p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, n_groups)
+        how = f"{KUIPER}; rows of one of {n_groups} groups depend on each other, design effect {effect:.3g}."
+        return EventEvidence(statistic, p_value, surprises, effect, how)
+    if surprises >= ENOUGH_SURPRISES:
+        noise = PathNoise.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
+        p_value = noise.p_value(statistic, prospect.tolerance)
+        return EventEvidence(statistic, p_value, surprises, 1.0, f"{KUIPER}; limit of many rows.")
+    happened = np.asarray(prospect.realised(data.labels)) > 0
+    return EventEvidence(
+        statistic,
+        _rare_p_value(np.clip(prospect.expected, 0.0, 1.0), happened),
+        surprises,
+        1.0,
+        "Events, and surprises, should be as many as the probabilities promise; exact binomial bounds, since few surprises "
+        "are expected.",
+        is_exact=True,
+    )
+
+
+def _rare_p_value(probability: NDArray[np.float64], happened: NDArray[np.bool_]) -> float:
+    """Return a p-value from two exact bounds: how often the event happened, and how often what was less probable did."""
+    n_rows = len(probability)
+    likely = probability >= 0.5
+    surprised = int(np.count_nonzero(happened != likely))
+    of_events = binomial_bound(int(np.count_nonzero(happened)), n_rows, float(probability.mean()))
+    of_surprises = binomial_bound(
+        surprised, n_rows, float(np.where(likely, 1 - probability, probability).mean())
+    )
+    return min(1.0, 2 * min(of_events, of_surprises))
+
+
+def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float = 0.8) -> float:
+    """Return the smallest error, in surprises as a share of all rows, that the bound of their number shows with this power.
+
+    With 0.1 surprises expected, two are significant, and 2.99 bring two or more with a probability of 80 %:
+
+    >>> round(rare_detectable(np.full(100, 0.999), 0.05), 3)
+    0.029
+    """
+    n_rows = len(probability)
+    mean = float(np.minimum(probability, 1 - probability).mean())
+    # Half of the level for either of the two bounds, and half of it for either side.
+    needed = int(binom.isf(alpha / 4, n_rows, mean)) + 1
+    return max(0.0, float(gammaincinv(needed, power)) / n_rows - mean)
+
+
+def binomial_bound(happened: int, n_rows: int, mean_probability: float) -> float:
+    r"""Return a p-value, never too small, of the hypothesis that n events have given probabilities of known mean.
+
+    After Hoeffding, a sum N of independent events with probabilities of mean :math:`\bar p` has lighter tails than the
+    binomial distribution of the same mean: :math:`P(N \ge k) \le P(B \ge k)` for :math:`k \ge n \bar p + 1`, and likewise
+    below. Twice the smaller one, and one in between.
+
+    >>> binomial_bound(2, 100, 0.02), round(binomial_bound(5, 100, 0.002), 8)
+    (1.0, 4.11e-06)
+    """
+    expected = n_rows * mean_probability
+    if happened >= expected + 1:
+        return min(1.0, 2 * float(binom.sf(happened - 1, n_rows, mean_probability)))
+    if happened <= expected - 1:
+        return min(1.0, 2 * float(binom.cdf(happened, n_rows, mean_probability)))
+    return 1.0
+
+
+def _design_effect(
+    rows: Rows, prospect: Prospect, weights: NDArray[np.float64], variance: float
+) -> tuple[float, int]:
+    """Return the ratio of the variance between groups to that of independent rows, at least one."""
+    residuals = prospect.realised(rows.data.labels) - prospect.expected
+    centred = weights * (residuals - np.average(residuals, weights=weights))
+    assert rows.groups is not None
+    sums = np.bincount(rows.groups, centred)
+    n_groups = len(sums)
+    if n_groups < 2 or variance == 0:
+        return 1.0, n_groups
+    return max(1.0, n_groups / (n_groups - 1) * float(sums @ sums) / variance), n_groups
+
+
+def _grouped_p_value(statistic: float, deviation: float, effect: float, n_groups: int) -> float:
+    if n_groups < 2 or deviation == 0:
+        return 1.0  # nothing is known of how groups differ
+    x = statistic / (deviation * sqrt(effect))
+    # The normal quantile of the same tail as Student's.
+    tail = float(stdtr(n_groups - 1, -x))
+    return RANGE.tail(-float(ndtri(tail)) if tail > 0 else 40.0)

@@ -1,0 +1,292 @@
+"""All tests of calibration, and the one p-value that the verdict goes by."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests import (
+    SlopeIntercept,
+    calibration_slope_intercept,
+    consistency_test,
+    kernel_test,
+    smallest_detectable_error,
+    spiegelhalter_test,
+)
+from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
+from calibrant.metrics.utility import Utility
+from calibrant.ranking import holm
+from calibrant.report.contents import TestRow
+from calibrant.report.event_evidence import ENOUGH_SURPRISES, EventEvidence, event_evidence, rare_detectable
+from calibrant.report.rows import Rows, drawn_rows
+from calibrant.wording import class_text, p_text
+
+__all__ = ["NOT_COUNTED", "Evidence", "evidence_of", "main_event"]
+
+# Rows and numbers that the kernel test, quadratic in the rows, is given, and classes above which it is left out.
+KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
+
+# Rows that are simulated for the noise of a binned error, and how often.
+SIMULATED_ROWS, SIMULATIONS = 20_000, 500
+EXACT_SIMULATIONS = 999
+
+NOT_COUNTED = "Shown only; the verdict does not use it."
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What tests say.
+
+    Attributes
+    ----------
+    tests : tuple of TestRow
+    p_value : float
+        Smallest p-value of those that count, adjusted for their number.
+    main : EventEvidence
+        Of the predicted class, or of the second class of two.
+    main_adjusted : float
+        Its p-value, adjusted.
+    class_events : tuple of EventEvidence
+    class_adjusted : tuple of float
+        Holm's, among all classes.
+    line : SlopeIntercept or None
+        Of the main event; None where all probabilities are zero or one.
+    smallest_detectable : float or None
+        Error of the main event that would lead to a verdict of miscalibrated with a probability of 80 %; None if not
+        even the largest would.
+    surest : str
+        Name of the test with the smallest p-value.
+    n_counted : int
+        Number of tests that count.
+    """
+
+    tests: tuple[TestRow, ...]
+    p_value: float
+    main: EventEvidence
+    main_adjusted: float
+    class_events: tuple[EventEvidence, ...]
+    class_adjusted: tuple[float, ...]
+    line: SlopeIntercept | None
+    smallest_detectable: float | None
+    surest: str
+    n_counted: int
+
+
+@dataclass(frozen=True)
+class _Finding:
+    name: str
+    event: str
+    statistic: float
+    p_value: float
+    sentence: str
+    counts: bool
+
+
+def main_event(rows: Rows) -> tuple[Utility, str]:
+    """Return the event that a report is about first: the second class of two, else the predicted class."""
+    if rows.n_classes == 2:
+        return OneClass(1), class_text(rows.data.classes[1])
+    return TopClasses(), "predicted class"
+
+
+def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Evidence:
+    """Run all tests of the rows; the ones that simulate take the ``sample``."""
+    utility, event = main_event(rows)
+    main = event_evidence(rows, utility)
+    findings = [
+        _Finding(
+            "Exact test of counts" if main.is_exact else "Cumulative test (Kuiper)",
+            event,
+            main.statistic,
+            main.p_value,
+            main.how,
+            True,
+        )
+    ]
+    class_events, class_adjusted = _class_evidence(rows, main)
+    if rows.n_classes > 2:
+        findings.append(_classes_together(rows, class_events))
+    # Groups make the rest too sure, and few surprises make it rough.
+    sound = rows.groups is None and main.surprises >= 2 * ENOUGH_SURPRISES
+    line = _line(rows, level)
+    if line is not None:
+        findings.append(_line_finding(line, event, sound))
+    findings.append(_spiegelhalter(rows, sound))
+    if rows.groups is None and not sound:
+        findings += _exact(sample, random_state)
+    if rows.n_classes > 2 and rows.n_classes <= KERNEL_CLASSES and rows.n_rows >= 10:
+        findings.append(_kernel(rows, random_state))
+    findings.append(_binned(sample, random_state))
+    counted = [finding for finding in findings if finding.counts]
+    adjusted = dict(
+        zip(
+            [finding.name for finding in counted],
+            holm([one.p_value for one in counted]).tolist(),
+            strict=True,
+        )
+    )
+    tests = tuple(_row(finding, adjusted.get(finding.name)) for finding in findings)
+    surest = min(counted, key=lambda finding: finding.p_value)
+    return Evidence(
+        tests=tests,
+        p_value=float(adjusted[surest.name]),
+        main=main,
+        main_adjusted=float(adjusted[findings[0].name]),
+        class_events=class_events,
+        class_adjusted=class_adjusted,
+        line=line,
+        smallest_detectable=_detectable(rows, utility, main, (1 - level) / len(counted)),
+        surest=surest.name if surest.event == "" else f"{surest.name}, {surest.event}",
+        n_counted=len(counted),
+    )
+
+
+def _row(finding: _Finding, adjusted: float | None) -> TestRow:
+    apart = "" if adjusted is not None else f" {NOT_COUNTED}"
+    return TestRow(
+        finding.name,
+        finding.event,
+        finding.statistic,
+        finding.p_value,
+        finding.p_value if adjusted is None else float(adjusted),
+        finding.sentence + apart,
+    )
+
+
+def _class_evidence(rows: Rows, main: EventEvidence) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
+    if rows.n_classes == 2:  # one hypothesis: either class tells all of the other
+        return (main, main), (main.p_value, main.p_value)
+    events = tuple(event_evidence(rows, OneClass(column)) for column in range(rows.n_classes))
+    return events, tuple(holm([event.p_value for event in events]).tolist())
+
+
+def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding:
+    smallest = min(range(len(events)), key=lambda column: events[column].p_value)
+    p_value = min(1.0, len(events) * events[smallest].p_value)
+    return _Finding(
+        "Cumulative tests of all classes",
+        "every class",
+        max(event.statistic for event in events),
+        p_value,
+        f"Each class by its own probability; the smallest p-value, that of {class_text(rows.data.classes[smallest])}, times "
+        f"the number of classes, {len(events)}.",
+        True,
+    )
+
+
+def _line(rows: Rows, level: float) -> SlopeIntercept | None:
+    try:
+        return calibration_slope_intercept(
+            rows.labels, rows.predictions, sample_weight=rows.weights, level=level
+        )
+    except ParameterError:
+        return None
+    except ValueError:  # every probability is zero or one
+        return None
+
+
+def _line_finding(line: SlopeIntercept, event: str, sound: bool) -> _Finding:
+    joint = line.joint_test
+    return _Finding(
+        "Slope and intercept",
+        event,
+        joint.statistic,
+        joint.p_value,
+        "The log-odds should be right as they are: slope 1 and intercept 0; likelihood ratio"
+        f"{'' if joint.caution is None else ', rough'}.",
+        sound and joint.caution is None,
+    )
+
+
+def _spiegelhalter(rows: Rows, sound: bool) -> _Finding:
+    result = spiegelhalter_test(rows.labels, rows.predictions, sample_weight=rows.weights)
+    return _Finding(
+        "Spiegelhalter's test",
+        "all probabilities",
+        result.statistic,
+        result.p_value,
+        "The Brier score should be what the probabilities promise: positive where they promise too much, negative where "
+        "too little.",
+        sound and result.caution is None,
+    )
+
+
+def _exact(sample: Rows, random_state: int) -> list[_Finding]:
+    """Return tests that hold for any number of surprises, for where the limits of many rows are rough."""
+    result = consistency_test(
+        brier_score,
+        sample.labels,
+        sample.predictions,
+        sample_weight=sample.weights,
+        n_resamples=EXACT_SIMULATIONS,
+        random_state=random_state,
+    )
+    return [
+        _Finding(
+            "Brier score by simulation",
+            "all probabilities",
+            result.statistic,
+            result.p_value,
+            f"Compared with {EXACT_SIMULATIONS} sets of labels drawn from the probabilities of {sample.n_rows} rows; exact.",
+            True,
+        ),
+    ]
+
+
+def _kernel(rows: Rows, random_state: int) -> _Finding:
+    some = rows.take(drawn_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
+    result = kernel_test(
+        some.labels,
+        some.predictions,
+        sample_weight=some.weights,
+        method="resampling",
+        n_resamples=500,
+        random_state=random_state,
+    )
+    part = "" if some.n_rows == rows.n_rows else f"On {some.n_rows} rows drawn at random: "
+    return _Finding(
+        "Kernel test",
+        "whole probability vectors",
+        result.statistic,
+        result.p_value,
+        f"{part}Residuals of rows with similar probabilities should not point the same way; 500 simulations.",
+        rows.groups is None,
+    )
+
+
+def _binned(sample: Rows, random_state: int) -> _Finding:
+    some = sample.take(drawn_rows(sample, SIMULATED_ROWS, 10**9, random_state))
+    result = consistency_test(
+        partial(confidence_ece, n_bins=15),
+        some.labels,
+        some.predictions,
+        sample_weight=some.weights,
+        n_resamples=SIMULATIONS,
+        random_state=random_state,
+    )
+    noise = "" if result.null_mean is None else f" noise alone gives {result.null_mean:.3g} on average;"
+    return _Finding(
+        "Consistency test by ECE, 15 bins",
+        "predicted class",
+        result.statistic,
+        result.p_value,
+        f"A binned error is positive for calibrated predictions too:{noise} {p_text(result.p_value, SIMULATIONS)} from "
+        f"{SIMULATIONS} simulations of {some.n_rows} rows.",
+        False,
+    )
+
+
+def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
+    """Return the smallest error of the main event that its test shows at a level that is its share of the family's."""
+    if main.is_exact:
+        rare = rare_detectable(np.clip(utility.prospect(rows.predictions).expected, 0.0, 1.0), alpha)
+        return rare if rare <= 1 else None
+    found = smallest_detectable_error(
+        rows.predictions, sample_weight=rows.weights, utility=utility, alpha=alpha
+    )
+    error = found.error * main.design_effect**0.5
+    return error if error <= found.largest_possible else None

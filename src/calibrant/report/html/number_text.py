@@ -1,0 +1,184 @@
+"""Numbers as a reader wants them: few digits, true minus signs, intervals, and a dash for what has no value."""
+
+from math import isfinite, isinf, isnan
+
+from calibrant.report.contents import Estimate
+
+__all__ = [
+    "DASH",
+    "count",
+    "has_value",
+    "interval",
+    "number",
+    "p_value",
+    "percent",
+    "plain_name",
+    "points",
+    "seconds",
+    "sentence",
+    "span",
+]
+
+DASH = "–"
+MINUS = "−"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+# Names of metrics that read better otherwise than with their underscores replaced.
+NAMES = {
+    "log_loss": "log-loss",
+    "brier_score": "Brier score",
+    "roc_auc": "area under the ROC curve",
+    "confidence_ece": "confidence ECE",
+    "confidence": "confidence ECE",
+    "classwise": "classwise ECE",
+    "classwise_ece": "classwise ECE",
+}
+
+
+def has_value(value: float | None) -> bool:
+    """Return whether there is a finite number."""
+    return value is not None and isfinite(value)
+
+
+def number(value: float | None, *, signed: bool = False, digits: int = 4, tiny: bool = True) -> str:
+    """Return a number with at most four decimals, fewer where it is large; `tiny` ones as powers of ten, or as zero.
+
+    >>> number(0.123456), number(-1.5, signed=True), number(12345.0), number(2e-7), number(None), number(float("inf"))
+    ('0.1235', '−1.500', '12,345', '2.0 × 10⁻⁷', '–', '∞')
+    """
+    if value is None or isnan(value):
+        return DASH
+    size = abs(value)
+    sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
+    if isinf(value):
+        return f"{sign}∞"
+    if tiny and 0 < size < 0.5 * 10**-digits:
+        mantissa, exponent = f"{size:.1e}".split("e")
+        return f"{sign}{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    decimals = (
+        digits
+        if size < 1
+        else max(digits - 1, 0)
+        if size < 10
+        else 2
+        if size < 100
+        else 1
+        if size < 1000
+        else 0
+    )
+    return f"{sign if round(size, decimals) else ''}{size:,.{decimals}f}"
+
+
+def percent(value: float | None, decimals: int = 1, *, signed: bool = False) -> str:
+    r"""Return a share in percent.
+
+    >>> percent(0.1234), percent(-0.02, signed=True), percent(None), percent(0.0001)
+    ('12.3\xa0%', '−2.0\xa0%', '–', '< 0.1\xa0%')
+    """
+    if value is None or isnan(value):
+        return DASH
+    size = 100 * abs(value)
+    sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
+    smallest = 10.0**-decimals
+    if 0 < size < smallest / 2:
+        return f"{'> −' if value < 0 else '< '}{smallest:g}\N{NO-BREAK SPACE}%"
+    return f"{sign}{size:.{decimals}f}\N{NO-BREAK SPACE}%"
+
+
+def points(value: float | None, *, signed: bool = True) -> str:
+    """Return a difference of shares in percentage points, without the unit.
+
+    >>> points(0.0123), points(-0.5), points(0.0)
+    ('+1.23', '−50.00', '0.00')
+    """
+    if value is None or isnan(value):
+        return DASH
+    rounded = round(100 * value, 2)
+    sign = MINUS if rounded < 0 else "+" if signed and rounded > 0 else ""
+    return f"{sign}{abs(rounded):.2f}"
+
+
+def count(value: float | None) -> str:
+    """Return a number of rows, or a weight where rows have weights.
+
+    >>> count(1234567), count(12.5), count(None)
+    ('1,234,567', '12.5', '–')
+    """
+    if value is None or isnan(value):
+        return DASH
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
+
+
+def p_value(value: float | None) -> str:
+    r"""Return a p-value; below one in a thousand its size says no more.
+
+    >>> p_value(0.04321), p_value(1e-9), p_value(None)
+    ('0.043', '<\xa00.001', '–')
+    """
+    if value is None or isnan(value):
+        return DASH
+    return "<\N{NO-BREAK SPACE}0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration.
+
+    >>> seconds(0.0012), seconds(3.21), seconds(125.0)
+    ('1 ms', '3.2 s', '2 min 5 s')
+    """
+    if value is None or isnan(value):
+        return DASH
+    if value < 1:
+        return f"{max(1000 * value, 1):.0f} ms" if value else "0 ms"
+    return f"{value:.1f} s" if value < 60 else f"{value // 60:.0f} min {value % 60:.0f} s"
+
+
+def interval(estimate: Estimate | None, *, in_points: bool = False, signed: bool = False) -> str:
+    """Return the interval of an estimate, empty if it has none; "to" where a minus sign would meet the dash.
+
+    >>> interval(Estimate("", 0.2, 0.1, 0.3)), interval(Estimate("", 0.2, -0.1, 0.3)), interval(Estimate("", 0.2))
+    ('0.1000–0.3000', '−0.1000 to 0.3000', '')
+    """
+    if estimate is None or (estimate.low is None and estimate.high is None):
+        return ""
+
+    # Beside ends that are of some size, one that is nearly zero is zero.
+    tiny = max(abs(end) for end in (estimate.value, estimate.low, estimate.high) if end is not None) < 0.001
+
+    def write(value: float | None) -> str:
+        return points(value, signed=signed) if in_points else number(value, signed=signed, tiny=tiny)
+
+    if estimate.high is None:
+        return f"at least {write(estimate.low)}"
+    if estimate.low is None:
+        return f"at most {write(estimate.high)}"
+    return span(write(estimate.low), write(estimate.high))
+
+
+def span(low: str, high: str) -> str:
+    """Return a range of two numbers as written; a dash would be lost beside signs.
+
+    >>> span("0.1", "0.2"), span("−0.1", "0.2")
+    ('0.1–0.2', '−0.1 to 0.2')
+    """
+    return f"{low} to {high}" if {low[0], high[0]} & {MINUS, "+"} else f"{low}{DASH}{high}"
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a metric in words, beginning with a capital letter.
+
+    >>> plain_name("log_loss"), plain_name("top_label_ece"), plain_name("Accuracy")
+    ('Log-loss', 'Top label ece', 'Accuracy')
+    """
+    words = NAMES.get(name, name.replace("_", " "))
+    return words[:1].upper() + words[1:]
+
+
+def sentence(text: str) -> str:
+    """Return a phrase as a sentence, with a capital letter and a full stop; nothing stays nothing.
+
+    >>> sentence("share of rows that are right"), sentence("Yes."), sentence("")
+    ('Share of rows that are right.', 'Yes.', '')
+    """
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if not text or text[-1] in ".!?:" else ".")

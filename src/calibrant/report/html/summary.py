@@ -1,0 +1,167 @@
+"""Key figures below the verdict and the recommendation, and the facts on data and settings."""
+
+from math import isinf
+from typing import TYPE_CHECKING, NamedTuple
+
+from calibrant.report.contents import DataSummary, Estimate, Recommendation, Repeatability, Verdict
+from calibrant.report.html.number_text import (
+    count,
+    has_value,
+    interval,
+    number,
+    p_value,
+    percent,
+    plain_name,
+    points,
+    seconds,
+    sentence,
+)
+
+if TYPE_CHECKING:  # the assessment knows its page, so the page may not import it in turn
+    from calibrant.report.assessment import Assessment
+
+__all__ = [
+    "KeyFigure",
+    "banner_of",
+    "data_facts",
+    "key_figures",
+    "level_of",
+    "recommended_figures",
+    "repeatability_facts",
+]
+
+MOST_NAMES = 20
+STATUS = {"calibrated": "Calibrated", "miscalibrated": "Not calibrated", "unclear": "Unclear"}
+
+
+class KeyFigure(NamedTuple):
+    """A number that stands out, what it is, and a word more."""
+
+    name: str
+    text: str
+    detail: str = ""
+
+
+def level_of(assessment: "Assessment") -> str:
+    """Return the level of the intervals in words."""
+    estimates = [row.before for row in (*assessment.scores, *assessment.errors)]
+    return f"{100 * (estimates[0].level if estimates else 0.95):g}\N{NO-BREAK SPACE}%"
+
+
+def banner_of(verdict: Verdict) -> dict[str, str]:
+    """Return the verdict in two words and in a sentence, which does not say the two words again."""
+    status = STATUS[verdict.status]
+    headline = verdict.headline
+    if headline.lower().startswith(f"{status.lower()}:"):
+        headline = sentence(headline[len(status) + 1 :])
+    elif verdict.direction != "none":
+        status = f"{status}: {verdict.direction}"
+    return {"status": status, "headline": headline}
+
+
+def key_figures(assessment: "Assessment") -> list[KeyFigure]:
+    """Return what the verdict rests on."""
+    data, verdict = assessment.data, assessment.verdict
+    figures = [
+        KeyFigure("Mean confidence", percent(data.mean_confidence), "what the predictions promise"),
+        KeyFigure("Accuracy", percent(data.accuracy), "what happened"),
+        KeyFigure("p-value", p_value(verdict.p_value), "chance of such deviations if calibrated"),
+    ]
+    if has_value(verdict.smallest_detectable):
+        text = f"{points(verdict.smallest_detectable, signed=False)} points"
+        figures.append(
+            KeyFigure("Smallest visible error", text, "seen with a probability of 80 % on so many rows")
+        )
+    return figures
+
+
+def recommended_figures(recommendation: Recommendation) -> list[KeyFigure]:
+    """Return what the recommendation brings and costs."""
+    figures = []
+    gain = recommendation.gain
+    if gain is not None and gain.value is not None:
+        share = (
+            f"; {percent(recommendation.gain_share)} of the loss"
+            if has_value(recommendation.gain_share)
+            else ""
+        )
+        detail = f"{interval(gain, signed=True)}{share}"
+        figures.append(KeyFigure(plain_name(gain.name), number(gain.value, signed=True), detail))
+    for name, estimate in (
+        ("Change of accuracy", recommendation.accuracy_change),
+        ("Change of sharpness", recommendation.sharpness_change),
+    ):
+        if estimate is not None and estimate.value is not None:
+            figures.append(KeyFigure(name, change_text(estimate), change_detail(estimate)))
+    if has_value(recommendation.changed_decisions):
+        changed = percent(recommendation.changed_decisions)
+        figures.append(KeyFigure("Changed decisions", changed, "rows whose predicted class differs"))
+    return figures
+
+
+def change_text(estimate: Estimate) -> str:
+    return f"{points(estimate.value)} points"
+
+
+def change_detail(estimate: Estimate) -> str:
+    return interval(estimate, in_points=True, signed=True)
+
+
+def names_text(names: tuple[str, ...]) -> str:
+    """Return names, only the first ones of many."""
+    shown = ", ".join(repr(name) for name in names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
+
+
+def data_facts(data: DataSummary) -> list[tuple[str, str]]:
+    """Return what was looked at, term by term."""
+    facts = [
+        ("Rows", count(data.n_rows)),
+        ("Classes", count(data.n_classes)),
+        ("Which rows", data.split),
+        ("Predictions", f"{data.space}, {data.float_type}"),
+    ]
+    if data.class_counts:
+        fewest, most = min(data.class_counts), max(data.class_counts)
+        smallest = data.classes[data.class_counts.index(fewest)]
+        largest = data.classes[data.class_counts.index(most)]
+        what = "weight" if data.weighted else "rows"
+        facts.append(
+            ("Class sizes", f"from {count(fewest)} {what} ({smallest!r}) to {count(most)} ({largest!r})")
+        )
+    if data.absent_classes:
+        facts.append(("Classes without rows", names_text(data.absent_classes)))
+    facts.append(
+        (
+            "Weights",
+            f"yes, worth {count(round(data.effective_rows, 1))} rows of equal weight"
+            if data.weighted
+            else "none",
+        )
+    )
+    if data.n_groups is not None:
+        facts.append(("Groups", f"{count(data.n_groups)}, kept together when rows are split"))
+    facts += [
+        ("Probabilities of exactly zero", count(data.n_zeros)),
+        (
+            "Rows whose true class had zero",
+            f"{count(data.n_refuted)}{': the log-loss is ∞' if data.n_refuted else ''}",
+        ),
+        (
+            "Different confidences",
+            f"{count(data.n_distinct)}; the most frequent one has {percent(data.largest_tie)} of the rows",
+        ),
+    ]
+    return facts
+
+
+def repeatability_facts(repeatability: Repeatability) -> dict[str, list[tuple[str, str]]]:
+    """Return settings, versions and times as groups of terms."""
+    groups = {
+        "Settings": list(repeatability.settings.items()),
+        "Versions": list(repeatability.versions.items()),
+        "Time taken": [
+            (name, seconds(value)) for name, value in repeatability.seconds.items() if not isinf(value)
+        ],
+    }
+    return {name: facts for name, facts in groups.items() if facts}

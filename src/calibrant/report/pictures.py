@@ -1,0 +1,160 @@
+"""The numbers behind the pictures of a report: reliability curves, cumulative differences, sensitivity to bins."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calibrant.comparison.comparison import UNCALIBRATED
+from calibrant.plots.bin_sensitivity import bin_sensitivity
+from calibrant.plots.cumulative_curve import cumulative_curve
+from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_curve
+from calibrant.report.contents import BinSensitivityNumbers, ClassRow, CumulativeNumbers, Curve, Numbers
+from calibrant.report.plain import number
+from calibrant.report.rows import Rows
+from calibrant.report.trial import Trial
+
+__all__ = ["bin_sensitivities", "cumulative_numbers", "curves"]
+
+# More would make a page long to read and heavy to load.
+MOST_CLASSES, MOST_OTHER_METHODS = 20, 3
+
+# Resamples of the band of the main event, and of single classes.
+N_RESAMPLES, N_RESAMPLES_OF_CLASSES = 400, 100
+
+# Digits of what is only drawn.
+DIGITS = 6
+
+
+def curves(
+    rows: Rows, sample: Rows, trial: Trial, classes: tuple[ClassRow, ...], level: float, random_state: int
+) -> tuple[Curve, ...]:
+    """Return the main event as given, after the chosen method and others; then single classes, the worst first.
+
+    As given and after the chosen method on all rows; other methods and single classes on the sample.
+    """
+    found = [_curve(UNCALIBRATED, rows, None, N_RESAMPLES, level, random_state)]
+    if trial.chosen is not None and trial.after is not None:
+        found.append(_curve(trial.chosen.name, trial.after, None, N_RESAMPLES, level, random_state))
+    for result in _others(trial):
+        assert result.predictions is not None
+        mapped = sample.with_predictions(result.predictions)
+        found.append(_curve(result.name, mapped, None, N_RESAMPLES_OF_CLASSES, level, random_state))
+    if rows.n_classes > 2:
+        columns = {name: column for column, name in enumerate(rows.class_names)}
+        for row in classes[:MOST_CLASSES]:
+            column = columns[row.label]
+            found.append(_curve(UNCALIBRATED, sample, column, N_RESAMPLES_OF_CLASSES, level, random_state))
+            if trial.chosen is not None and trial.sample_after is not None:
+                mapped = trial.sample_after
+                found.append(
+                    _curve(trial.chosen.name, mapped, column, N_RESAMPLES_OF_CLASSES, level, random_state)
+                )
+    return tuple(found)
+
+
+def cumulative_numbers(rows: Rows, trial: Trial) -> tuple[CumulativeNumbers, ...]:
+    """Return the cumulative differences of the main event, as given and after the chosen method."""
+    stages = [(UNCALIBRATED, rows)]
+    if trial.chosen is not None and trial.after is not None:
+        stages.append((trial.chosen.name, trial.after))
+    found = []
+    for method, some in stages:
+        curve = cumulative_curve(some.labels, some.predictions, sample_weight=some.weights)
+        found.append(
+            CumulativeNumbers(
+                method=method,
+                event=curve.event,
+                share=_drawn(curve.share),
+                score=_drawn(curve.score),
+                difference=_drawn(curve.difference),
+                sigma=float(curve.sigma),
+                kuiper=float(curve.kuiper),
+                p_value=float(curve.p_value),
+            )
+        )
+    return tuple(found)
+
+
+def bin_sensitivities(sample: Rows, trial: Trial, random_state: int) -> tuple[BinSensitivityNumbers, ...]:
+    """Return the binned error of the predicted class for several numbers of bins, as given and after."""
+    stages = [(UNCALIBRATED, sample)]
+    if trial.chosen is not None and trial.sample_after is not None:
+        stages.append((trial.chosen.name, trial.sample_after))
+    found = []
+    for method, some in stages:
+        curve = bin_sensitivity(
+            some.labels, some.predictions, sample_weight=some.weights, random_state=random_state
+        )
+        found.append(
+            BinSensitivityNumbers(
+                method=method,
+                metric=curve.metric,
+                n_bins=tuple(int(count) for count in curve.n_bins),
+                equal_width=_drawn(curve.equal_width),
+                equal_mass=_drawn(curve.equal_mass),
+                debiased=_drawn(curve.debiased),
+                noise=_drawn(curve.noise),
+                noise_high=_drawn(curve.noise_high),
+            )
+        )
+    return tuple(found)
+
+
+def _others(trial: Trial) -> Sequence[Any]:
+    """Return further methods, the best first."""
+    if trial.comparison is None:
+        return ()
+    shown = (UNCALIBRATED, "" if trial.chosen is None else trial.chosen.name)
+    return [result for result in trial.comparison.measured if result.name not in shown][:MOST_OTHER_METHODS]
+
+
+def _curve(
+    method: str, rows: Rows, column: int | None, n_resamples: int, level: float, random_state: int
+) -> Curve:
+    about: dict[str, Any] = {"kind": "auto"}
+    if column is not None:
+        about = {"kind": "class", "label": rows.data.classes[column]}
+    curve = reliability_curve(
+        rows.labels,
+        rows.predictions,
+        sample_weight=rows.weights,
+        level=level,
+        mode="consistency",
+        n_resamples=n_resamples,
+        random_state=random_state,
+        **about,
+    )
+    return _plain(method, curve, None if column is None else rows.class_names[column])
+
+
+def _plain(method: str, curve: ReliabilityCurve, label: str | None) -> Curve:
+    return Curve(
+        method=method,
+        event=curve.event,
+        label=label,
+        n_rows=curve.n_rows,
+        definition=curve.definition,
+        edges=_drawn(curve.edges),
+        count=tuple(int(count) for count in curve.count),
+        mean_score=_drawn(curve.mean_score),
+        mean_outcome=_drawn(curve.mean_outcome),
+        low=_drawn(curve.low),
+        high=_drawn(curve.high),
+        consistency_low=_drawn(curve.consistency_low),
+        consistency_high=_drawn(curve.consistency_high),
+        small=tuple(bool(small) for small in curve.small),
+        isotonic_score=_drawn(curve.isotonic_score),
+        isotonic_outcome=_drawn(curve.isotonic_outcome),
+        band_score=_drawn(curve.band_score),
+        band_low=_drawn(curve.band_low),
+        band_high=_drawn(curve.band_high),
+        histogram_edges=_drawn(curve.histogram_edges),
+        histogram_count=tuple(int(count) for count in curve.histogram_count),
+    )
+
+
+def _drawn(values: Iterable[Any]) -> Numbers:
+    """Return plain numbers with as many digits as a picture can show."""
+    rounded = np.round(np.asarray(values, dtype=np.float64), DIGITS)
+    return tuple(number(value) for value in rounded.tolist())

@@ -1,0 +1,214 @@
+"""What to do, what it brings and what it costs."""
+
+from math import isfinite
+
+from calibrant.comparison import MethodResult
+from calibrant.comparison.comparison import UNCALIBRATED
+from calibrant.intervals import Interval
+from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation
+from calibrant.report.figures import figure
+from calibrant.report.means import mean_estimate
+from calibrant.report.more_rows import takes_long
+from calibrant.report.plain import estimate_of, number, percent, points
+from calibrant.report.rows import Rows
+from calibrant.report.trial import Trial, reference_of
+
+__all__ = ["recommendation"]
+
+
+def recommendation(
+    rows: Rows, trial: Trial, learning: LearningNumbers | None, sample_size: int, level: float
+) -> Recommendation:
+    """Return what to do with these predictions."""
+    methods = () if trial.comparison is None else tuple(_method_row(one) for one in trial.comparison.results)
+    more_rows = learning.sentence if learning is not None else _without_curve(trial)
+    how = _how(rows, trial, sample_size)
+    if trial.chosen is None or trial.gain is None or trial.after is None:
+        return Recommendation(
+            action="keep",
+            method=UNCALIBRATED,
+            headline=f"Keep the probabilities as they are: {trial.why_not}.",
+            sentences=(),
+            gain=None,
+            gain_share=None,
+            accuracy_change=None,
+            sharpness_change=None,
+            changed_decisions=None,
+            more_rows=more_rows,
+            how=how,
+            methods=methods,
+        )
+    gain = _gain(trial.gain, trial.chosen.name, trial.n_methods)
+    loss = rows.data.log_loss(reference_of(rows))
+    share = gain.value / loss if gain.value is not None and loss > 0 else None
+    after = trial.after
+    accuracy = mean_estimate(
+        "change of accuracy",
+        after.hits.astype(float) - rows.hits,
+        rows,
+        level,
+        "accuracy after minus before",
+        higher_is_better=True,
+    )
+    sharpness = mean_estimate(
+        "change of sharpness",
+        after.confidence - rows.confidence,
+        rows,
+        level,
+        "mean confidence in the predicted class, after minus before",
+        higher_is_better=True,
+    )
+    changed = rows.mean(after.predictions.predicted != rows.predictions.predicted)
+    name = trial.chosen.name
+    if trial.helps:
+        headline = _headline(rows, trial, gain, share)
+        sentences = _costs(rows, after, accuracy, sharpness, changed)
+        if trial.brier is not None and trial.brier.low > 0:
+            sentences += (f"But it raises the Brier score, by {trial.brier.estimate:.3g}, beyond noise.",)
+    else:
+        headline = "Keep the probabilities as they are: no method gains more than noise."
+        sentences = ()
+    return Recommendation(
+        action="calibrate" if trial.helps else "keep",
+        method=name if trial.helps else UNCALIBRATED,
+        headline=headline,
+        sentences=(_gain_sentence(trial, gain), *sentences, *_alternatives(trial)),
+        gain=gain,
+        gain_share=number(share),
+        accuracy_change=accuracy if trial.helps else None,
+        sharpness_change=sharpness if trial.helps else None,
+        changed_decisions=changed if trial.helps else None,
+        more_rows=more_rows,
+        how=how,
+        methods=methods,
+    )
+
+
+def _headline(rows: Rows, trial: Trial, gain: Estimate, share: float | None) -> str:
+    assert trial.chosen is not None
+    name = trial.chosen.name
+    if not isfinite(rows.data.log_loss()):
+        return f"Calibrate with {name}: the log-loss is infinite as it is, and {trial.chosen.scores['log_loss']:.3g} after."
+    gained = f"it lowers the log-loss by {gain.value:.3g} nats per row"
+    if share is not None:
+        gained += f" ({percent(share)})"
+    if trial.surely:
+        return f"Calibrate with {name}: {gained} on rows that it was not fitted to."
+    return f"Calibrate with {name}: {gained}, probably; that the probabilities are off is beyond doubt, the gain is not."
+
+
+def _gain(difference: Interval, method: str, n_methods: int) -> Estimate:
+    """Return the gain, positive where calibration helps, from a difference of losses."""
+    return Estimate(
+        name=f"gain of {method} in log-loss",
+        value=number(-difference.estimate),
+        low=number(-difference.high),
+        high=number(-difference.low),
+        level=difference.level,
+        definition=(
+            "log-loss as given minus after calibration, in nats per row; "
+            f"{difference.method} at the level {100 * difference.level:.4g} %, so that it holds for all "
+            f"{n_methods} methods at once and the choice among them does not flatter it"
+        ),
+        higher_is_better=True,
+        note=difference.note,
+    )
+
+
+def _gain_sentence(trial: Trial, gain: Estimate) -> str:
+    assert trial.chosen is not None
+    ends = (
+        ""
+        if gain.low is None or gain.high is None
+        else f" (interval {figure(gain.low)} to {figure(gain.high)})"
+    )
+    tried = f"{trial.n_methods} methods were" if trial.n_methods > 1 else "One method was"
+    brought = "gains" if gain.value is None or gain.value >= 0 else "would gain"
+    best = "" if trial.n_methods == 1 else " is the simplest within one standard error of the best; it"
+    return f"{tried} tried. {trial.chosen.name}{best} {brought} {figure(gain.value)} nats per row{ends}."
+
+
+def _costs(
+    rows: Rows, after: Rows, accuracy: Estimate, sharpness: Estimate, changed: float
+) -> tuple[str, ...]:
+    said = []
+    if changed == 0:
+        said.append(
+            "It changes no decision: the predicted class of every row stays, and so does the accuracy."
+        )
+    else:
+        said.append(
+            f"It changes {percent(changed, 2)} of the decisions; accuracy goes from {percent(rows.mean(rows.hits), 2)} to "
+            f"{percent(rows.mean(after.hits), 2)}{_ends(accuracy)}."
+        )
+    said.append(
+        f"Mean confidence goes from {percent(rows.mean(rows.confidence))} to {percent(rows.mean(after.confidence))}"
+        f"{_ends(sharpness)}."
+    )
+    return tuple(said)
+
+
+def _ends(change: Estimate) -> str:
+    if change.low is None or change.high is None:
+        return ""
+    sign_low, sign_high = ("-" if end < 0 else "+" for end in (change.low, change.high))
+    return f" (change {sign_low}{points(change.low).split()[0]} to {sign_high}{points(change.high)})"
+
+
+def _alternatives(trial: Trial) -> tuple[str, ...]:
+    said = []
+    if trial.near:
+        verb = "is" if len(trial.near) == 1 else "are"
+        said.append(f"As good within noise {verb}: {', '.join(trial.near)}.")
+    if trial.comparison is not None:
+        failed = [result.name for result in trial.comparison.results if result.failed]
+        if failed:
+            said.append(f"Failed on these rows: {', '.join(failed)}.")
+    return tuple(said)
+
+
+def _without_curve(trial: Trial) -> str:
+    if trial.chosen is None:
+        return "Without a method there is no learning curve; collect more rows first."
+    if takes_long(trial):
+        return f"A learning curve of {trial.chosen.name} takes long and was not computed; see calibrant.plots.learning_curve."
+    return "There is no learning curve: the rows are too few, or the splits were given."
+
+
+def _how(rows: Rows, trial: Trial, sample_size: int) -> str:
+    if trial.comparison is None:
+        return f"Nothing was tried, since {trial.why_not}."
+    said = f"{trial.comparison.how}."
+    if sample_size < rows.n_rows:
+        said += (
+            f" These are drawn at random from {rows.n_rows}; the others are mapped by the chosen method as fitted to the "
+            "drawn ones, so that before and after are compared on all of them."
+        )
+    return said
+
+
+def _method_row(result: MethodResult) -> MethodRow:
+    def score(name: str) -> float | None:
+        return number(result.scores.get(name))
+
+    def difference(name: str, title: str) -> Estimate | None:
+        found = result.differences.get(name)
+        return None if found is None else estimate_of(title, found)
+
+    traits = None if result.calibrator is None else result.calibrator.traits
+    keeps = result.changed == 0 if traits is None else bool(traits.keeps_argmax)
+    return MethodRow(
+        name=result.name,
+        log_loss=score("log_loss"),
+        brier_score=score("brier_score"),
+        accuracy=score("accuracy"),
+        confidence_ece=score("confidence_ece"),
+        classwise_ece=score("classwise_ece"),
+        log_loss_difference=difference("log_loss", "difference of log-loss"),
+        brier_difference=difference("brier_score", "difference of Brier score"),
+        changed_decisions=number(result.changed),
+        keeps_argmax=keeps,
+        seconds=number(result.seconds),
+        notes=result.notes,
+        error=result.error,
+    )

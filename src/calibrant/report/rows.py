@@ -1,0 +1,136 @@
+"""Rows of a report: labels, predictions, weights and groups that go together, and samples of them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.intervals.groups import group_numbers
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+
+__all__ = ["Rows", "drawn_rows"]
+
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What the functions of this library take, parsed once.
+
+    Attributes
+    ----------
+    data : LabelledPredictions
+        With numbers of groups from 0 without gaps, if there are groups.
+    """
+
+    data: LabelledPredictions
+
+    @classmethod
+    def parse(cls, y_true: Any, y_proba: Any, sample_weight: Any, groups: Any) -> Self:
+        """Check everything against each other; rows of weight zero are left out."""
+        data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
+        data = replace(data, predictions=replace(data.predictions, classes=data.classes))
+        if groups is not None:
+            data = replace(data, groups=group_numbers(groups, len(y_true), sample_weight))
+        return cls(data)
+
+    @cached_property
+    def labels(self) -> NDArray[Any]:
+        """True classes in the user's own terms."""
+        return self.data.classes[self.data.labels]
+
+    @property
+    def predictions(self) -> Predictions:
+        """Predictions that know the names of their columns."""
+        return self.data.predictions
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """Weights, or None if all rows count once."""
+        return self.data.weights
+
+    @property
+    def groups(self) -> Numbers | None:
+        """Number of the group of every row, or None."""
+        return self.data.groups
+
+    @property
+    def n_groups(self) -> int | None:
+        """Number of groups, or None without groups."""
+        return None if self.groups is None else len(np.unique(self.groups))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.data.n_rows
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.data.n_classes
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """Labels as text."""
+        return tuple(str(label) for label in self.data.classes.tolist())
+
+    @cached_property
+    def n_present(self) -> int:
+        """Number of classes that occur."""
+        return int(np.count_nonzero(np.bincount(self.data.labels, minlength=self.n_classes)))
+
+    @cached_property
+    def confidence(self) -> NDArray[np.float64]:
+        """Probability of the predicted class of every row, at most one."""
+        chosen = self.predictions.probabilities[np.arange(self.n_rows), self.predictions.predicted]
+        return np.minimum(chosen.astype(np.float64), 1.0)
+
+    @cached_property
+    def hits(self) -> NDArray[np.bool_]:
+        """Whether the predicted class is right."""
+        return np.equal(self.predictions.predicted, self.data.labels)
+
+    def mean(self, values: NDArray[Any]) -> float:
+        """Return a weighted mean over the rows."""
+        return float(np.average(values, weights=self.weights))
+
+    def take(self, rows: Numbers | None) -> Self:
+        """Return some of the rows; all for None."""
+        if rows is None:
+            return self
+        data = self.data.take(rows)
+        if data.groups is not None:
+            data = replace(data, groups=np.unique(data.groups, return_inverse=True)[1].reshape(-1))
+        return type(self)(data)
+
+    def with_predictions(self, predictions: Predictions) -> Self:
+        """Return the same rows with other predictions, such as calibrated ones."""
+        named = replace(predictions, classes=self.data.classes)
+        return type(self)(replace(self.data, predictions=named))
+
+    def one_class(self, column: int) -> Self:
+        """Return the problem of two classes: this one, as 1, or any other."""
+        probability = np.clip(self.predictions.probabilities[:, column], 0.0, 1.0)
+        happened = (self.data.labels == column).astype(np.intp)
+        predictions = Predictions.from_probabilities(probability, classes=np.arange(2))
+        return type(self)(LabelledPredictions(predictions, happened, np.arange(2), self.weights, self.groups))
+
+
+def drawn_rows(rows: Rows, most_rows: int, most_numbers: int, random_state: int) -> Numbers | None:
+    """Return the numbers of rows drawn at random, in their order; None if all are few enough.
+
+    Whole groups are drawn where there are groups, so that what was drawn and what was not have none in common.
+    """
+    limit = max(1, min(most_rows, most_numbers // rows.n_classes))
+    if rows.n_rows <= limit:
+        return None
+    generator = np.random.default_rng(random_state)
+    if rows.groups is None:
+        return np.sort(generator.choice(rows.n_rows, limit, replace=False, shuffle=False)).astype(np.intp)
+    sizes = np.bincount(rows.groups)
+    order = generator.permutation(len(sizes))
+    enough = max(2, int(np.searchsorted(np.cumsum(sizes[order]), limit, side="right")))
+    return np.flatnonzero(np.isin(rows.groups, order[:enough])).astype(np.intp)

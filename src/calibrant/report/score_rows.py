@@ -1,0 +1,112 @@
+"""Proper scores, accuracy and the area under the ROC curve, before and after, with paired differences."""
+
+import warnings
+
+import numpy as np
+
+from calibrant.errors import CalibrationWarning
+from calibrant.intervals import loss_difference
+from calibrant.metrics.row_losses import Loss, row_losses
+from calibrant.report.contents import Estimate, ScoreRow
+from calibrant.report.means import mean_estimate, share_estimate
+from calibrant.report.plain import estimate_of
+from calibrant.report.roc import area_estimate, roc_area
+from calibrant.report.rows import Rows, drawn_rows
+
+__all__ = ["score_rows"]
+
+LOSS_WORDS: dict[Loss, str] = {
+    "log": "mean of -log of the probability of the true class, in nats",
+    "brier": "mean squared distance of the probabilities from what happened",
+}
+
+# Above so many numbers the area under the curve is that of a sample.
+AREA_NUMBERS = 5_000_000
+
+
+def score_rows(
+    rows: Rows, after: Rows | None, floor: float | None, level: float, random_state: int
+) -> tuple[ScoreRow, ...]:
+    """Return log-loss, Brier score, accuracy and area under the curve; those that exist.
+
+    ``floor`` is given where a true class had the probability zero: the log-loss is then infinite, and stands there once
+    more with zeros counted as the floor.
+    """
+    found = [_loss(rows, after, "log", 0.0, level)]
+    if floor is not None:
+        found.append(_loss(rows, after, "log", floor, level))
+    found += [_loss(rows, after, "brier", 0.0, level), _accuracy(rows, after, level)]
+    area = _area(rows, after, level, random_state)
+    if area is not None:
+        found.append(area)
+    return tuple(found)
+
+
+def _loss(rows: Rows, after: Rows | None, loss: Loss, floor: float, level: float) -> ScoreRow:
+    name = {"log": "log-loss", "brier": "Brier score"}[loss]
+    definition = LOSS_WORDS[loss]
+    if loss == "brier":
+        definition += ", from 0 to 1 (halved for two classes)" if rows.n_classes == 2 else ", from 0 to 2"
+    if floor > 0:
+        name, definition = f"{name}, zeros as {floor:.2g}", f"{definition}; smaller ones count as {floor:.3g}"
+    ceiling = -np.log(floor) if floor > 0 else np.inf
+
+    def of(some: Rows) -> Estimate:
+        return mean_estimate(name, np.minimum(row_losses(some.data, loss), ceiling), some, level, definition)
+
+    difference = None
+    if after is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)  # the note says the same
+            interval = loss_difference(
+                rows.labels,
+                rows.predictions,
+                after.predictions,
+                loss=loss,
+                floor=floor,
+                sample_weight=rows.weights,
+                groups=rows.groups,
+                level=level,
+            )
+        difference = estimate_of(f"difference of {name}", interval, "after minus before, row by row")
+    return ScoreRow(of(rows), None if after is None else of(after), difference)
+
+
+def _accuracy(rows: Rows, after: Rows | None, level: float) -> ScoreRow:
+    definition = "share of rows whose predicted class is right"
+    before = share_estimate("accuracy", rows.hits, rows, level, definition)
+    if after is None:
+        return ScoreRow(before, None, None)
+    difference = mean_estimate(
+        "difference of accuracy",
+        after.hits.astype(float) - rows.hits,
+        rows,
+        level,
+        "after minus before, row by row",
+        higher_is_better=True,
+    )
+    return ScoreRow(before, share_estimate("accuracy", after.hits, after, level, definition), difference)
+
+
+def _area(rows: Rows, after: Rows | None, level: float, random_state: int) -> ScoreRow | None:
+    chosen = drawn_rows(rows, rows.n_rows, AREA_NUMBERS, random_state)
+    some, some_after = rows.take(chosen), None if after is None else after.take(chosen)
+    area = roc_area(some)
+    if area is None:
+        return None
+    definition = (
+        f"probability that a row of class {rows.class_names[1]!r} has a higher probability of it than another row"
+        if rows.n_classes == 2
+        else "mean over classes of the area under the ROC curve of one class against the others"
+    )
+    if chosen is not None:
+        definition += f"; on {some.n_rows} rows drawn at random"
+    before = area_estimate("AUROC", area, None, some, level, definition)
+    later = None if some_after is None else roc_area(some_after)
+    if some_after is None or later is None:
+        return ScoreRow(before, None, None)
+    return ScoreRow(
+        before,
+        area_estimate("AUROC", later, None, some_after, level, definition),
+        area_estimate("difference of AUROC", later, area, some, level, "after minus before"),
+    )

@@ -1,0 +1,203 @@
+"""Methods tried on rows held out, and the one that is chosen among them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.calibrator import Calibrator
+from calibrant.comparison import Comparison, MethodResult, compare
+from calibrant.comparison.comparison import UNCALIBRATED
+from calibrant.intervals import Interval, loss_difference
+from calibrant.metrics.row_losses import Loss
+from calibrant.predictions import Predictions
+from calibrant.report.rows import Numbers, Rows
+from calibrant.space import Space
+from calibrant.wording import counted
+
+__all__ = ["Trial", "default_methods", "no_trial", "reference_of", "tried"]
+
+Methods = Sequence[str | Calibrator]
+LOSSES: tuple[Loss, ...] = ("log", "brier")
+
+# With fewer rows no method has anything to learn from that could be told from noise.
+FEWEST_ROWS = 20
+
+ROWS_FOR_ISOTONIC = 1000
+MOST_CLASSES_OF_MATRIX, MOST_CLASSES_OF_DIRICHLET, MOST_CLASSES_OF_VECTOR = 30, 5, 100
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What came of trying methods.
+
+    Attributes
+    ----------
+    comparison : Comparison or None
+        On the sample; None if nothing could be tried.
+    chosen : MethodResult or None
+        The simplest method whose log-loss is within one standard error of the lowest.
+    calibrator : str, Calibrator or None
+        What was asked for under its name.
+    near : tuple of str
+        Names of other methods within one standard error.
+    gain : Interval or None
+        Log-loss of the chosen one less that of doing nothing, on rows that its map was not fitted to, at a level that
+        holds for all methods at once.
+    brier : Interval or None
+        The same of the Brier score.
+    helps : bool
+        Whether to use it; see :func:`tried`.
+    after, sample_after : Rows or None
+        All measured rows, and those of the sample, as mapped without them.
+    why_not : str
+        Why nothing was tried; empty if something was.
+    """
+
+    comparison: Comparison | None
+    chosen: MethodResult | None
+    calibrator: str | Calibrator | None
+    near: tuple[str, ...]
+    gain: Interval | None
+    brier: Interval | None
+    helps: bool
+    after: Rows | None
+    sample_after: Rows | None
+    why_not: str
+
+    @property
+    def surely(self) -> bool:
+        """Whether the gain in log-loss is beyond noise by itself."""
+        return self.gain is not None and self.gain.high < 0
+
+    @property
+    def n_methods(self) -> int:
+        """Number of methods that were compared with doing nothing."""
+        return 0 if self.comparison is None else len(self.comparison.measured) - 1
+
+
+def default_methods(n_rows: int, n_classes: int) -> list[str]:
+    """Return quick methods that suit so many rows and classes, the simplest first.
+
+    >>> default_methods(500, 2), default_methods(5000, 3), default_methods(50_000, 1000)[-1]
+    (['temperature', 'platt', 'beta'], ['temperature', 'shared-vector', 'shared-matrix', 'dirichlet-l2'], 'shared-map')
+    """
+    if n_classes == 2:
+        names = ["temperature", "platt", "beta"]
+        return [*names, "isotonic"] if n_rows >= ROWS_FOR_ISOTONIC else names
+    if n_classes > MOST_CLASSES_OF_VECTOR:
+        return ["temperature", "shared-map"]
+    names = ["temperature", "shared-vector"]
+    if n_classes <= MOST_CLASSES_OF_MATRIX:
+        names.append("shared-matrix")
+    if n_classes <= MOST_CLASSES_OF_DIRICHLET:
+        names.append("dirichlet-l2")
+    return names
+
+
+def no_trial(rows: Rows) -> str:
+    """Return why no method can be tried on these rows; empty if some can."""
+    if rows.n_present < 2:
+        return "all rows have the same true class, so that nothing can be learnt about the others"
+    if rows.n_rows < FEWEST_ROWS:
+        return f"{counted(rows.n_rows, 'row')} are too few to fit and to judge a method, for which {FEWEST_ROWS} are wanted"
+    if rows.n_groups is not None and rows.n_groups < 2:
+        return "all rows are of one group, so that none can be held out"
+    return ""
+
+
+def reference_of(rows: Rows) -> Predictions:
+    """Return what calibrated predictions are compared with: those given, their refuted zeros raised to the floor."""
+    return rows.predictions if np.isfinite(rows.data.log_loss()) else rows.predictions.without_zeros()
+
+
+def tried(
+    rows: Rows,
+    sample_numbers: Numbers | None,
+    methods: Methods | None,
+    cv: Any,
+    level: float,
+    miscalibrated: bool,
+    random_state: int,
+    progress: Callable[[int, int, str], object] | None,
+) -> Trial:
+    """Compare methods on a sample by cross-validation, choose one, and measure its gain on all rows.
+
+    Rows outside of the sample are mapped by the method as fitted to the sample, so that no row is mapped by what was
+    fitted to it. The chosen one helps if the interval of its gain is above zero; or, where the predictions are
+    ``miscalibrated`` beyond doubt, if the gain is more than its standard error; or, where zeros were refuted and their
+    log-loss is infinite, if the Brier score falls beyond noise.
+    """
+    sample = rows.take(sample_numbers)
+    why_not = no_trial(sample)
+    chosen_methods = default_methods(sample.n_rows, sample.n_classes) if methods is None else list(methods)
+    if not why_not and not chosen_methods:
+        why_not = "no method was asked for"
+    if why_not:
+        return Trial(None, None, None, (), None, None, False, None, None, why_not)
+    comparison = compare(
+        sample.predictions,
+        sample.labels,
+        chosen_methods,
+        sample_weight=sample.weights,
+        groups=sample.groups,
+        cv=cv,
+        level=level,
+        refit=sample_numbers is not None,
+        random_state=random_state,
+        progress=progress,
+    )
+    names = {str(method): method for method in chosen_methods}
+    names.pop(UNCALIBRATED, None)
+    ordered = [comparison.result(name) for name in names]
+    usable = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
+    if not usable:
+        return Trial(comparison, None, None, (), None, None, False, None, None, "every method failed")
+    near = _within_one_standard_error(comparison, usable)
+    chosen = near[0]
+    assert chosen.predictions is not None
+    sample_after = sample.with_predictions(chosen.predictions)
+    after = sample_after if sample_numbers is None else _all_rows(rows, sample_numbers, chosen)
+    gain, brier = (
+        loss_difference(
+            rows.labels,
+            reference_of(rows) if loss == "log" else rows.predictions,
+            after.predictions,
+            loss=loss,
+            sample_weight=rows.weights,
+            groups=rows.groups,
+            level=1 - (1 - level) / len(usable),
+        )
+        for loss in LOSSES
+    )
+    helps = gain.high < 0 or (miscalibrated and gain.estimate < -gain.standard_error)
+    if not helps and not np.isfinite(rows.data.log_loss()):
+        helps = brier.high < 0
+    others = tuple(result.name for result in near[1:])
+    asked = names[chosen.name]
+    return Trial(comparison, chosen, asked, others, gain, brier, helps, after, sample_after, "")
+
+
+def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult]) -> list[MethodResult]:
+    """Return the methods that are as good as the best but for one standard error of the paired difference, in order."""
+    best = min(usable, key=lambda result: result.scores["log_loss"])
+    near = []
+    for result in usable:
+        gap = comparison.difference(best.name, result.name)
+        if result is best or gap.estimate <= gap.standard_error:
+            near.append(result)
+    return near
+
+
+def _all_rows(rows: Rows, sample_numbers: Numbers, chosen: MethodResult) -> Rows:
+    """Return all rows as mapped by what was not fitted to them."""
+    assert chosen.calibrator is not None
+    assert chosen.predictions is not None
+    probabilities = np.empty(rows.predictions.scores.shape, rows.predictions.scores.dtype)
+    others = np.ones(rows.n_rows, dtype=np.bool_)
+    others[sample_numbers] = False
+    probabilities[sample_numbers] = chosen.predictions.probabilities
+    probabilities[others] = chosen.calibrator.transform(rows.predictions.take(others)).probabilities
+    probabilities.setflags(write=False)
+    return rows.with_predictions(Predictions(probabilities, Space.PROBABILITIES))

@@ -1,0 +1,261 @@
+"""Numbers of the report: those of the library's own functions, on rows that no map was fitted to."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from report_rows import drawn, powered
+from sklearn.metrics import roc_auc_score
+
+from calibrant import TemperatureScaling, registry
+from calibrant.comparison import compare
+from calibrant.hypothesis_tests import (
+    calibration_slope_intercept,
+    classwise_cumulative_tests,
+    cumulative_test,
+    smallest_detectable_error,
+    spiegelhalter_test,
+)
+from calibrant.intervals import loss_difference
+from calibrant.metrics import (
+    accuracy,
+    brier_score,
+    calibration_error_lower_bound,
+    class_ece,
+    classwise_ece,
+    confidence_ece,
+    debiased_ece,
+    decompose,
+    kuiper_calibration_error,
+    log_loss,
+    smooth_ece,
+)
+from calibrant.report import assess
+from calibrant.report.class_rows import noise_of_ece
+from calibrant.report.event_evidence import binomial_bound
+from calibrant.report.roc import area_estimate, roc_area
+from calibrant.report.rows import Rows, drawn_rows
+from calibrant.report.trial import default_methods
+
+Y, P = drawn(600, 3)
+P = powered(P, 1.8)
+METHODS = ["temperature", "shared-vector"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return assess(Y, P, methods=METHODS)
+
+
+def named(rows, name):
+    return next(row for row in rows if row.before.name == name)
+
+
+def test_scores_before_are_those_of_the_metrics(found):
+    expected = {"log-loss": log_loss, "Brier score": brier_score, "accuracy": accuracy}
+    for name, metric in expected.items():
+        assert named(found.scores, name).before.value == pytest.approx(metric(Y, P), rel=1e-12)
+    area = roc_auc_score(Y, P / P.sum(axis=1, keepdims=True), multi_class="ovr")
+    assert named(found.scores, "AUROC").before.value == pytest.approx(area, rel=1e-12)
+
+
+def test_scores_after_are_those_of_rows_held_out(found):
+    result = compare(P, Y, METHODS).result(found.recommendation.method)
+    for name, metric in {"log-loss": log_loss, "Brier score": brier_score, "accuracy": accuracy}.items():
+        assert named(found.scores, name).after.value == pytest.approx(
+            metric(Y, result.predictions), rel=1e-12
+        )
+    difference = loss_difference(Y, P, result.predictions)
+    shown = named(found.scores, "log-loss").difference
+    assert (shown.value, shown.low, shown.high) == pytest.approx((difference.estimate, *difference))
+
+
+def test_the_gain_has_an_interval_for_all_methods_at_once(found):
+    result = compare(P, Y, METHODS).result(found.recommendation.method)
+    wide = loss_difference(Y, P, result.predictions, level=0.975)
+    gain = found.recommendation.gain
+    assert (gain.value, gain.low, gain.high) == pytest.approx((-wide.estimate, -wide.high, -wide.low))
+    assert gain.level == pytest.approx(0.975)
+    assert found.recommendation.gain_share == pytest.approx(gain.value / log_loss(Y, P))
+
+
+def test_errors_are_those_of_the_metrics(found):
+    for name, value in {
+        "smooth ECE": smooth_ece(Y, P),
+        "Kuiper calibration error": kuiper_calibration_error(Y, P),
+        "ECE of the predicted class": confidence_ece(Y, P),
+        "classwise ECE": classwise_ece(Y, P),
+        "debiased ECE (L2)": debiased_ece(Y, P, n_bins="cube_root"),
+    }.items():
+        assert named(found.errors, name).before.value == pytest.approx(value, rel=1e-12)
+    bound = calibration_error_lower_bound(Y, P)
+    shown = named(found.errors, "L1 error, lower bound").before
+    assert (shown.value, shown.low, shown.high) == (
+        pytest.approx(bound.estimate),
+        pytest.approx(bound.limit),
+        None,
+    )
+
+
+def test_decompositions_add_up_and_are_those_of_decompose(found):
+    assert [(row.loss, row.stage) for row in found.decompositions] == [
+        ("log-loss", "before"),
+        ("log-loss", "after"),
+        ("Brier score", "before"),
+        ("Brier score", "after"),
+    ]
+    for row in found.decompositions:
+        assert row.score == pytest.approx(row.miscalibration - row.discrimination + row.uncertainty)
+        assert row.score == pytest.approx(row.removable.value + row.refinement)
+    parts = decompose(Y, P, loss="log", method="recalibration", kind="full", recalibrator="shared-vector")
+    assert found.decompositions[0].removable.value == pytest.approx(parts.calibration)
+
+
+def test_tests_are_those_of_the_library(found):
+    p_values = {row.name: row.p_value for row in found.tests}
+    assert p_values["Cumulative test (Kuiper)"] == pytest.approx(cumulative_test(Y, P).p_value)
+    assert p_values["Spiegelhalter's test"] == pytest.approx(spiegelhalter_test(Y, P).p_value)
+    line = calibration_slope_intercept(Y, P)
+    assert p_values["Slope and intercept"] == pytest.approx(line.joint_test.p_value)
+    assert found.slopes[1].value == pytest.approx(line.slope.value)
+    assert found.verdict.smallest_detectable == pytest.approx(
+        smallest_detectable_error(P, alpha=0.05 / 5).error
+    )
+
+
+def test_classes_are_tested_as_the_library_does(found):
+    tests = classwise_cumulative_tests(Y, P)
+    for row in found.classes:
+        column = int(row.label)
+        assert row.p_value == pytest.approx(tests.results[column].p_value)
+        assert row.adjusted_p_value == pytest.approx(tests.adjusted_p_values[column])
+        assert row.ece == pytest.approx(class_ece(Y, P, label=column))
+        assert row.in_the_large.value == pytest.approx(P[:, column].mean() - (column == Y).mean())
+        assert row.share == pytest.approx((column == Y).mean())
+
+
+def test_the_advice_lists_what_was_tried_and_recommends_a_gain(found):
+    advice = found.recommendation
+    assert advice.action == "calibrate"
+    assert {row.name for row in advice.methods} == {"uncalibrated", *METHODS}
+    assert advice.gain.low > 0
+    assert advice.changed_decisions == pytest.approx(0 if advice.method == "temperature" else 0.0, abs=0.2)
+    assert found.learning.method == advice.method
+
+
+def test_pictures_are_of_the_predictions_as_given_the_chosen_method_and_single_classes(found):
+    main = [curve.method for curve in found.curves if curve.label is None]
+    assert main[:2] == ["uncalibrated", found.recommendation.method]
+    assert {curve.label for curve in found.curves if curve.label is not None} == {"0", "1", "2"}
+    assert sum(found.curves[0].count) == 600
+    assert [path.method for path in found.cumulative] == main[:2]
+    assert found.cumulative[0].kuiper == pytest.approx(kuiper_calibration_error(Y, P))
+
+
+def test_calibrated_predictions_are_kept():
+    advice = assess(*drawn(500, 3, seed=4), methods=["temperature"]).recommendation
+    assert (advice.action, advice.method) == ("keep", "uncalibrated")
+    assert advice.gain.low < 0
+    assert advice.headline.startswith("Keep")
+
+
+def test_a_gain_of_more_than_its_standard_error_is_enough_where_miscalibration_is_beyond_doubt():
+    """200 rows show that the predictions are over-confident, but not by how much the log-loss falls."""
+    y, p = drawn(200, 3, seed=5)
+    advice = assess(y, powered(p, 1.7), methods=["temperature", "shared-vector"]).recommendation
+    assert advice.action == "calibrate"
+
+
+def test_without_methods_nothing_is_recommended():
+    found = assess(Y, P, methods=[])
+    assert found.recommendation.action == "keep"
+    assert found.recommendation.methods == ()
+    assert all(row.after is None for row in (*found.scores, *found.errors))
+
+
+def test_a_method_that_fails_is_listed_with_its_reason():
+    advice = assess(Y, P, methods=["temperature", TemperatureScaling(loss="hinge")]).recommendation
+    failed = next(row for row in advice.methods if row.name != "temperature" and row.error is not None)
+    assert "hinge" in failed.error
+    assert failed.log_loss is None
+    assert advice.method == "temperature"
+    assert any(sentence.startswith("Failed on these rows") for sentence in advice.sentences)
+
+
+def test_the_area_under_the_curve_is_that_of_scikit_learn_with_weights_and_ties():
+    generator = np.random.default_rng(0)
+    p = generator.integers(0, 5, 200) / 4
+    y, weights = (generator.random(200) < p).astype(int), generator.integers(1, 4, 200).astype(float)
+    rows = Rows.parse(y, p, weights, None)
+    area = roc_area(rows)
+    assert area.value == pytest.approx(roc_auc_score(y, p, sample_weight=weights))
+    assert area.influence.sum() == pytest.approx(0, abs=1e-12)
+
+
+def test_the_interval_of_the_area_covers_it():
+    """Scores of two normal distributions one apart: the area is Phi(1 / sqrt 2) = 0.7602."""
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(200):
+        y = np.arange(200) % 2
+        scores = 1 / (1 + np.exp(-(generator.normal(size=200) + y)))
+        rows = Rows.parse(y, scores, None, None)
+        found = area_estimate("AUROC", roc_area(rows), None, rows, 0.95, "")
+        covered += found.low <= 0.76025 <= found.high
+    assert 0.9 <= covered / 200 <= 0.99
+
+
+def test_the_binomial_bound_is_the_binomial_tail_for_equal_probabilities():
+    """Two of ten at 1 %: P = 1 - 0.99^10 - 10 0.01 0.99^9, doubled; one is within the expected 0.1 plus one."""
+    tail = 1 - 0.99**10 - 10 * 0.01 * 0.99**9
+    assert binomial_bound(2, 10, 0.01) == pytest.approx(2 * tail)
+    assert binomial_bound(1, 10, 0.01) == 1.0
+
+
+def test_the_noise_of_a_binned_error_is_what_calibrated_predictions_have_on_average():
+    errors, noise = [], 0.0
+    for seed in range(60):
+        y, p = drawn(400, 2, seed)
+        rows = Rows.parse(y, p, None, None)
+        errors.append(class_ece(y, p, label=1))
+        noise = noise_of_ece(rows)[1]
+    assert noise == pytest.approx(np.mean(errors), rel=0.1)
+
+
+def test_samples_keep_groups_whole():
+    y, p = drawn(200, 2)
+    groups = np.repeat(np.arange(40), 5)
+    rows = Rows.parse(y, p, None, groups)
+    chosen = drawn_rows(rows, 60, 10**6, 0)
+    assert len(chosen) == 60
+    assert len(np.unique(groups[chosen])) == 12
+
+
+def test_rows_outside_the_sample_are_mapped_by_what_was_fitted_to_it(monkeypatch):
+    monkeypatch.setattr(import_module("calibrant.report.assess"), "SAMPLE_ROWS", 300)
+    found = assess(Y, P, methods=["temperature"])
+    chosen = drawn_rows(Rows.parse(Y, P, None, None), 300, 10**9, 0)
+    others = np.setdiff1d(np.arange(600), chosen)
+    fitted = registry.make("temperature").fit(P[chosen], Y[chosen])
+    held_out = compare(P[chosen], Y[chosen], ["temperature"]).result("temperature").predictions
+    loss = (
+        300 * log_loss(Y[others], fitted.predict_proba(P[others])) + 300 * log_loss(Y[chosen], held_out)
+    ) / 600
+    assert named(found.scores, "log-loss").after.value == pytest.approx(loss)
+    assert "300 rows" in " ".join(pitfall.text for pitfall in found.pitfalls)
+    assert found.repeatability.settings["rows on which methods were tried"] == "300"
+
+
+def test_a_part_of_very_many_rows_is_measured_and_said_so(monkeypatch):
+    monkeypatch.setattr(import_module("calibrant.report.assess"), "MEASURED_NUMBERS", 900)
+    found = assess(Y, P, methods=[])
+    assert found.data.n_rows == 600
+    assert found.curves[0].n_rows == 300
+    assert any("300 rows drawn at random from 600" in pitfall.text for pitfall in found.pitfalls)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 50, 1000])
+def test_default_methods_are_known_and_begin_with_the_simplest(n_classes):
+    names = default_methods(5000, n_classes)
+    assert names[0] == "temperature"
+    assert set(names) <= set(registry.calibrators())
