@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from calibrant.labelled_predictions import LabelledPredictions
     from calibrant.persistence import load
     from calibrant.predictions import Predictions
-    from calibrant.report import assess
+    from calibrant.report.assess import assess
 
 _HOMES = {
     "Calibrator": "calibrant.calibrator",

@@ -339,7 +339,7 @@ def test_labels_of_another_length_are_refused():
 
 def test_the_definition_says_event_bins_level_and_mode():
     text = curve_of([0, 1], [0.2, 0.7], n_bins=4, mode="consistency").definition
-    for words in ("class 1", "n_bins=4", "0.95", "'consistency'", "on the diagonal"):
+    for words in ("class 1", "4 bins of equal width", "95 %", "'consistency'", "on the diagonal"):
         assert words in text
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.binning import BinningScheme
+from calibrant.binning import BinningScheme, EqualMass, EqualWidth
 from calibrant.intervals import bin_intervals
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
@@ -244,7 +244,7 @@ def reliability_of(
     return ReliabilityCurve(
         event=rows.name,
         kind=rows.kind,
-        definition=f"{rows.name}, {scheme!r}, level {level:g}, mode {mode!r}: {MEANING[mode]}",
+        definition=f"{rows.name}, {_in_words(scheme)}; {100 * level:g} % level, mode {mode!r}: {MEANING[mode]}",
         n_rows=rows.n_rows,
         level=float(level),
         mode=mode,
@@ -267,3 +267,16 @@ def reliability_of(
         histogram_edges=histogram_edges,
         histogram_count=histogram_count,
     )
+
+
+def _in_words(scheme: BinningScheme) -> str:
+    """Return what bins a scheme makes; the scheme itself where that takes more than its kind and a number.
+
+    >>> _in_words(EqualWidth(10)), _in_words(EqualMass())
+    ('10 bins of equal width', '15 bins of equal mass')
+    """
+    if isinstance(scheme, EqualMass) and scheme == EqualMass(scheme.n_bins):
+        return f"{counted(scheme.n_bins, 'bin')} of equal mass"
+    if isinstance(scheme, EqualWidth) and scheme == EqualWidth(scheme.n_bins):
+        return f"{counted(scheme.n_bins, 'bin')} of equal width"
+    return repr(scheme)

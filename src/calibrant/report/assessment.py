@@ -24,6 +24,7 @@ from calibrant.report.contents import (
     Verdict,
 )
 from calibrant.report.files import written
+from calibrant.report.html.page import html_of
 from calibrant.report.markdown import markdown_of
 from calibrant.report.plain_data import from_plain, to_plain
 from calibrant.report.terminal import text_of
@@ -143,7 +144,3 @@ class Assessment:
             f'<iframe srcdoc="{page}" title="{html.escape(self.title, quote=True)}" '
             'style="width: 100%; height: 80vh; border: 0"></iframe>'
         )
-
-
-# After the class, since the page is a function of it.
-from calibrant.report.html.page import html_of  # noqa: E402

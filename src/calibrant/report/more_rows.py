@@ -79,6 +79,10 @@ def _in_words(curve: LearningCurve, n_rows: int) -> str:
     law = "by the curve a + b / n through these points"
     if not np.isfinite(by_tenfold):
         return "The points are too few to say what more rows would bring."
+    if by_tenfold <= 0:
+        return (
+            f"More rows would not help this method: its log-loss, {now:.4g}, does not fall with their number."
+        )
     if by_tenfold < LITTLE * abs(now):
         return (
             f"More rows would help little: ten times as many would lower the log-loss by {by_tenfold:.2g}, from "

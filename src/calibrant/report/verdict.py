@@ -201,8 +201,7 @@ def _signed(share: float) -> str:
 def _size_sentence(bound: LowerBound, status: Status) -> str:
     about = "of the confidence" if bound.kind == "confidence" else "of the probability"
     if bound.limit <= 0:
-        estimate = f"estimate {_signed(bound.estimate)} points"
-        return f"A bound on the mean error {about}, from rows held out, shows none by itself ({estimate})."
+        return f"A bound on the mean error {about}, from rows held out, shows none by itself."
     if status != "miscalibrated":
         return (
             f"Taken by itself, not adjusted for the tests, the cross-fitted bound has the mean error {about} at "
@@ -240,4 +239,4 @@ def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
     if status != "unclear":
         return f"{seen}."
     needed = rows.n_rows * (detectable / WORTH_SPEAKING_OF) ** 2
-    return f"{seen}. To see {points(WORTH_SPEAKING_OF)}, about {needed:.2g} rows are needed."
+    return f"{seen}. To see {points(WORTH_SPEAKING_OF)}, about {float(f'{needed:.2g}'):,.0f} rows are needed."

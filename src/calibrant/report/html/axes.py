@@ -209,6 +209,8 @@ def bounds(*series: Iterable[float | None], zero: bool = False, margin: float = 
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
+        if low == high:
+            return 0.0, 1.0
     room = margin * (high - low) if high > low else max(abs(high), 1.0) / 2
     return (low if zero and low == 0 else low - room), (high if zero and high == 0 else high + room)
 
