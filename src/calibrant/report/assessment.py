@@ -39,7 +39,7 @@ SCHEMA = 1
 class Assessment:
     """Whether probabilities can be trusted, how sure that is, and what to do.
 
-    Made by :func:`assess`. ``print`` shows the gist within 80 columns, a notebook the whole page.
+    Made by :func:`~calibrant.assess`. ``print`` shows the gist within 80 columns, a notebook the whole page.
 
     Attributes
     ----------
