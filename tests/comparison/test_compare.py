@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold, ShuffleSplit
 
-from calibrant import Chain, Identity, PlattScaling, Predictions, TemperatureScaling, registry
+from calibrant import (
+    Chain,
+    Identity,
+    LabelledPredictions,
+    PlattScaling,
+    Predictions,
+    TemperatureScaling,
+    registry,
+)
 from calibrant.comparison import compare
+from calibrant.comparison.random_folds import random_folds
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.intervals import loss_difference
 from calibrant.metrics import accuracy, brier_score, log_loss, smooth_ece
@@ -109,7 +118,7 @@ def test_a_weight_of_zero_leaves_a_row_out():
 
 
 def test_a_failure_is_recorded_and_does_not_stop_the_rest(monkeypatch):
-    p, y = over_confident(50)
+    p, y = over_confident(300)
 
     def fail(self, data):
         raise ValueError("this method never works.")
@@ -149,11 +158,21 @@ def test_without_a_last_fit_there_is_no_calibrator():
 
 
 def test_methods_within_two_standard_errors_of_the_best_are_told():
+    """Told again from the losses of single rows."""
     p, y = over_confident(300)
-    found = compare(p, y, ["temperature", "structured-vector", "uncalibrated"])
-    near = {result.name for result in found.equally_good()}
-    assert "uncalibrated" not in near
-    assert near | {found.best.name} == {"temperature", "structured-vector"}
+    found = compare(p, y, ["temperature", "ets", "structured-vector", "isotonic"])
+
+    def losses(result):
+        return -np.log(result.predictions.probabilities[np.arange(300), y])
+
+    expected = set()
+    for result in found.results:
+        gap = losses(result) - losses(found.best)
+        if result is not found.best and gap.mean() <= 2 * gap.std(ddof=1) / np.sqrt(300):
+            expected.add(result.name)
+    assert {result.name for result in found.equally_good()} == expected
+    assert expected
+    assert "uncalibrated" not in expected
 
 
 def test_further_metrics_and_the_table():
@@ -200,3 +219,38 @@ def test_an_unknown_result_is_refused():
     p, y = over_confident(40)
     with pytest.raises(ParameterError, match="there is no result of 'vector'"):
         compare(p, y, ["temperature"]).result("vector")
+
+
+def test_folds_do_not_know_the_labels():
+    """One of two thousand seeds would hold out a class in equal shares; folds by class do so always."""
+    p, y = over_confident(200)
+    shares = [
+        np.bincount(y[fold.test_rows], minlength=4)
+        for fold in random_folds(5, LabelledPredictions.parse(p, y))
+    ]
+    assert np.ptp(shares, axis=0).max() > 2
+
+
+def test_the_gain_of_many_intercepts_on_calibrated_rows_is_not_flattered():
+    """Ten classes and 200 calibrated rows: a map with an intercept for each class does harm, and folds must show it.
+
+    Folds by class hide the error of the intercepts and show no loss at all.
+    """
+    gains = []
+    for seed in range(12):
+        generator = np.random.default_rng(seed)
+        p = generator.dirichlet(np.ones(10), 200)
+        y = (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1)
+        found = compare(p, y, ["bias-corrected-temperature"], refit=False)
+        gains.append(found.results[1].differences["log_loss"].estimate)
+    assert np.mean(gains) > 0.01
+
+
+def test_rounded_scores_are_compared_as_those_before_rounding():
+    generator = np.random.default_rng(3)
+    p = generator.uniform(0.02, 0.98, 1000)
+    y = (generator.random(1000) < p).astype(int)
+    losses = [
+        compare(each, y, ["isotonic"]).result("isotonic").scores["log_loss"] for each in (p, p.round(1))
+    ]
+    assert losses[1] == pytest.approx(losses[0], abs=0.02)

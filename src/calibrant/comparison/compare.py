@@ -12,9 +12,9 @@ from sklearn.base import clone
 from calibrant import metrics as metric_functions
 from calibrant import registry
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.automatic.stratified_folds import stratified_folds
 from calibrant.comparison.comparison import UNCALIBRATED, Comparison
 from calibrant.comparison.method_result import MethodResult
+from calibrant.comparison.random_folds import random_folds
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.intervals.groups import group_numbers
@@ -58,7 +58,8 @@ def compare(
     .. math:: \bar d = \frac{1}{n} \sum_i \ell\bigl(g^{(-i)}(p_i), y_i\bigr) - \ell(p_i, y_i),
 
     comes with a t interval over rows, or over groups: rows are paired, so that it is far narrower than the intervals
-    of the two losses. The interval takes the fitted maps as given.
+    of the two losses. The interval takes the fitted maps as given; with few rows, whose maps would differ much from
+    one sample to another, it is too narrow.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ def compare(
     groups : array of shape (n,), optional
         Rows of one group are never on both sides of a fold, and intervals take whole groups as independent.
     cv : int, splitter or iterable of splits, default=5
-        Folds; a number of them holds out every class in its share. Not used with ``test``.
+        Folds; a number of them deals out rows, or groups, at random. Folds that hold out every class in its share
+        would hide errors of the intercepts, and flatter methods that fit many. Not used with ``test``.
     test : tuple (X, y) or (X, y, sample_weight), optional
         Rows to measure on instead; methods are fitted to all calibration rows. ``groups`` are then of no use for the
         intervals and only keep rows together inside methods that hold rows out.
@@ -84,7 +86,7 @@ def compare(
     refit : bool, default=True
         Whether to fit every method to all calibration rows as well, for use.
     random_state : int, default=0
-        For methods that draw random numbers and have no seed of their own.
+        For the folds, and for methods that draw random numbers and have no seed of their own.
     progress : function, optional
         Called as ``progress(done, total, name)`` before every fit.
 
@@ -113,7 +115,7 @@ def compare(
     if test is None:
         if data.n_rows < 2:
             raise PredictionError("one row cannot be held out; give more rows, or test rows by test=.")
-        folds = stratified_folds(cv, data)
+        folds = random_folds(cv, data, random_state)
         measured, how = data, _how(folds, data)
     else:
         measured = LabelledPredictions.parse(*test)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.automatic.stratified_folds import stratified_folds
+from calibrant.comparison.random_folds import random_folds
 from calibrant.errors import ParameterError
 from calibrant.intervals import bootstrap, loss_difference, paired_bootstrap
 from calibrant.intervals.groups import group_numbers
@@ -151,7 +151,7 @@ def learning_curve(
     sizes : sequence of int, optional
         Numbers of calibration rows, m; by default all rows outside a fold, half of them, a quarter, and so on.
     cv : int, splitter or list of splits, default=5
-        Folds; a number of them holds out every class in its share.
+        Folds; a number of them deals out rows, or groups, at random.
     sample_weight : array of shape (n,), optional
         How much each row matters. Sizes are numbers of rows whatever their weights.
     groups : array of shape (n,), optional
@@ -194,7 +194,7 @@ def learning_curve(
         raise ParameterError(f"method must be a registry name or a calibrator, not {method!r}.")
     data = _data(y_true, y_proba, sample_weight, groups)
     generator = random_source(random_state)
-    folds = stratified_folds(cv, data)
+    folds = random_folds(cv, data, int(generator.integers(2**31)))
     chosen = _sizes(sizes, min(len(fold.train_rows) for fold in folds), data.n_classes)
     orders = [fold.train_rows[_nested_order(data.labels[fold.train_rows], generator)] for fold in folds]
     tests = np.concatenate([fold.test_rows for fold in folds])

@@ -20,6 +20,10 @@ Vector = NDArray[np.float64]
 # Equal rows that together weigh more than this share of a fold are observations of a coarse classifier, not copies.
 SHARE_OF_FOLD = 0.25
 
+# Copies have the label of what they are copies of. If more than this share of the predictions that occur several times
+# have several labels, the classifier is coarse, and equal rows are observations of their own.
+SHARE_WITH_SEVERAL_LABELS = 0.02
+
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
@@ -44,22 +48,32 @@ def known_rows(data: LabelledPredictions, n_folds: int) -> KnownRows:
     """Find out which rows are copies of each other.
 
     A map that is fitted on a copy of the very row it is judged by knows its label, so copies are held out together; a row
-    of weight two is then held out as two equal rows are. Where a classifier gives out few different rows, as trees do,
-    equal rows are no copies, and to hold them all out at once would leave nothing to learn from: rows that make up
-    a good part of a fold are dealt out one by one.
+    of weight two is then held out as two equal rows are. Where a classifier gives out few different rows, as trees do, or
+    rounded ones, equal rows are no copies: all mistakes at one score would be held out at once, and be missing where
+    the map is learnt. They are dealt out one by one, and so are equal rows that make up a good part of a fold.
     """
     probabilities = _as_probabilities(data.predictions)
     counts = _counts(data.weights, data.n_rows)
     order = content_order(probabilities.scores, (data.labels, counts))
-    new = np.zeros(data.n_rows, dtype=np.bool_)
-    new[starts_of_equals(probabilities.scores, order)] = True
+    new_score = np.zeros(data.n_rows, dtype=np.bool_)
+    new_score[starts_of_equals(probabilities.scores, order)] = True
+    new = new_score.copy()
     new[1:] |= np.diff(data.labels[order]) != 0
     unit_of_place = np.cumsum(new) - 1
     weights = np.bincount(unit_of_place, counts[order])
     small = weights <= SHARE_OF_FOLD * counts.sum() / n_folds
+    if _is_coarse(np.cumsum(new_score) - 1, new):
+        small[:] = False
     units = np.empty(data.n_rows, dtype=np.intp)
     units[order] = np.where(small[unit_of_place], unit_of_place, data.n_rows + np.arange(data.n_rows))
     return KnownRows(row_keys(replace(data, predictions=probabilities)), units, counts)
+
+
+def _is_coarse(score_of_place: Rows, starts_label: NDArray[np.bool_]) -> bool:
+    """Tell whether predictions that occur several times have several labels more often than copies would."""
+    n_labels = np.bincount(score_of_place, starts_label)
+    repeated = np.bincount(score_of_place) > 1
+    return bool((n_labels > 1).sum() > SHARE_WITH_SEVERAL_LABELS * repeated.sum())
 
 
 def _as_probabilities(predictions: Predictions) -> Predictions:

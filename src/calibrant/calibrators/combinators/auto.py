@@ -151,7 +151,8 @@ class AutoCalibration(Calibrator):
             True classes: column numbers, or labels that match the columns.
         sample_weight : array of shape (n,), optional
             Rows of weight zero are left out. A weight of two is the same as the row given twice, unless such rows weigh
-            more than about a twentieth of all: no row is ever on both sides of a fold.
+            more than about a twentieth of all, or rows with equal scores often have different labels: no row is ever
+            on both sides of a fold, but there equal rows are not taken for copies of one.
         groups : array of shape (n,), optional
             Rows of one group, such as those of one patient, are never on both sides of a fold.
         """
