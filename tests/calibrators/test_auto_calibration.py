@@ -22,7 +22,7 @@ from calibrant import load as load_calibrator
 from calibrant.calibrators.automatic.pooling import Pool
 from calibrant.calibrators.automatic.stratified_folds import stratified_folds
 from calibrant.calibrators.combinators import auto as auto_module
-from calibrant.errors import LabelError, ParameterError
+from calibrant.errors import LabelError, MissingClassWarning, ParameterError
 from calibrant.metrics import log_loss
 from calibrant.synthetic import tasks
 
@@ -373,3 +373,13 @@ def test_groups_must_fit_the_rows():
         AutoCalibration().fit(X, y, groups=[None] * 20)
     with pytest.raises(ParameterError, match="all rows are of one group"):
         AutoCalibration().fit(X, y, groups=np.zeros(20))
+
+
+def test_the_explanation_says_where_losses_are_not_those_of_the_scores_as_given():
+    p = np.array([[1.0, 0.0, 0.0], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.0, 0.9, 0.1]] * 30)
+    y = np.array([0, 0, 1, 1] * 25 + [1, 1, 0, 0] * 5)
+    with pytest.warns(MissingClassWarning):
+        fitted = AutoCalibration(["temperature"]).fit(p, y)
+    assert "Losses are measured with zeros raised to 0.05, and given that the class" in fitted.explanation_
+    plain = AutoCalibration(["temperature"]).fit(p[1::4].repeat(9, axis=0), [0, 1, 2] * 90)
+    assert "Losses are measured" not in plain.explanation_

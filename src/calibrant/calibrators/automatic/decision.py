@@ -82,10 +82,13 @@ def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
     }
 
 
-def in_words(table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int) -> str:
+def in_words(
+    table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int, measured: str = ""
+) -> str:
     """Return a few sentences: what was chosen, how much it gains, how sure that is.
 
     ``rejected`` says why the identity was kept in place of what the rows held out would choose; empty if it was not.
+    ``measured`` says where losses are not those of the probabilities as they are given.
     """
     order = np.argsort(-table["weight"], kind="stable")
     chosen = [place for place in order if table["weight"][place] > 0]
@@ -102,11 +105,14 @@ def in_words(table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_fo
         what = f"Chosen is {names[0]}."
         subject = "Such a choice"
     else:
-        parts = [f"{table['weight'][place]:.0%} {name}" for name, place in zip(names, chosen, strict=True)]
+        parts = [
+            f"{100 * table['weight'][place]:.0f} % {name}" for name, place in zip(names, chosen, strict=True)
+        ]
         more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
         what = f"Chosen is a pool: {', '.join(parts[:SHOWN])}{more}."
         subject = "The pool"
-    return f"{what} {_of_rows_held_out(subject, gain, n_rows, n_folds)}{missing}"
+    losses = f" Losses are measured {measured}." if measured else ""
+    return f"{what} {_of_rows_held_out(subject, gain, n_rows, n_folds)}{losses}{missing}"
 
 
 def _of_rows_held_out(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:

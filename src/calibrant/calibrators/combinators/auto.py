@@ -103,9 +103,9 @@ class AutoCalibration(Calibrator):
     array([[0.85, 0.08, 0.08], [0.45, 0.31, 0.24]])
     >>> for name, weight in zip(fitted.decision_["candidate"], fitted.decision_["weight"]):
     ...     print(f"{weight:.2f} {name}")
-    0.23 uncalibrated
-    0.19 temperature
-    0.57 shared-map
+    0.21 uncalibrated
+    0.23 temperature
+    0.56 shared-map
     """
 
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"auto": {}}
@@ -182,7 +182,18 @@ class AutoCalibration(Calibrator):
             weights = np.eye(len(weights))[0]
             self._set_parts([trial.candidate for trial in trials.judged], weights, data)
         self.decision_ = decision_table(trials, weights)
-        self.explanation_ = in_words(self.decision_, gain, rejected, sample.n_rows, len(folds))
+        self.explanation_ = in_words(
+            self.decision_, gain, rejected, sample.n_rows, len(folds), self._measured(data.predictions)
+        )
+
+    def _measured(self, predictions: Predictions) -> str:
+        """Return how the losses differ from those of the probabilities as they were given; empty if they do not."""
+        said = []
+        if predictions.space is Space.PROBABILITIES and not predictions.scores.all():
+            said.append(f"with zeros raised to {predictions.floor:.2g}")
+        if self.present_columns_ is not None:
+            said.append("given that the class is one of those that have rows")
+        return ", and ".join(said)
 
     def _transform(self, predictions: Predictions) -> Predictions:
         if len(self.calibrators_) == 1:
