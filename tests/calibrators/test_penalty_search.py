@@ -146,9 +146,15 @@ def test_the_way_does_not_change_the_answer():
 
 @pytest.mark.parametrize("kind", [DirichletCalibration, MatrixScaling])
 def test_float32_and_float64_rows_choose_the_same(kind):
-    generator = np.random.default_rng(3)
+    """Labels of a matrix map: the losses held out differ by 1e-3 between strengths.
+
+    Where a temperature would do, they differ by less than the fits of the search are exact, and rounding may decide.
+    """
+    generator = np.random.default_rng(1)
     p = generator.dirichlet(np.ones(4), size=300).astype(np.float32)
-    labels = (np.log(p) * 0.5 + generator.gumbel(size=p.shape)).argmax(axis=1)
+    weights = 0.6 * np.eye(4) + 0.25 * generator.normal(size=(4, 4))
+    scores = np.log(p) @ weights.T + generator.normal(size=4)
+    labels = (scores + generator.gumbel(size=p.shape)).argmax(axis=1)
     single, double = kind(cv=3).fit(p, labels), kind(cv=3).fit(p.astype(np.float64), labels)
     assert single.reg_lambda_ == double.reg_lambda_
     assert single.reg_mu_ == double.reg_mu_

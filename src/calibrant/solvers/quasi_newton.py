@@ -85,10 +85,14 @@ def quasi_newton(
         status = Status.CONVERGED
     else:
         status = Status.OUT_OF_PRECISION if found.status == ABNORMAL else Status.OUT_OF_ITERATIONS
+    value, slope = found.fun, found.jac
+    if status is Status.OUT_OF_PRECISION:
+        # After a walk that found no step it gives the value of the last one it tried.
+        value, slope = function(np.asarray(found.x, dtype=np.float64))
     return Valley(
         theta=np.asarray(found.x, dtype=np.float64),
-        value=float(found.fun),
-        largest_slope=float(np.abs(found.jac).max()),
+        value=float(value),
+        largest_slope=float(np.abs(slope).max()),
         n_iterations=int(found.nit),
         n_evaluations=int(found.nfev),
         status=status,

@@ -51,7 +51,7 @@ class TrueErrors:
     >>> from calibrant.synthetic import SyntheticTask, TemperatureMap, true_errors
     >>> task = SyntheticTask((0.5, 0.5, 0.5), TemperatureMap(2.0))
     >>> perfect = true_errors(task, task.calibration_map)
-    >>> perfect.confidence, perfect.excess_log_loss
+    >>> perfect.confidence, round(perfect.excess_log_loss, 12)
     (0.0, 0.0)
     """
 
