@@ -432,3 +432,20 @@ def test_overconfidence_is_found_with_its_slope():
     assert np.mean([line.slope.value for line in lines]) == pytest.approx(1 / 1.6, abs=0.03)
     assert np.mean([line.slope_test.p_value <= 0.05 for line in lines]) > 0.5
     assert np.mean([line.joint_test.p_value <= 0.05 for line in lines]) > 0.5
+
+
+@pytest.mark.parametrize("kind", ["positive", "confidence"])
+def test_what_stands_for_probabilities_of_zero_and_one_is_said(kind):
+    """The largest odds are 0.9 to 0.1; certain ones count as twice that."""
+    p = np.array([0.1, 0.3, 0.6, 0.9] * 20 + [0.0, 1.0])
+    y = np.array([0, 0, 1, 1] * 15 + [1, 1, 0, 0] * 5 + [0, 1])
+    line = calibration_slope_intercept(y, p, kind=kind)
+    said = "2 probabilities of exactly 0 or 1 count as odds of 18 to one; the line depends on that"
+    assert line.slope_test.caution == said
+    assert calibration_slope_intercept(y[:-2], p[:-2], kind=kind).slope_test.caution is None
+
+
+def test_a_floor_that_was_declared_needs_no_caution():
+    p = Predictions.from_probabilities(np.array([0.1, 0.3, 0.6, 0.9] * 5 + [0.0, 1.0]), floor=0.01)
+    y = np.array([0, 0, 1, 1] * 4 + [1, 1, 0, 0] + [0, 1])
+    assert calibration_slope_intercept(y, p).slope_test.caution is None

@@ -46,6 +46,15 @@ class LogOdds:
         """Return the log-odds of the predicted class, (n,)."""
         return _finite(self._of_predicted, "the predicted class")
 
+    def n_certain(self, k: int | None = None) -> int:
+        """Return how many rows call class k, or the predicted class, exactly impossible or certain."""
+        if k is None:
+            return int(np.isinf(self._of_predicted).sum())
+        if self._predictions.space is Space.LOGITS or self._least > 0:
+            return 0
+        ruled_out = int((self._predictions.scores[:, k] == 0).sum())
+        return ruled_out + int(np.isinf(self._of_predicted[self._predictions.predicted == k]).sum())
+
     def of_class(self, k: int, name: str) -> Vector:
         """Return the log-odds of column k, (n,); the name is for an error message."""
         scores = self._predictions.scores[:, k].astype(np.float64)

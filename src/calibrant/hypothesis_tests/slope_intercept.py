@@ -195,22 +195,34 @@ def calibration_slope_intercept(
     weights = weights * (weights.sum() / (weights @ weights))
     log_odds = LogOdds(data.predictions)
 
-    def line(scores: Vector, outcomes: NDArray[np.bool_], event: str) -> SlopeIntercept:
-        return _line(LogisticLine(scores, outcomes, weights), event, level, interval)
+    def line(scores: Vector, outcomes: NDArray[np.bool_], event: str, n_certain: int) -> SlopeIntercept:
+        caution = few_rows(len(scores)) or _caution(n_certain, scores)
+        return _line(LogisticLine(scores, outcomes, weights), event, level, interval, caution)
 
     if kind == "classwise":
         return tuple(
-            line(log_odds.of_class(k, name), data.labels == k, name)
+            line(log_odds.of_class(k, name), data.labels == k, name, log_odds.n_certain(k))
             for k, name in enumerate(map(class_text, data.classes))
         )
     if kind == "confidence" or data.n_classes != 2:
         hits = data.predictions.predicted == data.labels
-        return line(log_odds.of_predicted(), hits, "predicted class")
+        return line(log_odds.of_predicted(), hits, "predicted class", log_odds.n_certain())
     name = class_text(data.classes[1])
-    return line(log_odds.of_class(1, name), data.labels == 1, name)
+    return line(log_odds.of_class(1, name), data.labels == 1, name, log_odds.n_certain(1))
 
 
-def _line(regression: LogisticLine, event: str, level: float, interval: IntervalMethod) -> SlopeIntercept:
+def _caution(n_certain: int, scores: Vector) -> str | None:
+    """Return what stands for probabilities of which there are no log-odds; None if there are none such."""
+    if n_certain == 0:
+        return None
+    odds = float(np.exp(np.abs(scores).max()))
+    count = f"{n_certain} probabilities" if n_certain > 1 else "a probability"
+    return f"{count} of exactly 0 or 1 count{'' if n_certain > 1 else 's'} as odds of {odds:.3g} to one; the line depends on that"
+
+
+def _line(
+    regression: LogisticLine, event: str, level: float, interval: IntervalMethod, caution: str | None
+) -> SlopeIntercept:
     """Return all estimates, intervals and tests."""
     identity = regression.log_likelihood(regression.scores)
     large_inflation = inflation = np.ones(2)  # of the variances of intercept and slope by weights
@@ -254,7 +266,7 @@ def _line(regression: LogisticLine, event: str, level: float, interval: Interval
         described = f"likelihood-ratio test of the {name} ({event}, {counted(degrees, 'degree')} of freedom)"
         n_rows = len(regression.scores)
         p_value = float(chdtrc(degrees, statistic))
-        return TestResult(statistic, p_value, described, null, n_rows, caution=few_rows(n_rows))
+        return TestResult(statistic, p_value, described, null, n_rows, caution=caution)
 
     intercept_by_weights, slope_by_weights = inflation.tolist()
     large_by_weights = float(large_inflation[0])
