@@ -100,7 +100,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         present = np.flatnonzero(data.class_weights)
         if len(present) < 2:
             raise LabelError(
-                f"all {data.n_rows} labels are class {data.classes[present[0]].item()!r}; "
+                f"{'the only label is' if data.n_rows == 1 else f'all {data.n_rows} labels are'} class "
+                f"{data.classes[present[0]].item()!r}; "
                 "rows of at least two classes are needed to calibrate."
             )
         if self.traits.binary_only and data.n_classes != 2:

@@ -199,7 +199,8 @@ def _as(folder, ending):
 def test_a_stream_says_what_it_leaves_out(run):
     content = found(run, f"test.csv {COLUMNS} --stream")
     assert content["notes"][-1] == (
-        "Left out, since they need all rows in memory: smooth_ece, noise alone, the tests of calibration."
+        "Left out, since they need all rows in memory: bins of equal mass of debiased_ece (of equal width instead), "
+        "smooth_ece, noise alone, the tests of calibration."
     )
     assert "tests" not in content
 

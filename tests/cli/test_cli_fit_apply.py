@@ -188,7 +188,6 @@ def test_columns_that_are_numbered_in_the_fit_are_found_by_their_names(run, fold
         ("p_ant,p_bee,p_fly\n0.2,0.3,0.5\n", ""),
         ("p_ant,p_bee,p_fly\n0.2,0.3,0.5\n", "--columns p_*"),
         ("p_cat,p_dog\n0.5,0.5\n", "--columns p_*"),
-        ("p_cat,p_dog\n0.5,0.5\n", ""),
     ],
 )
 def test_a_calibrator_for_other_classes_is_refused_and_nothing_is_written(run, folder, text, option):

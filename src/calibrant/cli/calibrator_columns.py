@@ -6,7 +6,14 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import PredictionError
 from calibrant.space import Space
 from calibrant.tables.npz_source import NpzSource
-from calibrant.tables.score_columns import ScoreColumns, listed, without_common_ends
+from calibrant.tables.score_columns import (
+    ScoreColumns,
+    affixes_around,
+    labels_in,
+    listed,
+    shared_affixes,
+    without_common_ends,
+)
 from calibrant.tables.source import LABEL_NAMES, Source
 
 __all__ = ["columns_for"]
@@ -27,14 +34,23 @@ def columns_for(
     else:
         found = _by_name(source, expected) or _only_one(source, expected, space)
     if found is None:
+        missing = _missing(source, expected)
         raise PredictionError(
-            f"{source.path} has no columns for the classes {listed(expected)} of {calibrator_path}; choose the columns "
+            f"{source.path} has no {'column' if len(missing) == 1 else 'columns'} for the "
+            f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; choose the columns "
             "of scores, or a calibrator that was fitted for these."
             if columns is None
             else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the columns of scores in "
             f"{source.path} are {listed(source.score_columns(columns, LABEL_NAMES, space).classes)}."
         )
     return found
+
+
+def _missing(source: Source, expected: list[str]) -> list[str]:
+    """Return the classes without a column, where at least half of them have one."""
+    _, _, covered = shared_affixes(source.columns, expected)
+    missing = [name for name in expected if name not in covered]
+    return missing if missing and 2 * len(missing) <= len(expected) else expected
 
 
 def _names(calibrator: Calibrator) -> list[object]:
@@ -68,10 +84,10 @@ def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
         return ScoreColumns(tuple(expected), tuple(expected))
     candidates = []
     for column in source.columns:
-        before, name, after = column.partition(expected[0])
-        wanted = [f"{before}{one}{after}" for one in expected]
-        if name and available.issuperset(wanted):
-            candidates.append(ScoreColumns(tuple(wanted), tuple(expected)))
+        for before, after in affixes_around(column, expected[0]):
+            wanted = [f"{before}{one}{after}" for one in expected]
+            if available.issuperset(wanted):
+                candidates.append(ScoreColumns(tuple(wanted), tuple(expected)))
     if len(candidates) > 1:
         several = [candidate.names[0] for candidate in candidates]
         raise PredictionError(
@@ -87,4 +103,6 @@ def _only_one(source: Source, expected: list[str], space: Space) -> ScoreColumns
     if expected[1] in source.columns:
         return ScoreColumns((expected[1],), (expected[1],))
     found = source.score_columns(None, LABEL_NAMES, space)
-    return found if len(found.classes) == 1 else None
+    if len(found.classes) != 1 or labels_in(found.names[0], [expected[0]]):  # it is about the other class
+        return None
+    return found

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, nan
 from typing import Any
 
 from calibrant.cli.measurement import Measurement, TestRow, rooted
@@ -113,10 +113,16 @@ def _of_interval(
     metric: Metric, interval: Interval, debiased: bool, noise: float | None, p_value: float | None
 ) -> Measurement:
     value, low, high = interval.estimate, interval.low, interval.high
+    if (
+        interval.n_rows == 1
+    ):  # the only resample is the row itself, whose width of zero would look like certainty
+        low = high = nan
     if debiased and options_of(metric)["norm"] == 2:
         value, low, high = rooted(value), rooted(low), rooted(high)
     resamples = "" if interval.n_resamples is None else f", {interval.n_resamples} resamples"
     how = f"{interval.method}{resamples}" + (", roots of the ends for the square" if debiased else "")
+    if interval.n_rows == 1:
+        how = "no interval from one row"
     return Measurement(
         name_of(metric), value, low, high, noise, p_value, describe(metric), how, interval.n_rows
     )

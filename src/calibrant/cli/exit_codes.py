@@ -41,7 +41,13 @@ def explained(error: Exception) -> tuple[ExitCode, str]:
         return ExitCode.USAGE, str(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
-        name = f"{_place(os.fsdecode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
+        path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
+        if _is_ours(path):  # a temporary file beside the one to be written
+            folder = os.path.dirname(path) or "."
+            if isinstance(error, FileNotFoundError) and os.path.isdir(folder):
+                reason = "this folder takes no new files"
+            path = f"cannot write in {folder}"
+        name = f"{path}: " if path else ""
         return ExitCode.BAD_INPUT, f"{name}{reason[:1].lower()}{reason[1:].rstrip('.')}."
     if isinstance(error, MemoryError):
         return (
@@ -56,7 +62,5 @@ def explained(error: Exception) -> tuple[ExitCode, str]:
     )
 
 
-def _place(path: str) -> str:
-    """Return a path, or for a temporary file of ours the folder in which it could not be made."""
-    folder, name = os.path.split(path)
-    return f"cannot write in {folder or '.'}" if name.startswith(".calibrant-") else path
+def _is_ours(path: str) -> bool:
+    return os.path.basename(path).startswith(".calibrant-")

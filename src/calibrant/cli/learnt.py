@@ -6,6 +6,7 @@ import numpy as np
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
+from calibrant.tables.score_columns import shortened
 from calibrant.wording import counted
 
 __all__ = ["learnt"]
@@ -21,18 +22,23 @@ CHOSEN = {
 MOST_CLASSES = 6
 
 
-def learnt(calibrator: Calibrator) -> list[str]:
-    """Return sentences on what was found in the calibration rows."""
+def learnt(calibrator: Calibrator, longest_name: int | None = None) -> list[str]:
+    """Return sentences on what was found in the calibration rows; with the beginnings of longer names of classes."""
     if isinstance(calibrator, Chain):
         return [
             f"{type(part).__name__}: {sentence}"
             for part in calibrator.calibrators_
-            for sentence in learnt(part)
+            for sentence in learnt(part, longest_name)
         ]
     explanation = getattr(calibrator, "explanation_", None)
     if explanation:
         return [str(explanation)]
-    return [*_temperature(calibrator), *_by_class(calibrator), *_strengths(calibrator), *_outcome(calibrator)]
+    return [
+        *_temperature(calibrator),
+        *_by_class(calibrator, longest_name),
+        *_strengths(calibrator),
+        *_outcome(calibrator),
+    ]
 
 
 def _temperature(calibrator: Any) -> list[str]:
@@ -49,14 +55,17 @@ def _temperature(calibrator: Any) -> list[str]:
     return [f"Temperature {temperature:.4g}: {said}."]
 
 
-def _by_class(calibrator: Any) -> list[str]:
+def _by_class(calibrator: Any, longest_name: int | None) -> list[str]:
     sentences = []
     for name, attribute in (("Weight", "weights_"), ("Intercept", "intercept_")):
         values = getattr(calibrator, attribute, None)
         n_classes = len(calibrator.classes_)
         if not isinstance(values, np.ndarray) or values.shape != (n_classes,) or n_classes > MOST_CLASSES:
             continue
-        pairs = zip(calibrator.classes_.tolist(), values.tolist(), strict=True)
+        names = [str(label) for label in calibrator.classes_.tolist()]
+        if longest_name is not None:
+            names = [shortened(name, longest_name) for name in names]
+        pairs = zip(names, values.tolist(), strict=True)
         sentences.append(f"{name} of {', '.join(f'{label} {value:.4g}' for label, value in pairs)}.")
     return sentences
 

@@ -5,9 +5,16 @@ from math import isfinite, nan, sqrt
 from typing import Any
 
 from calibrant.cli.rendering import number_text
+from calibrant.cli.translation import translated
 from calibrant.hypothesis_tests import Coefficient, TestResult
+from calibrant.tables.score_columns import shortened
 
-__all__ = ["Measurement", "TestRow", "rooted"]
+__all__ = ["TEST_LEVEL", "Measurement", "TestRow", "rooted"]
+
+TEST_LEVEL = 0.05
+"""P-values up to this speak against calibration."""
+
+LONGEST_TEST = 60  # letters of the name of a test with a class in it, so that the table keeps its shape
 
 
 @dataclass(frozen=True)
@@ -81,13 +88,17 @@ class TestRow:
             found.null_hypothesis,
             found.test,
             found.n_rows,
-            found.caution,
+            None if found.caution is None else translated(found.caution),
         )
+
+    @property
+    def name(self) -> str:
+        """The name of the test, or the beginning of one with a long class in it."""
+        return shortened(self.test, LONGEST_TEST)
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of a table."""
-        p_text = "< 1e-300" if self.p_value < 1e-300 else f"{self.p_value:.2g}"
-        return self.test, number_text(self.value), _interval(self.low, self.high), p_text
+        return self.name, number_text(self.value), _interval(self.low, self.high), _p_text(self.p_value)
 
     def record(self) -> dict[str, Any]:
         """Return all numbers by name."""
@@ -97,6 +108,20 @@ class TestRow:
 def rooted(value: float) -> float:
     """Return the root of an estimate of a square, which may be below zero by noise."""
     return nan if value != value else sqrt(max(value, 0.0))
+
+
+def _p_text(p_value: float) -> str:
+    """Return a p-value with as many digits as show on which side of the level it is.
+
+    >>> _p_text(0.04996), _p_text(0.0312), _p_text(0.05), _p_text(0.0)
+    ('0.04996', '0.031', '0.05', '< 1e-300')
+    """
+    if p_value < 1e-300:
+        return "< 1e-300"
+    texts = (f"{p_value:.{digits}g}" for digits in range(2, 17))
+    return next(
+        (text for text in texts if float(text) != TEST_LEVEL or p_value == TEST_LEVEL), f"{p_value!r}"
+    )
 
 
 def _interval(low: float | None, high: float | None) -> str:

@@ -1,18 +1,24 @@
 """Notes on stderr: warnings of the library as one line each, and what a command has to say beside its result."""
 
+import re
 import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from calibrant.cli.translation import translated
 from calibrant.errors import CalibrationWarning
+from calibrant.tables.score_columns import LONGEST_NAME, shortened
 
-__all__ = ["note", "notes_of_warnings", "said"]
+__all__ = ["note", "noted", "notes_of_warnings", "said"]
+
+
+LONG_NAME = re.compile(rf"'[^'\s]{{{LONGEST_NAME},}}'")
 
 
 def note(message: str) -> None:
@@ -20,9 +26,15 @@ def note(message: str) -> None:
     said(f"Note: {message}")
 
 
+def noted(sentences: Iterable[str]) -> None:
+    """Print every sentence as a note."""
+    for sentence in sentences:
+        note(sentence)
+
+
 def said(sentence: str) -> None:
     """Print a sentence on stderr: one line, which only a terminal gets broken between words."""
-    text = " ".join(sentence.split())
+    text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,13 +11,22 @@ from calibrant.cli.rendering import FORMATS
 from calibrant.errors import ParameterError
 from calibrant.space import Space
 
-__all__ = ["check_writable", "format_options", "level_option", "prediction_options"]
+__all__ = ["check_writable", "format_options", "level_option", "normalise_option", "prediction_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+def normalise_option(command: Command) -> Command:
+    """Add what to do with probabilities that were rounded."""
+    return click.option(
+        "--normalise",
+        is_flag=True,
+        help="Divide rows of probabilities by their sums, if within 0.05 of one.",
+    )(command)
+
+
 def prediction_options(command: Command) -> Command:
-    """Add the file of predictions and how its columns are to be read."""
+    """Add the file of predictions and how its columns are to be read, as :class:`PredictionFile` takes it."""
     options = [
         click.argument("file", type=click.Path(path_type=Path)),
         click.option(
@@ -35,6 +45,12 @@ def prediction_options(command: Command) -> Command:
         ),
         click.option("--weight", metavar="COLUMN", help="Column of weights."),
         click.option("--group", metavar="COLUMN", help="Column of groups of rows that depend on each other."),
+        click.option(
+            "--positive",
+            metavar="LABEL",
+            help="The class that a single column of scores is about [the last in sorted order].",
+        ),
+        normalise_option,
     ]
     for option in reversed(options):
         command = option(command)
@@ -70,8 +86,8 @@ def level_option(command: Command) -> Command:
     )(command)
 
 
-def check_writable(path: Path | None) -> None:
-    """Refuse an output that cannot be written, before any work is done."""
+def check_writable(path: Path | None, *inputs: Path | None) -> None:
+    """Refuse an output that cannot be written or that would destroy an input, before any work is done."""
     if path is None:
         return
     if path.is_dir():
@@ -79,3 +95,14 @@ def check_writable(path: Path | None) -> None:
     folder = path.resolve().parent
     if not folder.is_dir():
         raise ParameterError(f"{path}: the folder {folder.name!r} does not exist; make it first.")
+    for given in inputs:
+        if given is not None and _are_same(path, given):
+            raise ParameterError(f"{path} would be written over {given}, which is read; give another output.")
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    """Tell whether two paths are one file, also by a link or in another spelling."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one is not there
+        return os.path.realpath(one) == os.path.realpath(other)

@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from rich.table import Table
 from rich.text import Text
 
 from calibrant.cli.result import Result, Section
+from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
 
-__all__ = ["FORMATS", "delivered", "number_text", "plain"]
+__all__ = ["FORMATS", "delivered", "number_text", "percent_text", "plain"]
 
 WIDTH = 80
 WIDEST = 100
@@ -31,6 +33,7 @@ WIDEST = 100
 
 def delivered(result: Result, format_name: str, output: Path | None) -> None:
     """Print a result, or write it to a file, which is replaced only by a whole one."""
+    result = replace(result, notes=tuple(translated(sentence) for sentence in result.notes))
     if output is not None:
         with replacing(output) as stream:
             stream.write(FORMATS[format_name](result).encode())
@@ -142,6 +145,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     return value
+
+
+def percent_text(share: float) -> str:
+    """Return a share as a percentage, everywhere with the same digits.
+
+    >>> percent_text(1.0), percent_text(0.0216)
+    ('100.0 %', '2.2 %')
+    """
+    return f"{100 * share:.1f} %"
 
 
 def number_text(value: float | None, digits: int = 4) -> str:

@@ -107,6 +107,9 @@ def measured_in_batches(
             collected.append(_collectable(metric))
         except ParameterError:
             left_out.append(name_of(metric))
+        else:
+            if options_of(collected[-1].metric).get("strategy") != options_of(metric).get("strategy"):
+                left_out.append(f"bins of equal mass of {name_of(metric)} (of equal width instead)")
     generator = np.random.default_rng(0)
     n_rows, counted_rows, groups = 0, 0, set()
     for table in file.batches(batch_rows):

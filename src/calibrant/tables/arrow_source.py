@@ -13,11 +13,13 @@ from calibrant.errors import FileFormatError, LabelError, MissingExtraError, Pre
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
 from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.default_columns import default_columns
 from calibrant.tables.score_columns import ScoreColumns, check_distinct, columns_asked_for
 from calibrant.tables.source import Source
 
 __all__ = ["ArrowBatch", "ArrowSource", "FeatherSource", "ParquetSource", "pyarrow_module"]
 
+ROWS_LOOKED_AT = 1000  # to tell scores from numbers of rows
 COMPRESSION = 2  # by which scores are smaller in a file, about
 
 
@@ -79,6 +81,10 @@ class ArrowBatch(Batch):
         check_weights(weights, self._path, column, self.place)
         return weights
 
+    def numbers(self, column: str) -> NDArray[np.floating]:
+        """Return a column of numbers, NaN where one is missing."""
+        return self._numbers(column, PredictionError)
+
     def _numbers(self, column: str, error_type: type[ValueError]) -> NDArray[np.floating]:
         pyarrow = pyarrow_module()
         array = self.rows.column(column)
@@ -115,10 +121,9 @@ class ArrowSource(Source):
         if columns is not None:
             return columns_asked_for(self.path, self.columns, columns)
         types = zip(self.columns, self.schema.types, strict=True)
-        found = tuple(name for name, kind in types if name not in taken and is_numeric(kind))
-        if not found:
-            raise PredictionError(f"{self.path}: no column has numbers that could be scores.")
-        return ScoreColumns(found, found)
+        found = [name for name, kind in types if name not in taken and is_numeric(kind)]
+        first = next(self.batches(ROWS_LOOKED_AT, found)) if found else None
+        return default_columns(self.path, found, lambda name: first.numbers(name) if first else np.empty(0))
 
     @abstractmethod
     def _record_batches(self, n_rows: int, columns: Sequence[str] | None) -> Iterator[Any]:

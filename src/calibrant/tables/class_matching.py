@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import LabelError
+from calibrant.errors import LabelError, ParameterError, PredictionError
+from calibrant.space import Space
 from calibrant.tables.cells import as_integers
-from calibrant.tables.score_columns import ScoreColumns, listed, without_common_ends
+from calibrant.tables.score_columns import (
+    ScoreColumns,
+    labels_in,
+    listed,
+    shared_affixes,
+    without_common_ends,
+)
 from calibrant.wording import counted
 
 __all__ = ["ClassMatch", "match_classes"]
@@ -31,18 +38,30 @@ class ClassMatch:
         Whether labels are integers, also where the file has them as text.
     note : str or None
         What a user should check, where order and not a name decided.
+    by_order : bool
+        Whether the sorted order decided, so that the names of the columns are not those of the classes.
     """
 
     classes: NDArray[Any]
     integers: bool
     note: str | None = None
+    by_order: bool = False
 
 
-def match_classes(path: Path, columns: ScoreColumns, occurring: Mapping[Label, str]) -> ClassMatch:
+def match_classes(
+    path: Path,
+    columns: ScoreColumns,
+    occurring: Mapping[Label, str],
+    *,
+    space: Space = Space.PROBABILITIES,
+    positive: str | None = None,
+) -> ClassMatch:
     """Match the labels that occur, each with the place where it occurs first, to the columns.
 
     In this order: columns are called as the labels; they are so apart from what all names begin and end with;
     labels are column numbers 0..K-1; there are as many labels as columns, whose names say nothing: sorted order.
+    Logits that nobody chose must not have a column beside those that are called as labels, since no sum of
+    a row tells that it is no class. ``positive`` is the class that one column is about.
 
     >>> columns = ScoreColumns(("p_dog", "p_cat"), ("p_dog", "p_cat"))
     >>> match_classes(Path("a.csv"), columns, {"cat": "row 1", "dog": "row 2"}).classes
@@ -52,8 +71,17 @@ def match_classes(path: Path, columns: ScoreColumns, occurring: Mapping[Label, s
     numbers = as_integers(labels)
     known = labels if numbers is None else numbers
     places = dict(zip(known.tolist(), occurring.values(), strict=True))
+    if columns.left_out:
+        _check_no_class_is_left_out(path, columns, [str(label) for label in known.tolist()])
     if len(columns.classes) == 1:
-        return _of_one_column(path, columns, known, places)
+        return _of_one_column(path, columns, known, places, positive)
+    if positive is not None:
+        raise ParameterError(
+            f"a positive class is for one column of scores, but {path} has "
+            f"{len(columns.classes)}, {listed(columns.in_file)}; leave it out, or choose one column."
+        )
+    if space is Space.LOGITS and columns.is_default:
+        _check_none_besides(path, columns, known)
     bare = without_common_ends(columns.classes)
     for names in (columns.classes, bare):
         classes = np.array(names) if numbers is None else as_integers(np.array(names))
@@ -66,17 +94,51 @@ def match_classes(path: Path, columns: ScoreColumns, occurring: Mapping[Label, s
     if len(known) == n_classes and says_nothing:
         classes = np.sort(known)
         note = f"labels are matched to columns in sorted order: {_pairs(columns.classes, classes)}."
-        return ClassMatch(classes, numbers is not None, note)
+        return ClassMatch(classes, numbers is not None, note, by_order=True)
     raise LabelError(_explanation(path, columns.classes, bare, places))
 
 
+def _check_no_class_is_left_out(path: Path, columns: ScoreColumns, labels: list[str]) -> None:
+    """Refuse to leave out a column that looks like a row number, but is called as a label."""
+    before, after, covered = shared_affixes((*columns.names, *columns.left_out), labels)
+    called_so = {f"{before}{label}{after}" for label in covered} if len(covered) > 1 else set()
+    for name in columns.left_out:
+        if name in labels or name in called_so:
+            raise PredictionError(
+                f"{path}: column {name!r} looks like a row number, but is called as a label; choose the columns."
+            )
+
+
+def _check_none_besides(path: Path, columns: ScoreColumns, known: NDArray[Any]) -> None:
+    """Refuse columns that are no classes beside others that are called as all labels."""
+    texts = [str(label) for label in known.tolist()]
+    before, after, covered = shared_affixes(columns.names, texts)
+    if len(set(covered)) < max(2, len(texts)):
+        return
+    if before or after:  # p_owl beside p_cat is a class, though no row may have it
+        besides = [name for name in columns.names if not (name.startswith(before) and name.endswith(after))]
+    elif known.dtype.kind == "i":
+        besides = [name for name in columns.names if as_integers(np.array([name])) is None]
+    else:
+        besides = [name for name in columns.names if name not in texts]
+    if besides:
+        several = len(besides) > 1
+        raise PredictionError(
+            f"{path}: {'columns' if several else 'column'} {listed(besides)} {'match' if several else 'matches'} no "
+            f"label; choose the columns of scores, without {'them' if several else 'it'} unless "
+            f"{'they are classes' if several else 'it is a class'} that no row has."
+        )
+
+
 def _of_one_column(
-    path: Path, columns: ScoreColumns, known: NDArray[Any], places: Mapping[Label, str]
+    path: Path, columns: ScoreColumns, known: NDArray[Any], places: Mapping[Label, str], asked: str | None
 ) -> ClassMatch:
     """Match the labels to one column, which stands for the positive class of two."""
     name, integers = columns.classes[0], known.dtype.kind == "i"
     if integers and set(known.tolist()) <= {0, 1}:
-        return ClassMatch(np.arange(2), True)
+        known = np.arange(2)
+        if asked is None:
+            return ClassMatch(known, True)
     if len(known) > 2:
         third = known.tolist()[2]
         raise LabelError(
@@ -88,12 +150,18 @@ def _of_one_column(
             f"{path}: all labels are {known.tolist()[0]!r}; with one column of scores, rows of both classes are needed."
         )
     texts = [str(one) for one in known.tolist()]
-    if name in texts:
-        positive = texts.index(name)
+    if asked is not None and asked not in texts:
+        raise LabelError(f"{path}: the positive class {asked!r} is not among the labels, {listed(texts)}.")
+    named = [name] if name in texts else labels_in(name, texts)
+    if asked is not None or len(named) == 1:
+        positive = texts.index(named[0] if asked is None else asked)
         return ClassMatch(known[[1 - positive, positive]], integers)
     classes = np.sort(known)
-    note = f"column {columns.names[0]!r} is taken for the score of {classes.tolist()[1]!r}, the last in sorted order."
-    return ClassMatch(classes, integers, note)
+    note = (
+        f"column {columns.names[0]!r} is taken for the score of {classes.tolist()[1]!r}, the last in sorted order; name "
+        "the positive class if it is the other one."
+    )
+    return ClassMatch(classes, integers, note, by_order=True)
 
 
 def _explanation(

@@ -14,6 +14,7 @@ from calibrant.errors import FileFormatError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
 from calibrant.tables.cells import MISSING, check_finite, check_names, check_weights
+from calibrant.tables.default_columns import default_columns
 from calibrant.tables.score_columns import ScoreColumns, check_distinct, columns_asked_for
 from calibrant.tables.source import Source
 from calibrant.tables.text_records import Record, cell_text, records
@@ -72,6 +73,10 @@ class CsvBatch(Batch):
         check_weights(weights, self.source.path, column, self.place)
         return weights
 
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """Return a column of numbers, NaN where one is missing."""
+        return self._numbers(column, PredictionError)
+
     def _fields(self, column: str) -> list[bytes]:
         number = self.source.columns.index(column)
         return [record.fields[number] for record in self.rows]
@@ -127,10 +132,8 @@ class CsvSource(Source):
         if columns is not None:
             return columns_asked_for(self.path, self.columns, columns)
         first = next(self.batches(ROWS_LOOKED_AT))
-        found = tuple(name for name in self.columns if name not in taken and self._is_numeric(first, name))
-        if not found:
-            raise PredictionError(f"{self.path}: no column has numbers that could be scores.")
-        return ScoreColumns(found, found)
+        found = [name for name in self.columns if name not in taken and self._is_numeric(first, name)]
+        return default_columns(self.path, found, first.numbers)
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
         """Return the size of the scores, from the size of the file and the share of its columns."""
@@ -167,6 +170,15 @@ class CsvSource(Source):
             raise FileFormatError(
                 f"{self.path}: the header has semicolons and no commas; write the file with commas, or with tabs and "
                 "the ending .tsv."
+            )
+        if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
+            raise FileFormatError(
+                f"{self.path}: the header has commas and no tabs; give the file the ending .csv, or write it with tabs."
+            )
+        if len(names) == 1 and self.delimiter == b"," and "\t" in names[0]:
+            raise FileFormatError(
+                f"{self.path}: the header has tabs and no commas; give the file the ending .tsv, or write it with "
+                "commas."
             )
         check_distinct(self.path, names)
         return names

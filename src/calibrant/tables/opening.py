@@ -7,6 +7,7 @@ from calibrant.errors import FileFormatError
 from calibrant.tables.arrow_source import FeatherSource, ParquetSource
 from calibrant.tables.csv_source import CsvSource
 from calibrant.tables.npz_source import NpzSource
+from calibrant.tables.signatures import check_signature
 from calibrant.tables.source import Source
 
 __all__ = ["ENDINGS", "open_source", "source_type"]
@@ -50,4 +51,5 @@ def open_source(path: str | os.PathLike[str]) -> Source:
         raise FileFormatError(f"{target} is a folder; give a file.")
     if not target.exists():
         raise FileNotFoundError(2, "No such file", str(target))
+    check_signature(target)
     return kind(target)  # type: ignore[call-arg]

@@ -20,7 +20,7 @@ from calibrant.tables.csv_source import CsvSource
 from calibrant.tables.npz_sink import NpzSink
 from calibrant.tables.npz_source import NpzSource
 from calibrant.tables.opening import ENDINGS, source_type
-from calibrant.tables.score_checks import parsed_scores
+from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.score_columns import ScoreColumns
 from calibrant.tables.sink import Sink
 from calibrant.tables.source import Source
@@ -48,7 +48,7 @@ def rewrite(
     source: Source,
     output: str | os.PathLike[str],
     columns: ScoreColumns,
-    space: Space,
+    space: Space | ScoreParser,
     calibrated: Callable[[Predictions], NDArray[np.floating]],
     *,
     appended: Sequence[str] | None = None,
@@ -66,8 +66,8 @@ def rewrite(
         interrupt included, leaves the older one.
     columns : ScoreColumns
         The columns of scores, in the order of the classes.
-    space : Space
-        What the scores are.
+    space : Space or ScoreParser
+        What the scores are, or what makes predictions of them.
     calibrated : function
         Returns the new scores of some predictions, (n, K) for K columns or two classes.
     appended : sequence of str, optional
@@ -86,12 +86,13 @@ def rewrite(
     for name in appended or []:
         if name in source.columns:
             raise PredictionError(f"{source.path} has a column {name!r} already; choose another prefix.")
+    parsed = space if isinstance(space, ScoreParser) else ScoreParser(source.path, columns, space)
     done = 0
     with replacing(path) as stream:
         sink = _sink(stream, path, source, columns, appended)
         try:
             for batch in source.batches(n_rows or rows_per_batch(columns)):
-                new = calibrated(parsed_scores(source.path, batch, columns, space))
+                new = calibrated(parsed(batch))
                 sink.write(batch, new[:, 1:] if len(columns.classes) == 1 else new)
                 done += batch.n_rows
                 if progress is not None:

@@ -5,51 +5,120 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import PredictionError
+from calibrant.errors import ParameterError, PredictionError
 from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
+from calibrant.tables.default_columns import counts_rows
 from calibrant.tables.score_columns import ScoreColumns, listed
+from calibrant.wording import counted
 
-__all__ = ["parsed_scores"]
+__all__ = ["ScoreParser"]
 
 ADVICE = "declare the space as logits if these are logits, or choose the columns"
 
+ROUNDING = 0.05
+"""How far the sum of a row may be from one to be that of probabilities that were rounded."""
 
-def parsed_scores(path: Path, batch: Batch, columns: ScoreColumns, space: Space) -> Predictions:
-    """Return the scores of a batch as predictions; one column is the positive class of two."""
-    scores = batch.scores(columns.names)
-    if space is Space.LOGITS:
-        return Predictions.from_logits(scores)
-    _check_probabilities(path, batch, columns, scores)
-    return Predictions.from_probabilities(scores)
+UNCHANGED = 1e-6  # about what float32 and six printed digits leave; such sums are one
 
 
-def _check_probabilities(
-    path: Path, batch: Batch, columns: ScoreColumns, scores: NDArray[np.floating]
-) -> None:
-    """Refuse what is no probability here, where rows and columns have the numbers and names of the file."""
-    outside = (scores < 0) | (scores > 1 + ROW_SUM_TOLERANCE)
-    if outside.any():
-        row, number = divmod(int(np.argmax(outside)), scores.shape[1])
-        raise PredictionError(
-            f"{path}: {batch.place(row)}, column {_name(columns, number)} is {scores[row, number]:.6g}, which is no "
-            f"probability; {ADVICE}."
-        )
-    if scores.shape[1] == 1:
-        if scores.max() > 1:
+class ScoreParser:
+    """Turns batches of rows into predictions; one column is the positive class of two.
+
+    Parameters
+    ----------
+    path : Path
+    columns : ScoreColumns
+    space : Space
+    normalise : bool
+        Divide rows of probabilities by their sums, if these are within 0.05 of one.
+
+    Attributes
+    ----------
+    n_changed : int
+        How many rows were divided by their sums so far.
+    largest_change : float
+        How far from one the sum of such a row was at most.
+    """
+
+    def __init__(self, path: Path, columns: ScoreColumns, space: Space, normalise: bool = False) -> None:
+        if normalise and space is Space.LOGITS:
+            raise ParameterError("rows of logits do not sum to one; normalise probabilities only.")
+        self._path, self._columns, self._space, self._normalise = path, columns, space, normalise
+        self.n_changed, self.largest_change = 0, 0.0
+
+    def __call__(self, batch: Batch) -> Predictions:
+        """Return the scores of a batch."""
+        scores = batch.scores(self._columns.names)
+        if self._space is Space.LOGITS:
+            return Predictions.from_logits(scores)
+        if scores.shape[1] == 1:
+            self._check_range(batch, scores, 1 + ROW_SUM_TOLERANCE)
             np.minimum(scores, 1, out=scores)
-        return
-    totals = scores.sum(axis=1, dtype=np.float64)
-    wrong = np.abs(totals - 1) > ROW_SUM_TOLERANCE
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise PredictionError(
-            f"{path}: the probabilities in {batch.place(row)} sum to {totals[row]:.6g} and not to 1, over the columns "
-            f"{listed(columns.classes)}; {ADVICE}."
+            return Predictions.from_probabilities(scores)
+        tolerance = ROUNDING if self._normalise else ROW_SUM_TOLERANCE
+        totals = scores.sum(axis=1, dtype=np.float64)
+        self._check_range(batch, scores, 1 + tolerance)
+        self._check_sums(batch, scores, totals, tolerance)
+        if self._normalise:
+            distances = np.abs(totals - 1)
+            changed = distances > UNCHANGED
+            scores[changed] /= totals[changed, None]
+            self.n_changed += int(changed.sum())
+            self.largest_change = max(self.largest_change, float(distances.max(where=changed, initial=0.0)))
+        return Predictions.from_probabilities(scores)
+
+    @property
+    def note(self) -> str | None:
+        """What normalising has done."""
+        if not self._normalise:
+            return None
+        if self.n_changed == 0:
+            return "no row needed normalising: all sums are one."
+        return (
+            f"{counted(self.n_changed, 'row')} {'was' if self.n_changed == 1 else 'were'} divided by "
+            f"{'its sum' if self.n_changed == 1 else 'their sums'}, which differed from one by at most "
+            f"{self.largest_change:.2g}."
         )
 
+    def _check_range(self, batch: Batch, scores: NDArray[np.floating], largest: float) -> None:
+        """Refuse what is no probability here, where rows and columns have the numbers and names of the file."""
+        outside = (scores < 0) | (scores > largest)
+        if outside.any():
+            row, number = divmod(int(np.argmax(outside)), scores.shape[1])
+            raise PredictionError(
+                f"{self._path}: {batch.place(row)}, column {self._name(number)} is {scores[row, number]:.6g}, which is "
+                f"no probability; {self._advice(scores)}."
+            )
 
-def _name(columns: ScoreColumns, number: int) -> str:
-    """Return a column by its name, or by its number within an array."""
-    return repr(columns.names[number]) if len(columns.names) == len(columns.classes) else str(number)
+    def _check_sums(
+        self, batch: Batch, scores: NDArray[np.floating], totals: NDArray[np.float64], tolerance: float
+    ) -> None:
+        distances = np.abs(totals - 1)
+        if distances.max() > tolerance:
+            row = int(np.argmax(distances > tolerance))
+            raise PredictionError(
+                f"{self._path}: the probabilities in {batch.place(row)} sum to {totals[row]:.6g} and not to 1, over "
+                f"the columns {listed(self._columns.in_file)}; {self._advice(scores)}."
+            )
+
+    def _advice(self, scores: NDArray[np.floating]) -> str:
+        """Return what to do, by what the scores look like."""
+        counting = [number for number in range(scores.shape[1]) if counts_rows(scores[:, number])]
+        if counting and len(counting) < scores.shape[1]:
+            return f"column {self._name(counting[0])} looks like a row number or an id; choose the columns"
+        totals = scores.sum(axis=1, dtype=np.float64)
+        if scores.min() >= 0:
+            several = scores.shape[1] > 1
+            if several and np.abs(totals - 1).max() <= ROUNDING:
+                return "if they were rounded, normalise the rows"
+            in_percent = np.abs(totals - 100).max() <= 100 * ROUNDING if several else scores.max() > 2
+            if in_percent and scores.max() <= 100 * (1 + ROW_SUM_TOLERANCE):
+                return "if they are in percent, divide them by 100"
+        return ADVICE
+
+    def _name(self, number: int) -> str:
+        """Return a column by its name, or by its number within an array."""
+        several = len(self._columns.names) == len(self._columns.classes)
+        return repr(self._columns.names[number]) if several else str(number)

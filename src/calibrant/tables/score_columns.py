@@ -1,6 +1,7 @@
 """Which columns of a file hold the scores, and which class each of them stands for."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -10,15 +11,22 @@ from calibrant.errors import PredictionError
 from calibrant.wording import counted
 
 __all__ = [
+    "LONGEST_NAME",
     "ScoreColumns",
+    "affixes_around",
     "check_column",
     "check_distinct",
     "columns_asked_for",
+    "labels_in",
     "listed",
+    "shared_affixes",
+    "shortened",
     "without_common_ends",
 ]
 
 SHOWN = 8  # how many names a message lists
+LONGEST_NAME = 40
+"""How many letters of a name a message or a table shows."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +39,40 @@ class ScoreColumns:
         The columns; for a file of arrays the one array that holds all scores.
     classes : tuple of str
         What the columns say of their classes: their names, what the ``*`` of a pattern stands for, or numbers.
+    left_out : tuple of str
+        Columns of numbers that were not taken by default, since they number the rows.
+    is_default : bool
+        Whether nobody asked for these columns.
     """
 
     names: tuple[str, ...]
     classes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    is_default: bool = False
+
+    @property
+    def in_file(self) -> tuple[str, ...]:
+        """What the columns are called in the file, one for every class; numbers for those of an array."""
+        return self.names if len(self.names) == len(self.classes) else self.classes
+
+    @property
+    def note(self) -> str | None:
+        """What a user should know of the choice."""
+        if not self.left_out:
+            return None
+        several = len(self.left_out) > 1
+        return (
+            f"{'columns' if several else 'column'} {listed(self.left_out)} {'are' if several else 'is'} left out, "
+            f"since {'they number' if several else 'it numbers'} the rows; choose the columns if "
+            f"{'they have' if several else 'it has'} scores."
+        )
 
 
 def columns_asked_for(path: Path, available: Sequence[str], columns: str) -> ScoreColumns:
     """Return the columns of a pattern such as ``p_*``, or of names with commas between them.
 
-    >>> columns_asked_for(Path("a.csv"), ["id", "p_cat", "p_dog"], "p_*")
-    ScoreColumns(names=('p_cat', 'p_dog'), classes=('cat', 'dog'))
+    >>> columns_asked_for(Path("a.csv"), ["id", "p_cat", "p_dog"], "p_*").classes
+    ('cat', 'dog')
     """
     asked = [columns] if columns in available else [part.strip() for part in columns.split(",")]
     if len(asked) == 1 and asked[0] not in available and any(sign in asked[0] for sign in "*?["):
@@ -97,6 +128,49 @@ def without_common_ends(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.removesuffix(after) if len(name) > len(after) else name for name in rest)
 
 
+def labels_in(column: str, labels: Iterable[str]) -> list[str]:
+    """Return the labels that are a word of the name of a column; numbers are none.
+
+    >>> labels_in("p_cat", ["cat", "at", "dog"])
+    ['cat']
+    """
+    words = [label for label in labels if label and not label.lstrip("-").isdigit()]
+    return [
+        label for label in words if re.search(rf"(?<![^\W_]){re.escape(label)}(?![^\W_])", column) is not None
+    ]
+
+
+def affixes_around(column: str, label: str) -> Iterator[tuple[str, str]]:
+    """Yield what a column has before and after a label, for every place where the label occurs in it.
+
+    >>> list(affixes_around("prob_o", "o"))
+    [('pr', 'b_o'), ('prob_', '')]
+    """
+    at = column.find(label)
+    while at >= 0:
+        yield column[:at], column[at + len(label) :]
+        at = column.find(label, at + 1)
+
+
+def shared_affixes(columns: Iterable[str], labels: Iterable[str]) -> tuple[str, str, list[str]]:
+    """Return what columns have before and after labels, where that is the same for most labels, and those labels.
+
+    Costs the product of both numbers; columns that are about something else do not matter.
+
+    >>> shared_affixes(["p_cat", "p_dog", "age"], ["cat", "dog", "owl"])
+    ('p_', '', ['cat', 'dog'])
+    """
+    wanted, found = list(labels), dict[tuple[str, str], list[str]]()
+    for column in columns:
+        for label in wanted:
+            for affixes in affixes_around(column, label):
+                found.setdefault(affixes, []).append(label)
+    if not found:
+        return "", "", []
+    best = max(found, key=lambda affixes: (len(found[affixes]), -len("".join(affixes))))
+    return *best, found[best]
+
+
 def _common_start(names: Sequence[str]) -> str:
     # All names lie between the first and the last in sorted order.
     first, last = min(names), max(names)
@@ -112,9 +186,18 @@ def listed(names: Iterable[object], shown: int = SHOWN) -> str:
     >>> listed(["a", "b"]), listed(range(20), 2)
     ("'a' and 'b'", '0, 1 and 18 more')
     """
-    texts = [repr(name) for name in names]
+    texts = [shortened(repr(name)) for name in names]
     if len(texts) > shown + 1:
         return f"{', '.join(texts[:shown])} and {len(texts) - shown} more"
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts) or counted(
         0, "column"
     )
+
+
+def shortened(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return a text, or the beginning of one that is too long to be read.
+
+    >>> shortened("a" * 300, 8)
+    'aaaaaaa…'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -16,7 +16,7 @@ from calibrant.tables.batch import Batch
 from calibrant.tables.cells import as_integers
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.opening import open_source
-from calibrant.tables.score_checks import parsed_scores
+from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.score_columns import ScoreColumns
 from calibrant.tables.source import Source
 
@@ -24,6 +24,9 @@ __all__ = ["PredictionFile", "Table", "read_predictions", "rows_per_batch"]
 
 LARGEST_BATCH = 2**16  # rows
 SCORES_PER_BATCH = 2**22
+FEWEST_RIGHT = (
+    0.4  # share of right predictions for two classes, below which the scores are about the other one
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +65,19 @@ class PredictionFile:
         target.
     columns : str, optional
         Columns of scores: a pattern such as ``p_*``, or names with commas between them. All other columns of
-        numbers by default. In an NPZ file the array of scores.
+        numbers by default, but for those that number the rows. In an NPZ file the array of scores.
+    normalise : bool
+        Divide rows of probabilities by their sums, which must be within 0.05 of one.
+    positive : str, optional
+        The class that one column of scores is about; the last in sorted order by default.
 
     Attributes
     ----------
     columns : ScoreColumns
     match : ClassMatch
         How labels go with columns; costs a pass over the labels.
+    notes : list of str
+        What a user should check, complete when all rows are read.
     """
 
     def __init__(
@@ -80,14 +89,30 @@ class PredictionFile:
         columns: str | None = None,
         weight: str | None = None,
         group: str | None = None,
+        normalise: bool = False,
+        positive: str | None = None,
     ) -> None:
         self.source, self.space = source, Space(space)
+        self._positive = positive
         self.label = source.label_column(label)
         self.weight = None if weight is None else source.column(weight, "weight")
         self.group = None if group is None else source.column(group, "group")
         taken = [name for name in (self.label, self.weight, self.group) if name is not None]
         self.columns: ScoreColumns = source.score_columns(columns, taken, self.space)
         self.match: ClassMatch | None = None
+        self._normalise = normalise
+        self._start()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should check."""
+        found = [self.columns.note, None if self.match is None else self.match.note, self._parser.note]
+        if self._n_guessed and self._n_right < FEWEST_RIGHT * self._n_guessed:
+            share = 100 * self._n_right / self._n_guessed
+            found.append(
+                f"only {share:.1f} % of the predicted classes are right, so the positive class may be the other one."
+            )
+        return [sentence for sentence in found if sentence is not None]
 
     @property
     def path(self) -> Path:
@@ -104,18 +129,20 @@ class PredictionFile:
             occurring: dict[Label, str] = {}
             for batch in self.source.batches(n_rows, [self.label]):
                 _add_places(occurring, batch, batch.names(self.label))
-            self.match = match_classes(self.path, self.columns, occurring)
+            self.match = self._matched(occurring)
+        self._start()
         for batch in self.source.batches(n_rows, self._needed()):
-            yield _named(self._rows(batch), self.match)
+            yield self._named(self._rows(batch), self.match)
 
     def read(self) -> Table:
         """Return all rows at once."""
         occurring: dict[Label, str] = {}
         parts = []
+        self._start()
         for batch in self.source.batches(rows_per_batch(self.columns), self._needed()):
             parts.append(self._rows(batch))
             _add_places(occurring, batch, parts[-1].labels)
-        self.match = match_classes(self.path, self.columns, occurring)
+        self.match = self._matched(occurring)
         scores = np.concatenate([part.predictions.scores for part in parts])
         scores.setflags(write=False)
         rows = Table(
@@ -126,7 +153,7 @@ class PredictionFile:
         )
         if rows.groups is not None and (numbers := as_integers(rows.groups)) is not None:
             rows = replace(rows, groups=numbers)  # in the order that they have as numbers
-        return _named(rows, self.match)
+        return self._named(rows, self.match)
 
     def bytes_in_memory(self) -> int:
         """Return about how many bytes the scores of all rows take in memory."""
@@ -142,13 +169,30 @@ class PredictionFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _start(self) -> None:
+        """Count from nothing what the notes are about."""
+        self._parser = ScoreParser(self.path, self.columns, self.space, self._normalise)
+        self._n_guessed = self._n_right = 0
+
+    def _matched(self, occurring: dict[Label, str]) -> ClassMatch:
+        return match_classes(self.path, self.columns, occurring, space=self.space, positive=self._positive)
+
+    def _named(self, rows: Table, match: ClassMatch) -> Table:
+        """Return rows whose columns are named, and whose labels are integers if all that occur are."""
+        labels = as_integers(rows.labels) if match.integers else rows.labels
+        assert labels is not None
+        if match.by_order and len(self.columns.classes) == 1:
+            self._n_guessed += len(labels)
+            self._n_right += int((match.classes[rows.predictions.predicted] == labels).sum())
+        return replace(rows, predictions=replace(rows.predictions, classes=match.classes), labels=labels)
+
     def _needed(self) -> list[str]:
         others = [name for name in (self.label, self.weight, self.group) if name is not None]
         return list(dict.fromkeys([*self.columns.names, *others]))
 
     def _rows(self, batch: Batch) -> Table:
         return Table(
-            parsed_scores(self.path, batch, self.columns, self.space),
+            self._parser(batch),
             batch.names(self.label),
             None if self.weight is None else batch.weights(self.weight),
             None if self.group is None else batch.names(self.group),
@@ -163,6 +207,8 @@ def read_predictions(
     columns: str | None = None,
     weight: str | None = None,
     group: str | None = None,
+    normalise: bool = False,
+    positive: str | None = None,
 ) -> Table:
     r"""Read predictions and labels from a CSV, Parquet, Feather or NPZ file.
 
@@ -177,8 +223,12 @@ def read_predictions(
         y, y_true or target.
     columns : str, optional
         Columns of scores: a pattern such as ``p_*``, or names with commas between them; all other columns of
-        numbers by default. One column is the score of the positive class of two. In an NPZ file the array of
-        scores.
+        numbers by default, but for those that number the rows. One column is the score of the positive class of
+        two. In an NPZ file the array of scores.
+    normalise : bool
+        Divide rows of probabilities by their sums, which must be within 0.05 of one, as after rounding.
+    positive : str, optional
+        The class that one column of scores is about; the last in sorted order by default.
 
     Returns
     -------
@@ -204,20 +254,20 @@ def read_predictions(
     """
     with open_source(path) as source:
         return PredictionFile(
-            source, space=space, label=label, columns=columns, weight=weight, group=group
+            source,
+            space=space,
+            label=label,
+            columns=columns,
+            weight=weight,
+            group=group,
+            normalise=normalise,
+            positive=positive,
         ).read()
 
 
 def rows_per_batch(columns: ScoreColumns) -> int:
     """Return how many rows to take at a time, fewer if there are many classes."""
     return max(1, min(LARGEST_BATCH, SCORES_PER_BATCH // len(columns.classes)))
-
-
-def _named(rows: Table, match: ClassMatch) -> Table:
-    """Return rows whose columns are named, and whose labels are integers if all that occur are."""
-    labels = as_integers(rows.labels) if match.integers else rows.labels
-    assert labels is not None
-    return replace(rows, predictions=replace(rows.predictions, classes=match.classes), labels=labels)
 
 
 def _add_places(occurring: dict[Label, str], batch: Batch, names: NDArray[Any]) -> None:

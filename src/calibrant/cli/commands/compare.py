@@ -6,15 +6,17 @@ from typing import Any
 import click
 
 from calibrant.cli.method_choice import made
-from calibrant.cli.notes import note
+from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, format_options, level_option, prediction_options
-from calibrant.cli.rendering import delivered, number_text
+from calibrant.cli.rendering import delivered, number_text, percent_text
 from calibrant.cli.result import Result, Section
+from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison import compare as compared
 from calibrant.tables.opening import open_source
 from calibrant.tables.table import PredictionFile, Table
+from calibrant.wording import counted
 
 __all__ = ["compare"]
 
@@ -39,11 +41,6 @@ DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
 @format_options
 def compare(
     file: Path,
-    label: str | None,
-    space: str,
-    columns: str | None,
-    weight: str | None,
-    group: str | None,
     methods: str,
     cv: int,
     test_file: Path | None,
@@ -51,18 +48,18 @@ def compare(
     level: float,
     format_name: str,
     output: Path | None,
+    **choice: Any,
 ) -> None:
     """Compare calibration methods on rows that they were not fitted to.
 
     Differences are those from doing nothing, row by row; negative is better.
     """
-    check_writable(output)
+    check_writable(output, file, test_file)
     names = _names(methods)
     for name in names:
         made(name)
-    choice = {"space": space, "label": label, "columns": columns, "weight": weight}
     with Waiting("reading") as waiting:
-        rows = _read(file, {**choice, "group": group})
+        rows = _read(file, choice)
         test = None if test_file is None else _read(test_file, {**choice, "group": None})
         comparison = compared(
             rows.predictions,
@@ -88,8 +85,7 @@ def _read(path: Path, choice: dict[str, Any]) -> Table:
     with open_source(path) as source:
         file = PredictionFile(source, **choice)
         table = file.read()
-        if file.match is not None and file.match.note:
-            note(file.match.note)
+        noted(file.notes)
         return table
 
 
@@ -132,7 +128,7 @@ def _result(comparison: Comparison, file: Path) -> Result:
         "how": comparison.how,
         "best": best,
     }
-    heading = f"{file.name}: {comparison.n_rows} rows, {len(classes)} classes"
+    heading = f"{file.name}: {counted(comparison.n_rows, 'row')}, {len(classes)} classes"
     return Result(heading, (section,), tuple(notes), facts)
 
 
@@ -146,7 +142,7 @@ def _row(result: MethodResult) -> tuple[str, ...]:
         "" if gap is None else f"{gap.estimate:+.4f}",
         "" if gap is None else f"{gap.low:+.4f} to {gap.high:+.4f}",
         number_text(result.scores["brier_score"]),
-        f"{100 * (result.changed or 0.0):.1f} %",
+        percent_text(result.changed or 0.0),
     )
 
 
@@ -158,6 +154,6 @@ def _record(result: MethodResult) -> dict[str, Any]:
     return record | {
         "changed": result.changed,
         "seconds": result.seconds,
-        "notes": list(result.notes),
+        "notes": [translated(message) for message in result.notes],
         "error": result.error,
     }

@@ -8,9 +8,9 @@ import click
 
 from calibrant.cli.evaluation import measured, tested
 from calibrant.cli.exit_codes import ExitCode
-from calibrant.cli.measurement import Measurement, TestRow
+from calibrant.cli.measurement import TEST_LEVEL, Measurement, TestRow
 from calibrant.cli.metric_choice import DEFAULT_METRICS, chosen_metrics
-from calibrant.cli.notes import note, said
+from calibrant.cli.notes import noted, said
 from calibrant.cli.options import check_writable, format_options, level_option, prediction_options
 from calibrant.cli.rendering import delivered, number_text
 from calibrant.cli.result import Result, Section
@@ -48,16 +48,13 @@ COPIES = 6  # of the scores that are in memory at the same time, about
     metavar="METRIC=VALUE",
     help="Exit with 4 if a metric is above a value; for accuracy, below it. Can be repeated.",
 )
+@click.option("--definitions", is_flag=True, help="Say how every metric is set [JSON and CSV always do].")
 @format_options
 @click.pass_context
 def evaluate(
     context: click.Context,
+    /,
     file: Path,
-    label: str | None,
-    space: str,
-    columns: str | None,
-    weight: str | None,
-    group: str | None,
     metrics: str,
     bins: int | None,
     level: float,
@@ -65,8 +62,10 @@ def evaluate(
     with_tests: bool,
     stream: bool | None,
     fail_above: tuple[str, ...],
+    definitions: bool,
     format_name: str,
     output: Path | None,
+    **choice: Any,
 ) -> None:
     """Measure how well calibrated predictions are.
 
@@ -74,13 +73,11 @@ def evaluate(
     with what noise gives, and tests with p-values. Files larger than memory are
     read in batches.
     """
-    check_writable(output)
+    check_writable(output, file)
     limits = _limits(fail_above)
     chosen = chosen_metrics(metrics, bins)
     with open_source(file) as source, Waiting("reading") as waiting:
-        predictions = PredictionFile(
-            source, space=space, label=label, columns=columns, weight=weight, group=group
-        )
+        predictions = PredictionFile(source, **choice)
         in_batches = _is_large(predictions) if stream is None else stream
         tests: list[TestRow] = []
         notes: list[str] = []
@@ -98,12 +95,10 @@ def evaluate(
             waiting.update(1, 1, "tests")
             if with_tests:
                 tests, notes = tested(table, level)
-            if group is not None:
+            if predictions.group is not None:
                 notes.append("Intervals draw whole groups; tests and noise take rows as independent.")
-    assert predictions.match is not None
-    if predictions.match.note:
-        note(predictions.match.note)
-    result = _result(predictions, n_rows, level, measurements, tests, notes)
+    noted(predictions.notes)
+    result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
     delivered(result, format_name, output)
     exceeded = _exceeded(limits, measurements)
     for sentence in exceeded:
@@ -127,6 +122,7 @@ def _result(
     measurements: list[Measurement],
     tests: list[TestRow],
     notes: list[str],
+    definitions: bool,
 ) -> Result:
     assert predictions.match is not None
     classes = predictions.match.classes
@@ -166,21 +162,26 @@ def _result(
         f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
         f"{predictions.space.value}"
     )
-    return Result(heading, tuple(sections), (*_sentences(measurements, tests), *notes), facts)
+    sentences = [*_sentences(measurements, tests, definitions), *notes, *_verdict(tests)]
+    return Result(heading, tuple(sections), tuple(sentences), facts)
 
 
 def _shown(classes: Any) -> str:
     return listed(classes.tolist(), shown=5)
 
 
-def _sentences(measurements: list[Measurement], tests: list[TestRow]) -> list[str]:
+def _verdict(tests: list[TestRow]) -> list[str]:
+    if not tests:
+        return []
+    against = sum(one.p_value <= TEST_LEVEL for one in tests)
+    return [
+        f"{against} of {counted(len(tests), 'test')} {'speaks' if against == 1 else 'speak'} against calibration at the "
+        f"{100 * TEST_LEVEL:g} % level."
+    ]
+
+
+def _sentences(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
     sentences = []
-    if tests:
-        against = sum(one.p_value <= 0.05 for one in tests)
-        sentences.append(
-            f"{against} of {counted(len(tests), 'test')} {'speaks' if against == 1 else 'speak'} against calibration at "
-            "the 5 % level."
-        )
     if any(one.noise is not None for one in measurements):
         sentences.append(
             "Noise alone: what the metric would be on average for calibrated predictions with these scores."
@@ -195,10 +196,10 @@ def _sentences(measurements: list[Measurement], tests: list[TestRow]) -> list[st
             f"The interval of {', '.join(outside)} leaves its value out, since resampling adds noise: read "
             "debiased_ece instead."
         )
-    sentences += [f"{one.test}: {one.caution}." for one in tests if one.caution]
-    definitions = ", ".join(one.definition for one in measurements if not one.definition.endswith("()"))
-    if definitions:
-        sentences.append(f"Definitions: {definitions}.")
+    sentences += [f"{one.name}: {one.caution}." for one in tests if one.caution]
+    defined = ", ".join(one.definition for one in measurements if not one.definition.endswith("()"))
+    if definitions and defined:
+        sentences.append(f"Definitions: {defined}.")
     return sentences
 
 

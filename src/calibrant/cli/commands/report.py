@@ -1,12 +1,14 @@
 """``calibrant report``: one page with a verdict, what to do, and the evidence."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from calibrant.cli.method_choice import made
-from calibrant.cli.notes import note
+from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, level_option, prediction_options
+from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.persistence.replacing import replacing
 from calibrant.report import assess
@@ -39,17 +41,13 @@ SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 @click.option("--title", help="Title of the page [the name of the file].")
 def report(
     file: Path,
-    label: str | None,
-    space: str,
-    columns: str | None,
-    weight: str | None,
-    group: str | None,
     output: Path,
     format_name: str | None,
     methods: str | None,
     cv: int,
     level: float,
     title: str | None,
+    **choice: Any,
 ) -> None:
     """Say in one page whether predictions are calibrated, how sure that is, and what to do.
 
@@ -58,14 +56,12 @@ def report(
     chosen = format_name or SUFFIXES.get(output.suffix.lower())
     if chosen is None:
         raise click.UsageError(f"the ending of {output} is not .html, .json or .md; give --format.")
-    check_writable(output)
+    check_writable(output, file)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     for name in names or []:
         made(name)
     with Waiting("reading") as waiting, open_source(file) as source:
-        predictions = PredictionFile(
-            source, space=space, label=label, columns=columns, weight=weight, group=group
-        )
+        predictions = PredictionFile(source, **choice)
         table = predictions.read()
         assessment = assess(
             table.labels,
@@ -83,9 +79,8 @@ def report(
             "json": assessment.to_json,
             "markdown": assessment.to_markdown,
         }[chosen]()
-    if predictions.match is not None and predictions.match.note:
-        note(predictions.match.note)
+    noted(predictions.notes)
     with replacing(output) as stream:
         stream.write(text.encode())
-    click.echo(str(assessment).rstrip())
+    click.echo(translated(str(assessment)).rstrip())
     click.echo(f"\nThe report is in {output}.", err=True)
