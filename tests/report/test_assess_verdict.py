@@ -135,10 +135,9 @@ def test_the_level_holds_for_rows_in_groups(n_classes):
     ("n_classes", "methods"), [(2, ["temperature", "beta"]), (3, ["temperature", "shared-vector"])]
 )
 def test_calibrated_predictions_are_seldom_to_be_calibrated(n_classes, methods):
-    """By chance in 5 % for the verdict and 2.5 % for the gain at most; three standard errors for 150 data sets."""
+    """By chance in 2.5 % at most, that the adjusted interval is above zero; three standard errors for 150 data sets."""
     advised = 0
     for seed in range(150):
         rows = Rows.parse(*drawn(300, n_classes, seed), None, None)
-        found = evidence_of(rows, rows, 0.95, seed)
-        advised += tried(rows, None, methods, 5, 0.95, found.p_value <= 0.05, seed, None).helps
-    assert advised / 150 < 0.075 + 3 * np.sqrt(0.075 * 0.925 / 150)
+        advised += tried(rows, None, methods, 5, 0.95, seed, None).helps
+    assert advised / 150 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)

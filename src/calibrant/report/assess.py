@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.options import check_level, is_whole
@@ -101,7 +99,7 @@ def assess(
 
     **Advice.** Of the methods tried, the first whose log-loss on rows held out is within one standard error of the
     lowest is chosen. It is recommended if its gain over doing nothing is more than noise, by an interval that holds
-    for all methods tried at once, or more than its standard error where the verdict is miscalibrated.
+    for all methods tried at once; or, where a true class had the probability zero, if the Brier score falls so.
 
     **Many rows.** Up to :math:`2 \cdot 10^7` probabilities are measured, of more a random part. Methods are tried on at
     most 10,000 rows and :math:`5 \cdot 10^6` probabilities; the rest is then mapped by what was fitted to these.
@@ -129,7 +127,7 @@ def assess(
     steps = Steps(STEPS, progress)
     with steps("reading"):
         given = Rows.parse(y_true, y_proba, sample_weight, groups)
-        summary = data_summary(given, _split(given, cv))
+        summary = data_summary(given, len(y_true) - given.n_rows, _split(given, cv))
         rows = given.take(drawn_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
         # Splits that are listed name rows by their numbers among all.
         is_free = is_whole(cv, 2) or hasattr(cv, "split")
@@ -138,18 +136,15 @@ def assess(
     with steps("testing"):
         evidence = evidence_of(rows, sample, level, random_state)
     with steps("trying methods"):
-        trial = tried(
-            rows, drawn, methods, cv, level, evidence.p_value <= 1 - level, random_state, steps.within
-        )
+        trial = tried(rows, drawn, methods, cv, level, random_state, steps.within)
     after, sample_after = (trial.after, trial.sample_after) if trial.helps else (None, None)
     with steps("learning curve"):
-        learning = learning_numbers(trial, sample, given.n_rows, cv, level, random_state)
-        advice = recommendation(rows, trial, learning, sample.n_rows, level)
+        learning, more_rows = learning_numbers(trial, sample, given.n_rows, cv, level, random_state)
+        advice = recommendation(rows, trial, evidence.p_value, more_rows, sample.n_rows, level)
     with steps("classes"):
         classes = class_rows(rows, after, sample, evidence, level)
     with steps("scores"):
-        floor = None if np.isfinite(rows.data.log_loss()) else rows.predictions.floor
-        scores = score_rows(rows, after, floor, level, random_state)
+        scores = score_rows(rows, after, level, random_state)
     with steps("errors"):
         bound = lower_bound(sample, level)
         errors = error_rows(sample, sample_after, bound, level, random_state)
@@ -186,7 +181,7 @@ def assess(
         cumulative=paths,
         bin_sensitivity=sensitivities,
         learning=learning,
-        pitfalls=pitfalls(summary, rows, sample, evidence, trial, advice),
+        pitfalls=pitfalls(summary, rows, sample, evidence, trial, advice, level),
         repeatability=repeatability(settings, steps.seconds),
     )
 

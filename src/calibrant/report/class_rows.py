@@ -123,7 +123,8 @@ def _slope(problem: Rows, level: float) -> Estimate | None:
         low=number(line.slope.low),
         high=number(line.slope.high),
         level=level,
-        definition="slope of the log-odds, 1 for calibrated probabilities; Wald interval, rows taken as independent",
+        definition="slope of the log-odds, 1 for calibrated probabilities; exactly 0 and 1 count as half and twice the most "
+        "extreme odds otherwise; Wald interval, rows taken as independent",
     )
 
 
@@ -133,7 +134,8 @@ def _lower_bound(problem: Rows, level: float) -> float | None:
     found = calibration_error_lower_bound(
         problem.labels, problem.predictions, sample_weight=problem.weights, kind="positive", level=level
     )
-    return number(found.limit)
+    limit = number(found.limit)
+    return None if limit is None else max(limit, 0.0)
 
 
 def _direction(gap: Estimate, slope: Estimate | None) -> Direction:

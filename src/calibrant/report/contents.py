@@ -55,6 +55,8 @@ class DataSummary:
         Probabilities that are exactly zero, and rows whose true class had one.
     n_distinct, largest_tie : int, float
         Number of different confidences, and the share of rows that have the most frequent one.
+    n_left_out : int
+        Rows of weight zero, which are not among ``n_rows``.
     """
 
     n_rows: int
@@ -74,6 +76,7 @@ class DataSummary:
     mean_confidence: float
     accuracy: float
     split: str
+    n_left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,10 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to do, what it brings and what it costs."""
+    """What to do, what it brings and what it costs.
+
+    ``baseline`` says in words what losses after calibration are compared with, in ``gain`` and in ``methods``.
+    """
 
     action: Literal["calibrate", "keep"]
     method: str
@@ -141,6 +147,7 @@ class Recommendation:
     more_rows: str
     how: str
     methods: tuple[MethodRow, ...]
+    baseline: str = "the predictions as given"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from calibrant.space import Space
 __all__ = ["data_summary"]
 
 
-def data_summary(rows: Rows, split: str) -> DataSummary:
-    """Return the summary of all rows; reads the predictions once, in blocks."""
+def data_summary(rows: Rows, n_left_out: int, split: str) -> DataSummary:
+    """Return the summary of all rows that count; reads the predictions once, in blocks."""
     data = rows.data
     confidence, own, n_zeros = _read(rows)
     weights = data.weights
@@ -43,6 +43,7 @@ def data_summary(rows: Rows, split: str) -> DataSummary:
         mean_confidence=rows.mean(confidence),
         accuracy=rows.mean(hits),
         split=split,
+        n_left_out=n_left_out,
     )
 
 

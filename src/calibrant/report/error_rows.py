@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from calibrant.metrics import (
 )
 from calibrant.metrics.events import Kind
 from calibrant.report.contents import Estimate, ScoreRow
-from calibrant.report.plain import estimate_of, number
+from calibrant.report.plain import class_named, estimate_of, number
 from calibrant.report.rows import Rows
+from calibrant.wording import counted
 
 __all__ = ["error_rows", "lower_bound"]
 
@@ -52,14 +54,22 @@ def error_rows(
         found += _bounds(rows, bound, None if after is None else lower_bound(after, level))
     kind = _kind(rows)
     found.append(_debiased(rows, after, kind, level, random_state))
+    about = "positive class" if kind == "positive" else "predicted class"
     found.append(
-        _plain(rows, after, "smooth ECE", partial(smooth_ece, kind=kind), "no bins; width by itself", level)
+        _plain(
+            rows,
+            after,
+            f"smooth ECE, {about}",
+            partial(smooth_ece, kind=kind),
+            f"of the probability {_about(rows)}; no bins; width by itself",
+            level,
+        )
     )
     found.append(
         _resampled(
             rows,
             after,
-            "Kuiper calibration error",
+            f"Kuiper error, {about}",
             partial(kuiper_calibration_error, kind=kind),
             "largest sum of residuals over any interval of scores, as a share of all rows",
             level,
@@ -82,20 +92,26 @@ def _kind(rows: Rows) -> Kind:
     return "positive" if rows.n_classes == 2 else "confidence"
 
 
+def _about(rows: Rows) -> str:
+    return f"of {class_named(rows.class_names[1])}" if rows.n_classes == 2 else "of the predicted class"
+
+
 def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[ScoreRow]:
-    about = f"of class {rows.class_names[1]!r}" if rows.n_classes == 2 else "of the predicted class"
     definition = (
-        f"mean absolute error of the probability {about}, in expectation never too large; "
+        f"mean absolute error of the probability {_about(rows)}, in expectation never too large; "
         f"{bound.recalibrator} recalibration fitted on other folds; the lower end is a one-sided limit"
     )
 
     def whole(of: LowerBound) -> Estimate:
-        return Estimate(
-            "L1 error, lower bound", number(of.estimate), number(of.limit), None, of.level, definition
+        return _not_negative(
+            Estimate(
+                "L1 error, lower bound", number(of.estimate), number(of.limit), None, of.level, definition
+            )
         )
 
     def part(name: str, of: LowerBound, value: float | None) -> Estimate:
-        return Estimate(name, number(value), level=of.level, definition=f"its part from {meaning[name]}")
+        definition = f"its part from {meaning[name]}"
+        return _not_negative(Estimate(name, number(value), level=of.level, definition=definition))
 
     meaning = {
         "over-confidence": "rows whose probability is too extreme",
@@ -111,6 +127,15 @@ def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[Sco
             )
         )
     return found
+
+
+def _not_negative(estimate: Estimate) -> Estimate:
+    """Return an estimate of what is at least zero; one below says that noise hides it, if there is anything."""
+    if estimate.value is None or estimate.value >= 0:
+        return estimate if estimate.low is None else replace(estimate, low=max(estimate.low, 0.0))
+    note = f"estimate below zero ({estimate.value:.4f}): none seen"
+    low = None if estimate.low is None else 0.0
+    return replace(estimate, value=0.0, low=low, note=note)
 
 
 def _debiased(rows: Rows, after: Rows | None, kind: Kind, level: float, random_state: int) -> ScoreRow:
@@ -130,12 +155,12 @@ def _debiased(rows: Rows, after: Rows | None, kind: Kind, level: float, random_s
                 )
             ends = (_root(square.low), _root(square.high))
         return Estimate(
-            "debiased ECE (L2)",
+            f"debiased ECE (L2, {counted(ceil(round(rows.n_rows ** (1 / 3), 9)), 'bin')})",
             number(value),
             *ends,
             level=level,
-            definition="root mean square gap of equal-mass bins, as many as the cube root of the rows, less its noise; "
-            "roots of the bootstrap interval of its square",
+            definition=f"root mean square gap of the probability {_about(rows)} in equal-mass bins, as many as the cube root "
+            "of the rows, less its noise; roots of the bootstrap interval of its square",
         )
 
     return ScoreRow(of(rows), None if after is None else of(after), None)

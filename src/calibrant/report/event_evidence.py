@@ -18,6 +18,9 @@ __all__ = ["ENOUGH_SURPRISES", "EventEvidence", "binomial_bound", "event_evidenc
 # Sum of the variances p (1 - p): about the number of surprises that are expected. Below it limits of many rows are rough.
 ENOUGH_SURPRISES = 10.0
 
+# Parts of the rows, by their scores, of which intervals are made where groups are judged.
+N_PARTS = 8
+
 KUIPER = "In no interval of scores should events and probabilities differ by more than noise"
 
 
@@ -33,7 +36,7 @@ class EventEvidence:
     surprises : float
         Sum of the variances of the event over the rows.
     design_effect : float
-        How many times larger groups make the variance of the mean residual.
+        How many times larger groups make the variance of sums of residuals.
     how : str
         What was tested and where the p-value comes from, as a sentence.
     is_exact : bool
@@ -53,8 +56,8 @@ def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
 
     By the cumulative test with Kuiper's statistic. Where fewer than ten surprises are expected its limit of many rows is
     rough, and the numbers of events and of surprises are judged instead by :func:`binomial_bound`. Where rows belong to
-    groups, the standard deviation is multiplied by the root of the design effect, and the number of groups less one is
-    the degrees of freedom.
+    groups, the standard deviation is multiplied by the root of the design effect, the largest over intervals of scores,
+    and the number of groups less one is the degrees of freedom.
     """
     data = rows.data
     prospect = utility.prospect(data.predictions)
@@ -133,15 +136,32 @@ def binomial_bound(happened: int, n_rows: int, mean_probability: float) -> float
 def _design_effect(
     rows: Rows, prospect: Prospect, weights: NDArray[np.float64], variance: float
 ) -> tuple[float, int]:
-    """Return the ratio of the variance between groups to that of independent rows, at least one."""
-    residuals = prospect.realised(rows.data.labels) - prospect.expected
-    centred = weights * (residuals - np.average(residuals, weights=weights))
+    """Return how many times the variance of independent rows a sum of residuals has between groups, at least one.
+
+    The largest over intervals of scores that hold whole eighths of the rows: groups that err in opposite ways at low and
+    at high scores may agree on the whole.
+    """
     assert rows.groups is not None
-    sums = np.bincount(rows.groups, centred)
-    n_groups = len(sums)
+    n_groups = int(rows.groups.max()) + 1
     if n_groups < 2 or variance == 0:
         return 1.0, n_groups
-    return max(1.0, n_groups / (n_groups - 1) * float(sums @ sums) / variance), n_groups
+    residuals = prospect.realised(rows.data.labels) - prospect.expected
+    place = np.empty(rows.n_rows, dtype=np.intp)
+    place[np.argsort(prospect.expected, kind="stable")] = np.arange(rows.n_rows) * N_PARTS // rows.n_rows
+    cells = rows.groups * N_PARTS + place
+    own = np.bincount(cells, weights * residuals, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
+    weight = np.bincount(cells, weights, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
+    zero = np.zeros((n_groups, 1))
+    own, weight = (np.concatenate([zero, part.cumsum(axis=1)], axis=1) for part in (own, weight))
+    largest = 0.0
+    for start in range(N_PARTS):
+        sums, weights_of = own[:, start + 1 :] - own[:, [start]], weight[:, start + 1 :] - weight[:, [start]]
+        total = weights_of.sum(axis=0)
+        centred = sums - weights_of * np.divide(
+            sums.sum(axis=0), total, where=total > 0, out=np.zeros_like(total)
+        )
+        largest = max(largest, float((centred**2).sum(axis=0).max()))
+    return max(1.0, n_groups / (n_groups - 1) * largest / variance), n_groups
 
 
 def _grouped_p_value(statistic: float, deviation: float, effect: float, n_groups: int) -> float:

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests import (
@@ -18,12 +19,15 @@ from calibrant.hypothesis_tests import (
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
 from calibrant.ranking import holm
+from calibrant.report.baseline import is_refuted
 from calibrant.report.contents import TestRow
 from calibrant.report.event_evidence import ENOUGH_SURPRISES, EventEvidence, event_evidence, rare_detectable
+from calibrant.report.plain import class_named
 from calibrant.report.rows import Rows, drawn_rows
-from calibrant.wording import class_text, p_text
+from calibrant.space import Space
+from calibrant.wording import counted, p_text
 
-__all__ = ["NOT_COUNTED", "Evidence", "evidence_of", "main_event"]
+__all__ = ["IMPOSSIBLE", "NOT_COUNTED", "Evidence", "evidence_of", "main_event", "n_impossible"]
 
 # Rows and numbers that the kernel test, quadratic in the rows, is given, and classes above which it is left out.
 KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
@@ -32,6 +36,7 @@ KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
 SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
 
+IMPOSSIBLE = "Events called impossible"
 NOT_COUNTED = "Shown only; the verdict does not use it."
 
 Vector = NDArray[np.float64]
@@ -62,6 +67,8 @@ class Evidence:
         Name of the test with the smallest p-value.
     n_counted : int
         Number of tests that count.
+    objecting : tuple of str
+        Names of those that object.
     """
 
     tests: tuple[TestRow, ...]
@@ -74,6 +81,7 @@ class Evidence:
     smallest_detectable: float | None
     surest: str
     n_counted: int
+    objecting: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,7 @@ class _Finding:
 def main_event(rows: Rows) -> tuple[Utility, str]:
     """Return the event that a report is about first: the second class of two, else the predicted class."""
     if rows.n_classes == 2:
-        return OneClass(1), class_text(rows.data.classes[1])
+        return OneClass(1), class_named(rows.class_names[1])
     return TopClasses(), "predicted class"
 
 
@@ -121,16 +129,17 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
     if rows.n_classes > 2 and rows.n_classes <= KERNEL_CLASSES and rows.n_rows >= 10:
         findings.append(_kernel(rows, random_state))
     findings.append(_binned(sample, random_state))
-    counted = [finding for finding in findings if finding.counts]
+    findings += _impossible(rows)
+    family = [finding for finding in findings if finding.counts]
     adjusted = dict(
         zip(
-            [finding.name for finding in counted],
-            holm([one.p_value for one in counted]).tolist(),
+            [finding.name for finding in family],
+            holm([one.p_value for one in family]).tolist(),
             strict=True,
         )
     )
     tests = tuple(_row(finding, adjusted.get(finding.name)) for finding in findings)
-    surest = min(counted, key=lambda finding: finding.p_value)
+    surest = min(family, key=lambda finding: finding.p_value)
     return Evidence(
         tests=tests,
         p_value=float(adjusted[surest.name]),
@@ -139,9 +148,10 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
         class_events=class_events,
         class_adjusted=class_adjusted,
         line=line,
-        smallest_detectable=_detectable(rows, utility, main, (1 - level) / len(counted)),
+        smallest_detectable=_detectable(rows, utility, main, (1 - level) / len(family)),
         surest=surest.name if surest.event == "" else f"{surest.name}, {surest.event}",
-        n_counted=len(counted),
+        n_counted=len(family),
+        objecting=tuple(name for name, p_value in adjusted.items() if p_value <= 1 - level),
     )
 
 
@@ -172,7 +182,7 @@ def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding
         "every class",
         max(event.statistic for event in events),
         p_value,
-        f"Each class by its own probability; the smallest p-value, that of {class_text(rows.data.classes[smallest])}, times "
+        f"Each class by its own probability; the smallest p-value, that of {class_named(rows.class_names[smallest])}, times "
         f"the number of classes, {len(events)}.",
         True,
     )
@@ -280,6 +290,31 @@ def _binned(sample: Rows, random_state: int) -> _Finding:
     )
 
 
+def n_impossible(rows: Rows) -> int:
+    """Return in how many rows the true class had the probability zero; none where a floor says what zeros mean."""
+    given = rows.predictions
+    if given.space is not Space.PROBABILITIES or given.declared_floor is not None or not is_refuted(rows):
+        return 0
+    return int(np.count_nonzero(given.scores[np.arange(rows.n_rows), rows.data.labels] == 0))
+
+
+def _impossible(rows: Rows) -> list[_Finding]:
+    number = n_impossible(rows)
+    if number == 0:
+        return []
+    return [
+        _Finding(
+            IMPOSSIBLE,
+            "every class",
+            float(number),
+            0.0,
+            f"A class of probability exactly zero never happens, but did in {counted(number, 'row')}: a proof, if zeros are "
+            "meant and not rounded.",
+            True,
+        )
+    ]
+
+
 def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
     """Return the smallest error of the main event that its test shows at a level that is its share of the family's."""
     if main.is_exact:
@@ -289,4 +324,9 @@ def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float)
         rows.predictions, sample_weight=rows.weights, utility=utility, alpha=alpha
     )
     error = found.error * main.design_effect**0.5
+    if rows.n_groups is not None:
+        if rows.n_groups < 2:
+            return None
+        # A few groups tell their own spread but roughly.
+        error *= float(stdtrit(rows.n_groups - 1, 1 - alpha / 2) / ndtri(1 - alpha / 2))
     return error if error <= found.largest_possible else None

@@ -9,17 +9,26 @@ __all__ = ["NO_VALUE", "difference_text", "estimate_text", "figure", "interval_t
 NO_VALUE = "-"
 
 
-def figure(value: float | None, *, signed: bool = False) -> str:
-    """Return a number with four digits that count, or a dash.
+def figure(value: float | None, *, signed: bool = False, digits: int = 4) -> str:
+    """Return a number with so many digits that count, and no more than four decimals where it is small, or a dash.
 
     >>> figure(0.123456), figure(-2.0, signed=True), figure(None), figure(float("inf"))
     ('0.1235', '-2', '-', 'infinite')
+    >>> figure(9.975e-05), figure(-3e-9), figure(-0.0), figure(123456.0)
+    ('0.0001', '0.0000', '0', '123456')
     """
     if value is None:
         return NO_VALUE
     if isinf(value):
         return "infinite" if value > 0 else "-infinite"
-    return f"{value:+.4g}" if signed else f"{value:.4g}"
+    value += 0.0  # a negative zero is zero
+    sign = "+" if signed else ""
+    if 0 < abs(value) < 0.001:
+        text = f"{value:{sign}.4f}"
+        return text.lstrip("-+") if float(text) == 0 else text
+    if abs(value) >= 10**digits:
+        return f"{value:{sign}.0f}"
+    return f"{value:{sign}.{digits}g}"
 
 
 def interval_text(estimate: Estimate | None, *, signed: bool = False) -> str:

@@ -100,6 +100,9 @@ def _recommendation(assessment: "Assessment") -> str:
         "What to do",
         f"**{escaped(advice.headline)}**",
         "\n".join(f"- {escaped(line)}" for line in lines if line),
+        _paragraph(f"Differences of single methods from {advice.baseline}, not adjusted for their number.")
+        if methods
+        else "",
         _table(header, methods) if methods else "",
     )
 
@@ -113,7 +116,7 @@ def _scores(title: str, scores: tuple[ScoreRow, ...], remark: str) -> str:
             estimate_text(row.before),
             estimate_text(row.after),
             difference_text(row.difference),
-            row.before.definition,
+            _with_notes(row),
         )
         for row in scores
     ]
@@ -123,6 +126,16 @@ def _scores(title: str, scores: tuple[ScoreRow, ...], remark: str) -> str:
         _paragraph(remark, level),
         _table(("score", "before", "after", "difference", "definition"), rows),
     )
+
+
+def _with_notes(row: ScoreRow) -> str:
+    """Return what a number is, and what is to be known of its two values."""
+    notes = {
+        stage: one.note
+        for stage, one in (("before", row.before), ("after", row.after))
+        if one is not None and one.note
+    }
+    return "; ".join([row.before.definition, *(f"{stage}: {note}" for stage, note in notes.items())])
 
 
 def _decompositions(assessment: "Assessment") -> str:
@@ -162,7 +175,12 @@ def _decompositions(assessment: "Assessment") -> str:
 
 def _slopes(assessment: "Assessment") -> str:
     rows = [
-        (one.name, figure(one.value), interval_text(one), one.note or one.definition)
+        (
+            one.name,
+            figure(one.value),
+            interval_text(one),
+            one.definition if one.note is None else f"{one.definition}; {one.note}",
+        )
         for one in assessment.slopes
     ]
     return _section(
@@ -293,6 +311,7 @@ def _data(assessment: "Assessment") -> str:
     data = assessment.data
     facts = [
         ("rows", str(data.n_rows)),
+        *([("rows of weight zero, left out", str(data.n_left_out))] if data.n_left_out else []),
         ("classes", str(data.n_classes)),
         ("effective rows", figure(data.effective_rows)),
         ("weights", "yes" if data.weighted else "no"),

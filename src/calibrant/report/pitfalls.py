@@ -1,12 +1,15 @@
 """What a reader should know before believing a number; only what applies."""
 
 import numpy as np
+from numpy.typing import NDArray
 
+from calibrant.intervals import clopper_pearson
 from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.event_evidence import ENOUGH_SURPRISES
 from calibrant.report.evidence import Evidence
-from calibrant.report.plain import percent
+from calibrant.report.figures import figure
+from calibrant.report.plain import percent, quoted
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
 from calibrant.wording import counted
@@ -25,6 +28,12 @@ UNEVEN_WEIGHTS = 0.5
 COMPARED_ROWS = 100_000
 NEARLY_SURE = 0.999
 
+# Rows, and finest fraction, by which coarse scores are known.
+GRID_ROWS, FINEST_GRID = 500, 1000
+
+# With fewer different rows than this share, scores are coarse rather than copied.
+FEW_COPIES = 0.1
+
 
 def pitfalls(
     summary: DataSummary,
@@ -33,11 +42,13 @@ def pitfalls(
     evidence: Evidence,
     trial: Trial,
     advice: Recommendation,
+    level: float,
 ) -> tuple[Pitfall, ...]:
     """Return all that apply, warnings first."""
     found = [
-        *_zeros(summary),
+        *_zeros(summary, rows, evidence),
         *_rows(summary, evidence),
+        *_mistakes(summary, rows, level),
         *_classes(summary, rows),
         *_ties(summary),
         *_weights(summary),
@@ -57,42 +68,76 @@ def _note(text: str) -> Pitfall:
     return Pitfall("note", text)
 
 
-def _zeros(summary: DataSummary) -> list[Pitfall]:
+def _zeros(summary: DataSummary, rows: Rows, evidence: Evidence) -> list[Pitfall]:
     if summary.n_refuted:
-        rows = counted(summary.n_refuted, "row")
+        had = f"{counted(summary.n_refuted, 'row')} had a true class of probability exactly zero, so the log-loss is infinite."
+        floor = f"{rows.predictions.floor:.2g}"
+        slope = (
+            ""
+            if evidence.line is None
+            else "; the slope says in its definition what it takes zeros and ones for"
+        )
         return [
             _warning(
-                f"{rows} had a true class of probability exactly zero, so the log-loss is infinite. Nothing was clipped in "
-                "silence: where a finite log-loss is shown, its name says what zeros count as."
+                f"{had} Where a finite one is shown, and where methods are compared, zeros are raised to the floor, {floor}, and "
+                f"every row divided by its sum{slope}."
             )
         ]
     if summary.n_zeros:
+        verb = "probability is" if summary.n_zeros == 1 else "probabilities are"
         return [
             _note(
-                f"{counted(summary.n_zeros, 'probability').replace('probabilitys', 'probabilities')} are exactly zero; a single "
-                "row of such a class would make the log-loss infinite."
+                f"{summary.n_zeros} {verb} exactly zero; a single row of such a class would make the log-loss infinite."
             )
         ]
     return []
 
 
 def _rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
-    found = []
     if summary.n_rows < FEW_ROWS:
-        found.append(
+        verb = "says" if summary.n_rows == 1 else "say"
+        return [
             _warning(
-                f"{counted(summary.n_rows, 'row')} say little about calibration: look at the intervals, and at the smallest "
+                f"{counted(summary.n_rows, 'row')} {verb} little about calibration: look at the intervals, and at the smallest "
                 "error that could have been seen, before the estimates."
             )
-        )
-    elif evidence.main.surprises < ENOUGH_SURPRISES:
-        found.append(
+        ]
+    surprises = evidence.main.surprises
+    if surprises == 0:
+        return [
             _warning(
-                f"Nearly all probabilities are close to 0 or 1: only {evidence.main.surprises:.2g} surprises are expected in "
-                f"{summary.n_rows} rows, so that errors show in few rows only."
+                "All probabilities are exactly 0 or 1: they allow for no mistake, and how unsure to be has to be learnt from the "
+                "mistakes alone."
             )
+        ]
+    if surprises < ENOUGH_SURPRISES:
+        expected = f"only {surprises:.2g} surprises are" if surprises >= 1 else "less than one surprise is"
+        return [
+            _warning(
+                f"Nearly all probabilities are close to 0 or 1: {expected} expected in {summary.n_rows} rows, so that errors "
+                "show in few rows only."
+            )
+        ]
+    return []
+
+
+def _mistakes(summary: DataSummary, rows: Rows, level: float) -> list[Pitfall]:
+    """Return a warning where no row is a mistake, with the largest share of mistakes that fits with that."""
+    if not rows.hits.all():
+        return []
+    units = summary.n_groups if summary.n_groups is not None else int(summary.effective_rows)
+    if units < 1:
+        return []
+    # One-sided at the level: the upper end of a two-sided interval that leaves out twice as much.
+    _, most = clopper_pearson(0, units, max(2 * level - 1, 0.01))
+    among = counted(rows.n_rows, "row") if rows.groups is None else f"{rows.n_rows} rows of {units} groups"
+    return [
+        _warning(
+            f"No mistake among {among}: how sure repaired probabilities may be cannot be learnt from these. With "
+            f"{100 * level:g} % confidence the share of mistakes may be as high as {percent(float(most), 2)}; believe no "
+            f"confidence above {percent(1 - float(most), 2)}."
         )
-    return found
+    ]
 
 
 def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
@@ -101,18 +146,20 @@ def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
     if summary.n_classes - len(summary.absent_classes) == 1:
         found.append(_warning("All rows have the same true class: nothing is known about the others."))
     elif summary.absent_classes:
+        never, whose = ("occurs", "its") if len(summary.absent_classes) == 1 else ("occur", "their")
         found.append(
             _warning(
-                f"{counted(len(summary.absent_classes), 'class')} never occur{'s' if len(summary.absent_classes) == 1 else ''}: "
-                f"{_listed(summary.absent_classes)}. Only that their probabilities are too high could be seen."
+                f"{counted(len(summary.absent_classes), 'class')} never {never}: {_listed(summary.absent_classes)}. Only that "
+                f"{whose} probabilities are too high could be seen."
             )
         )
     rare = [name for name, count in zip(rows.class_names, counts, strict=True) if 0 < count < FEW_OF_A_CLASS]
     if rare and rows.n_classes > 1:
+        have, lines, them = ("has", "Its line", "is") if len(rare) == 1 else ("have", "Their lines", "are")
         found.append(
             _note(
-                f"{counted(len(rare), 'class')} with fewer than {FEW_OF_A_CLASS} rows: {_listed(rare)}. Their lines in the "
-                "table of classes are mostly noise, and averages over classes hide them."
+                f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_listed(rare)}. {lines} in the table "
+                f"of classes {them} mostly noise, and averages over classes hide that."
             )
         )
     return found
@@ -121,11 +168,14 @@ def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
 def _ties(summary: DataSummary) -> list[Pitfall]:
     if summary.n_rows < 20 or summary.largest_tie < MUCH_TIED:
         return []
+    ties = (
+        "All rows have the same confidence"
+        if summary.n_distinct == 1
+        else f"{percent(summary.largest_tie)} of the rows have the same confidence, and only {summary.n_distinct} different ones "
+        "occur"
+    )
     return [
-        _note(
-            f"{percent(summary.largest_tie)} of the rows have the same confidence, and only {summary.n_distinct} different "
-            "ones occur: bins of equal mass are uneven, and area under the curve counts ties as half."
-        )
+        _note(f"{ties}: bins of equal mass are uneven, and the area under the ROC curve counts ties as half.")
     ]
 
 
@@ -145,16 +195,17 @@ def _copies(rows: Rows) -> list[Pitfall]:
     if rows.groups is not None or rows.n_rows < 20:
         return []
     # Probabilities that are rounded to 0 and 1 repeat by themselves.
-    unsure = np.flatnonzero(rows.confidence < NEARLY_SURE)[:COMPARED_ROWS]
+    n_compared = min(rows.n_rows, COMPARED_ROWS)
+    unsure = np.flatnonzero(rows.confidence[:n_compared] < NEARLY_SURE)
     if len(unsure) < 20:
         return []
     scores = rows.predictions.scores[unsure]
     mixture = np.random.default_rng(0).uniform(1, 2, (rows.n_classes, 2))
     keys = scores.astype(np.float64) @ mixture
-    distinct = len(np.unique(keys, axis=0))
-    copies = (len(scores) - distinct) / rows.n_rows
-    # Coarse scores, as those of trees, repeat by themselves.
-    if copies < 0.01 or distinct < 0.5 * len(scores):
+    _, times = np.unique(keys, axis=0, return_counts=True)
+    copies = (len(scores) - len(times)) / n_compared
+    # Coarse scores, as those of trees or of few decimals, repeat by themselves.
+    if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or _is_on_a_grid(scores):
         return []
     return [
         _warning(
@@ -162,6 +213,19 @@ def _copies(rows: Rows) -> list[Pitfall]:
             "pass groups=; otherwise intervals and p-values are too sure, and a row may be judged by its own copy."
         )
     ]
+
+
+def _is_on_a_grid(scores: NDArray[np.floating]) -> bool:
+    """Tell whether all scores are multiples of one fraction 1 / m, as votes and rounded numbers are.
+
+    >>> _is_on_a_grid(np.array([0.25, 0.5, 0.12])), _is_on_a_grid(np.array([0.2512, 0.4999, 0.1234567]))
+    (True, False)
+    """
+    values = np.unique(scores[:GRID_ROWS].astype(np.float64))
+    rounding = 8 * float(np.finfo(scores.dtype).eps)
+    multiples = values * np.arange(1, FINEST_GRID + 1)[:, np.newaxis]
+    near = np.abs(multiples - np.round(multiples)) <= rounding * np.maximum(multiples, 1)
+    return bool(near.all(axis=1).any())
 
 
 def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
@@ -224,23 +288,24 @@ def _always(summary: DataSummary, rows: Rows) -> list[Pitfall]:
         )
     else:
         noise = float(np.mean(noise_of_ece(rows)))
-        found.append(
-            _note(
-                f"Binned errors are positive by noise alone: with {counted(rows.n_rows, 'row')}, calibrated predictions would "
-                f"have a classwise ECE of about {noise:.2g}. The error of the predicted class says nothing about "
-                "the other classes."
-            )
+        alone = (
+            f"Binned errors are positive by noise alone: with {counted(rows.n_rows, 'row')}, calibrated predictions would have a "
+            f"classwise ECE of about {figure(noise, digits=2)}. "
+            if noise > 0
+            else ""
         )
+        found.append(_note(f"{alone}The error of the predicted class says nothing about the other classes."))
     if summary.n_groups is not None:
         found.append(
             _note(
-                f"Intervals and the tests that count take whole groups ({summary.n_groups}) as independent; tests marked as "
-                "shown only, slopes and lower bounds take rows as independent and may be too sure."
+                f"Intervals of scores and gains, and the tests that count, take whole groups ({summary.n_groups}) as "
+                "independent. Tests marked as shown only, slopes, lower bounds, what is removable in decompositions, and the "
+                "intervals, bands and p-values of pictures take rows as independent and may be too sure."
             )
         )
     return found
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN])
+    shown = ", ".join(quoted(name) for name in names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

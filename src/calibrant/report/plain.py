@@ -1,5 +1,6 @@
 """From arrays and intervals of the library to the plain numbers of a report."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,7 +9,9 @@ import numpy as np
 from calibrant.intervals import Interval
 from calibrant.report.contents import Estimate, Numbers
 
-__all__ = ["estimate_of", "number", "numbers", "percent", "points", "signed_text"]
+__all__ = ["class_named", "estimate_of", "number", "numbers", "percent", "points", "quoted"]
+
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
 def number(value: Any) -> float | None:
@@ -61,17 +64,27 @@ def percent(share: float, digits: int = 1) -> str:
 def points(share: float) -> str:
     """Return a difference of probabilities in percentage points, with two digits that count.
 
-    >>> points(0.0312), points(0.00042), points(0.01), points(0.25), points(-0.02)
-    ('3.1 points', '0.042 points', '1 point', '25 points', '2 points')
+    >>> points(0.0312), points(0.00042), points(0.01), points(0.25), points(-0.02), points(1e-9)
+    ('3.1 points', '0.042 points', '1 point', '25 points', '2 points', '0.000 points')
     """
-    text = f"{abs(100 * share):.2g}"
+    size = abs(100 * share)
+    text = f"{size:.3f}" if 0 < size < 0.01 else f"{size:.0f}" if size >= 99.5 else f"{size:.2g}"
     return f"{text} point" if text == "1" else f"{text} points"
 
 
-def signed_text(value: float, digits: int = 3) -> str:
-    """Return a number with its sign and digits that count.
+def quoted(label: str) -> str:
+    """Return the label of a class as it stands in a sentence: in quotation marks unless it is a number.
 
-    >>> signed_text(0.01234), signed_text(-2.0)
-    ('+0.0123', '-2')
+    >>> quoted("cat"), quoted("46"), quoted("-1.5"), quoted("nan")
+    ("'cat'", '46', '-1.5', "'nan'")
     """
-    return f"{value:+.{digits}g}"
+    return label if NUMBER.fullmatch(label) else repr(label)
+
+
+def class_named(label: str) -> str:
+    """Return a class by its label.
+
+    >>> class_named("cat"), class_named("46")
+    ("class 'cat'", 'class 46')
+    """
+    return f"class {quoted(label)}"

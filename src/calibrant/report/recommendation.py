@@ -1,27 +1,29 @@
 """What to do, what it brings and what it costs."""
 
-from math import isfinite
-
-from calibrant.comparison import MethodResult
+from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.intervals import Interval
-from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation
+from calibrant.report.baseline import baseline_text, is_refuted, reference_of
+from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.figures import figure
 from calibrant.report.means import mean_estimate
-from calibrant.report.more_rows import takes_long
 from calibrant.report.plain import estimate_of, number, percent, points
 from calibrant.report.rows import Rows
-from calibrant.report.trial import Trial, reference_of
+from calibrant.report.trial import Trial
+from calibrant.wording import counted, p_text
 
 __all__ = ["recommendation"]
 
+# Below it tests object clearly.
+CLEAR = 0.001
+
 
 def recommendation(
-    rows: Rows, trial: Trial, learning: LearningNumbers | None, sample_size: int, level: float
+    rows: Rows, trial: Trial, p_value: float, more_rows: str, sample_size: int, level: float
 ) -> Recommendation:
-    """Return what to do with these predictions."""
-    methods = () if trial.comparison is None else tuple(_method_row(one) for one in trial.comparison.results)
-    more_rows = learning.sentence if learning is not None else _without_curve(trial)
+    """Return what to do with these predictions, whose calibration tests doubt by an adjusted ``p_value``."""
+    baseline = baseline_text(rows)
+    methods = () if trial.comparison is None else _method_rows(trial.comparison, baseline, is_refuted(rows))
     how = _how(rows, trial, sample_size)
     if trial.chosen is None or trial.gain is None or trial.after is None:
         return Recommendation(
@@ -37,8 +39,9 @@ def recommendation(
             more_rows=more_rows,
             how=how,
             methods=methods,
+            baseline=baseline,
         )
-    gain = _gain(trial.gain, trial.chosen.name, trial.n_methods)
+    gain = _gain(trial.gain, trial.chosen.name, trial.n_methods, baseline)
     loss = rows.data.log_loss(reference_of(rows))
     share = gain.value / loss if gain.value is not None and loss > 0 else None
     after = trial.after
@@ -61,18 +64,24 @@ def recommendation(
     changed = rows.mean(after.predictions.predicted != rows.predictions.predicted)
     name = trial.chosen.name
     if trial.helps:
-        headline = _headline(rows, trial, gain, share)
+        headline = _to_calibrate(rows, trial, gain, share)
         sentences = _costs(rows, after, accuracy, sharpness, changed)
         if trial.brier is not None and trial.brier.low > 0:
-            sentences += (f"But it raises the Brier score, by {trial.brier.estimate:.3g}, beyond noise.",)
+            sentences += (
+                f"But it raises the Brier score, by {figure(trial.brier.estimate, digits=3)}, beyond noise.",
+            )
     else:
-        headline = "Keep the probabilities as they are: no method gains more than noise."
+        headline = _to_keep(trial, gain, p_value, level)
         sentences = ()
     return Recommendation(
         action="calibrate" if trial.helps else "keep",
         method=name if trial.helps else UNCALIBRATED,
         headline=headline,
-        sentences=(_gain_sentence(trial, gain), *sentences, *_alternatives(trial)),
+        sentences=(
+            _gain_sentence(trial, gain, level, baseline if is_refuted(rows) else ""),
+            *sentences,
+            *_alternatives(trial),
+        ),
         gain=gain,
         gain_share=number(share),
         accuracy_change=accuracy if trial.helps else None,
@@ -81,24 +90,46 @@ def recommendation(
         more_rows=more_rows,
         how=how,
         methods=methods,
+        baseline=baseline,
     )
 
 
-def _headline(rows: Rows, trial: Trial, gain: Estimate, share: float | None) -> str:
+def _to_calibrate(rows: Rows, trial: Trial, gain: Estimate, share: float | None) -> str:
     assert trial.chosen is not None
     name = trial.chosen.name
-    if not isfinite(rows.data.log_loss()):
-        return f"Calibrate with {name}: the log-loss is infinite as it is, and {trial.chosen.scores['log_loss']:.3g} after."
-    gained = f"it lowers the log-loss by {gain.value:.3g} nats per row"
+    if is_refuted(rows):
+        after = figure(trial.chosen.scores["log_loss"], digits=3)
+        said = f"Calibrate with {name}: the log-loss is infinite as it is, and {after} after"
+        if not trial.surely and trial.brier is not None:
+            said += f"; the Brier score falls by {figure(-trial.brier.estimate, digits=3)}"
+        return f"{said}."
+    gained = f"it lowers the log-loss by {figure(gain.value, digits=3)} nats per row"
     if share is not None:
         gained += f" ({percent(share)})"
-    if trial.surely:
-        return f"Calibrate with {name}: {gained} on rows that it was not fitted to."
-    return f"Calibrate with {name}: {gained}, probably; that the probabilities are off is beyond doubt, the gain is not."
+    if trial.is_flawless:
+        return (
+            f"Calibrate with {name}, but with caution: {gained}, yet none of {counted(rows.n_rows, 'row')} is a mistake "
+            "that would show how sure it may be."
+        )
+    return f"Calibrate with {name}: {gained} on rows that it was not fitted to."
 
 
-def _gain(difference: Interval, method: str, n_methods: int) -> Estimate:
+def _to_keep(trial: Trial, gain: Estimate, p_value: float, level: float) -> str:
+    assert trial.chosen is not None
+    if p_value > 1 - level:
+        return "Keep the probabilities as they are: no method gains more than noise."
+    objection = f"the tests object{' clearly' if p_value < CLEAR else ''} ({p_text(p_value)})"
+    brought = (
+        f"what {trial.chosen.name} gains may be noise"
+        if gain.value is not None and gain.value > 0
+        else "no method that was tried gains anything"
+    )
+    return f"Keep the probabilities as they are for now: {objection}, but {brought}; more rows would tell."
+
+
+def _gain(difference: Interval, method: str, n_methods: int, baseline: str) -> Estimate:
     """Return the gain, positive where calibration helps, from a difference of losses."""
+    notes = [_adjusted(n_methods), difference.note]
     return Estimate(
         name=f"gain of {method} in log-loss",
         value=number(-difference.estimate),
@@ -106,26 +137,34 @@ def _gain(difference: Interval, method: str, n_methods: int) -> Estimate:
         high=number(-difference.low),
         level=difference.level,
         definition=(
-            "log-loss as given minus after calibration, in nats per row; "
+            f"log-loss of {baseline} minus that after calibration, in nats per row; "
             f"{difference.method} at the level {100 * difference.level:.4g} %, so that it holds for all "
             f"{n_methods} methods at once and the choice among them does not flatter it"
         ),
         higher_is_better=True,
-        note=difference.note,
+        note="; ".join(note for note in notes if note) or None,
     )
 
 
-def _gain_sentence(trial: Trial, gain: Estimate) -> str:
+def _adjusted(n_methods: int) -> str:
+    return f"adjusted for the choice among {n_methods} methods" if n_methods > 1 else ""
+
+
+def _gain_sentence(trial: Trial, gain: Estimate, level: float, against: str) -> str:
     assert trial.chosen is not None
+    adjusted = _adjusted(trial.n_methods)
     ends = (
         ""
         if gain.low is None or gain.high is None
-        else f" (interval {figure(gain.low)} to {figure(gain.high)})"
+        else f" ({100 * level:g} % interval{', ' if adjusted else ''}{adjusted}: {figure(gain.low)} to {figure(gain.high)})"
     )
     tried = f"{trial.n_methods} methods were" if trial.n_methods > 1 else "One method was"
-    brought = "gains" if gain.value is None or gain.value >= 0 else "would gain"
+    gains = gain.value is None or gain.value >= 0
+    verb = "gains" if trial.helps else f"would {'gain' if gains else 'lose'}"
+    size = figure(None if gain.value is None else abs(gain.value) if not trial.helps else gain.value)
     best = "" if trial.n_methods == 1 else " is the simplest within one standard error of the best; it"
-    return f"{tried} tried. {trial.chosen.name}{best} {brought} {figure(gain.value)} nats per row{ends}."
+    compared = f", compared with {against}" if against else ""
+    return f"{tried} tried. {trial.chosen.name}{best} {verb} {size} nats per row{ends}{compared}."
 
 
 def _costs(
@@ -167,14 +206,6 @@ def _alternatives(trial: Trial) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _without_curve(trial: Trial) -> str:
-    if trial.chosen is None:
-        return "Without a method there is no learning curve; collect more rows first."
-    if takes_long(trial):
-        return f"A learning curve of {trial.chosen.name} takes long and was not computed; see calibrant.plots.learning_curve."
-    return "There is no learning curve: the rows are too few, or the splits were given."
-
-
 def _how(rows: Rows, trial: Trial, sample_size: int) -> str:
     if trial.comparison is None:
         return f"Nothing was tried, since {trial.why_not}."
@@ -187,13 +218,21 @@ def _how(rows: Rows, trial: Trial, sample_size: int) -> str:
     return said
 
 
-def _method_row(result: MethodResult) -> MethodRow:
+def _method_rows(comparison: Comparison, baseline: str, refuted: bool) -> tuple[MethodRow, ...]:
+    return tuple(_method_row(result, comparison, baseline, refuted) for result in comparison.results)
+
+
+def _method_row(result: MethodResult, comparison: Comparison, baseline: str, refuted: bool) -> MethodRow:
     def score(name: str) -> float | None:
         return number(result.scores.get(name))
 
     def difference(name: str, title: str) -> Estimate | None:
         found = result.differences.get(name)
-        return None if found is None else estimate_of(title, found)
+        if found is None:
+            return None
+        if refuted and name == "brier_score":  # which is finite for zeros as they are
+            return estimate_of(title, comparison.difference(UNCALIBRATED, result.name, "brier"))
+        return estimate_of(title, found, f"after calibration minus {baseline}")
 
     traits = None if result.calibrator is None else result.calibrator.traits
     keeps = result.changed == 0 if traits is None else bool(traits.keeps_argmax)

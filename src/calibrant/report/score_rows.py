@@ -1,15 +1,16 @@
 """Proper scores, accuracy and the area under the ROC curve, before and after, with paired differences."""
 
 import warnings
-
-import numpy as np
+from dataclasses import replace
+from math import isinf
 
 from calibrant.errors import CalibrationWarning
 from calibrant.intervals import loss_difference
 from calibrant.metrics.row_losses import Loss, row_losses
+from calibrant.report.baseline import is_refuted, reference_of
 from calibrant.report.contents import Estimate, ScoreRow
 from calibrant.report.means import mean_estimate, share_estimate
-from calibrant.report.plain import estimate_of
+from calibrant.report.plain import class_named, estimate_of
 from calibrant.report.roc import area_estimate, roc_area
 from calibrant.report.rows import Rows, drawn_rows
 
@@ -20,39 +21,44 @@ LOSS_WORDS: dict[Loss, str] = {
     "brier": "mean squared distance of the probabilities from what happened",
 }
 
+POOLED = (
+    "after calibration it orders rows that several maps made, one for each fold, which by itself lowers it a little; "
+    "no interval of the difference knows that, and none is given"
+)
+
 # Above so many numbers the area under the curve is that of a sample.
 AREA_NUMBERS = 5_000_000
 
 
-def score_rows(
-    rows: Rows, after: Rows | None, floor: float | None, level: float, random_state: int
-) -> tuple[ScoreRow, ...]:
+def score_rows(rows: Rows, after: Rows | None, level: float, random_state: int) -> tuple[ScoreRow, ...]:
     """Return log-loss, Brier score, accuracy and area under the curve; those that exist.
 
-    ``floor`` is given where a true class had the probability zero: the log-loss is then infinite, and stands there once
-    more with zeros counted as the floor.
+    Where a true class had the probability zero the log-loss is infinite, and stands there once more with zeros raised
+    to the floor: what the gain of methods is measured from.
     """
-    found = [_loss(rows, after, "log", 0.0, level)]
-    if floor is not None:
-        found.append(_loss(rows, after, "log", floor, level))
-    found += [_loss(rows, after, "brier", 0.0, level), _accuracy(rows, after, level)]
+    found = [_loss(rows, after, "log", "", level)]
+    if is_refuted(rows):
+        raised = rows.with_predictions(reference_of(rows))
+        raised_after = None if after is None else after.with_predictions(reference_of(after))
+        how = f"; zeros raised to {rows.predictions.floor:.3g}, then every row divided by its sum"
+        found.append(_loss(raised, raised_after, "log", how, level))
+    found += [_loss(rows, after, "brier", "", level), _accuracy(rows, after, level)]
     area = _area(rows, after, level, random_state)
     if area is not None:
         found.append(area)
     return tuple(found)
 
 
-def _loss(rows: Rows, after: Rows | None, loss: Loss, floor: float, level: float) -> ScoreRow:
+def _loss(rows: Rows, after: Rows | None, loss: Loss, zeros: str, level: float) -> ScoreRow:
     name = {"log": "log-loss", "brier": "Brier score"}[loss]
     definition = LOSS_WORDS[loss]
     if loss == "brier":
         definition += ", from 0 to 1 (halved for two classes)" if rows.n_classes == 2 else ", from 0 to 2"
-    if floor > 0:
-        name, definition = f"{name}, zeros as {floor:.2g}", f"{definition}; smaller ones count as {floor:.3g}"
-    ceiling = -np.log(floor) if floor > 0 else np.inf
+    if zeros:
+        name, definition = f"{name}, zeros raised to the floor", definition + zeros
 
     def of(some: Rows) -> Estimate:
-        return mean_estimate(name, np.minimum(row_losses(some.data, loss), ceiling), some, level, definition)
+        return mean_estimate(name, row_losses(some.data, loss), some, level, definition)
 
     difference = None
     if after is not None:
@@ -63,12 +69,13 @@ def _loss(rows: Rows, after: Rows | None, loss: Loss, floor: float, level: float
                 rows.predictions,
                 after.predictions,
                 loss=loss,
-                floor=floor,
                 sample_weight=rows.weights,
                 groups=rows.groups,
                 level=level,
             )
         difference = estimate_of(f"difference of {name}", interval, "after minus before, row by row")
+        if isinf(interval.estimate):  # better or worse beyond any interval
+            difference = replace(difference, low=None, high=None)
     return ScoreRow(of(rows), None if after is None else of(after), difference)
 
 
@@ -95,7 +102,7 @@ def _area(rows: Rows, after: Rows | None, level: float, random_state: int) -> Sc
     if area is None:
         return None
     definition = (
-        f"probability that a row of class {rows.class_names[1]!r} has a higher probability of it than another row"
+        f"probability that a row of {class_named(rows.class_names[1])} has a higher probability of it than another row"
         if rows.n_classes == 2
         else "mean over classes of the area under the ROC curve of one class against the others"
     )
@@ -105,8 +112,6 @@ def _area(rows: Rows, after: Rows | None, level: float, random_state: int) -> Sc
     later = None if some_after is None else roc_area(some_after)
     if some_after is None or later is None:
         return ScoreRow(before, None, None)
-    return ScoreRow(
-        before,
-        area_estimate("AUROC", later, None, some_after, level, definition),
-        area_estimate("difference of AUROC", later, area, some, level, "after minus before"),
-    )
+    pooled = replace(area_estimate("AUROC", later, None, some_after, level, definition), note=POOLED)
+    difference = area_estimate("difference of AUROC", later, area, some, level, "after minus before")
+    return ScoreRow(before, pooled, replace(difference, low=None, high=None, note=POOLED))

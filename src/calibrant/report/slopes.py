@@ -1,13 +1,17 @@
 """Calibration in the large and slope, after the custom of medicine."""
 
 import numpy as np
+from scipy.special import expit
 
 from calibrant.hypothesis_tests import SlopeIntercept
+from calibrant.hypothesis_tests.log_odds import LogOdds
 from calibrant.hypothesis_tests.slope_intercept import Coefficient
 from calibrant.report.contents import Estimate
 from calibrant.report.means import mean_estimate
-from calibrant.report.plain import number
+from calibrant.report.plain import class_named, number
 from calibrant.report.rows import Rows
+from calibrant.space import Space
+from calibrant.wording import counted
 
 __all__ = ["mean_gap", "slope_estimates"]
 
@@ -15,12 +19,20 @@ __all__ = ["mean_gap", "slope_estimates"]
 def mean_gap(rows: Rows, level: float) -> Estimate:
     """Return by how much the mean probability of the main event is above its share, with an interval."""
     if rows.n_classes == 2:
-        gaps = rows.predictions.probabilities[:, 1].astype(np.float64) - (rows.data.labels == 1)
-        definition = f"mean probability of class {rows.class_names[1]!r} minus its share"
+        scores, happened = rows.predictions.probabilities[:, 1].astype(np.float64), rows.data.labels == 1
+        definition = f"mean probability of {class_named(rows.class_names[1])} minus its share"
     else:
-        gaps = rows.confidence - rows.hits
+        scores, happened = rows.confidence, rows.hits
         definition = "mean confidence in the predicted class minus accuracy"
-    return mean_estimate("mean probability minus frequency", gaps, rows, level, definition)
+    mean = rows.mean(scores)
+    return mean_estimate(
+        "mean probability minus frequency",
+        scores - happened,
+        rows,
+        level,
+        definition,
+        bounds=(mean - 1, mean),
+    )
 
 
 def slope_estimates(rows: Rows, line: SlopeIntercept | None, level: float) -> tuple[Estimate, ...]:
@@ -28,7 +40,7 @@ def slope_estimates(rows: Rows, line: SlopeIntercept | None, level: float) -> tu
     found = [mean_gap(rows, level)]
     if line is not None:
         independent = "" if rows.groups is None else ", rows taken as independent"
-        about = f"{line.event}; profile-likelihood interval{independent}"
+        about = f"{line.event}{_certain(rows)}; profile-likelihood interval{independent}"
         found += [
             _estimate(
                 "calibration slope",
@@ -44,6 +56,23 @@ def slope_estimates(rows: Rows, line: SlopeIntercept | None, level: float) -> tu
             ),
         ]
     return tuple(found)
+
+
+def _certain(rows: Rows) -> str:
+    """Return what stands for probabilities of exactly zero and one, which have no log-odds; empty if there are none."""
+    given = rows.predictions
+    if given.space is not Space.PROBABILITIES or given.declared_floor is not None:
+        return ""
+    every = np.arange(rows.n_rows)
+    column = np.ones(rows.n_rows, dtype=np.intp) if rows.n_classes == 2 else given.predicted
+    own = given.scores[every, column]
+    certain = int(np.count_nonzero((own == 0) | (np.count_nonzero(given.scores, axis=1) == (own != 0))))
+    if certain == 0:
+        return ""
+    log_odds = LogOdds(given)
+    reach = np.abs(log_odds.of_class(1, "") if rows.n_classes == 2 else log_odds.of_predicted()).max()
+    least = f"{expit(-reach):.3g}"
+    return f"; exactly 0 and 1, in {counted(certain, 'row')}, count as {least} and one minus that"
 
 
 def _estimate(name: str, coefficient: Coefficient, level: float, definition: str) -> Estimate:

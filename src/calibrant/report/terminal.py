@@ -1,6 +1,6 @@
 """The gist of an assessment for a terminal of 80 columns."""
 
-from math import isinf
+from math import inf, isinf
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["text_of"]
 
 WIDTH = 80
-NAME_WIDTH, NUMBER_WIDTH = 28, 10
+NAME_WIDTH, NUMBER_WIDTH = 30, 9
 
 
 def text_of(assessment: "Assessment") -> str:
@@ -48,7 +48,11 @@ def _table(assessment: "Assessment") -> str:
     heading = f"{'':{NAME_WIDTH}}{'before':>{NUMBER_WIDTH}}"
     lines = [f"{heading}{'after':>{NUMBER_WIDTH}}  difference" if calibrated else heading]
     for row in rows:
-        line = f"{row.before.name[: NAME_WIDTH - 1]:{NAME_WIDTH}}{_fixed(row.before.value):>{NUMBER_WIDTH}}"
+        name = row.before.name
+        if len(name) >= NAME_WIDTH:  # a line of its own
+            lines.append(name)
+            name = ""
+        line = f"{name:{NAME_WIDTH}}{_fixed(row.before.value):>{NUMBER_WIDTH}}"
         if calibrated:
             after = NO_VALUE if row.after is None else _fixed(row.after.value)
             line += f"{after:>{NUMBER_WIDTH}}  {_difference(row.difference)}"
@@ -65,7 +69,13 @@ def _fixed(value: float | None) -> str:
 
 def _difference(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None or isinf(estimate.value):
-        return "" if estimate is None else figure(estimate.value)
+        return (
+            ""
+            if estimate is None
+            else "infinitely lower"
+            if estimate.value == -inf
+            else figure(estimate.value)
+        )
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:+.4f}"
     return f"{estimate.value:+.4f} ({estimate.low:+.4f} to {estimate.high:+.4f})"

@@ -12,11 +12,12 @@ from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.intervals import Interval, loss_difference
 from calibrant.metrics.row_losses import Loss
 from calibrant.predictions import Predictions
+from calibrant.report.baseline import is_refuted, reference_of
 from calibrant.report.rows import Numbers, Rows
 from calibrant.space import Space
 from calibrant.wording import counted
 
-__all__ = ["Trial", "default_methods", "no_trial", "reference_of", "tried"]
+__all__ = ["Trial", "default_methods", "no_trial", "tried"]
 
 Methods = Sequence[str | Calibrator]
 LOSSES: tuple[Loss, ...] = ("log", "brier")
@@ -68,8 +69,13 @@ class Trial:
 
     @property
     def surely(self) -> bool:
-        """Whether the gain in log-loss is beyond noise by itself."""
-        return self.gain is not None and self.gain.high < 0
+        """Whether the gain in log-loss is beyond noise, and rows with mistakes show how sure to be."""
+        return self.gain is not None and self.gain.high < 0 and not self.is_flawless
+
+    @property
+    def is_flawless(self) -> bool:
+        """Whether the chosen method makes no mistake, so that nothing stops it from being ever more sure."""
+        return self.after is not None and bool(self.after.hits.all())
 
     @property
     def n_methods(self) -> int:
@@ -98,18 +104,14 @@ def default_methods(n_rows: int, n_classes: int) -> list[str]:
 
 def no_trial(rows: Rows) -> str:
     """Return why no method can be tried on these rows; empty if some can."""
+    if rows.n_rows < FEWEST_ROWS:
+        verb = "is" if rows.n_rows == 1 else "are"
+        return f"{counted(rows.n_rows, 'row')} {verb} too few to fit and to judge a method, for which {FEWEST_ROWS} are wanted"
     if rows.n_present < 2:
         return "all rows have the same true class, so that nothing can be learnt about the others"
-    if rows.n_rows < FEWEST_ROWS:
-        return f"{counted(rows.n_rows, 'row')} are too few to fit and to judge a method, for which {FEWEST_ROWS} are wanted"
     if rows.n_groups is not None and rows.n_groups < 2:
         return "all rows are of one group, so that none can be held out"
     return ""
-
-
-def reference_of(rows: Rows) -> Predictions:
-    """Return what calibrated predictions are compared with: those given, their refuted zeros raised to the floor."""
-    return rows.predictions if np.isfinite(rows.data.log_loss()) else rows.predictions.without_zeros()
 
 
 def tried(
@@ -118,22 +120,20 @@ def tried(
     methods: Methods | None,
     cv: Any,
     level: float,
-    miscalibrated: bool,
     random_state: int,
     progress: Callable[[int, int, str], object] | None,
 ) -> Trial:
     """Compare methods on a sample by cross-validation, choose one, and measure its gain on all rows.
 
     Rows outside of the sample are mapped by the method as fitted to the sample, so that no row is mapped by what was
-    fitted to it. The chosen one helps if the interval of its gain is above zero; or, where the predictions are
-    ``miscalibrated`` beyond doubt, if the gain is more than its standard error; or, where zeros were refuted and their
-    log-loss is infinite, if the Brier score falls beyond noise.
+    fitted to it. The chosen one helps if the interval of its gain, adjusted for the number of methods, is above zero;
+    or, where zeros were refuted and their log-loss is infinite, if the Brier score falls beyond noise.
     """
     sample = rows.take(sample_numbers)
     why_not = no_trial(sample)
     chosen_methods = default_methods(sample.n_rows, sample.n_classes) if methods is None else list(methods)
     if not why_not and not chosen_methods:
-        why_not = "no method was asked for"
+        why_not = "no method was to be tried"
     if why_not:
         return Trial(None, None, None, (), None, None, False, None, None, why_not)
     comparison = compare(
@@ -150,6 +150,9 @@ def tried(
     )
     names = {str(method): method for method in chosen_methods}
     names.pop(UNCALIBRATED, None)
+    if not names:
+        why_not = "no method was to be tried"
+        return Trial(comparison, None, None, (), None, None, False, None, None, why_not)
     ordered = [comparison.result(name) for name in names]
     usable = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
     if not usable:
@@ -167,13 +170,11 @@ def tried(
             loss=loss,
             sample_weight=rows.weights,
             groups=rows.groups,
-            level=1 - (1 - level) / len(usable),
+            level=1 - (1 - level) / (len(comparison.measured) - 1),
         )
         for loss in LOSSES
     )
-    helps = gain.high < 0 or (miscalibrated and gain.estimate < -gain.standard_error)
-    if not helps and not np.isfinite(rows.data.log_loss()):
-        helps = brier.high < 0
+    helps = gain.high < 0 or (is_refuted(rows) and brier.high < 0)
     others = tuple(result.name for result in near[1:])
     asked = names[chosen.name]
     return Trial(comparison, chosen, asked, others, gain, brier, helps, after, sample_after, "")

@@ -6,10 +6,10 @@ import numpy as np
 
 from calibrant.metrics import LowerBound
 from calibrant.report.contents import ClassRow, Estimate, Verdict
-from calibrant.report.evidence import NOT_COUNTED, Evidence
-from calibrant.report.plain import percent, points
+from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
+from calibrant.report.plain import class_named, percent, points, quoted
 from calibrant.report.rows import Rows
-from calibrant.wording import class_text, counted, p_text
+from calibrant.wording import counted, p_text
 
 __all__ = ["WORTH_SPEAKING_OF", "verdict"]
 
@@ -53,7 +53,10 @@ def verdict(
     sentences = [_evidence_sentence(evidence, level)]
     if status == "miscalibrated":
         sentences.append(_means_sentence(rows, gap))
-    if bound is not None and bound.n_folds > 1:
+        if IMPOSSIBLE in evidence.objecting and len(evidence.objecting) > 1:
+            sentences.append(_sentence(_impossible(rows)))
+    # A weaker bound that shows nothing would read as if it contradicted the means.
+    if bound is not None and bound.n_folds > 1 and (bound.limit > 0 or not _is_beyond_noise(gap)):
         sentences.append(_size_sentence(bound, status))
     if off and rows.n_classes > 2:
         sentences.append(_classes_sentence(off, rows.n_classes))
@@ -75,8 +78,10 @@ def _direction(
     """Return what predictions do on the whole, from tests at the same level.
 
     For two classes by the slope of the log-odds. For more by the mean confidence against the accuracy, unless the
-    cross-fitted error has both an over- and an under-confident part.
+    cross-fitted error has both an over- and an under-confident part; where the means agree, by the slope.
     """
+    if evidence.objecting == (IMPOSSIBLE,):
+        return "over-confident"
     alpha = 1 - level
     line = evidence.line
     by_slope: Direction = "mixed"
@@ -92,7 +97,20 @@ def _direction(
         return "over-confident"
     if gap.high is not None and gap.high < 0:
         return "under-confident"
-    return "mixed"
+    return by_slope
+
+
+def _is_beyond_noise(gap: Estimate) -> bool:
+    return (gap.low is not None and gap.low > 0) or (gap.high is not None and gap.high < 0)
+
+
+def _impossible(rows: Rows) -> str:
+    number = n_impossible(rows)
+    return f"the true class of {counted(number, 'row')} had the probability exactly zero, which calls it impossible"
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
 
 
 def _headline(
@@ -111,25 +129,47 @@ def _headline(
             f"{points(evidence.smallest_detectable)} or more would probably have been seen."
         )
     if status == "unclear":
+        unit, number = ("row", rows.n_rows) if rows.n_groups is None else ("group", rows.n_groups)
         return (
-            f"Too few rows to tell: no test objects, but with {counted(rows.n_rows, 'row')} an error worth speaking of could go "
+            f"Too few {unit}s to tell: no test objects, but with {counted(number, unit)} an error worth speaking of could go "
             "unseen."
         )
+    if evidence.objecting == (IMPOSSIBLE,):
+        return f"Not calibrated: {_impossible(rows)}."
     small = evidence.main.statistic < SMALL and all(row.ece - row.ece_noise < SMALL for row in off)
     opening = "Not calibrated, though by little" if small else "Not calibrated"
     if rows.n_classes == 2:
-        return f"{opening}: {_two_classes(rows, direction, gap)}."
+        return f"{opening}: {_two_classes(rows, direction, gap, evidence, level)}."
     if direction == "mixed":
         if evidence.main_adjusted > 1 - level and off:
-            names = ", ".join(repr(row.label) for row in off[:3])
+            names = ", ".join(quoted(row.label) for row in off[:3])
             more = "" if len(off) <= 3 else f" and {len(off) - 3} more"
             noun = "class" if len(off) == 1 else "classes"
             return f"{opening}: the probabilities of {noun} {names}{more} are off."
-        return f"{opening}: probabilities are too high in some places and too low in others."
+        return f"{opening}: {_nowhere(evidence, level, 'probabilities')}."
+    if not _is_beyond_noise(gap):
+        how = "too extreme" if direction == "over-confident" else "too timid"
+        return f"{opening}: the probabilities are {how} ({direction}); mean confidence and accuracy agree within noise."
     return (
         f"{opening}: the predictions are {direction}, {percent(rows.mean(rows.confidence))} sure on average and right in "
         f"{percent(rows.mean(rows.hits))}{_worst_class(off, gap)}."
     )
+
+
+def _nowhere(evidence: Evidence, level: float, what: str) -> str:
+    """Return what can be said where no direction shows.
+
+    That of Kuiper with means that agree says that sums of residuals leave noise and come back; others do not tell where.
+    """
+    if evidence.main_adjusted <= 1 - level and not evidence.main.is_exact:
+        return f"{what} are too high in some places and too low in others"
+    objecting = evidence.objecting
+    if len(objecting) == 1:
+        return (
+            f"one test of {evidence.n_counted} objects, {objecting[0]} ({p_text(evidence.p_value)}), and these rows do not "
+            "show where the error is"
+        )
+    return f"{what} are off, in no single direction that these rows show"
 
 
 def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
@@ -139,14 +179,14 @@ def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
         return ""
     row = off[sizes.index(max(sizes))]
     return (
-        f"; worst is class {row.label!r}, {row.direction} by {points(max(sizes))}"
+        f"; worst is {class_named(row.label)}, {row.direction} by {points(max(sizes))}"
         if row.direction in MEANS
         else ""
     )
 
 
-def _two_classes(rows: Rows, direction: Direction, gap: Estimate) -> str:
-    name = class_text(rows.data.classes[1])
+def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evidence, level: float) -> str:
+    about = f"the probabilities of {class_named(rows.class_names[1])}"
     parts = []
     if direction == "over-confident":
         parts.append("too extreme (over-confident)")
@@ -156,8 +196,7 @@ def _two_classes(rows: Rows, direction: Direction, gap: Estimate) -> str:
         parts.append(f"too high by {points(gap.value)} on average")
     if gap.value is not None and gap.high is not None and gap.high < 0:
         parts.append(f"too low by {points(gap.value)} on average")
-    wrong = " and ".join(parts) or "too high in some places and too low in others"
-    return f"the probabilities of {name} are {wrong}"
+    return f"{about} are {' and '.join(parts)}" if parts else _nowhere(evidence, level, about)
 
 
 def _evidence_sentence(evidence: Evidence, level: float) -> str:
@@ -166,9 +205,7 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
     if evidence.n_counted == 1:
         objects = "objects" if evidence.p_value <= 1 - level else "does not object"
         return f"The test {objects} {sure}: {found} ({evidence.surest})."
-    objecting = sum(
-        row.adjusted_p_value <= 1 - level and NOT_COUNTED not in row.sentence for row in evidence.tests
-    )
+    objecting = len(evidence.objecting)
     how_many = f"{objecting} of" if objecting else "None of"
     verb = "objects" if objecting <= 1 else "object"
     return (
@@ -186,7 +223,7 @@ def _means_sentence(rows: Rows, gap: Estimate) -> str:
     if rows.n_classes == 2:
         mean = rows.mean(rows.predictions.probabilities[:, 1])
         share = rows.mean(rows.data.labels == 1)
-        name = class_text(rows.data.classes[1])
+        name = class_named(rows.class_names[1])
         return f"The mean probability of {name} is {percent(mean)}, and {percent(share)} of the rows have it{ends}."
     return (
         f"Predictions are {percent(rows.mean(rows.confidence))} sure on average, and {percent(rows.mean(rows.hits))} of them are "
@@ -215,7 +252,7 @@ def _size_sentence(bound: LowerBound, status: Status) -> str:
 
 def _classes_sentence(off: list[ClassRow], n_classes: int) -> str:
     def said(row: ClassRow) -> str:
-        return repr(row.label) if row.direction == "none" else f"{row.label!r} ({row.direction})"
+        return quoted(row.label) if row.direction == "none" else f"{quoted(row.label)} ({row.direction})"
 
     shown = ", ".join(said(row) for row in off[:SHOWN_CLASSES])
     more = "" if len(off) <= SHOWN_CLASSES else f" and {len(off) - SHOWN_CLASSES} more"
@@ -225,18 +262,25 @@ def _classes_sentence(off: list[ClassRow], n_classes: int) -> str:
 
 def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
     detectable = evidence.smallest_detectable
+    if rows.n_groups == 1:
+        return "All rows are of one group: nothing tells how much groups differ, and no error is sure to be found."
     if detectable is None:
-        return "These rows are too few to be sure of finding even the largest error."
+        few = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
+        return f"{few} are too few to be sure of finding even the largest error."
     what = (
         "surprises beyond those promised"
         if evidence.main.is_exact
         else "of all rows, in any interval of scores"
     )
+    together = "" if rows.n_groups is None else f" in {rows.n_groups} groups"
     seen = (
-        f"With {counted(rows.n_rows, 'row')} an error of {points(detectable)} ({what}) is seen with a "
+        f"With {counted(rows.n_rows, 'row')}{together} an error of {points(detectable)} ({what}) is seen with a "
         "probability of 80 %; smaller ones may stay unseen"
     )
     if status != "unclear":
         return f"{seen}."
-    needed = rows.n_rows * (detectable / WORTH_SPEAKING_OF) ** 2
-    return f"{seen}. To see {points(WORTH_SPEAKING_OF)}, about {float(f'{needed:.2g}'):,.0f} rows are needed."
+    unit, number = ("rows", rows.n_rows) if rows.n_groups is None else ("groups", rows.n_groups)
+    needed = number * (detectable / WORTH_SPEAKING_OF) ** 2
+    return (
+        f"{seen}. To see {points(WORTH_SPEAKING_OF)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
+    )

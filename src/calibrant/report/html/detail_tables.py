@@ -73,7 +73,9 @@ def classes_table(rows: Sequence[ClassRow]) -> Table:
     )
     return Table(
         "classes",
-        f"{count(len(rows))} classes, the worst calibrated first",
+        "Classes, the worst calibrated first"
+        if len(rows) < 3
+        else f"{count(len(rows))} classes, the worst calibrated first",
         columns,
         body,
         sortable=True,
@@ -92,13 +94,14 @@ def classes_table(rows: Sequence[ClassRow]) -> Table:
             ),
             (
                 "Slope",
-                "of the outcome on the log-odds: below 1 the probabilities are too extreme, above 1 too timid.",
+                "of the outcome on the log-odds: below 1 the probabilities are too extreme, above 1 too timid; exactly 0 "
+                "and 1 count as half and twice the most extreme odds otherwise.",
             ),
         ),
     )
 
 
-def methods_table(rows: Sequence[MethodRow], recommended: str) -> Table:
+def methods_table(rows: Sequence[MethodRow], recommended: str, baseline: str) -> Table:
     """Return all methods compared; the recommended one stands out."""
     columns = (
         Column("Method", numeric=False),
@@ -128,7 +131,13 @@ def methods_table(rows: Sequence[MethodRow], recommended: str) -> Table:
         for row in rows
     )
     chosen = [index for index, row in enumerate(rows) if row.name == recommended]
-    notes = [f"{row.name}: {note}" for row in rows for note in row.notes]
+    notes = []
+    if any(row.log_loss_difference is not None for row in rows):
+        notes.append(
+            f"Changes of log-loss are against {baseline}. Intervals are of each method by itself; that of the gain above is "
+            "wider, since it is adjusted for the choice among all."
+        )
+    notes += [f"{row.name}: {note}" for row in rows for note in row.notes]
     notes += [f"{row.name} could not be fitted: {row.error}" for row in rows if row.error]
     notes += [INFINITE] if any(row.log_loss is not None and isinf(row.log_loss) for row in rows) else []
     return Table(

@@ -112,8 +112,22 @@ def decomposition_table(rows: Sequence[Decomposition]) -> Table:
         columns,
         body,
         definitions=own + fixed,
-        notes=(INFINITE,) if any(isinf(row.score) for row in rows) else (),
+        notes=notes_of_parts(rows),
     )
+
+
+def notes_of_parts(rows: Sequence[Decomposition]) -> tuple[str, ...]:
+    negative = any(
+        row.miscalibration < 0
+        or (row.removable is not None and row.removable.value is not None and row.removable.value < 0)
+        for row in rows
+    )
+    notes = (
+        ["A part below zero is an estimate of what cannot be less than zero: none was seen."]
+        if negative
+        else []
+    )
+    return (*notes, *([INFINITE] if any(isinf(row.score) for row in rows) else []))
 
 
 def slope_table(estimates: Sequence[Estimate]) -> Table:

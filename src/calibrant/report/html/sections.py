@@ -74,7 +74,11 @@ def contents_of(assessment: "Assessment") -> dict[str, Any]:
     parts: dict[str, Any] = {
         "reliability": reliability(assessment),
         "scores": score_table(
-            "scores", f"Before and after {after or before}", assessment.scores, before, after
+            "scores",
+            "Scores" if after is None else f"Before and after {after}",
+            assessment.scores,
+            before,
+            after,
         )
         if assessment.scores
         else None,
@@ -92,6 +96,7 @@ def contents_of(assessment: "Assessment") -> dict[str, Any]:
         "data": data_facts(assessment.data),
         "repeat": repeatability_facts(assessment.repeatability),
     }
+    titles = TITLES if after is not None else TITLES | {"reliability": "Reliability", "scores": "Scores"}
     return {
         "title": assessment.title,
         "verdict": assessment.verdict,
@@ -103,7 +108,7 @@ def contents_of(assessment: "Assessment") -> dict[str, Any]:
         "data_summary": assessment.data,
         "level": level,
         "parts": parts,
-        "titles": {name: title for name, title in TITLES.items() if parts[name]},
+        "titles": {name: title for name, title in titles.items() if parts[name]},
         "version": assessment.repeatability.versions.get("calibrant", ""),
     }
 
@@ -247,12 +252,13 @@ def methods(assessment: "Assessment") -> dict[str, Any] | None:
             if (estimate := getattr(row, field)) is not None and estimate.value is not None
         ]
         if entries:
-            caption = f"{name}: change against the predictions as given"
+            against = recommendation.baseline if field.startswith("log") else "the predictions as given"
+            caption = f"{name}: change against {against}"
             picture = forest_chart(caption, f"Change of the {name} (below 0 is better)", entries)
             figures.append(Figure(f"forest-{field.replace('_', '-')}", caption, picture))
     return {
         "figures": figures,
-        "table": methods_table(recommendation.methods, recommendation.method),
+        "table": methods_table(recommendation.methods, recommendation.method, recommendation.baseline),
         "how": recommendation.how,
     }
 

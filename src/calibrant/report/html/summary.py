@@ -16,6 +16,7 @@ from calibrant.report.html.number_text import (
     seconds,
     sentence,
 )
+from calibrant.report.plain import quoted
 
 if TYPE_CHECKING:  # the assessment knows its page, so the page may not import it in turn
     from calibrant.report.assessment import Assessment
@@ -85,7 +86,8 @@ def recommended_figures(recommendation: Recommendation) -> list[KeyFigure]:
             if has_value(recommendation.gain_share)
             else ""
         )
-        detail = f"{interval(gain, signed=True)}{share}"
+        adjusted = f", {gain.note}" if gain.note else ""
+        detail = f"{interval(gain, signed=True)}{adjusted}{share}"
         figures.append(KeyFigure(plain_name(gain.name), number(gain.value, signed=True), detail))
     for name, estimate in (
         ("Change of accuracy", recommendation.accuracy_change),
@@ -109,14 +111,18 @@ def change_detail(estimate: Estimate) -> str:
 
 def names_text(names: tuple[str, ...]) -> str:
     """Return names, only the first ones of many."""
-    shown = ", ".join(repr(name) for name in names[:MOST_NAMES])
+    shown = ", ".join(quoted(name) for name in names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
 
 
 def data_facts(data: DataSummary) -> list[tuple[str, str]]:
     """Return what was looked at, term by term."""
     facts = [
-        ("Rows", count(data.n_rows)),
+        (
+            "Rows",
+            count(data.n_rows)
+            + (f"; {count(data.n_left_out)} more of weight zero are left out" if data.n_left_out else ""),
+        ),
         ("Classes", count(data.n_classes)),
         ("Which rows", data.split),
         ("Predictions", f"{data.space}, {data.float_type}"),
@@ -127,7 +133,10 @@ def data_facts(data: DataSummary) -> list[tuple[str, str]]:
         largest = data.classes[data.class_counts.index(most)]
         what = "weight" if data.weighted else "rows"
         facts.append(
-            ("Class sizes", f"from {count(fewest)} {what} ({smallest!r}) to {count(most)} ({largest!r})")
+            (
+                "Class sizes",
+                f"from {count(fewest)} {what} (class {quoted(smallest)}) to {count(most)} (class {quoted(largest)})",
+            )
         )
     if data.absent_classes:
         facts.append(("Classes without rows", names_text(data.absent_classes)))

@@ -1,6 +1,7 @@
 """Tables as the template lays them out: columns, cells with their sorting value, and notes below."""
 
 from dataclasses import dataclass
+from math import isinf
 
 from calibrant.report.contents import Estimate
 from calibrant.report.html.number_text import DASH, interval, number, points
@@ -92,7 +93,12 @@ def difference_cell(estimate: Estimate | None, *, in_points: bool = False) -> Ce
 
 
 def judgement(estimate: Estimate) -> str:
-    """Return "better" or "worse" if the whole interval is on one side of zero, "same" if it is zero, else "open"."""
+    """Return "better" or "worse" if the whole interval is on one side of zero, "same" if it is zero, else "open".
+
+    An infinite difference, from refuted zeros to a finite loss or back, is on one side without any interval.
+    """
+    if estimate.value is not None and isinf(estimate.value):
+        return "better" if (estimate.value > 0) == estimate.higher_is_better else "worse"
     if estimate.low is None or estimate.high is None:
         return ""
     if estimate.low == estimate.high == 0:
