@@ -11,6 +11,7 @@ from calibrant import Predictions
 from calibrant.metrics import log_loss
 from calibrant.report import Assessment, assess
 from calibrant.report.contents import Estimate
+from calibrant.report.evidence import NOT_COUNTED
 from calibrant.report.html.table import difference_cell
 
 METHODS = ["temperature", "shared-vector"]
@@ -139,3 +140,15 @@ def test_the_adjusted_interval_is_wider_than_that_of_the_table(found):
     assert gain.low < -floored.difference.high
     assert gain.note.startswith("adjusted for the choice among 2 methods")
     assert (floored.difference.level, gain.level) == (0.95, pytest.approx(0.975))
+
+
+def test_a_slope_that_depends_on_what_stands_for_zeros_has_no_part_in_the_verdict():
+    generator = np.random.default_rng(5)
+    p = generator.uniform(0.05, 0.95, 1000)
+    y = (generator.random(1000) < p).astype(int)
+    p, y = np.r_[p, 0.0, 1.0], np.r_[y, 0, 1]
+    (row,) = [test for test in assess(y, p, methods=[]).tests if test.name == "Slope and intercept"]
+    assert "2 probabilities of exactly 0 or 1 count as odds of" in row.sentence
+    assert NOT_COUNTED in row.sentence
+    (row,) = [test for test in assess(y[:-2], p[:-2], methods=[]).tests if test.name == "Slope and intercept"]
+    assert NOT_COUNTED not in row.sentence

@@ -38,7 +38,7 @@ def draw(every: Sequence[Compared], path: Path, methods: Sequence[str] = SHOWN) 
         right=0.98,
         bottom=1.25 / inches,
         top=1 - 1.05 / inches,
-        wspace=0.12,
+        wspace=0.2,
         hspace=0.26,
     )
     for row, compared in enumerate(every):

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from calibrant.errors import ParameterError
+from calibrant.errors import PredictionError
 from calibrant.hypothesis_tests import (
     SlopeIntercept,
     calibration_slope_intercept,
@@ -193,9 +193,7 @@ def _line(rows: Rows, level: float) -> SlopeIntercept | None:
         return calibration_slope_intercept(
             rows.labels, rows.predictions, sample_weight=rows.weights, level=level
         )
-    except ParameterError:
-        return None
-    except ValueError:  # every probability is zero or one
+    except PredictionError:  # every probability is zero or one
         return None
 
 
@@ -207,7 +205,8 @@ def _line_finding(line: SlopeIntercept, event: str, sound: bool) -> _Finding:
         joint.statistic,
         joint.p_value,
         "The log-odds should be right as they are: slope 1 and intercept 0; likelihood ratio"
-        f"{'' if joint.caution is None else ', rough'}.",
+        f"{'' if joint.caution is None else f'; {joint.caution}'}.",
+        # What stands for zeros and ones is a convention, and no verdict should hang on it.
         sound and joint.caution is None,
     )
 
