@@ -9,6 +9,10 @@ __all__ = [
     "MissingExtraError",
     "ParameterError",
     "PredictionError",
+    "RecipeError",
+    "StoreError",
+    "StudyDataError",
+    "StudyError",
     "WeightError",
 ]
 
@@ -31,6 +35,22 @@ class ParameterError(ValueError):
 
 class FileFormatError(ValueError):
     """A file is not a calibrator or a table of predictions that this version can read."""
+
+
+class StudyError(ValueError):
+    """A study cannot be run or reported as asked."""
+
+
+class RecipeError(StudyError):
+    """A recipe says something that has no meaning."""
+
+
+class StudyDataError(StudyError):
+    """A data set of a study is absent or cannot be read."""
+
+
+class StoreError(StudyError):
+    """A file of results cannot be opened or written."""
 
 
 class MissingExtraError(ImportError):
