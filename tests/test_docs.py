@@ -31,6 +31,7 @@ from calibrant import (
     scorers,
     solvers,
     streaming,
+    studies,
     synthetic,
     tables,
 )
@@ -154,6 +155,7 @@ PUBLIC = [
             objective,
             solvers,
             synthetic,
+            studies,
         )
         for name in module.__all__
         if name not in calibrant.__all__

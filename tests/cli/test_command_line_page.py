@@ -18,7 +18,7 @@ from calibrant.cli.program import calibrant
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "command_line.md"
-PAGES = [PAGE, ROOT / "README.md"]
+PAGES = [PAGE, ROOT / "README.md", ROOT / "docs" / "studies" / "writing.md"]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r"^:caption: *`?([^`\n]+)`?$", re.MULTILINE)
 
@@ -81,7 +81,8 @@ def test_the_commands_of_a_page_print_what_it_says(page, tmp_path, monkeypatch):
     shell = Shell(tmp_path)
     if page != PAGE:  # the page of the command line makes its own files, for others as well
         for name in files_of(PAGE):
-            shell(f"python {name}")
+            if name.endswith(".py"):
+                shell(f"python {name}")
     for command, expected in commands_of(page):
         printed = shell(command)
         assert matches(printed.splitlines(), expected), f"$ {command}\n{printed}"
@@ -98,7 +99,8 @@ def test_the_page_names_every_option(command):
     """So that none is added without a word on the page."""
     text = PAGE.read_text(encoding="utf-8")
     found = calibrant.get_command(None, command)
-    for parameter in found.params:
-        for option in parameter.opts:
-            if option.startswith("--"):
-                assert f"`{option}" in text or f" {option} " in text, option
+    for each in (found, *getattr(found, "commands", {}).values()):
+        for parameter in each.params:
+            for option in parameter.opts:
+                if option.startswith("--"):
+                    assert f"`{option}" in text or f" {option} " in text, option

@@ -9,13 +9,14 @@ from calibrant.errors import (
     MissingExtraError,
     ParameterError,
     PredictionError,
+    StudyError,
     WeightError,
 )
 
 __all__ = ["ExitCode", "explained"]
 
 # Other errors of values, such as those of numpy, are none that a user could do something about.
-DATA_ERRORS = (FileFormatError, LabelError, ParameterError, PredictionError, WeightError)
+DATA_ERRORS = (FileFormatError, LabelError, ParameterError, PredictionError, StudyError, WeightError)
 
 
 class ExitCode(IntEnum):

@@ -23,6 +23,7 @@ COMMANDS = {
     "apply": "Write calibrated probabilities into a file.",
     "compare": "Compare methods by cross-validation or on test rows.",
     "report": "Write a report as one HTML page, JSON or Markdown.",
+    "bench": "Run a study: many data sets, classifiers and methods.",
     "methods": "List all methods with their traits.",
     "demo": "Calibrate three classifiers with every method.",
 }

@@ -6,7 +6,9 @@ from typing import Any
 
 __all__ = ["DONE", "FAILED", "TOO_SLOW", "Outcome", "Record"]
 
-DONE, FAILED, TOO_SLOW = "done", "failed", "too slow"
+DONE = "done"
+FAILED = "failed"
+TOO_SLOW = "too slow"
 
 
 @dataclass(frozen=True)

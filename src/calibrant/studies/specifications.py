@@ -38,7 +38,8 @@ class DataSpec(Specification):
 
     ``kind`` is ``"features"`` (rows for classifiers), ``"scores"`` (outputs of a classifier), ``"top-label"``
     (confidences alone) or ``"generated"``; ``source`` a file or a function; ``splits`` replaces keys of the splits of the
-    recipe; ``labels`` are further labels of its units.
+    recipe; ``labels`` are further labels of its units. ``classifiers`` and ``calibrators`` name the ones that are run on
+    this set, None for all; ``calibrator_parameters`` extends the parameters of calibrators, by name, for this set alone.
     """
 
     name: str
@@ -48,6 +49,9 @@ class DataSpec(Specification):
     splits: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
     optional: bool = False
+    classifiers: tuple[str, ...] | None = None
+    calibrators: tuple[str, ...] | None = None
+    calibrator_parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,14 @@ class MeasureSpec(Specification):
 
 @dataclass(frozen=True)
 class TrialSpec(Specification):
-    """A function of one's own that is run for every combination of ``parameters`` and every seed below ``seeds``."""
+    """A function of one's own that is run for every combination of ``parameters`` and for so many seeds.
+
+    ``files`` are those that it reads; a trial whose files are absent is left out if it is ``optional``.
+    """
 
     name: str
     function: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 1
+    files: tuple[str, ...] = ()
+    optional: bool = False

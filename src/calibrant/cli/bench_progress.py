@@ -1,0 +1,78 @@
+"""How far a study has come: a bar in a terminal, and a line now and then elsewhere."""
+
+import sys
+import time
+from typing import Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from calibrant.studies import Progress
+from calibrant.studies.report_contents import duration_text
+
+__all__ = ["StudyProgress", "progress_text"]
+
+SECONDS_BETWEEN_LINES = 30.0
+BAR_WIDTH = 16
+
+
+class StudyProgress:
+    """Shows the progress of a study on stderr; a context manager.
+
+    Notes
+    -----
+    In a terminal a bar stays at the bottom. Elsewhere, as in the log of a batch system, a line comes with the first unit and
+    then every half minute.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Bar | None = None
+        self._said = -SECONDS_BETWEEN_LINES
+        if sys.stderr.isatty():
+            columns = BarColumn(BAR_WIDTH), TextColumn("{task.description}")
+            self._console = Console(stderr=True)
+            self._bar = Bar(*columns, console=self._console, transient=True)
+            self._task = self._bar.add_task("", total=None)
+
+    def update(self, progress: Progress) -> None:
+        """Show how far it is."""
+        text = progress_text(progress)
+        if self._bar is not None:
+            # What ended last is said where there is room.
+            room = self._console.width - BAR_WIDTH - len(text) - 4
+            label = progress.label if len(progress.label) <= room else ""
+            self._bar.update(
+                self._task,
+                completed=progress.done + progress.failed,
+                total=progress.total,
+                description=f"{text}  {label}".rstrip(),
+            )
+        elif time.monotonic() - self._said >= SECONDS_BETWEEN_LINES and progress.label:
+            self._said = time.monotonic()
+            click.echo(text, err=True)
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def progress_text(progress: Progress) -> str:
+    """Return progress in one line.
+
+    >>> progress_text(Progress(120, 3, 2000, "", 75.0, 7500.0))
+    '123 of 2000 units, 3 failed, 1 min 15 s so far, about 2 h 5 min left'
+    """
+    parts = [f"{progress.done + progress.failed} of {progress.total} units"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    parts.append(f"{duration_text(progress.seconds)} so far")
+    if progress.seconds_left is not None:
+        parts.append(f"about {duration_text(progress.seconds_left)} left")
+    return ", ".join(parts)

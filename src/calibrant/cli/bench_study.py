@@ -1,0 +1,127 @@
+"""A study as the command line takes it: recipe, form, data folder and store."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from calibrant.cli.notes import note
+from calibrant.errors import ParameterError
+from calibrant.studies import Plan, Recipe, Store, plan, read_recipe
+from calibrant.studies.report import write_report
+from calibrant.studies.results import Results
+
+__all__ = ["Study", "conditions", "output_option", "study_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Study:
+    """A recipe with the folder of its data and the file of its store."""
+
+    recipe: Recipe
+    path: Path
+    data_folder: Path
+    store_path: Path
+
+    @classmethod
+    def named(cls, path: Path, form: str | None, data: Path | None, store: Path | None) -> "Study":
+        """Find what was not named: data in CALIBRANT_DATA or beside the recipe, the store in the working folder."""
+        recipe = read_recipe(path, form)
+        folder = data or Path(os.environ.get("CALIBRANT_DATA") or recipe.folder)
+        if not folder.is_dir():
+            raise ParameterError(f"there is no folder {folder} with data; name it by --data.")
+        return cls(recipe, path, folder, store or Path(f"{recipe.name}.sqlite"))
+
+    @property
+    def name(self) -> str:
+        """Name of the recipe, with its form."""
+        return self.recipe.name + (f", form {self.recipe.form}" if self.recipe.form else "")
+
+    def plan(self, *, quiet: bool = False) -> Plan:
+        """Return the units, and note what is left out."""
+        planned = plan(self.recipe, self.data_folder)
+        for name, reason in planned.absent if not quiet else ():
+            note(f"{name} is left out: {reason}")
+        return planned
+
+    def keys_of_all_forms(self) -> set[str]:
+        """Return the keys of the whole recipe and of all its forms."""
+        plans = (plan(read_recipe(self.path, form), self.data_folder) for form in (None, *self.recipe.forms))
+        return {unit.key for planned in plans for unit in planned.units}
+
+    @contextmanager
+    def opened(self, *, create: bool = False) -> Iterator[Store]:
+        """Open the store."""
+        with Store(self.store_path, create=create) as store:
+            yield store
+
+    def report(self, planned: Plan, store: Store, output: Path | None) -> Path:
+        """Write the report and return its folder."""
+        folder = output or self.default_output
+        records = planned.records(store)
+        runs = [run for run in store.runs() if run.study == self.recipe.name]
+        write_report(
+            Results(planned, records), folder, cache_folder=store.outputs_folder.resolve(), runs=runs
+        )
+        return folder
+
+    @property
+    def default_output(self) -> Path:
+        """Folder of the report where none is named."""
+        folder = Path(f"{self.recipe.name}-results")
+        return folder / self.recipe.form if self.recipe.form else folder
+
+
+def study_options(command: Command) -> Command:
+    """Add the recipe, and where its data and results are."""
+    options = [
+        click.argument("recipe", type=click.Path(path_type=Path)),
+        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [the whole]."),
+        click.option(
+            "--data",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            help="Where files of data are [CALIBRANT_DATA, or beside the recipe].",
+        ),
+        click.option(
+            "--store",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The file of all results [named after the recipe].",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def output_option(command: Command) -> Command:
+    """Add where the report goes."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+        help="Folder for the report [named after the recipe].",
+    )(command)
+
+
+def conditions(texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return conditions on labels.
+
+    >>> conditions(("data=iris", "data=car", "calibrator=Beta"))
+    {'data': ['iris', 'car'], 'calibrator': ['Beta']}
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        label, equals, value = text.partition("=")
+        if not equals or not label.strip():
+            raise ParameterError(f"--where {text} is not of the form label=value, such as data=iris.")
+        found.setdefault(label.strip(), []).append(value.strip())
+    return found

@@ -1,0 +1,261 @@
+"""Execution: the units of a plan that a store has not are run, and each is written when it is whole."""
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import calibrant
+from calibrant.studies.outputs import OutputsCache
+from calibrant.studies.plan import Plan
+from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
+from calibrant.studies.schedule import Schedule
+from calibrant.studies.store import Store
+from calibrant.studies.tasks import Answer, Training, UnitTask
+from calibrant.studies.time_left import TimeLeft
+from calibrant.studies.units import Context, Unit
+from calibrant.studies.workers import WorkerDiedError, Workers, opened, processors
+from calibrant.studies.writing import Writer
+
+__all__ = ["Progress", "Summary", "run"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes
+    ----------
+    done, failed, total : int
+        Units that are done, that failed or were too slow, those of earlier runs included, and all.
+    label : str
+        What ended last.
+    seconds : float
+        Since the run began.
+    seconds_left : float or None
+        At the mean seconds of what has been run; None as long as nothing is known.
+    """
+
+    done: int
+    failed: int
+    total: int
+    label: str
+    seconds: float
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of a run: numbers of units by what became of them, and how many were there before."""
+
+    done: int
+    failed: int
+    too_slow: int
+    reused: int
+    total: int
+    seconds: float
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    *,
+    jobs: int = 1,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    retry_failed: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Run the units of a plan that the store does not have.
+
+    Parameters
+    ----------
+    plan : Plan
+        From :func:`~calibrant.studies.plan`.
+    store : Store
+        Takes each record as soon as its unit is whole. A run that was stopped, in whatever way, goes on where it was.
+    jobs : int, default=1
+        Workers, each with one thread; -1 for one on each processor. The numbers do not hang on it.
+    backend : str, default="loky"
+        Of joblib: ``"loky"`` for processes, ``"threading"``, or ``"dask"`` for a cluster, whose workers must see the files
+        of the data, of the recipe and of the outputs beside the store under the same names.
+    scheduler : str, optional
+        Address of the scheduler of Dask; the client of this process if absent.
+    retry_failed : bool, default=False
+        Whether units that failed, or were too slow, are run again.
+    on_progress : callable, optional
+        Is called with a :class:`Progress` at the beginning and after every unit.
+
+    Returns
+    -------
+    Summary
+        Numbers of units; those that failed have records that say why.
+
+    Raises
+    ------
+    StoreError
+        If the store or the outputs cannot be written, or another run uses them; what is finished is kept.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from pathlib import Path
+    >>> from calibrant.studies import Store, plan, read_recipe
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "dice.py").write_text('''
+    ... def throw(*, seed, data_folder, sides):
+    ...     return {"mean": (sides + 1) / 2}
+    ... ''')
+    ...     _ = Path(folder, "recipe.toml").write_text('''
+    ... title = "Dice"
+    ... [[trials]]
+    ... name = "dice"
+    ... function = "dice.py:throw"
+    ... parameters = { sides = [6, 20] }
+    ... ''')
+    ...     planned = plan(read_recipe(folder))
+    ...     with Store(Path(folder, "dice.sqlite")) as store:
+    ...         first, second = run(planned, store), run(planned, store)
+    ...         means = [record.values["mean"] for record in planned.records(store)]
+    >>> first.done, second.reused, means
+    (2, 2, [3.5, 10.5])
+    """
+    with store.locked(), opened(backend, jobs, scheduler) as workers:
+        for unfinished in store.outputs_folder.glob(".calibrant-*.tmp"):  # of a run that was killed
+            unfinished.unlink(missing_ok=True)
+        session = _Session(plan, store, workers, backend, retry_failed, on_progress)
+        return session.go()
+
+
+class _Session:
+    """One run: what is open, what has come in, and what is said about it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        workers: Workers,
+        backend: str,
+        retry_failed: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.plan, self.store, self.workers, self.backend = plan, store, workers, backend
+        self.on_progress = on_progress
+        self.context = Context(store.outputs_folder.resolve(), plan.recipe.limit_seconds)
+        earlier = {record.key: record for record in plan.records(store)}
+        if retry_failed:
+            earlier = {key: record for key, record in earlier.items() if record.status == DONE}
+        self.units = {unit.key: unit for unit in plan.units}
+        self.open = {key: unit for key, unit in self.units.items() if key not in earlier}
+        cache = OutputsCache(self.context.cache_folder)
+        self.schedule = Schedule(self.open.values(), lambda key: cache.path(key).exists())
+        self.counts = {DONE: 0, FAILED: 0, TOO_SLOW: 0}
+        self.earlier_done = sum(record.status == DONE for record in earlier.values())
+        self.n_earlier = len(earlier)
+        self.left = TimeLeft(workers.jobs)
+        self._expect(earlier)
+        self.start = time.perf_counter()
+        self.number: int | None = None
+
+    def _expect(self, earlier: Mapping[str, Record]) -> None:
+        for record in earlier.values():
+            self.left.seen(record.labels, record.seconds)
+            if "train_seconds" in record.details:
+                self.left.seen(_without_calibrator(record.labels), record.details["train_seconds"])
+        for unit in self.open.values():
+            self.left.expect(unit.labels)
+        for units in self.schedule.waiting():
+            self.left.expect(_without_calibrator(units[0].labels))
+
+    def go(self) -> Summary:
+        if self.open:
+            self.number = self.store.begin_run(
+                self.plan.recipe.name,
+                self.plan.recipe.form,
+                jobs=self.workers.jobs,
+                backend=self.backend,
+                processors=processors(),
+                versions=_versions(),
+            )
+        self._say("")
+        with Writer(self.store, self.number, self.start) as self.writer:
+            self._run_all()
+        return Summary(
+            self.counts[DONE],
+            self.counts[FAILED],
+            self.counts[TOO_SLOW],
+            self.n_earlier,
+            len(self.units),
+            time.perf_counter() - self.start,
+        )
+
+    def _run_all(self) -> None:
+        while self.open:
+            # Closed at once if a record cannot be written, so that no worker goes on for nothing.
+            given = self.workers.answers(self.schedule.tasks(), self.context)
+            with suppress(WorkerDiedError), closing(given) as answers:
+                for answer in answers:
+                    self._take(answer)
+            lost = self.schedule.lost()
+            # One of them may have been too much for its worker, and is found by being alone.
+            for task in lost:
+                self._take(self.workers.alone(task, self.context))
+            if not lost:
+                break
+
+    def _take(self, answer: Answer) -> None:
+        task = answer.task
+        if isinstance(task, Training):
+            units = self.schedule.finished(task, failed=answer.status != DONE)
+            self.left.ended(_without_calibrator(self._labels_of(task)), answer.seconds)
+            for unit in units:  # none of them can be run
+                failed = replace(answer, details={}, values={}, seconds=0.0)
+                self._keep(unit, failed, None)
+        elif isinstance(task, UnitTask):
+            self.schedule.finished(task)
+            self._keep(self.open[task.key], answer, answer.seconds)
+
+    def _keep(self, unit: Unit, answer: Answer, seconds: float | None) -> None:
+        record = Record(
+            unit.key,
+            dict(unit.labels),
+            answer.status,
+            dict(answer.values),
+            dict(answer.details),
+            answer.message,
+            answer.seconds,
+        )
+        self.writer.put(record)
+        self.counts[answer.status] += 1
+        self.left.ended(unit.labels, seconds)
+        self._say(" ".join(str(value) for value in unit.labels.values()))
+
+    def _labels_of(self, task: Training) -> Mapping[str, Any]:
+        assert task.request.classifier is not None
+        return {"data": task.request.data.name, "classifier": task.request.classifier.name}
+
+    def _say(self, label: str) -> None:
+        if self.on_progress is not None:
+            done = self.earlier_done + self.counts[DONE]
+            failed = self.n_earlier - self.earlier_done + self.counts[FAILED] + self.counts[TOO_SLOW]
+            elapsed = time.perf_counter() - self.start
+            self.on_progress(Progress(done, failed, len(self.units), label, elapsed, self.left.seconds()))
+
+
+def _without_calibrator(labels: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: labels[key] for key in ("data", "classifier") if key in labels}
+
+
+def _versions() -> dict[str, str]:
+    """Return what may change numbers besides the recipe."""
+    found = {"python": platform.python_version(), "calibrant": calibrant.__version__}
+    for name in ("numpy", "scipy", "scikit-learn", "joblib"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    found["system"] = f"{platform.system()} {platform.machine()}"
+    return found

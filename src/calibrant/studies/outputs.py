@@ -1,0 +1,287 @@
+"""Base outputs: what a classifier says of calibration and test rows, before anything is calibrated."""
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import StudyDataError
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+from calibrant.studies.classifiers import scores_of, trained
+from calibrant.studies.data import fingerprint, load
+from calibrant.studies.data_rows import Rows, StudyData, Truth
+from calibrant.studies.outputs_cache import OutputsCache
+from calibrant.studies.outputs_parts import BaseOutputs, Part
+from calibrant.studies.own_code import code_fingerprint
+from calibrant.studies.specifications import CalibratorSpec, ClassifierSpec, DataSpec, SplitSpec
+from calibrant.studies.splits import Split, divided_rows, outer_fold, split_seed
+
+__all__ = [
+    "BaseOutputs",
+    "OutputsCache",
+    "OutputsRequest",
+    "Part",
+    "base_outputs",
+    "needs_training",
+    "outputs_key",
+    "training_key",
+]
+
+IntArray = NDArray[np.intp]
+
+# Part of every key: another number makes all outputs anew.
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class OutputsRequest:
+    """What determines base outputs.
+
+    Attributes
+    ----------
+    data : DataSpec
+    classifier : ClassifierSpec or None
+        None for data with scores.
+    splits : SplitSpec
+    split : Split
+    seed : int
+        Of the recipe.
+    data_folder : Path or None
+    recipe_folder : Path
+    keep_training : bool
+        Whether scores of the rows that a classifier was trained on are kept too.
+    """
+
+    data: DataSpec
+    classifier: ClassifierSpec | None
+    splits: SplitSpec
+    split: Split
+    seed: int
+    data_folder: Path | None
+    recipe_folder: Path
+    keep_training: bool = False
+
+    @property
+    def data_seed(self) -> int:
+        """Seed of a generator: another one for every repeat where the rows are divided already."""
+        return split_seed(self.seed, replace(self.split, fold=0)) if self.split.kind == "given" else self.seed
+
+    def loaded(self) -> StudyData:
+        """Return the data set."""
+        return load(self.data, self.data_folder, self.recipe_folder, self.data_seed)
+
+
+def needs_training(spec: CalibratorSpec) -> bool:
+    """Tell whether a calibrator is chosen by the rows that the classifier was trained on."""
+    return bool(spec.grid) and spec.select == "training"
+
+
+def outputs_key(request: OutputsRequest) -> str:
+    """Return a hash of all that the outputs depend on: content of files, code, options, rows and seed.
+
+    Neither how many repeats there are nor whether scores of training rows are kept has a part in it.
+    """
+    classifier, split = request.classifier, request.split
+    content: dict[str, Any] = {
+        "version": VERSION,
+        "data": fingerprint(request.data, request.data_folder, request.recipe_folder),
+        "splits": _what_matters(request.splits),
+        "split": [split.kind, split.repeat, split.fold, split.calibration_rows],
+        "seed": request.seed,
+    }
+    if classifier is not None:
+        content["classifier"] = [
+            classifier.estimator,
+            classifier.canonical()["parameters"],
+            code_fingerprint(classifier.estimator, request.recipe_folder),
+        ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def base_outputs(
+    request: OutputsRequest, cache: OutputsCache | None = None, key: str | None = None
+) -> BaseOutputs:
+    """Return what a classifier says of the rows of a split, from the cache if it is there.
+
+    Data with scores need no classifier. Of data with features, ``"folds"`` train classifiers on inner folds; for the other
+    kinds one classifier is trained on the rows that are meant for it, once for all splits.
+    """
+    if request.split.kind == "folds":
+        if cache is None:
+            return _nested(request)
+        key = outputs_key(request) if key is None else key
+        found = _cached(request, cache, key)
+        if found is None:
+            found = _nested(request)
+            cache.put(key, found)
+        return found
+    return _divided(request, cache)
+
+
+def training_key(request: OutputsRequest) -> str | None:
+    """Return the key under which the scores of the trained classifier are kept; None if there is none to train.
+
+    Of rows in folds it is :func:`outputs_key`; a classifier that is trained once has the same key for all splits.
+    """
+    if request.classifier is None:
+        return None
+    return outputs_key(request if request.split.kind == "folds" else _for_all_splits(request))
+
+
+def _for_all_splits(request: OutputsRequest) -> OutputsRequest:
+    """Return the request for the scores of all rows that splits divide."""
+    once = replace(request, split=Split("random"), splits=SplitSpec("random"))
+    if request.data.kind == "generated" and request.split.kind == "given":
+        return replace(once, seed=request.data_seed)
+    return once
+
+
+def _what_matters(spec: SplitSpec) -> dict[str, Any]:
+    """Return what of a specification changes the rows of a split of it."""
+    if spec.kind == "folds":
+        return {"folds": spec.folds, "inner": spec.inner, "combine": spec.combine}
+    matters: dict[str, Any] = {"test_rows": spec.test_rows, "stratified": spec.stratified}
+    if spec.kind == "random" and spec.test_rows is None:
+        # Test rows are those that no number of calibration rows takes.
+        matters["calibration_rows"] = [float(rows) for rows in sorted(spec.calibration_rows)]
+    return matters
+
+
+def _cached(request: OutputsRequest, cache: OutputsCache | None, key: str) -> BaseOutputs | None:
+    found = None if cache is None else cache.get(key)
+    if found is not None and request.keep_training and found.parts[0].training is None:
+        return None  # kept by a recipe that had no need of them
+    return found
+
+
+def _nested(request: OutputsRequest) -> BaseOutputs:
+    """Train classifiers on folds of the rows."""
+    data, classifier = request.loaded(), request.classifier
+    if not data.has_features or classifier is None:
+        raise StudyDataError(
+            f"data set {request.data.name!r} has scores and no features, so that no classifier can be trained on folds; "
+            "use splits of kind given or random."
+        )
+    rows, n_classes = data.every_row(), data.n_classes
+    fold = outer_fold(rows.labels, request.splits, request.split, request.seed)
+    seed = split_seed(request.seed, request.split)
+    started = time.perf_counter()
+    test = rows.take(fold.test)
+
+    def scores(model: Any, of: Rows) -> Predictions:
+        return scores_of(classifier, model, _features(of), n_classes)
+
+    def fitted(on: Rows) -> Any:
+        return trained(classifier, seed, request.recipe_folder, _features(on), on.labels)
+
+    parts, held_out = [], []
+    for inner in fold.inner:
+        training, calibration = rows.take(inner.training), rows.take(inner.calibration)
+        model = fitted(training)
+        if request.splits.combine == "pooled":
+            held_out.append(scores(model, calibration))
+            continue
+        kept = (scores(model, training), training.labels) if request.keep_training else (None, None)
+        parts.append(Part(scores(model, calibration), calibration.labels, scores(model, test), *kept))
+    if request.splits.combine == "pooled":
+        training = rows.take(fold.training)
+        model = fitted(training)
+        labels = rows.labels[np.concatenate([inner.calibration for inner in fold.inner])]
+        kept = (scores(model, training), training.labels) if request.keep_training else (None, None)
+        parts = [Part(_stacked(held_out), labels, scores(model, test), *kept)]
+    return BaseOutputs(tuple(parts), test.labels, n_classes, test.truth, time.perf_counter() - started)
+
+
+def _divided(request: OutputsRequest, cache: OutputsCache | None) -> BaseOutputs:
+    """Divide rows with scores; where there are none, those of a classifier that is trained once."""
+    data = request.loaded()
+    training: tuple[Predictions, IntArray] | None = None
+    seconds = 0.0
+    if data.has_features:
+        data, training, seconds = _trained_once(request, data, cache)
+    if request.split.kind == "given":
+        if data.calibration is None or data.test is None:
+            raise StudyDataError(
+                f"data set {request.data.name!r} is not divided into calibration and test rows; use splits of kind random."
+            )
+        calibration, test = data.calibration, data.test
+        rows, test_rows = divided_rows(
+            calibration.labels, request.splits, request.split, request.seed, test.labels
+        )
+        calibration, test = calibration.take(rows), test.take(test_rows)
+    else:
+        whole = data.all_rows()
+        rows, test_rows = divided_rows(whole.labels, request.splits, request.split, request.seed)
+        calibration, test = whole.take(rows), whole.take(test_rows)
+    assert calibration.predictions is not None
+    assert test.predictions is not None
+    part = Part(calibration.predictions, calibration.labels, test.predictions, *(training or (None, None)))
+    truth: Truth | None = test.truth if data.task is None else data.task
+    return BaseOutputs((part,), test.labels, data.n_classes, truth, seconds)
+
+
+def _trained_once(
+    request: OutputsRequest, data: StudyData, cache: OutputsCache | None
+) -> tuple[StudyData, tuple[Predictions, IntArray] | None, float]:
+    """Return the data with scores of a classifier that saw the training rows, these rows' scores, and the seconds."""
+    classifier = request.classifier
+    if data.training is None or classifier is None:
+        raise StudyDataError(
+            f"data set {request.data.name!r} has no rows that a classifier is trained on, X_train and y_train; "
+            "use splits of kind folds."
+        )
+    whole = data.all_rows()
+    once = _for_all_splits(request)
+    key = outputs_key(once)
+    found = _cached(request, cache, key)
+    if found is None:
+        started = time.perf_counter()
+        seed = split_seed(once.seed, once.split)
+        model = trained(
+            classifier, seed, request.recipe_folder, _features(data.training), data.training.labels
+        )
+        scores = scores_of(classifier, model, _features(whole), data.n_classes)
+        kept: tuple[Predictions, IntArray] | tuple[None, None] = (None, None)
+        if request.keep_training:
+            kept = (
+                scores_of(classifier, model, _features(data.training), data.n_classes),
+                data.training.labels,
+            )
+        # All rows that are divided stand in the place of calibration rows.
+        part = Part(scores, whole.labels, scores.take(slice(0, 1)), *kept)
+        found = BaseOutputs((part,), whole.labels[:1], data.n_classes, None, time.perf_counter() - started)
+        if cache is not None:
+            cache.put(key, found)
+    part = found.parts[0]
+    scored = replace(whole, features=None, predictions=part.calibration)
+    if data.rows is not None:
+        data = replace(data, rows=scored, training=None)
+    else:
+        assert data.calibration is not None
+        n_calibration = len(data.calibration)
+        data = replace(
+            data,
+            training=None,
+            calibration=scored.take(np.arange(n_calibration)),
+            test=scored.take(np.arange(n_calibration, len(scored))),
+        )
+    training = None
+    if part.training is not None and part.training_labels is not None:
+        training = part.training, part.training_labels
+    return data, training, found.train_seconds
+
+
+def _features(rows: Rows) -> NDArray[np.float64]:
+    assert rows.features is not None
+    return rows.features
+
+
+def _stacked(parts: Sequence[Predictions]) -> Predictions:
+    return Predictions(np.concatenate([part.scores for part in parts]), Space.PROBABILITIES)

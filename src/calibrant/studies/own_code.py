@@ -1,0 +1,109 @@
+"""Code of one's own: classes and functions that a recipe names by file or by module."""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from calibrant.errors import RecipeError
+
+__all__ = ["code_fingerprint", "is_reference", "load_object"]
+
+
+def is_reference(text: str) -> bool:
+    """Tell whether text names code, by a file or a module, and not a thing of ours.
+
+    >>> is_reference("own.py:Method"), is_reference("sklearn.svm:SVC"), is_reference("temperature")
+    (True, True, False)
+    """
+    return ":" in text
+
+
+def load_object(reference: str, recipe_folder: Path) -> Any:
+    """Return what ``file.py:name``, relative to the folder of the recipe, or ``package.module:name`` stands for.
+
+    A file stands alone: it may import what is installed, but not the files beside it, so that its content is all that
+    determines what it does.
+
+    >>> load_object("math:sqrt", Path("."))(9.0)
+    3.0
+    """
+    place, name = _parts(reference)
+    module = _module(place, reference, recipe_folder)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        raise RecipeError(f"{reference}: there is no {name!r} in {place}; define it there.") from None
+
+
+def code_fingerprint(reference: str, recipe_folder: Path) -> str:
+    """Return a hash of the file that holds a piece of code; nothing for names of ours.
+
+    >>> code_fingerprint("temperature", Path("."))
+    ''
+    """
+    if not is_reference(reference):
+        return ""
+    place, _ = _parts(reference)
+    if place.endswith(".py"):
+        path = _path(place, reference, recipe_folder)
+    else:
+        origin = getattr(_module(place, reference, recipe_folder), "__file__", None)
+        if origin is None:  # built in
+            return hashlib.sha256(f"{place} {sys.version}".encode()).hexdigest()
+        path = Path(origin)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    place, _, name = reference.rpartition(":")
+    if not place or not name.isidentifier():
+        raise RecipeError(
+            f"code is written as file.py:name or package.module:name, not {reference!r}; the name follows the colon."
+        )
+    return place, name
+
+
+def _path(place: str, reference: str, recipe_folder: Path) -> Path:
+    path = recipe_folder / place
+    if not path.is_file():
+        raise RecipeError(
+            f"{reference}: there is no file {path.name} in {path.parent}; paths are relative to the folder of the recipe."
+        )
+    return path
+
+
+def _module(place: str, reference: str, recipe_folder: Path) -> ModuleType:
+    try:
+        if place.endswith(".py"):
+            return _from_file(_path(place, reference, recipe_folder))
+        return importlib.import_module(place)
+    except RecipeError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()).removesuffix(".")
+        raise RecipeError(
+            f"{reference}: {place} cannot be imported, {type(error).__name__}: {text}."
+        ) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    content = path.read_bytes()
+    # By content: the same file gives the same classes, a changed one gives new ones.
+    digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()
+    name = f"calibrant_study_{path.stem}_{digest[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: dataclasses look their module up
+    try:
+        exec(compile(content, str(path), "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

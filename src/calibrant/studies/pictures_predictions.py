@@ -1,0 +1,117 @@
+"""Pictures of predictions: boxes and reliability diagrams of calibrated test rows, made anew from kept outputs."""
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibrant.plots.class_probability_box_display import ClassProbabilityBoxDisplay
+from calibrant.plots.classwise_display import ClasswiseReliabilityDisplay
+from calibrant.plots.display import Display
+from calibrant.plots.reliability_display import ReliabilityDisplay
+from calibrant.studies.calibration import calibrate
+from calibrant.studies.outputs import OutputsCache, base_outputs
+from calibrant.studies.pictures_kinds import Built
+from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.results import Results, label_text
+from calibrant.studies.splits import split_seed
+from calibrant.studies.units import GridWork
+
+__all__ = ["pictures_of_predictions"]
+
+
+def pictures_of_predictions(cache_folder: Path | None) -> Callable[[Results, PictureOptions], Built]:
+    """Return what draws pictures of predictions, with the outputs of classifiers kept in a folder.
+
+    Calibrators are fitted anew to the same rows with the same seeds. Classifiers are not trained: where their outputs are not
+    kept, the picture is left out. Rows of all folds of one repeat, the first unless the picture says otherwise, are put
+    together.
+    """
+
+    def build(results: Results, picture: PictureOptions) -> Built:
+        found, notes = _predictions(results, picture, cache_folder)
+        if not found:
+            return Built({}, tuple(notes) or ("No unit that belongs to this picture is done.",))
+        kind = picture.get("display", "reliability")
+        if kind == "reliability":
+            labels = next(iter(found.values()))[0]
+            if any(len(each) != len(labels) for each, _ in found.values()):
+                return Built(
+                    {}, ("The calibrators of this picture have not been measured on the same rows.",)
+                )
+            models = {name: probabilities for name, (_, probabilities) in found.items()}
+            about: dict[str, Any] = {}
+            if picture.get("class") is not None:
+                about = {"kind": "class", "label": picture.get("class")}
+            return Built({"": ReliabilityDisplay.from_predictions(labels, models, **about)}, tuple(notes))
+        displays: dict[str, Display] = {}
+        for name, (labels, probabilities) in found.items():
+            ending = re.sub(r"[^A-Za-z0-9.-]+", "-", name)
+            if kind == "boxes":
+                title = f"{name}: probabilities by true class"
+                displays[ending] = ClassProbabilityBoxDisplay.from_predictions(
+                    labels, probabilities, title=title
+                )
+            else:
+                displays[ending] = ClasswiseReliabilityDisplay.from_predictions(labels, probabilities)
+                notes.append(f"{ending}: {name}.")
+        return Built(displays, tuple(notes) if kind == "boxes" else ())
+
+    return build
+
+
+def _predictions(
+    results: Results, picture: PictureOptions, cache_folder: Path | None
+) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
+    """Return true classes and calibrated probabilities by calibrator."""
+    conditions: dict[str, Any] = {"data": picture.get("data"), **picture.where}
+    for option, label in (
+        ("classifier", "classifier"),
+        ("calibrators", "calibrator"),
+        ("repeat", "repeat"),
+        ("fold", "fold"),
+    ):
+        if picture.get(option) is not None:
+            conditions[label] = picture.get(option)
+    lines = {line.key: line for line in results.where(conditions) if line.done}
+    if not lines:
+        return {}, []
+    first = min(line.labels.get("repeat", 0) for line in lines.values())
+    cache = None if cache_folder is None else OutputsCache(cache_folder)
+    rows: dict[str, list[tuple[Any, Any]]] = {}
+    for unit in results.plan.units:
+        work = getattr(unit, "work", None)
+        line = lines.get(unit.key)
+        if line is None or line.labels.get("repeat", 0) != first or not isinstance(work, GridWork):
+            continue
+        trained = work.request.classifier is None or (cache is not None and cache.has(work.outputs))
+        if not trained:
+            return {}, [
+                "The outputs of the classifier are not kept any more, so it is not drawn; run the study again."
+            ]
+        rows.setdefault(label_text(unit.labels["calibrator"]), []).append(_calibrated(work, cache))
+    found = {
+        name: (
+            np.concatenate([labels for labels, _ in parts]),
+            np.concatenate([probabilities for _, probabilities in parts]),
+        )
+        for name, parts in rows.items()
+    }
+    wanted = picture.get("calibrators")
+    if wanted:
+        found = {name: found[name] for name in wanted if name in found}
+    return found, []
+
+
+def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:
+    request = work.request
+    outputs = base_outputs(request, None if request.classifier is None else cache, work.outputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were noted when the unit was run
+        calibrated = calibrate(
+            outputs, work.calibrator, request.recipe_folder, split_seed(request.seed, request.split)
+        )
+    return np.asarray(outputs.test_labels), calibrated.predictions.probabilities

@@ -1,0 +1,182 @@
+"""Plan: the units of a recipe, each with its key."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Protocol
+
+from calibrant.errors import StudyDataError
+from calibrant.studies.data import AbsentDataError, find_source
+from calibrant.studies.keys import calibrator_identity, digest, grid_key, measures_identity, trial_key
+from calibrant.studies.outputs import OutputsRequest, needs_training, outputs_key, training_key
+from calibrant.studies.recipe import Recipe
+from calibrant.studies.record import Record
+from calibrant.studies.specifications import DataSpec, TrialSpec
+from calibrant.studies.splits import splits_of
+from calibrant.studies.units import GridWork, TrialWork, Unit
+
+__all__ = ["Plan", "plan"]
+
+
+class _HasRecords(Protocol):
+    def records(self, keys: Iterable[str] | None = None) -> list[Record]: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The units of a recipe.
+
+    Attributes
+    ----------
+    recipe : Recipe
+        What they come from.
+    units : tuple of Unit
+        In the order of the recipe: data, classifiers, splits, calibrators; then trials. Two that do the same, under
+        different names, have the same key and are run once.
+    absent : tuple of (str, str)
+        Optional data sets and trials that were left out, and why.
+    """
+
+    recipe: Recipe
+    units: tuple[Unit, ...]
+    absent: tuple[tuple[str, str], ...] = ()
+
+    def records(self, store: _HasRecords) -> list[Record]:
+        """Return what a store has of these units, in their order and with their labels of today."""
+        found = {record.key: record for record in store.records({unit.key for unit in self.units})}
+        return [
+            replace(found[unit.key], labels=dict(unit.labels)) for unit in self.units if unit.key in found
+        ]
+
+
+def plan(recipe: Recipe, data_folder: str | Path | None = None) -> Plan:
+    """Return the units of a recipe; nothing is run, but all files must be there.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        From :func:`~calibrant.studies.read_recipe`.
+    data_folder : str or Path, optional
+        Where files of data are; the folder of the recipe if absent.
+
+    Returns
+    -------
+    Plan
+        Units with keys. A key is a hash of the content of the data, the classifier, the split, the calibrator, the
+        measures, the seed, own code and the version of calibrant. Names, labels, the order of the recipe, other splits
+        than the unit's, and the time limit are no part of it, so that a small form of a recipe shares its units with the
+        whole, and a changed recipe runs only what is new.
+
+    Raises
+    ------
+    StudyDataError
+        If a data set that is not optional is absent.
+    """
+    folder = None if data_folder is None else Path(data_folder).resolve()
+    units: list[Unit] = []
+    absent: list[tuple[str, str]] = []
+    measures = digest(measures_identity(recipe.measures, recipe.folder))
+    for data in recipe.data:
+        try:
+            find_source(data, folder, recipe.folder)
+            units.extend(list(_grid(recipe, data, folder, measures)))
+        except AbsentDataError:
+            if not data.optional:
+                raise
+            absent.append((data.name, _reason(_files_of(data), folder, recipe.folder)))
+    for trial in recipe.trials:
+        try:
+            units.extend(list(_trials(recipe, trial, folder)))
+        except AbsentDataError:
+            if not trial.optional:
+                raise
+            absent.append((trial.name, _reason(trial.files, folder, recipe.folder)))
+    return Plan(recipe, tuple(units), tuple(absent))
+
+
+def _grid(recipe: Recipe, data: DataSpec, folder: Path | None, measures: str) -> Iterator[Unit]:
+    splits = recipe.splits_of(data)
+    calibrators = recipe.calibrators_of(data)
+    identities = [digest(calibrator_identity(each, recipe.folder)) for each in calibrators]
+    keep_training = any(needs_training(each) for each in calibrators)
+    for classifier, split in product(recipe.classifiers_of(data), splits_of(splits)):
+        request = OutputsRequest(data, classifier, splits, split, recipe.seed, folder, recipe.folder)
+        # Whether rows of the training are kept beside them does not change the outputs themselves.
+        identity = outputs_key(request)
+        outputs = identity
+        if keep_training:
+            request = replace(request, keep_training=True)
+            outputs = outputs_key(request)
+        training = training_key(request)
+        labels: dict[str, Any] = {**data.labels, "data": data.name}
+        if classifier is not None:
+            labels["classifier"] = classifier.name
+        for calibrator, its_identity in zip(calibrators, identities, strict=True):
+            yield Unit(
+                grid_key(identity, its_identity, measures, recipe.seed),
+                {**labels, "calibrator": calibrator.name, **split.labels()},
+                GridWork(request, outputs, training, calibrator, recipe.measures),
+            )
+
+
+def _trials(recipe: Recipe, trial: TrialSpec, folder: Path | None) -> Iterator[Unit]:
+    hashes = [_hash(_find(name, trial, folder, recipe.folder)) for name in trial.files]
+    crossed = [name for name, value in trial.parameters.items() if isinstance(value, list)]
+    for combination in product(*(trial.parameters[name] for name in crossed)):
+        chosen = dict(zip(crossed, combination, strict=True))
+        parameters = {**trial.parameters, **chosen}
+        labels = {"trial": trial.name, **{name: _label(value) for name, value in chosen.items()}}
+        for seed in range(recipe.seed, recipe.seed + trial.seeds):
+            yield Unit(
+                trial_key(trial.function, parameters, seed, hashes, recipe.folder),
+                {**labels, "seed": seed},
+                TrialWork(trial.name, trial.function, parameters, seed, folder, recipe.folder),
+            )
+
+
+def _label(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_text(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return " ".join(_text(each) for each in value)
+    return str(value)
+
+
+def _files_of(data: DataSpec) -> list[str]:
+    names = [*data.options.get("files", []), *([data.options["test"]] if "test" in data.options else [])]
+    return [str(name) for name in (names if data.kind == "generated" else [data.source, *names])]
+
+
+def _reason(names: Iterable[str], *folders: Path | None) -> str:
+    """Return what is absent, in a few words that fit into a report."""
+    missing = [name for name in names if _place(name, folders) is None]
+    return f"there is no file {', '.join(missing)}"
+
+
+def _place(name: str, folders: Iterable[Path | None]) -> Path | None:
+    places = [folder / name for folder in folders if folder is not None]
+    return next((path for path in places if path.is_file()), None)
+
+
+def _find(name: str, trial: TrialSpec, folder: Path | None, recipe_folder: Path) -> Path:
+    path = _place(name, (folder, recipe_folder))
+    if path is None:
+        raise AbsentDataError(
+            f"trial {trial.name!r}: there is no file {name} in {folder or recipe_folder}; "
+            "name the folder of your data by --data or CALIBRANT_DATA."
+        )
+    return path
+
+
+def _hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StudyDataError(f"{path} cannot be read: {error.strerror or error}.") from error

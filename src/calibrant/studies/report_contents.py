@@ -1,0 +1,261 @@
+"""What a report says: what was run, what failed, and all tables and pictures."""
+
+import os
+import platform
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
+from calibrant.studies.pictures_kinds import Built
+from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.record import DONE, FAILED, TOO_SLOW
+from calibrant.studies.results import OPEN, SPLIT_LABELS, Line, Results, label_text
+from calibrant.studies.tables import make_table
+from calibrant.studies.tables_options import TableOptions
+from calibrant.studies.tables_types import ResultTable
+from calibrant.wording import counted
+
+__all__ = ["Failure", "ReportContents", "contents_of", "contents_of_failures", "duration_text"]
+
+PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
+MOST_VALUES = 4
+MOST_FAILURES = 40
+LONGEST_MESSAGE = 300
+ABSENT = re.compile(r"(?:there is no file|reads) (\S+?)[,;.]?(?: |$)")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Units that failed for one reason: how many, how, of what, and the message."""
+
+    number: int
+    status: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ReportContents:
+    """All that a report says, in whatever form.
+
+    Attributes
+    ----------
+    title : str
+    facts : tuple of (str, str)
+        What was run.
+    data_header, data_rows : tuple
+        The data sets.
+    absent : tuple of (str, str)
+        What was left out, and why.
+    failures : tuple of Failure
+    tables : tuple of ResultTable
+    pictures : tuple of DrawnPicture
+    empty : tuple of str
+        Titles of tables and pictures that no unit belongs to, as in a form that leaves trials out.
+    when : str
+        When the runs took place; empty if it is not known.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    data_header: tuple[str, ...]
+    data_rows: tuple[tuple[str, ...], ...]
+    absent: tuple[tuple[str, str], ...]
+    failures: tuple[Failure, ...]
+    n_other_failures: int
+    tables: tuple[ResultTable, ...]
+    pictures: tuple[DrawnPicture, ...]
+    empty: tuple[str, ...] = ()
+    when: str = ""
+
+
+def contents_of(
+    results: Results,
+    predictions: Callable[[Results, PictureOptions], Built] | None = None,
+    runs: Sequence[Any] = (),
+) -> ReportContents:
+    """Make all tables and pictures of a recipe and say what was run."""
+    recipe = results.recipe
+    failures = contents_of_failures(results)
+    rows = _data_rows(results)
+    tables = [make_table(results, TableOptions.parse(entry), recipe.folder) for entry in recipe.tables]
+    pictures = [PictureOptions.parse(entry) for entry in recipe.pictures]
+    empty = [table.options.caption for table in tables if not table.rows]
+    empty += [picture.caption for picture in pictures if not has_units(results, picture)]
+    return ReportContents(
+        title=recipe.title,
+        facts=tuple(_facts(results, runs)),
+        data_header=("data", "classes", "calibration rows", "test rows", "units done"),
+        data_rows=tuple(rows),
+        absent=tuple((name, _absence(reason)) for name, reason in results.absent),
+        failures=tuple(failures[:MOST_FAILURES]),
+        n_other_failures=sum(failure.number for failure in failures[MOST_FAILURES:]),
+        tables=tuple(table for table in tables if table.rows),
+        pictures=tuple(
+            draw_picture(results, picture, predictions) for picture in pictures if has_units(results, picture)
+        ),
+        empty=tuple(empty),
+        when=_when(runs),
+    )
+
+
+def contents_of_failures(results: Results) -> list[Failure]:
+    """Return what failed, by reasons."""
+    return [
+        Failure(len(lines), status, _where(lines), _shortened(message))
+        for (status, message), lines in results.failures().items()
+    ]
+
+
+def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
+    recipe, counts = results.recipe, results.counts()
+    done = f"{counts[DONE]} of {counted(len(results), 'unit')}"
+    others = [f"{counts[status]} {word}" for status, word in WORDS.items() if counts[status]]
+    facts = [
+        ("recipe", recipe.name + (f", form {recipe.form}" if recipe.form else ", whole")),
+        ("done", ", ".join([done, *others])),
+        ("time", _time(results)),
+    ]
+    if recipe.limit_seconds:
+        facts.append(("limit", f"{duration_text(recipe.limit_seconds)} of processor time for one unit"))
+    for name, kind in (("classifiers", "classifier"), ("calibrators", "calibrator")):
+        levels = results.levels(kind)
+        if levels:
+            facts.append((name, ", ".join(map(label_text, levels))))
+    trials = results.levels("trial")
+    if trials:
+        facts.append(("trials", ", ".join(map(label_text, trials))))
+    versions = dict(getattr(runs[-1], "versions", {}) or {}) if runs else _versions()
+    processors = getattr(runs[-1], "processors", None) if runs else os.cpu_count()
+    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in versions.items())))
+    if processors:
+        facts.append(("processors", str(processors)))
+    return facts
+
+
+def _time(results: Results) -> str:
+    trainings = {
+        tuple(value for name, value in line.labels.items() if name != "calibrator"): line.details[
+            "train_seconds"
+        ]
+        for line in results.lines
+        if "train_seconds" in line.details
+    }
+    text = f"{duration_text(results.seconds)}, all units together"
+    if trainings:
+        text += (
+            f", and {duration_text(sum(trainings.values()))} to train {counted(len(trainings), 'classifier')}"
+        )
+    return text
+
+
+WORDS = {FAILED: "failed", TOO_SLOW: "too slow", OPEN: "not run yet"}
+
+
+def _data_rows(results: Results) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for data in results.levels("data"):
+        lines = [line for line in results.lines if line.labels.get("data") == data]
+        done = [line for line in lines if line.done]
+        rows.append(
+            (
+                label_text(data),
+                _span(done, "classes"),
+                _span(done, "calibration_rows"),
+                _span(done, "rows"),
+                f"{len(done)} of {len(lines)}",
+            )
+        )
+    return rows
+
+
+def _span(lines: Sequence[Line], detail: str) -> str:
+    """Return a number that units have in their details, or from where to where it goes."""
+    numbers = {line.details[detail] for line in lines if line.details.get(detail) is not None}
+    if not numbers:
+        return ""
+    low, high = min(numbers), max(numbers)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _where(lines: Sequence[Line]) -> str:
+    """Return what units have in common, label by label."""
+    parts = []
+    for label in dict.fromkeys(name for line in lines for name in line.labels):
+        if label in SPLIT_LABELS:
+            continue
+        values = list(dict.fromkeys(label_text(line.labels[label]) for line in lines if label in line.labels))
+        if len(values) > MOST_VALUES:
+            parts.append(f"{label}: {len(values)} of them")
+        else:
+            parts.append(f"{label}: {', '.join(values)}")
+    return "; ".join(parts)
+
+
+def _shortened(message: str) -> str:
+    message = _without_folders(message)
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
+
+
+def _absence(reason: str) -> str:
+    """Return why something was left out, in as few words as will do in a report.
+
+    >>> _absence("data set 'mine': there is no file a/mine.npz in /home/x/data; name the folder of your data.")
+    'no file a/mine.npz'
+    """
+    found = ABSENT.search(reason)
+    return f"no file {found[1]}" if found else _without_folders(reason)
+
+
+def _without_folders(message: str) -> str:
+    """Return a message without the folders of this machine, which say nothing to others."""
+    words = []
+    for word in message.split(" "):
+        bare = word.strip("'\"(),;:.")
+        if bare.startswith(("/", "~/")) and bare.count("/") > 1:
+            word = word.replace(bare, bare.rstrip("/").rpartition("/")[2])
+        words.append(word)
+    return " ".join(words)
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _when(runs: Sequence[Any]) -> str:
+    times = sorted(datetime.fromisoformat(str(time)) for run in runs for time in (run.started, run.updated))
+    if not times:
+        return ""
+    first, last = times[0].astimezone(UTC), times[-1].astimezone(UTC)
+    end = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
+    return f"{first:%Y-%m-%d %H:%M} to {end} UTC"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time in the two largest units that it fills.
+
+    >>> duration_text(0.25), duration_text(75), duration_text(7500), duration_text(200000)
+    ('0.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, name, lesser, lesser_name in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // lesser
+            return f"{whole // size} {name} {rest} {lesser_name}" if rest else f"{whole // size} {name}"
+    return f"{whole} s"

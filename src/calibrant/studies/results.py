@@ -1,0 +1,238 @@
+"""Results: the units of a plan with what came of each, as one long table."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
+from calibrant.tabular import Tabular
+
+__all__ = ["MEASURE", "OPEN", "SPLIT_LABELS", "Line", "Results", "label_text"]
+
+OPEN = "open"
+"""Status of a unit that has not been run."""
+
+SPLIT_LABELS = ("repeat", "fold", "seed")
+"""Labels that tell splits of one task from each other."""
+
+MEASURE = "measure"
+"""Stands for a label in tables, whose values are the names of measures."""
+
+SUBJECT = re.compile(r"^the (calibrator|classifier|trial) '.*?' (?:on '.*?' )?(?:with '.*?' )?(failed|took)")
+
+STATUSES = (DONE, FAILED, TOO_SLOW, OPEN)
+
+
+class PlannedUnit(Protocol):
+    """What is asked of a unit."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, Any]: ...
+
+
+class AnyPlan(Protocol):
+    """What is asked of a plan: its recipe, its units, and data sets that were left out with the reasons."""
+
+    @property
+    def recipe(self) -> Any: ...
+    @property
+    def units(self) -> Sequence[PlannedUnit]: ...
+    @property
+    def absent(self) -> Sequence[tuple[str, str]]: ...
+
+
+@dataclass(frozen=True)
+class Line:
+    """One unit of the plan and what came of it; ``status`` is ``"open"`` if nothing did so far."""
+
+    key: str
+    labels: Mapping[str, Any]
+    status: str = OPEN
+    values: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether the unit has values."""
+        return self.status == DONE
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """Labels as they are written."""
+        return {label: label_text(value) for label, value in self.labels.items()}
+
+    @cached_property
+    def split(self) -> tuple[Any, ...]:
+        """What tells this unit from others of its task."""
+        return tuple(self.labels.get(label) for label in SPLIT_LABELS)
+
+    def value(self, measure: str) -> float:
+        """Return a measure, or NaN where there is none."""
+        found = self.values.get(measure)
+        return math.nan if found is None else float(found)
+
+
+class Results(Tabular):
+    """Units of a plan with what came of each.
+
+    Labels are those of the plan, so that a data set or a calibrator may change its name without being run again. Records
+    of units that are not in the plan are ignored, and units without a record are open.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was to be run.
+    records : iterable of Record
+        What came of it.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> units = [SimpleNamespace(key=key, labels={"data": "iris", "calibrator": key}) for key in ("none", "beta")]
+    >>> plan = SimpleNamespace(recipe=None, units=units, absent=())
+    >>> results = Results(plan, [Record("beta", {}, "done", {"log_loss": 0.25})])
+    >>> results.columns()["log_loss"], results.counts()
+    (array([ nan, 0.25]), {'done': 1, 'failed': 0, 'too slow': 0, 'open': 1})
+    """
+
+    def __init__(self, plan: AnyPlan, records: Iterable[Record]) -> None:
+        self.plan = plan
+        self.recipe: Any = plan.recipe
+        self.absent = tuple(plan.absent)
+        found = {record.key: record for record in records}
+        self.lines: tuple[Line, ...] = tuple(_line(unit, found.get(unit.key)) for unit in plan.units)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of units of every status."""
+        statuses = [line.status for line in self.lines]
+        return {status: statuses.count(status) for status in STATUSES}
+
+    @property
+    def seconds(self) -> float:
+        """Sum of the times of all units."""
+        return math.fsum(line.seconds for line in self.lines)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Names of all labels, in the order of the plan; those of splits come last."""
+        names = dict.fromkeys(name for line in self.lines for name in line.labels)
+        return (
+            *(name for name in names if name not in SPLIT_LABELS),
+            *(n for n in names if n in SPLIT_LABELS),
+        )
+
+    @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """Names of all values, those that the recipe measures first and in its order."""
+        named = [spec.name for spec in getattr(self.recipe, "measures", None) or ()]
+        found = dict.fromkeys([*named, *(name for line in self.lines for name in line.values)])
+        return tuple(found)
+
+    def levels(self, label: str, where: Mapping[str, Any] | None = None) -> list[Any]:
+        """Return the values of a label in the order of the plan."""
+        chosen = self.lines if where is None else list(self.where(where))
+        return list(dict.fromkeys(line.labels[label] for line in chosen if label in line.labels))
+
+    def higher_is_better(self, measure: str) -> bool:
+        """Whether a larger value of a measure is the better one; for values of trials it is not, unless a table says so."""
+        for spec in getattr(self.recipe, "measures", None) or ():
+            if spec.name == measure:
+                return bool(spec.higher_is_better)
+        return False
+
+    def where(self, conditions: Mapping[str, Any]) -> Iterator[Line]:
+        """Give the units whose labels have one of the values asked for."""
+        wanted = {
+            label: {label_text(one) for one in (value if isinstance(value, list | tuple) else [value])}
+            for label, value in conditions.items()
+        }
+        for line in self.lines:
+            if all(line.texts.get(label) in texts for label, texts in wanted.items()):
+                yield line
+
+    def may_have(self, line: Line, measure: str) -> bool:
+        """Whether a unit has a measure, or would have it were it done.
+
+        Trials give what they like: one that is not done counts if another unit of the same trial has the measure, or if
+        none is done.
+        """
+        if measure in line.values:
+            return True
+        trial = line.labels.get("trial")
+        if trial is None:
+            return True
+        known = self._values_of_trials.get(trial)
+        return not line.done and (known is None or measure in known)
+
+    @cached_property
+    def _values_of_trials(self) -> dict[Any, set[str]]:
+        found: dict[Any, set[str]] = {}
+        for line in self.lines:
+            if line.done and "trial" in line.labels:
+                found.setdefault(line.labels["trial"], set()).update(line.values)
+        return found
+
+    def failures(self) -> dict[tuple[str, str], list[Line]]:
+        """Return the units that failed or were too slow, by status and message, the most frequent first."""
+        found: dict[tuple[str, str], list[Line]] = {}
+        for line in self.lines:
+            if line.status in (FAILED, TOO_SLOW):
+                found.setdefault((line.status, _reason(line.message)), []).append(line)
+        return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return one row for every unit: labels, status, values, message and seconds."""
+        columns: dict[str, NDArray[Any]] = {}
+        for name in self.labels:
+            columns[name] = np.array([line.labels.get(name) for line in self.lines], dtype=object)
+        columns["status"] = np.array([line.status for line in self.lines], dtype=object)
+        for name in self.measures:
+            columns[name] = np.array([line.value(name) for line in self.lines], dtype=np.float64)
+        columns["seconds"] = np.array([line.seconds for line in self.lines], dtype=np.float64)
+        columns["message"] = np.array([line.message for line in self.lines], dtype=object)
+        return columns
+
+
+def label_text(value: Any) -> str:
+    """Return a value of a label as it is written in tables and files.
+
+    >>> label_text("iris"), label_text(1000.0), label_text(0.5), label_text(True), label_text(None)
+    ('iris', '1000', '0.5', 'yes', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        return f"{value:.12g}"
+    return str(value)
+
+
+def _reason(message: str) -> str:
+    """Return a message without the names that the labels of its unit have, so that those alike come together.
+
+    >>> _reason("the calibrator 'Beta' on 'iris' failed: ValueError: too few rows.")
+    'the calibrator failed: ValueError: too few rows.'
+    """
+    return SUBJECT.sub(r"the \1 \2", " ".join(message.split()))
+
+
+def _line(unit: PlannedUnit, record: Record | None) -> Line:
+    if record is None:
+        return Line(unit.key, unit.labels)
+    return Line(
+        unit.key, unit.labels, record.status, record.values, record.details, record.message, record.seconds
+    )

@@ -1,0 +1,227 @@
+"""Files of a study: features, scores and confidences in the layouts that published data come in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import FileFormatError, LabelError, PredictionError, StudyDataError, WeightError
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+from calibrant.studies.data_rows import StudyData
+from calibrant.studies.safe_pickle import load_pickle
+from calibrant.tables import read_predictions
+from calibrant.tables.npz_members import NpzMembers
+from calibrant.tables.opening import open_source
+
+__all__ = ["PICKLE_ENDINGS", "read_features", "read_scores", "read_top_label"]
+
+PICKLE_ENDINGS = (".p", ".pkl", ".pickle")
+SCORE_NAMES = {
+    Space.LOGITS: ("logits", "z"),
+    Space.PROBABILITIES: ("probs", "probabilities", "proba", "p"),
+}
+LABEL_NAMES = ("y", "labels", "label", "y_true", "targets", "target")
+CALIBRATION_PREFIXES = ("val_", "cal_", "calibration_", "valid_", "validation_")
+OF_TABLES = ("label", "columns", "positive", "normalise")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def read_features(path: Path, options: Mapping[str, Any]) -> StudyData:
+    """Read rows for classifiers.
+
+    NPZ files hold ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``; or these and ``X_cal`` and
+    ``y_cal``. In CSV, Parquet and Feather files every column but the ``label`` is a feature.
+    """
+    if path.suffix.lower() != ".npz":
+        return _told(path, lambda: _from_table(path, options))
+    arrays = _arrays(path)
+    if {"X_train", "y_train", "X_test", "y_test"} <= arrays.keys():
+        pairs: dict[str, Any] = {"train": (arrays["X_train"], arrays["y_train"])}
+        for name in ("cal", "val", "calibration"):
+            if {f"X_{name}", f"y_{name}"} <= arrays.keys():
+                pairs["calibration"] = arrays[f"X_{name}"], arrays[f"y_{name}"]
+        return _told(path, lambda: StudyData.from_features(arrays["X_test"], arrays["y_test"], **pairs))
+    if "X" not in arrays or "y" not in arrays:
+        raise StudyDataError(
+            f"{path} has the arrays {', '.join(arrays)}; X and y, or X_train, y_train, X_test and y_test, are needed."
+        )
+    return _told(path, lambda: StudyData.from_features(arrays["X"], arrays["y"]))
+
+
+def read_scores(path: Path, options: Mapping[str, Any], test_path: Path | None = None) -> StudyData:
+    """Read outputs of a classifier, with or without a division into calibration and test rows.
+
+    NPZ files hold ``logits`` or ``probs``, and ``y``; with ``val_`` and ``test_`` before these names the rows are divided
+    already. Pickles are the pairs ``((logits, y), (logits, y))`` of the published networks, calibration rows first.
+    CSV, Parquet and Feather files are read by :func:`calibrant.tables.read_predictions`; ``space`` says what the
+    scores are. ``test_path`` is a second file with the test rows. The option ``truth`` names an array of true
+    probabilities, or of votes.
+    """
+    if test_path is not None:
+        return _told(
+            path, lambda: StudyData.from_split(_undivided(path, options), _undivided(test_path, options))
+        )
+    if path.suffix.lower() in PICKLE_ENDINGS:
+        return _told(path, lambda: _from_pickle(load_pickle(path), options))
+    if path.suffix.lower() == ".npz":
+        arrays = _arrays(path)
+        parts = _divided(path, arrays, options)
+        if parts is not None:
+            truth = _truth(path, arrays, options)
+            return _told(path, lambda: StudyData.from_split(*parts, truth=truth))
+        truth = _truth(path, arrays, options)
+        return _told(path, lambda: StudyData.from_scores(*_pair(path, arrays, options), truth=truth))
+    return _told(path, lambda: StudyData.from_scores(*_undivided(path, options)))
+
+
+def read_top_label(path: Path) -> StudyData:
+    """Read confidences alone: whether a prediction is right is the question, so there are two classes, wrong and right.
+
+    An NPZ file holds ``confidence`` and either ``correct``, or ``pred`` and ``y``.
+    """
+    arrays = _arrays(path) if path.suffix.lower() == ".npz" else {}
+    confidence = arrays.get("confidence")
+    if confidence is None or not ("correct" in arrays or {"pred", "y"} <= arrays.keys()):
+        raise StudyDataError(
+            f"{path} must be an NPZ file with the arrays confidence and correct, or confidence, pred and y."
+        )
+    correct = arrays["correct"] if "correct" in arrays else arrays["pred"] == arrays["y"]
+    if confidence.ndim != 1 or correct.shape != confidence.shape:
+        raise StudyDataError(
+            f"{path}: confidence has shape {confidence.shape} and what tells the right ones {correct.shape}; "
+            "one entry per row is needed."
+        )
+    if not np.isin(correct, (0, 1)).all():
+        raise StudyDataError(f"{path}: correct must be 0 or 1 in every row.")
+    data = _told(path, lambda: StudyData.from_scores(confidence, correct.astype(np.int64)))
+    return StudyData(np.array(["wrong", "right"]), rows=data.rows)
+
+
+def _told(path: Path, make: Any) -> StudyData:
+    """Return what is made, or say in which file the trouble is."""
+    try:
+        data: StudyData = make()
+    except (StudyDataError, PredictionError, LabelError, WeightError, FileFormatError) as error:
+        text = str(error)
+        raise StudyDataError(text if str(path) in text else f"{path}: {text}") from error
+    return data
+
+
+def _arrays(path: Path) -> Arrays:
+    try:
+        members = NpzMembers(path)
+        try:
+            return {
+                name: np.array(members.array(name))
+                for name in members.names
+                if not members.types[name].hasobject
+            }
+        finally:
+            members.close()
+    except FileFormatError as error:
+        raise StudyDataError(str(error)) from error
+
+
+def _space(options: Mapping[str, Any]) -> Space | None:
+    asked = options.get("space")
+    if asked is None:
+        return None
+    try:
+        return Space(asked)
+    except ValueError:
+        raise StudyDataError(f"space must be 'probabilities' or 'logits', not {asked!r}.") from None
+
+
+def _predictions(scores: Any, space: Space) -> Predictions:
+    return (
+        Predictions.from_logits(scores) if space is Space.LOGITS else Predictions.from_probabilities(scores)
+    )
+
+
+def _pair(
+    path: Path, arrays: Arrays, options: Mapping[str, Any], prefix: str = ""
+) -> tuple[Predictions, NDArray[Any]]:
+    """Return the scores and labels whose names begin with ``prefix``."""
+    space, wanted = _space(options), options.get("columns")
+    spaces = [space] if space is not None else list(SCORE_NAMES)
+    found = [
+        (name, each)
+        for each in spaces
+        for name in ([wanted] if wanted is not None and space is not None else SCORE_NAMES[each])
+        if prefix + name in arrays
+    ]
+    names = [options["label"]] if "label" in options else LABEL_NAMES
+    labels = [arrays[prefix + name] for name in names if prefix + name in arrays]
+    if len(found) != 1 or len(labels) != 1:
+        what = "scores" if len(found) != 1 else "labels"
+        raise StudyDataError(
+            f"{path} has the arrays {', '.join(arrays)}; which are the {what} is not clear, so name them as "
+            f"{prefix}logits or {prefix}probs, and {prefix}y."
+        )
+    name, chosen = found[0]
+    return _predictions(arrays[prefix + name], chosen), labels[0]
+
+
+def _divided(path: Path, arrays: Arrays, options: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    if not any(name.startswith("test_") for name in arrays):
+        return None
+    for prefix in CALIBRATION_PREFIXES:
+        if any(name.startswith(prefix) and not name.endswith("_idx") for name in arrays):
+            return _pair(path, arrays, options, prefix), _pair(path, arrays, options, "test_")
+    return None
+
+
+def _truth(path: Path, arrays: Arrays, options: Mapping[str, Any]) -> NDArray[Any] | None:
+    name = options.get("truth")
+    if name is None:
+        return None
+    if name not in arrays:
+        raise StudyDataError(f"{path} has no array {name!r} for the truth; it has {', '.join(arrays)}.")
+    return arrays[name]
+
+
+def _from_pickle(content: Any, options: Mapping[str, Any]) -> StudyData:
+    # The published networks are pickled as logits.
+    space = _space(options) or Space.LOGITS
+    try:
+        (first, first_labels), (second, second_labels) = content
+    except (TypeError, ValueError):
+        raise StudyDataError(
+            "the pickle is not ((calibration scores, labels), (test scores, labels)); save the arrays in an NPZ file."
+        ) from None
+    return StudyData.from_split(
+        (_predictions(first, space), first_labels), (_predictions(second, space), second_labels)
+    )
+
+
+def _undivided(path: Path, options: Mapping[str, Any]) -> tuple[Predictions, NDArray[Any]]:
+    if path.suffix.lower() == ".npz":
+        return _pair(path, _arrays(path), options)
+    if path.suffix.lower() in PICKLE_ENDINGS:
+        raise StudyDataError(f"{path} is a pickle of calibration and test rows; give it alone.")
+    space = _space(options)
+    if space is None:
+        raise StudyDataError(
+            f"{path}: say what the scores are by space = 'probabilities' or space = 'logits'."
+        )
+    table = read_predictions(path, space=space, **{key: options[key] for key in OF_TABLES if key in options})
+    return table.predictions, table.labels
+
+
+def _from_table(path: Path, options: Mapping[str, Any]) -> StudyData:
+    label = options.get("label")
+    with open_source(path) as source:
+        if label not in source.columns:
+            raise StudyDataError(
+                f"{path}: say by label which column has the classes; there are {', '.join(source.columns)}."
+            )
+        names = [name for name in source.columns if name != label]
+        features, labels = [], []
+        for batch in source.batches(100_000, list(source.columns)):
+            features.append(np.asarray(batch.scores(names), dtype=np.float64))
+            labels.append(batch.names(str(label)))
+    return StudyData.from_features(np.concatenate(features), np.concatenate(labels))

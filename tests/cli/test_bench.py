@@ -1,0 +1,247 @@
+"""calibrant bench: run, go on, status, report, forget and list."""
+
+# ruff: noqa: F811 (fixtures are imported, since a second file of fixtures would confuse the doctests)
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from animal_files import folder, run  # noqa: F401
+
+RECIPE = """
+title = "Two animals"
+[[data]]
+name = "cats"
+scores = "cats.npz"
+[[data]]
+name = "dogs"
+scores = "dogs.npz"
+[[data]]
+name = "whales"
+scores = "whales.npz"
+optional = true
+[calibrators]
+Uncal = "uncalibrated"
+TempS = "temperature"
+Own = "own.py:Broken"
+[splits]
+kind = "given"
+calibration_rows = [60]
+repeats = 2
+[measures]
+log_loss = "log_loss"
+accuracy = "accuracy"
+[forms.small]
+data = ["cats"]
+calibrators = ["Uncal", "TempS"]
+[[tables]]
+name = "losses"
+measure = "log_loss"
+"""
+
+OWN = """
+from calibrant import TemperatureScaling
+
+class Broken(TemperatureScaling):
+    def _fit(self, data):
+        raise ArithmeticError("no way")
+"""
+
+
+@pytest.fixture
+def study(folder, monkeypatch):
+    """A folder with a recipe, its data and a calibrator that fails."""
+    monkeypatch.delenv("CALIBRANT_DATA", raising=False)
+    place = folder / "animals"
+    place.mkdir()
+    (place / "recipe.toml").write_text(RECIPE)
+    (place / "own.py").write_text(OWN)
+    generator = np.random.default_rng(0)
+    for name in ("cats", "dogs"):
+        logits = 2 * generator.normal(size=(200, 3))
+        labels = (0.5 * logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+        arrays = {"val_logits": logits[:100], "val_labels": labels[:100]}
+        np.savez(place / f"{name}.npz", **arrays, test_logits=logits[100:], test_labels=labels[100:])
+    return place
+
+
+def test_a_study_is_run_and_reported(run, study):
+    result = run("bench run animals")
+    assert result.stdout.startswith("animals: 12 units, of which 12 run now.\nTime: ")
+    assert result.stdout.endswith("The report is in animals-results/report.html.\n")
+    assert "Note: whales is left out: " in result.stderr
+    assert "Note: 4 units failed or were too slow; the report says why" in result.stderr
+    assert Path("animals.sqlite").is_file()
+    with Path("animals-results/tables/losses.csv").open() as file:
+        rows = {(row["data"], row["calibrator"]): row for row in csv.DictReader(file)}
+    assert float(rows["cats", "TempS"]["ours"]) < float(rows["cats", "Uncal"]["ours"])
+    assert rows["dogs", "Own"]["n_units"] == "0"
+    assert "ArithmeticError: no way" in Path("animals-results/report.md").read_text()
+
+
+def test_what_is_there_is_not_run_again(run, study):
+    run("bench run animals --form small")
+    assert Path("animals-results/small/report.md").is_file()
+    before = Path("animals-results/small/results.csv").read_bytes()
+    assert "4 units, of which 0 run now" in run("bench run animals --form small").stdout
+    assert Path("animals-results/small/results.csv").read_bytes() == before
+    assert (
+        "12 units, of which 8 run now" in run("bench run animals/recipe.toml").stdout
+    )  # the small form is a part
+    assert "12 units, of which 4 run now" in run("bench run animals --retry-failed").stdout
+
+
+def test_files_can_be_named(run, study, folder):
+    (folder / "elsewhere").mkdir()
+    for name in ("cats", "dogs"):
+        (study / f"{name}.npz").rename(folder / "elsewhere" / f"{name}.npz")
+    result = run("bench run animals", 1)
+    assert result.stderr.startswith("Error: data set 'cats': there is no file cats.npz in ")
+    assert not Path("animals.sqlite").exists()
+    run("bench run animals --data elsewhere --store other.sqlite -o deep/down --form small")
+    assert Path("other.sqlite").is_file()
+    assert Path("deep/down/report.html").is_file()
+
+
+def test_the_data_folder_may_come_from_the_environment(run, study, folder, monkeypatch):
+    (folder / "elsewhere").mkdir()
+    (study / "cats.npz").rename(folder / "elsewhere" / "cats.npz")
+    monkeypatch.setenv("CALIBRANT_DATA", "elsewhere")
+    run("bench run animals --form small")
+    monkeypatch.setenv("CALIBRANT_DATA", "nowhere")
+    assert "no folder nowhere with data" in run("bench run animals --form small", 1).stderr
+
+
+def test_status_tells_what_is_there_what_is_left_and_what_failed(run, study):
+    empty = run("bench status animals").stdout
+    assert empty.startswith("animals: 0 of 12 units done\n")
+    assert "12 units to be run; how long that takes is not known yet." in empty
+    assert not Path("animals.sqlite").exists()
+    run("bench run animals --form small")
+    assert "8 units to be run, which takes about" in run("bench status animals --jobs 2").stdout
+    run("bench run animals")
+    content = json.loads(run("bench status animals --format json").stdout)
+    assert {name: content[name] for name in ("units", "done", "failed", "too_slow", "open")} == {
+        "units": 12, "done": 8, "failed": 4, "too_slow": 0, "open": 0,
+    }  # fmt: skip
+    assert content["seconds_left"] == 0
+    assert content["absent"][0]["name"] == "whales"
+    (failure,) = content["failures"]
+    assert failure["units"] == 4
+    assert failure["message"] == "the calibrator failed: ArithmeticError: no way."
+    assert [part["name"] for part in content["parts"]] == ["cats", "dogs"]
+    assert "4 units failed (data: cats, dogs; calibrator: Own;" in " ".join(
+        run("bench status animals").stdout.split()
+    )
+
+
+def test_results_can_be_forgotten(run, study):
+    run("bench run animals")
+    assert run("bench forget animals --failed").stdout == "4 results are gone from animals.sqlite.\n"
+    assert run("bench forget animals --where data=cats --where calibrator=TempS").stdout.startswith(
+        "2 results"
+    )
+    assert run("bench forget animals --where calibrator=Uncal --failed").stdout.startswith("0 results")
+    assert "12 units, of which 6 run now" in run("bench run animals").stdout
+    assert "no unit has a label 'dat'" in run("bench forget animals --where dat=cats", 1).stderr
+    assert "not of the form label=value" in run("bench forget animals --where cats", 1).stderr
+    assert "say what to forget" in run("bench forget animals", 2).stderr
+
+
+def test_only_what_no_form_asks_for_is_old(run, study):
+    run("bench run animals")
+    assert run("bench forget animals --form small --old").stdout.startswith("0 results")
+    text = (study / "recipe.toml").read_text()
+    (study / "recipe.toml").write_text(text.replace('Own = "own.py:Broken"', ""))
+    assert run("bench forget animals --form small --old").stdout.startswith("4 results")
+
+
+def test_a_changed_recipe_does_not_mix_with_old_results(run, study):
+    run("bench run animals --form small")
+    text = (study / "recipe.toml").read_text()
+    (study / "recipe.toml").write_text(text.replace('"temperature"', '"vector"'))
+    assert "2 of 4 units done" in run("bench status animals --form small").stdout
+    run("bench report animals --form small")
+    with Path("animals-results/small/tables/losses.csv").open() as file:
+        rows = {row["calibrator"]: row for row in csv.DictReader(file)}
+    assert (rows["Uncal"]["n_units"], rows["TempS"]["n_units"], rows["TempS"]["ours"]) == ("2", "0", "")
+
+
+def test_a_report_needs_a_store(run, study):
+    assert "there is no store animals.sqlite" in run("bench report animals", 1).stderr
+    assert "there is no store animals.sqlite" in run("bench forget animals --failed", 1).stderr
+
+
+def test_a_store_that_is_none_is_refused(run, study):
+    Path("animals.sqlite").write_text(
+        "something else, which is long enough to be taken for a header of a database"
+    )
+    result = run("bench run animals", 1)
+    assert (
+        result.stderr.splitlines()[-1]
+        == "Error: animals.sqlite is not a store of calibrant; name another file."
+    )
+
+
+def test_recipes_are_listed(run, study, folder):
+    (folder / "broken").mkdir()
+    (folder / "broken" / "recipe.toml").write_text("title = 1")
+    text = run("bench list").stdout
+    assert text.startswith("1 recipe\n")
+    assert "animals" in text
+    assert "small" in text
+    assert "broken/recipe.toml is not to be used: " in text
+    content = json.loads(run("bench list animals --format json").stdout)
+    assert content["recipes"] == [{"recipe": "animals", "title": "Two animals", "forms": ["small"]}]
+    assert run("bench list broken").stdout.startswith("0 recipes")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("bench run nothing", 1, "nothing"),
+        ("bench run animals --form large", 1, "large"),
+        ("bench run animals --jobs 0", 2, "--jobs must be at least 1"),
+        ("bench run animals --scheduler tcp://x:1", 2, "--scheduler is for --backend dask"),
+        ("bench run animals -o animals/recipe.toml", 2, "is a file"),
+        ("bench list nothing", 2, "does not exist"),
+        ("bench", 2, "Commands"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(run, study, line, code, words):
+    result = run(line, code)
+    assert words in result.output
+    assert "Traceback" not in result.output
+
+
+SLOW = """
+import time
+from calibrant import TemperatureScaling
+
+class Broken(TemperatureScaling):
+    def _fit(self, data):
+        print("fitting", flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(study, folder, jobs):
+    (study / "own.py").write_text(SLOW)
+    command = [sys.executable, "-m", "calibrant", "bench", "run", "animals", "--jobs", str(jobs)]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout.readline() == "fitting\n"
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "are kept in animals.sqlite. Give the same command again to go on." in errors
+    assert "The report" not in output

@@ -1,0 +1,228 @@
+"""The schedule trains every classifier once and before its units, and time left is a sum of means."""
+
+import threading
+import time
+import warnings
+
+import pytest
+from study_folders import GRID, write_study
+
+from calibrant.studies import plan, read_recipe
+from calibrant.studies.limits import TimeIsUpError, limited
+from calibrant.studies.schedule import Schedule
+from calibrant.studies.tasks import Pause, Training, UnitTask
+from calibrant.studies.time_left import TimeLeft
+from calibrant.studies.warning_counts import counted_warnings
+
+
+def nothing_is_there(key):
+    return False
+
+
+def all_is_there(key):
+    return True
+
+
+@pytest.fixture
+def units(tmp_path):
+    """36 units of 12 trainings: two sets, two classifiers, three folds."""
+    text = GRID.replace("repeats = 2", "repeats = 1")
+    return plan(read_recipe(write_study(tmp_path / "study", text))).units
+
+
+def test_one_worker_trains_and_then_runs_the_units(units):
+    schedule = Schedule(units, nothing_is_there)
+    order = []
+    for task in schedule.tasks():
+        order.append(type(task))
+        schedule.finished(task)
+    assert order == [Training, UnitTask, UnitTask, UnitTask] * 12
+    assert schedule.lost() == []
+
+
+def test_outputs_that_are_there_are_not_made_again(units):
+    schedule = Schedule(units, all_is_there)
+    assert [type(task) for task in schedule.tasks()] == [UnitTask] * 36
+
+
+def test_no_unit_comes_before_its_training_has_ended_whatever_the_order(units):
+    """Five workers, of which the one that began last ends first."""
+    schedule = Schedule(units, nothing_is_there)
+    tasks = schedule.tasks()
+    under_way, trained, run = [], [], []
+    while True:
+        while len(under_way) < 5 and (task := next(tasks, None)) is not None:
+            if isinstance(task, UnitTask):
+                assert task.work.training in trained
+            if not isinstance(task, Pause):
+                under_way.append(task)
+            elif len(under_way) > 0:
+                break
+        if not under_way:
+            break
+        task = under_way.pop()
+        schedule.finished(task)
+        (trained if isinstance(task, Training) else run).append(task.key)
+    assert len(trained) == len(set(trained)) == 12
+    assert sorted(run) == sorted(unit.key for unit in units)
+
+
+def test_workers_pause_while_the_last_training_is_under_way(units):
+    schedule = Schedule(units[:3], nothing_is_there)
+    tasks = schedule.tasks()
+    training = next(tasks)
+    assert isinstance(training, Training)
+    assert [next(tasks), next(tasks)] == [Pause(), Pause()]
+    schedule.finished(training)
+    assert [type(task) for task in tasks] == [UnitTask] * 3
+
+
+def test_a_training_that_fails_gives_its_units_back(units):
+    schedule = Schedule(units[:3], nothing_is_there)
+    tasks = schedule.tasks()
+    assert schedule.finished(next(tasks), failed=True) == list(units[:3])
+    assert list(tasks) == []
+
+
+def test_what_was_given_out_and_has_not_ended_is_lost(units):
+    schedule = Schedule(units, all_is_there)
+    tasks = schedule.tasks()
+    first, second = next(tasks), next(tasks)
+    schedule.finished(first)
+    assert schedule.lost() == [second]
+
+
+def test_the_first_repeat_comes_first(tmp_path):
+    units = plan(read_recipe(write_study(tmp_path / "study", GRID))).units
+    schedule = Schedule(units, all_is_there)
+    repeats = [task.work.request.split.repeat for task in schedule.tasks()]
+    assert repeats == [0] * 36 + [1] * 36
+
+
+# Time left
+
+
+def test_time_left_takes_the_nearest_mean():
+    """Two of beta on a at 1 second each, one of beta on b at the mean of beta, one of another at the mean of all."""
+    left = TimeLeft(jobs=1)
+    for data, calibrator in (("a", "beta"), ("a", "beta"), ("b", "beta"), ("b", "isotonic")):
+        left.expect({"data": data, "calibrator": calibrator})
+    left.seen({"data": "a", "calibrator": "beta"}, 1.0)
+    left.seen({"data": "c", "calibrator": "beta"}, 2.0)
+    left.seen({"data": "c", "calibrator": "vector"}, 6.0)
+    assert left.seconds() == 2 * 1.0 + 1.5 + 3.0
+
+
+def test_time_left_is_shared_by_the_workers():
+    left = TimeLeft(jobs=4)
+    for _ in range(8):
+        left.expect({"trial": "a"})
+    left.ended({"trial": "a"}, 2.0)
+    assert left.seconds() == 7 * 2.0 / 4
+
+
+def test_trainings_are_counted_apart():
+    left = TimeLeft(jobs=1)
+    left.expect({"data": "a", "classifier": "mlp"})
+    left.expect({"data": "a", "classifier": "mlp", "calibrator": "beta"})
+    left.seen({"data": "b", "classifier": "mlp"}, 10.0)
+    left.seen({"data": "a", "classifier": "knn", "calibrator": "beta"}, 1.0)
+    assert left.seconds() == 11.0
+
+
+def test_nothing_is_left_when_all_has_ended_without_being_run():
+    left = TimeLeft(jobs=1)
+    left.expect({"trial": "a"})
+    assert left.seconds() is None
+    left.ended({"trial": "a"}, None)
+    assert left.seconds() == 0.0
+
+
+# Limits and warnings in threads
+
+
+def in_thread(function):
+    """Return what a function returns, or the error that it raises, in a thread of its own."""
+    found = []
+
+    def call():
+        try:
+            found.append(function())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def endless():
+    with limited(0.05):
+        while True:
+            pass
+
+
+def test_a_limit_holds_in_the_main_thread_and_in_others():
+    with pytest.raises(TimeIsUpError):
+        endless()
+    assert isinstance(in_thread(endless), TimeIsUpError)
+
+
+def test_waiting_takes_no_processor_time():
+    def patient():
+        with limited(0.2):
+            time.sleep(0.4)
+        return "done"
+
+    assert patient() == "done"
+    assert in_thread(patient) == "done"
+
+
+def test_a_limit_ends_with_its_context():
+    def busy():
+        with limited(0.05):
+            pass
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return "done"
+
+    assert busy() == "done"
+    assert in_thread(busy) == "done"
+
+
+def test_a_method_cannot_catch_that_its_time_is_up():
+    def stubborn():
+        with limited(0.05):
+            while True:
+                try:
+                    while True:
+                        pass
+                except Exception:
+                    continue
+
+    assert isinstance(in_thread(stubborn), TimeIsUpError)
+    with pytest.raises(TimeIsUpError):
+        stubborn()
+
+
+def test_each_thread_counts_its_own_warnings():
+    barrier = threading.Barrier(2)
+
+    def warned(category, times):
+        with counted_warnings() as counts:
+            barrier.wait()
+            for _ in range(times):
+                warnings.warn("beware", category, stacklevel=1)
+            barrier.wait()
+        return dict(counts)
+
+    found = []
+    other = threading.Thread(target=lambda: found.append(warned(UserWarning, 2)))
+    other.start()
+    mine = warned(RuntimeWarning, 3)
+    other.join()
+    assert (mine, found) == ({"RuntimeWarning": 3}, [{"UserWarning": 2}])
+    with pytest.warns(UserWarning, match="shown again"):
+        warnings.warn("shown again", UserWarning, stacklevel=1)

@@ -1,0 +1,193 @@
+"""The store keeps every record once, and says in one sentence what is wrong with its file."""
+
+import math
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from calibrant.errors import StoreError
+from calibrant.studies import Record, Store
+
+ALL_KINDS = Record(
+    "abc",
+    {"data": "abalone", "repeat": 3, "rows": 0.5, "calibrated": True},
+    "done",
+    {"log_loss": 0.1 + 0.2, "tiny": 5e-324, "nothing": math.nan, "all": math.inf, "less": -math.inf},
+    {"chosen": [{"n_bins": 5}], "series": {"x": [1.0, math.inf]}, "warnings": {"UserWarning": 2}},
+    "said “so”",
+    1.25,
+)
+
+
+def one_sentence(error: Exception) -> bool:
+    text = str(error)
+    return text.endswith(".") and "\n" not in text
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+def test_a_record_comes_back_with_all_its_digits(store):
+    store.add(ALL_KINDS)
+    (found,) = store.records()
+    assert repr(found) == repr(ALL_KINDS)  # NaN is not equal to itself
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(store):
+    store.add(
+        Record("a", {"repeat": np.int64(2)}, "done", {"x": np.float64(0.1)}, {"series": np.arange(2.0)})
+    )
+    (found,) = store.records()
+    assert (found.labels, found.values, found.details) == ({"repeat": 2}, {"x": 0.1}, {"series": [0.0, 1.0]})
+
+
+def test_records_are_still_there_when_the_file_is_opened_again(tmp_path):
+    for number in range(3):
+        with Store(tmp_path / "store.sqlite") as opened:
+            assert len(opened.records()) == number
+            opened.add(Record(str(number), {}, "done"))
+
+
+def test_a_record_takes_the_place_of_one_with_the_same_key(store):
+    store.add(Record("a", {}, "failed", message="no."))
+    store.add(Record("a", {}, "done", {"x": 1.0}))
+    assert [record.status for record in store.records()] == ["done"]
+
+
+def test_keys_and_records_are_chosen_by_status_and_by_key(store):
+    for key, status in (("a", "done"), ("b", "failed"), ("c", "too slow"), ("d", "done")):
+        store.add(Record(key, {}, status))
+    assert store.keys() == {"a", "b", "c", "d"}
+    assert store.keys("done") == {"a", "d"}
+    assert [record.key for record in store.records({"d", "b", "elsewhere"})] == ["b", "d"]
+
+
+def test_more_keys_can_be_asked_for_than_a_statement_of_sqlite_has_places(store):
+    store.add(Record("7", {}, "done"))
+    assert len(store.records(str(number) for number in range(300_000))) == 1
+
+
+def test_what_is_forgotten_is_gone(store):
+    for key in "abc":
+        store.add(Record(key, {}, "done"))
+    assert store.forget(["a", "b", "elsewhere"]) == 2
+    assert store.keys() == {"c"}
+
+
+def test_runs_say_on_what_they_were_run_and_for_how_long(store):
+    number = store.begin_run("study", None, jobs=2, backend="loky", processors=4, versions={"numpy": "2.0"})
+    store.add(Record("a", {}, "done"), run=number, seconds=1.5)
+    store.add(Record("b", {}, "failed"), run=number, seconds=2.5)
+    (run,) = store.runs()
+    assert (run.study, run.form, run.jobs, run.backend, run.processors) == ("study", None, 2, "loky", 4)
+    assert (run.seconds, run.finished, dict(run.versions)) == (2.5, 2, {"numpy": "2.0"})
+    assert run.started <= run.updated
+
+
+def test_there_is_one_file_when_nothing_is_written(store):
+    store.add(ALL_KINDS)
+    assert [path.name for path in store.path.parent.iterdir()] == ["store.sqlite"]
+
+
+def test_another_process_may_read_while_one_writes(store):
+    store.add(ALL_KINDS)
+    with store.locked(), Store(store.path) as reader:
+        store.add(Record("b", {}, "done"))
+        assert len(reader.records()) == 2
+
+
+# What is wrong with the file
+
+
+def test_a_file_that_is_no_database(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but a long text " * 50)
+    with pytest.raises(
+        StoreError, match=r"notes.txt is not a store of calibrant; name another file"
+    ) as caught:
+        Store(path)
+    assert one_sentence(caught.value)
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_database_of_something_else(tmp_path):
+    path = tmp_path / "music.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE songs (name TEXT)")
+    connection.close()
+    with pytest.raises(StoreError, match=r"music.sqlite is a database of something else") as caught:
+        Store(path)
+    assert one_sentence(caught.value)
+
+
+def test_a_store_of_a_later_format(store):
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    with pytest.raises(
+        StoreError, match=r"later calibrant, in format 7, and this one knows 1; update"
+    ) as caught:
+        Store(store.path)
+    assert one_sentence(caught.value)
+
+
+def test_an_empty_file_becomes_a_store(tmp_path):
+    """As a process leaves it that was killed just after it made the file."""
+    path = tmp_path / "store.sqlite"
+    path.touch()
+    with Store(path) as opened:
+        assert opened.records() == []
+
+
+def test_a_store_that_is_not_there(tmp_path):
+    with pytest.raises(StoreError, match=r"there is no store .*; run the study first"):
+        Store(tmp_path / "store.sqlite", create=False)
+    with pytest.raises(StoreError, match=r"there is no folder .* for the store store.sqlite; make it first"):
+        Store(tmp_path / "nowhere" / "store.sqlite")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_run_on_the_same_store_is_refused(store):
+    with store.locked(), Store(store.path) as second:
+        with pytest.raises(StoreError, match=r"another run is writing to .*; wait until it ends") as caught:
+            second.forget(["a"])
+        assert one_sentence(caught.value)
+    assert store.forget(["a"]) == 0
+
+
+def test_the_lock_of_a_process_that_was_killed_is_free(store):
+    script = (
+        "import os, signal, sys; from calibrant.studies.store import Store\n"
+        "with Store(sys.argv[1]) as store, store.locked(): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(store.path)], check=False).returncode == -9
+    with store.locked():
+        pass
+
+
+def test_a_transaction_that_was_not_ended_is_undone_by_the_next_process(store):
+    """The file is changed and its journal is there when the process dies; the next one puts it back."""
+    store.add(ALL_KINDS)
+    store.close()
+    script = (
+        "import os, signal, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"  # so that pages are written before the end
+        "connection.execute('BEGIN')\n"
+        "connection.execute('DELETE FROM records')\n"
+        "for number in range(2000):\n"
+        "    connection.execute(\"INSERT INTO records VALUES (?, '', '', '', '', '', 0, 0)\", (str(number) * 50,))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    size = store.path.stat().st_size
+    subprocess.run([sys.executable, "-c", script, str(store.path)], check=False)
+    assert store.path.stat().st_size > size
+    assert store.path.with_name("store.sqlite-journal").exists()
+    with Store(store.path) as opened:
+        assert [record.key for record in opened.records()] == ["abc"]
