@@ -28,9 +28,11 @@ class WithFloor(Calibrator):
 
     Examples
     --------
-    >>> p, y = [[1.0, 0.0], [0.4, 0.6]] * 10, [0, 1, 1, 0] * 5
-    >>> [WithFloor("temperature", floor).fit(p, y).predict_proba(p)[0].round(2).tolist() for floor in (0.1, 1e-9)]
-    [[0.5, 0.5], [0.5, 0.5]]
+    A temperature that makes certainty right in three of four rows takes the less from others the larger the floor.
+
+    >>> p, y = [[1.0, 0.0], [0.8, 0.2]] * 4, [0, 0, 0, 0, 0, 1, 1, 0]
+    >>> [WithFloor("temperature", floor).fit(p, y).predict_proba(p)[1].round(2)[0].item() for floor in (0.1, 1e-9)]
+    [0.69, 0.52]
     """
 
     traits = Traits()

@@ -28,6 +28,27 @@ class Stubborn(ClassifierMixin, BaseEstimator):
         return np.full((len(X), 3), 1 / 3)
 """
 
+SCORES = """
+title = "Scores"
+
+[[data]]
+name = "good"
+scores = "good.npz"
+
+[[data]]
+name = "bad"
+scores = "bad.npz"
+
+[calibrators]
+TempS = "temperature"
+
+[splits]
+kind = "random"
+
+[measures]
+kde = { metric = "kde_ece", parameters = { kind = "positive" } }
+"""
+
 
 def run_all(folder, path, **options):
     planned = plan(read_recipe(folder))
@@ -201,6 +222,22 @@ def test_a_calibrator_that_fails_is_named_with_its_set(tmp_path):
     assert {record.labels["calibrator"] for record in failed} == {"Vector"}
     assert "'Vector' on 'first' with 'logistic'" in failed[0].message
     assert "ArithmeticError: not with these rows." in failed[0].message
+
+
+def test_a_measure_and_a_data_set_that_fail_are_named_as_such(tmp_path):
+    """A share of positives means nothing with three classes; and the file of the other set holds no numbers."""
+    folder = write_study(tmp_path / "study", SCORES)
+    generator = np.random.default_rng(0)
+    scores, labels = generator.dirichlet(np.ones(3), size=40), np.arange(40) % 3
+    np.savez(folder / "good.npz", probs=scores, y=labels)
+    (folder / "bad.npz").write_text("no numbers")
+    summary, records = run_all(folder, tmp_path / "store.sqlite")
+    assert (summary.done, summary.failed) == (0, 2)
+    assert records[0].message.startswith(
+        "a measure of the calibrator 'TempS' on 'good' failed: ParameterError: "
+    )
+    assert records[1].message.startswith("the data set 'bad' failed: ")
+    assert all(record.message.endswith(".") and "\n" not in record.message for record in records)
 
 
 @pytest.mark.slow

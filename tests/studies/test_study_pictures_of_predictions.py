@@ -104,7 +104,7 @@ def test_nothing_is_drawn_of_what_is_not_there(study):
 
 def test_losses_of_what_is_drawn_are_those_that_were_measured(study):
     results, _, parts = study
-    (line,) = results.where({"data": "scores", "calibrator": "Uncal"})
+    line, _ = results.where({"data": "scores", "calibrator": "Uncal"})  # of two repeats
     assert line.values["log_loss"] == pytest.approx(log_loss(parts["test_y"], _softmax(parts["test_logits"])))
 
 

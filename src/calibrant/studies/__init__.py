@@ -5,7 +5,7 @@ it into units, :func:`run` runs those that a :class:`Store` does not have yet, a
 :class:`Results` beside the figures of the paper.
 """
 
-from calibrant.errors import StudyError
+from calibrant.studies.data import StudyData
 from calibrant.studies.execution import Progress, Summary, run
 from calibrant.studies.plan import Plan, plan
 from calibrant.studies.recipe import Recipe, read_recipe
@@ -24,7 +24,7 @@ __all__ = [
     "Results",
     "Run",
     "Store",
-    "StudyError",
+    "StudyData",
     "Summary",
     "Unit",
     "plan",

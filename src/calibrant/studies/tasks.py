@@ -13,7 +13,7 @@ from calibrant.numerics.row_blocks import one_blas_thread, one_thread
 from calibrant.studies.limits import TimeIsUpError, limited
 from calibrant.studies.outputs import OutputsRequest
 from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Outcome
-from calibrant.studies.units import Context, Work, outputs_of
+from calibrant.studies.units import Context, PartFailedError, Work, outputs_of, rows_text
 from calibrant.studies.warning_counts import counted_warnings
 
 __all__ = ["Answer", "Pause", "Task", "Training", "UnitTask", "perform"]
@@ -32,8 +32,7 @@ class Training:
     @property
     def subject(self) -> str:
         """The classifier and the data set."""
-        assert self.request.classifier is not None
-        return f"the classifier {self.request.classifier.name!r} on {self.request.data.name!r}"
+        return rows_text(self.request)
 
     def run(self, context: Context) -> Outcome:
         """Train, unless the outputs are there."""
@@ -100,6 +99,8 @@ def perform(task: Task, context: Context) -> Answer:
             raise
         except MemoryError:
             status, message = FAILED, f"{task.subject} failed: there was not enough memory."
+        except PartFailedError as part:
+            status, message = FAILED, f"{part.subject} failed: {_said(part.error)}."
         except Exception as error:
             status, message = FAILED, f"{task.subject} failed: {_said(error)}."
     details = dict(outcome.details)

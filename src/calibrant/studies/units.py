@@ -1,12 +1,13 @@
 """Units: the pieces of work of a study, each of which gives one record."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from calibrant.errors import StudyError
+from calibrant.errors import StoreError, StudyError
 from calibrant.studies.calibration import calibrate
 from calibrant.studies.measures import measure_all
 from calibrant.studies.outputs import BaseOutputs, OutputsCache, OutputsRequest, base_outputs
@@ -15,7 +16,7 @@ from calibrant.studies.record import Outcome
 from calibrant.studies.specifications import CalibratorSpec, MeasureSpec
 from calibrant.studies.splits import split_seed
 
-__all__ = ["Context", "GridWork", "TrialWork", "Unit", "Work", "outputs_of"]
+__all__ = ["Context", "GridWork", "PartFailedError", "TrialWork", "Unit", "Work", "outputs_of", "rows_text"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,33 @@ class Unit:
     key: str
     labels: Mapping[str, Any]
     work: Work
+
+
+class PartFailedError(Exception):
+    """A part of the work failed that is not what the work is named after."""
+
+    def __init__(self, subject: str, error: Exception) -> None:
+        super().__init__(subject, error)
+        self.subject, self.error = subject, error
+
+
+@contextmanager
+def failing(subject: str) -> Iterator[None]:
+    """Return a context whose errors are those of a part of the work, in these words."""
+    try:
+        yield
+    except (StoreError, MemoryError):
+        raise
+    except Exception as error:
+        raise PartFailedError(subject, error) from error
+
+
+def rows_text(request: OutputsRequest) -> str:
+    """Return where rows with scores come from, in a few words."""
+    name = repr(request.data.name)
+    if request.classifier is None:
+        return f"the data set {name}"
+    return f"the classifier {request.classifier.name!r} on {name}"
 
 
 class _LastOutputs(threading.local):
@@ -92,10 +120,12 @@ class GridWork:
 
     def run(self, context: Context) -> Outcome:
         """Calibrate and measure."""
-        outputs = outputs_of(self.request, self.outputs, context)
+        with failing(rows_text(self.request)):
+            outputs = outputs_of(self.request, self.outputs, context)
         seed = split_seed(self.request.seed, self.request.split)
         calibrated = calibrate(outputs, self.calibrator, self.request.recipe_folder, seed)
-        values = measure_all(self.measures, outputs, calibrated, seed)
+        with failing(f"a measure of {self.subject}"):
+            values = measure_all(self.measures, outputs, calibrated, seed)
         details: dict[str, Any] = {
             "rows": len(outputs.test_labels),
             "calibration_rows": sum(len(part.calibration_labels) for part in outputs.parts),
