@@ -120,7 +120,7 @@ def test_a_convention_says_what_it_computes(name):
             "classwise_ece: classwise_ece_of_equal_counts_in_percent(n_bins=15), classwise-ECE, the mean over "
             "classes, with bins of the same number of rows and without zeros, in per cent",
         ),
-        ("valk2022", "log_loss: log_loss(floor=0.0)"),
+        ("valk2022", "log_loss: log_loss(floor=1e-15)"),
     ],
 )
 def test_functions_of_its_own_are_defined_in_words_with_their_unit(name, line):

@@ -100,8 +100,8 @@ def convention(name: str) -> Convention:
     ``"valk2022"``
         All in per cent except log-loss and Brier score; 15 bins that hold the same number of rows, equal
         scores apart if need be; classwise-ECE is the mean over classes and leaves out rows that give a class
-        the probability zero. The formula printed in the thesis has another factor of one over the number of
-        bins, which its figures do not contain :cite:`valk2022`.
+        the probability zero. The log-loss contains a clip at 1e-15. The formula printed in the thesis has another
+        factor of one over the number of bins, which its figures do not contain :cite:`valk2022`.
     ``"wenger2020"``
         Confidence-ECE with 100 bins between 1/K and one, each represented not by its mean confidence but by
         a centre, which is taken half of 1/100 below its upper edge although the bins are narrower. For a
@@ -227,7 +227,7 @@ _CONVENTIONS = dict(
         _named(
             "valk2022",
             "non-parametric multi-class calibration, tables of the thesis",
-            log_loss=log_loss,
+            log_loss=partial(log_loss, floor=1e-15),
             brier_score=partial(brier_score, scale_by_half=False),
             confidence_ece=confidence_ece_of_equal_counts_in_percent,
             classwise_ece=classwise_ece_of_equal_counts_in_percent,

@@ -68,3 +68,21 @@ def test_order_of_methods(name):
         )
         assert own["TS"] == max(value for method, value in own.items() if method != "uncal")
         assert own["cal"] == min(own.values())
+
+
+def test_why_errors_row_by_row_stand_beside_those_of_the_thesis():
+    """Confidence errors are nowhere below classwise ones in Table 1, nor row by row but for one pair; conditional ones are."""
+    errors: dict[tuple[str, str], dict[str, float]] = {}
+    with (FOLDER / "results" / "tables" / "definitions.csv").open(newline="") as file:
+        for line in csv.DictReader(file):
+            errors.setdefault((line["data"], line["calibrator"]), {})[line["measure"]] = float(line["ours"])
+    with (FOLDER / "figures" / "table_01.csv").open(newline="") as file:
+        printed = {line["measure"]: line for line in csv.DictReader(line for line in file if line[0] != "#")}
+    methods = [name for name in printed["confidence CE"] if name not in ("measure", "cal")]
+    assert all(
+        float(printed["confidence CE"][name]) >= float(printed["classwise CE"][name]) for name in methods
+    )
+    pairs = [errors[task, name] for task in ("mixed", "learnt") for name in methods]
+    for prefix, number in (("", 15), ("conditional ", 6)):
+        above = [pair[f"{prefix}confidence CE"] >= pair[f"{prefix}classwise CE"] for pair in pairs]
+        assert (len(above), sum(above)) == (16, number)

@@ -69,7 +69,7 @@ class Store:
 
     The journal is SQLite's oldest, a file beside it during a transaction, and every commit waits for the disk. Thus there is
     one file when nothing is written, it may be on a network drive, and it survives a power failure. A commit takes some
-    milliseconds, during which the next units run: see :class:`~calibrant.studies.writing.Writer`. Only the process
+    milliseconds, during which the next units run; those that end meanwhile are written together. Only the process
     that started the run writes; others may read meanwhile.
 
     Numbers are kept as JSON with all their digits, and with Python's words for infinities and what is no number.
