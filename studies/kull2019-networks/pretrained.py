@@ -6,7 +6,7 @@ from sklearn.model_selection import train_test_split
 
 from calibrant import Predictions
 from calibrant.errors import StudyDataError
-from calibrant.studies.data_rows import StudyData
+from calibrant.studies import StudyData
 from calibrant.studies.safe_pickle import load_pickle
 
 __all__ = ["divided"]
