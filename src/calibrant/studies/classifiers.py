@@ -129,8 +129,8 @@ The first eleven are those of :cite:`kull2019`, with the parameters of the progr
     steps by class probabilities and is no longer there. This one is the discrete SAMME, whose probabilities
     are near uniform.
 ``"lda"``, ``"qda"``
-    Linear discriminants; quadratic ones with ``reg_param`` 0.1, which take classes with fewer rows than features as
-    scikit-learn did then.
+    Linear discriminants; quadratic ones with ``reg_param`` 0.1, where theirs have none, since covariances of less than
+    full rank are refused today; they take classes with fewer rows than features as scikit-learn did then.
 ``"tree"``
     Decision tree of depth 5.
 ``"knn"``
