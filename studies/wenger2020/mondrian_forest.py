@@ -208,8 +208,8 @@ def active_learning(
     Returns
     -------
     dict
-        Last values, and as ``"series"`` the number of labels, ECE, error rate and over- and under-confidence on all test rows
-        between batches and at the end.
+        Last values of the number of labels, ECE, error rate and over- and under-confidence on all test rows, and as ``"series"``
+        the same after every so many labels, in straight lines between the batches at which they were measured.
     """
     content = np.load(Path(data_folder) / "wenger" / "kitti_features.npz")
     order = np.random.default_rng(seed).permutation(len(content["y_train"]))[:rows]
@@ -265,7 +265,11 @@ def active_learning(
             else:
                 training.append(row)
         place += batch
-    return {name: values[-1] for name, values in series.items()} | {"series": series}
+    last = {name: values[-1] for name, values in series.items()}
+    # On numbers of labels that all seeds share, so that their curves can be averaged.
+    grid = np.arange(pretraining, last["queries"] + 1, batch)
+    curves = {name: np.interp(grid, series["queries"], values).tolist() for name, values in series.items()}
+    return {**last, "series": curves}
 
 
 SERIES = ("queries", "ece", "error", "overconfidence", "underconfidence")

@@ -4,14 +4,19 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from animal_files import folder, run  # noqa: F401
+
+from calibrant.cli import bench_progress
+from calibrant.studies import Progress
 
 RECIPE = """
 title = "Two animals"
@@ -75,7 +80,9 @@ def test_a_study_is_run_and_reported(run, study):
     assert result.stdout.startswith("animals: 12 units, of which 12 run now.\nTime: ")
     assert result.stdout.endswith("The report is in animals-results/report.html.\n")
     assert "Note: whales is left out: " in result.stderr
-    assert "Note: 4 units failed or were too slow; the report says why" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith(
+        "Note: 4 units failed or were too slow; animals-results/report.html says why"
+    )
     assert Path("animals.sqlite").is_file()
     with Path("animals-results/tables/losses.csv").open() as file:
         rows = {(row["data"], row["calibrator"]): row for row in csv.DictReader(file)}
@@ -153,12 +160,121 @@ def test_results_can_be_forgotten(run, study):
     assert "say what to forget" in run("bench forget animals", 2).stderr
 
 
+def changed(study, old, new=""):
+    """Change the text of a recipe."""
+    text = (study / "recipe.toml").read_text()
+    assert old in text
+    (study / "recipe.toml").write_text(text.replace(old, new))
+
+
+WHALES = '[[data]]\nname = "whales"\nscores = "whales.npz"\noptional = true\n'
+
+
 def test_only_what_no_form_asks_for_is_old(run, study):
+    changed(study, WHALES)
     run("bench run animals")
     assert run("bench forget animals --form small --old").stdout.startswith("0 results")
-    text = (study / "recipe.toml").read_text()
-    (study / "recipe.toml").write_text(text.replace('Own = "own.py:Broken"', ""))
-    assert run("bench forget animals --form small --old").stdout.startswith("4 results")
+    changed(study, 'Own = "own.py:Broken"')
+    said = run("bench forget animals --form small --old --dry-run").stdout
+    assert said == "4 results would go from animals.sqlite.\n"
+    assert (
+        run("bench forget animals --form small --old").stdout == "4 results are gone from animals.sqlite.\n"
+    )
+
+
+def test_nothing_is_old_while_data_are_absent(run, study):
+    (study / "whales.npz").write_bytes((study / "cats.npz").read_bytes())
+    run("bench run animals")
+    (study / "whales.npz").rename(study / "away.npz")
+    error = run("bench forget animals --form small --old", 1).stderr.splitlines()[-1]
+    assert error.startswith(
+        "Error: whales cannot be found (there is no file whales.npz), so that results of it"
+    )
+    (study / "away.npz").rename(study / "whales.npz")
+    assert "of which 0 run now" in run("bench run animals").stdout
+
+
+def test_results_of_other_studies_in_the_same_store_are_not_old(run, study, folder):
+    changed(study, WHALES)
+    shutil.copytree(study, folder / "beasts")
+    changed(folder / "beasts", "repeats = 2", "repeats = 3")
+    changed(folder / "beasts", "calibration_rows = [60]", "calibration_rows = [50]")
+    run("bench run animals --store both.sqlite")
+    run("bench run beasts --store both.sqlite")
+    assert run("bench forget animals --store both.sqlite --old").stdout.startswith("0 results")
+    assert run("bench forget beasts --store both.sqlite --old").stdout.startswith("0 results")
+    assert "of which 0 run now" in run("bench run beasts --store both.sqlite").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('figures = "none.csv"', "the table 'losses': the figures none.csv cannot be read"),
+        (
+            'rows = "dat"',
+            "the table 'losses' asks for rows by 'dat', which no unit has; did you mean 'data'?",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["", " --form small"])
+def test_what_cannot_be_shown_is_refused_before_anything_is_run(run, study, line, words, form):
+    changed(study, 'measure = "log_loss"\n', f'measure = "log_loss"\n{line}\n')
+    for command in ("run", "report"):
+        assert words in run(f"bench {command} animals{form}", 1).stderr
+    assert not Path("animals.sqlite").exists()
+    assert not Path("animals-results").exists()
+
+
+def test_a_run_in_which_everything_fails_says_so(run, study):
+    changed(study, "calibration_rows = [60]", "calibration_rows = [5000]")
+    result = run("bench run animals", 1)
+    assert result.stderr.splitlines()[-1].startswith(
+        "Error: no unit is done, since all 12 failed or were too slow; animals-results/report.html says why"
+    )
+    assert Path("animals-results/report.html").is_file()
+
+
+def test_a_run_without_any_unit_says_so(run, study):
+    for name in ("cats", "dogs"):
+        (study / f"{name}.npz").unlink()
+        changed(study, f'"{name}.npz"\n', f'"{name}.npz"\noptional = true\n')
+    assert "there was nothing to be run, since all data" in run("bench run animals", 1).stderr
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self").is_dir(), reason="no folder that takes no files even from the superuser"
+)
+def test_a_place_that_takes_no_report_is_refused_before_anything_is_run(run, study):
+    for place in ("/proc", "/proc/new/folder"):
+        assert (
+            f"Error: the report cannot be written to {place} ("
+            in run(f"bench run animals -o {place}", 1).stderr
+        )
+    assert not Path("animals.sqlite").exists()
+
+
+def test_lines_of_progress_come_although_no_unit_ends(monkeypatch, capsys):
+    monkeypatch.setattr(bench_progress, "SECONDS_BETWEEN_FIRST_LINES", 0.02)
+    with bench_progress.StudyProgress() as progress:
+        progress.update(Progress(0, 0, 7, "", 0.0, None))
+        deadline = time.monotonic() + 20
+        lines = []
+        while len(lines) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+            lines += capsys.readouterr().err.splitlines()
+    assert len(lines) >= 3
+    assert all(line.startswith("0 of 7 units, 0.") for line in lines[:3])
+
+
+def test_lines_of_progress_become_rarer(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(bench_progress.time, "monotonic", lambda: now[0])
+    progress, said = bench_progress.StudyProgress(), []
+    for now[0] in range(1, 130):
+        progress.update(Progress(int(now[0]), 0, 200, "x", now[0], None))
+        if capsys.readouterr().err:
+            said.append(now[0])
+    assert said == [1, 11, 21, 31, 41, 51, 81, 111]
 
 
 def test_a_changed_recipe_does_not_mix_with_old_results(run, study):

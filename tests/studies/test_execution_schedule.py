@@ -207,6 +207,54 @@ def test_a_method_cannot_catch_that_its_time_is_up():
         stubborn()
 
 
+def swallowing():
+    """Catch all that comes, and go on for some time."""
+    with limited(0.05):
+        end = time.thread_time() + 0.3
+        while time.thread_time() < end:
+            try:
+                while time.thread_time() < end:
+                    pass
+            except:  # noqa: E722
+                pass
+
+
+def turning():
+    """Make another error of it."""
+    with limited(0.05):
+        try:
+            while True:
+                pass
+        except BaseException as error:
+            raise ValueError("something else") from error
+
+
+@pytest.mark.parametrize("work", [swallowing, turning])
+def test_a_limit_that_was_caught_counts_all_the_same(work):
+    assert isinstance(in_thread(work), TimeIsUpError)
+    with pytest.raises(TimeIsUpError):
+        work()
+
+
+def test_a_limit_that_was_caught_comes_again(monkeypatch):
+    monkeypatch.setattr("calibrant.studies.limits.REPEAT_SECONDS", 0.05)
+    caught = []
+
+    def stubborn():
+        with limited(0.05):
+            for _ in range(3):
+                try:
+                    while True:
+                        pass
+                except BaseException as error:
+                    caught.append(type(error))
+
+    assert isinstance(in_thread(stubborn), TimeIsUpError)
+    with pytest.raises(TimeIsUpError):
+        stubborn()
+    assert caught == [TimeIsUpError] * 6
+
+
 def test_each_thread_counts_its_own_warnings():
     barrier = threading.Barrier(2)
 

@@ -9,6 +9,7 @@ from scipy.stats import rankdata
 from study_samples import crossed, sample
 
 from calibrant.errors import RecipeError
+from calibrant.ranking import critical_difference
 from calibrant.studies.pictures import columns_text, draw_picture, svg_of
 from calibrant.studies.pictures_bars import BarsDisplay
 from calibrant.studies.pictures_kinds import BUILDERS
@@ -73,7 +74,7 @@ def test_incomplete_tasks_are_left_out_and_counted():
     )
     drawn = built(results, kind="critical-difference", measure="log_loss")
     assert drawn.displays[""].n_tasks == 2
-    assert drawn.notes == ("1 of 3 tasks is left out, since a number is missing there.",)
+    assert drawn.notes[1:] == ("1 of 3 tasks is left out, since a number is missing there.",)
 
 
 def test_shares_of_tests_that_are_passed():
@@ -82,7 +83,41 @@ def test_shares_of_tests_that_are_passed():
     columns = results.columns()
     for method, passed in zip(found["method"], found["passed"], strict=True):
         assert passed == (columns["p"][columns["calibrator"] == method] > 0.4).sum()
-    assert set(found["tasks"]) == {6}
+    assert set(found["units"]) == {6}
+
+
+def test_a_pass_rate_diagram_counts_units():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    results = noisy("p", data=["a", "b"], calibrator=CALIBRATORS, fold=[0, 1, 2])
+    display = built(results, kind="pass-rate", measure="p").displays[""].plot()
+    assert "share of 6 units with p > 0.05" in display.ax_.get_xlabel()
+    assert display.ax_.get_title() == "Units on which calibration passes the test"
+    pyplot.close(display.figure_)
+
+
+def test_a_critical_difference_diagram_says_which_test_it_is():
+    results = noisy(data=["a", "b", "c"], classifier=["x", "y"], calibrator=CALIBRATORS)
+    entry = {"kind": "critical-difference", "measure": "log_loss"}
+    said = "Critical difference of average ranks at the 5 % level"
+    difference = critical_difference(3, 6, test="nemenyi")
+    assert built(results, **entry).notes == (f"{said} (Nemenyi test of all pairs): {difference:.4g}.",)
+    difference = critical_difference(3, 6, test="bonferroni-dunn")
+    for test in ({}, {"test": "bonferroni-dunn"}):  # a control is enough
+        drawn = built(results, **entry, control="beta", **test)
+        assert drawn.notes == (f"{said} (Bonferroni-Dunn test against beta): {difference:.4g}.",)
+    with pytest.raises(RecipeError, match="has no control; drop control"):
+        built(results, **entry, control="beta", test="nemenyi")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"), [({"repeat": [0, 1]}, "splits"), ({"trial": ["t"], "seed": [0, 1]}, "seeds")]
+)
+def test_bands_are_over_splits_or_over_seeds(labels, words):
+    results = noisy(rows=[50, 100], calibrator=CALIBRATORS, **labels)
+    drawn = built(results, kind="lines", x="rows", measure="log_loss", band="sd")
+    assert drawn.notes == (f"Bands: one standard deviation over {words} on either side.",)
+    drawn = built(results, kind="measures", x=[1], measures=["log_loss"], band="sd")
+    assert drawn.notes == (f"Bands: one standard deviation over {words} on either side.",)
 
 
 def test_points_of_lines_are_means_over_all_else_and_bands_spread_over_splits():

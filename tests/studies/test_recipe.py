@@ -57,6 +57,8 @@ Grid = { method = "dirichlet", folds = 3, select = "training", refit = "average"
 Parts = { parts = ["temperature", { method = "width-binning", parameters = { n_bins = 5 } }] }
 """,
     )
+    text = text.replace('scores = "mine.npz"', 'features = "first.npz"').replace('"given"', '"folds"')
+    text += '[classifiers]\nnbayes = "nbayes"\n'
     assert read(tmp_path, text).calibrators == (
         CalibratorSpec(
             "Grid",
@@ -162,6 +164,41 @@ WRONG = {
         'kind = "given"\ncalibration_rows = 1.5',
         "numbers of rows, or shares below one, not 1.5",
     ),
+    "a share that is no share": (
+        'kind = "given"',
+        'kind = "given"\ncalibration_rows = [500, 1.0]',
+        "numbers of rows, or shares below one, not 1.0",
+    ),
+    "choice by rows that there are not": (
+        '"temperature"',
+        '{ method = "temperature", grid = { loss = ["brier"] }, select = "training" }',
+        "'mine' has no rows that a classifier was trained on, by which the calibrator 'TempS' is chosen",
+    ),
+    "a table of scores that does not say what they are": (
+        'scores = "mine.npz"',
+        'scores = "mine.csv"',
+        "'mine' is a table of scores; say what they are by space",
+    ),
+    "a second table of scores that does not say what they are": (
+        'scores = "mine.npz"',
+        'scores = "mine.npz"\ntest = "test.csv"',
+        "'mine' is a table of scores; say what they are by space",
+    ),
+    "a label of the name of a measure": (
+        'scores = "mine.npz"',
+        'scores = "mine.npz"\nlabels = { log_loss = "small" }',
+        "label 'log_loss', which is the name of a measure",
+    ),
+    "a generator that is not there": (
+        'scores = "mine.npz"',
+        'generator = "own.py:draw"',
+        "'mine': own.py:draw: there is no 'draw' in own.py",
+    ),
+    "a generator that takes no such parameter": (
+        'scores = "mine.npz"',
+        'generator = "own.py:noise"\nparameters = { levl = 1 }',
+        "'mine': own.py:noise cannot be called with seed, data_folder, levl",
+    ),
     "text for a number": (
         'kind = "given"',
         'kind = "given"\nrepeats = "5"',
@@ -232,6 +269,22 @@ def test_what_has_no_meaning_is_refused_in_one_sentence_that_names_the_file(name
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "label",
+    ["status", "message", "seconds", "fit_seconds", "predict_seconds", "seed", "trial", "fold", "calibrator"],
+)
+def test_a_label_has_no_name_of_another_column(label, tmp_path):
+    text = MINIMAL.replace('scores = "mine.npz"', f'scores = "mine.npz"\nlabels = {{ {label} = 1 }}')
+    with pytest.raises(RecipeError, match=f"label '{label}', which the study gives itself"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("name", ["status", "seconds", "predict_seconds"])
+def test_a_measure_has_no_name_of_another_column(name, tmp_path):
+    with pytest.raises(RecipeError, match=f"the measure '{name}' is always there"):
+        read(tmp_path, MINIMAL.replace('log_loss = "', f'{name} = "'))
+
+
 def test_a_table_of_a_measure_that_is_not_there(tmp_path):
     with pytest.raises(RecipeError, match="'ece'"):
         read(tmp_path, MINIMAL + '[[tables]]\nname = "one"\nmeasure = "ece"\n')
@@ -265,6 +318,37 @@ def test_own_code_that_is_not_there(tmp_path):
         read(tmp_path, TRIALS.replace("own.py", "other.py"))
     with pytest.raises(RecipeError, match=r"write it as file.py:function"):
         read(tmp_path, TRIALS.replace("own.py:noise", "noise"))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "import no_such_module\n",
+            "cannot be imported, ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("raise SystemExit(3)\n", "cannot be imported, SystemExit: 3"),
+        ("def other(): pass\n", "there is no 'run' in trial.py"),
+        ("run = 7\n", "trial.py:run is no function, but int"),
+        ("def run(*, seed, data_folder, levels): pass\n", "cannot be called with seed, data_folder, level: "),
+    ],
+)
+def test_the_code_of_a_trial_is_tried_before_anything_runs(code, said, tmp_path):
+    folder = write_study(tmp_path / "study", TRIALS.replace("own.py:noise", "trial.py:run"))
+    (folder / "trial.py").write_text(code)
+    with pytest.raises(RecipeError, match=said) as caught:
+        read_recipe(folder)
+    assert "the trial 'noise': trial.py:run" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parameter_that_is_a_label_has_no_name_of_another_column(tmp_path):
+    text = TRIALS.replace("level = [1, 2]", "message = [1, 2]")
+    with pytest.raises(RecipeError, match="parameter 'message', which the study gives itself"):
+        read(tmp_path, text)
+    text = TRIALS + '[measures]\nlevel = "log_loss"\n'
+    with pytest.raises(RecipeError, match="label 'level', which is the name of a measure"):
+        read(tmp_path, text)
 
 
 def test_a_trial_cannot_take_what_the_study_gives(tmp_path):

@@ -113,3 +113,11 @@ def test_published_page_has_the_l2_penalty_first_by_log_loss(classifier):
     ]
     ranks = {row["calibrator"]: float(row["ours"]) for row in rows}
     assert min(ranks, key=ranks.get) == "DirL2"
+
+
+def test_what_the_page_says_of_table_4():
+    with (FOLDER / "results" / "table-4" / "tables" / "table-04.csv").open(newline="") as file:
+        cells = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    losses = [row for row in cells if row["data"] != "average rank"]
+    assert len(losses) == 180
+    assert sum(abs(float(row["ours"]) - float(row["paper"])) <= 0.025 for row in losses) == 139

@@ -106,6 +106,7 @@ def test_temperature_as_given_of_logits_is_temperature_scaling():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::calibrant.errors.MissingClassWarning")
 def test_active_learning_starts_alike_and_goes_on_differently():
     """Labels for calibration are counted, too."""
     load("wenger/kitti_features")
@@ -116,7 +117,8 @@ def test_active_learning_starts_alike_and_goes_on_differently():
         series = outcome["series"]
         assert series["queries"][0] == 500
         assert series["queries"] == sorted(series["queries"])
-        assert outcome["queries"] == series["queries"][-1] < 4000
+        assert 0 <= outcome["queries"] - series["queries"][-1] < 250
+        assert outcome["queries"] < 4000
         assert outcome["error"] < 0.2
     assert plain["series"]["ece"][0] == calibrated["series"]["ece"][0]
     assert plain["series"]["ece"][-1] != calibrated["series"]["ece"][-1]

@@ -1,6 +1,7 @@
 """The store keeps every record once, and says in one sentence what is wrong with its file."""
 
 import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -151,6 +152,25 @@ def test_a_store_that_is_not_there(tmp_path):
     with pytest.raises(StoreError, match=r"there is no folder .* for the store store.sqlite; make it first"):
         Store(tmp_path / "nowhere" / "store.sqlite")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_store(tmp_path):
+    with pytest.raises(
+        StoreError, match=r"is a folder and cannot be opened as a store; name a file"
+    ) as caught:
+        Store(tmp_path)
+    assert one_sentence(caught.value)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such links")
+def test_a_file_that_cannot_be_opened(tmp_path):
+    """A link to a folder that is not there can be opened by nobody, whatever the rights."""
+    path = tmp_path / "store.sqlite"
+    path.symlink_to(tmp_path / "nowhere" / "store.sqlite")
+    with pytest.raises(StoreError, match=r"store.sqlite cannot be opened as a store; name another") as caught:
+        Store(path)
+    assert one_sentence(caught.value)
+    assert "is kept" not in str(caught.value)
 
 
 def test_a_second_run_on_the_same_store_is_refused(store):

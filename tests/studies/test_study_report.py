@@ -13,7 +13,7 @@ from study_samples import crossed, sample
 from calibrant.errors import ParameterError
 from calibrant.studies.page import report_page
 from calibrant.studies.report import write_report
-from calibrant.studies.report_contents import contents_of, duration_text
+from calibrant.studies.report_contents import contents_of, contents_of_failures, duration_text
 from calibrant.studies.report_markdown import report_markdown
 
 HOSTILE = '<script>alert("1")</script> | *x* _y_ [z](http://a)'
@@ -85,6 +85,22 @@ def test_markdown_says_what_was_run_and_what_failed():
     )
     assert "### Log-loss (Table 1)\n" in text
     assert "![Against rows](pictures/figure-1.svg)\n" in text or "Not drawn: matplotlib" in text
+
+
+def test_what_failed_is_told_from_what_did_not():
+    def where(failing, **levels):
+        results = crossed(lambda **labels: math.nan if failing(**labels) else 1.0, **levels)
+        return [failure.where for failure in contents_of_failures(results)]
+
+    levels = {"trial": ["climbing"], "stride": [1, 2, 3], "seed": range(10)}
+    assert where(lambda stride, seed, **_: stride == 3 and seed == 1, **levels) == [
+        "trial: climbing; stride: 3; seed: 1"
+    ]
+    assert where(lambda stride, **_: stride == 3, **levels) == ["trial: climbing; stride: 3"]
+    levels = {"data": ["a", "b"], "calibrator": ["x", "y"], "repeat": [0, 1], "fold": [0, 1, 2]}
+    assert where(lambda data, fold, **_: data == "b" and fold == 2, **levels) == [
+        "data: b; calibrator: x, y; repeat: 0, 1; fold: 2"
+    ]
 
 
 def test_headings_of_markdown_go_down_by_one_level_at_a_time():

@@ -1,7 +1,9 @@
 """How far a study has come: a bar in a terminal, and a line now and then elsewhere."""
 
 import sys
+import threading
 import time
+from dataclasses import replace
 from typing import Self
 
 import click
@@ -14,6 +16,8 @@ from calibrant.studies.report_contents import duration_text
 
 __all__ = ["StudyProgress", "progress_text"]
 
+FIRST_SECONDS = 60.0
+SECONDS_BETWEEN_FIRST_LINES = 10.0
 SECONDS_BETWEEN_LINES = 30.0
 BAR_WIDTH = 16
 
@@ -23,13 +27,17 @@ class StudyProgress:
 
     Notes
     -----
-    In a terminal a bar stays at the bottom. Elsewhere, as in the log of a batch system, a line comes with the first unit and
-    then every half minute.
+    In a terminal a bar stays at the bottom. Elsewhere, as in the log of a batch system, a line comes with the first unit,
+    every ten seconds during the first minute, and then every half minute, whether or not a unit has ended meanwhile.
     """
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
-        self._said = -SECONDS_BETWEEN_LINES
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._latest: tuple[Progress, float] | None = None
+        self._started = self._said = time.monotonic()
+        self._first = True
         if sys.stderr.isatty():
             columns = BarColumn(BAR_WIDTH), TextColumn("{task.description}")
             self._console = Console(stderr=True)
@@ -49,18 +57,53 @@ class StudyProgress:
                 total=progress.total,
                 description=f"{text}  {label}".rstrip(),
             )
-        elif time.monotonic() - self._said >= SECONDS_BETWEEN_LINES and progress.label:
-            self._said = time.monotonic()
-            click.echo(text, err=True)
+            return
+        with self._lock:
+            self._latest = progress, time.monotonic()
+            if self._due() or (self._first and progress.label):
+                self._say(text)
 
     def __enter__(self) -> Self:
         if self._bar is not None:
             self._bar.start()
+        else:
+            self._thread = threading.Thread(target=self._keep_saying, daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        else:
+            self._ended.set()
+            self._thread.join()
+
+    def _due(self) -> bool:
+        now = time.monotonic()
+        early = now - self._started < FIRST_SECONDS
+        return now - self._said >= (SECONDS_BETWEEN_FIRST_LINES if early else SECONDS_BETWEEN_LINES)
+
+    def _say(self, text: str) -> None:
+        self._first, self._said = False, time.monotonic()
+        click.echo(text, err=True)
+
+    def _keep_saying(self) -> None:
+        """Say how far it is while long units let nobody know."""
+        while not self._ended.wait(SECONDS_BETWEEN_FIRST_LINES / 20):
+            with self._lock:
+                if self._latest is not None and self._due():
+                    progress, then = self._latest
+                    passed = time.monotonic() - then
+                    left = progress.seconds_left
+                    self._say(
+                        progress_text(
+                            replace(
+                                progress,
+                                seconds=progress.seconds + passed,
+                                seconds_left=None if left is None else max(left - passed, 0.0),
+                            )
+                        )
+                    )
 
 
 def progress_text(progress: Progress) -> str:

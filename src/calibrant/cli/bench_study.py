@@ -5,15 +5,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 import click
 
 from calibrant.cli.notes import note
-from calibrant.errors import ParameterError
+from calibrant.errors import ParameterError, StudyError
 from calibrant.studies import Plan, Recipe, Store, plan, read_recipe
 from calibrant.studies.report import write_report
 from calibrant.studies.results import Results
+from calibrant.studies.shown_checks import check_shown
+from calibrant.wording import counted
 
 __all__ = ["Study", "conditions", "output_option", "study_options"]
 
@@ -43,17 +46,27 @@ class Study:
         """Name of the recipe, with its form."""
         return self.recipe.name + (f", form {self.recipe.form}" if self.recipe.form else "")
 
-    def plan(self, *, quiet: bool = False) -> Plan:
-        """Return the units, and note what is left out."""
+    def plan(self, *, quiet: bool = False, shown: bool = False) -> Plan:
+        """Return the units, and note what is left out; check tables and pictures if they are to be shown."""
         planned = plan(self.recipe, self.data_folder)
+        if shown:
+            check_shown(planned)
         for name, reason in planned.absent if not quiet else ():
             note(f"{name} is left out: {reason}")
         return planned
 
-    def keys_of_all_forms(self) -> set[str]:
-        """Return the keys of the whole recipe and of all its forms."""
-        plans = (plan(read_recipe(self.path, form), self.data_folder) for form in (None, *self.recipe.forms))
-        return {unit.key for planned in plans for unit in planned.units}
+    def old_keys(self, store: Store) -> set[str]:
+        """Return the keys that runs of this study wrote and that neither the whole recipe nor any of its forms asks for."""
+        plans = [plan(read_recipe(self.path, form), self.data_folder) for form in (None, *self.recipe.forms)]
+        absent = {name: reason for planned in plans for name, reason in planned.absent}
+        if absent:
+            name, reason = next(iter(absent.items()))
+            others = f", and {counted(len(absent) - 1, 'other')}," if len(absent) > 1 else ""
+            raise StudyError(
+                f"{name}{others} cannot be found ({reason.rstrip('.')}), so that results of it would be taken for old; name "
+                "the folder by --data, or take out of the recipe what is gone for good."
+            )
+        return store.keys_of_study(self.recipe.name) - {unit.key for each in plans for unit in each.units}
 
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[Store]:
@@ -63,12 +76,30 @@ class Study:
 
     def report(self, planned: Plan, store: Store, output: Path | None) -> Path:
         """Write the report and return its folder."""
-        folder = output or self.default_output
+        folder = self.output_folder(output)
         records = planned.records(store)
         runs = [run for run in store.runs() if run.study == self.recipe.name]
         write_report(
-            Results(planned, records), folder, cache_folder=store.outputs_folder.resolve(), runs=runs
+            Results(planned, records),
+            folder,
+            cache_folder=store.outputs_folder.resolve(),
+            runs=runs,
+            checked=True,
         )
+        return folder
+
+    def output_folder(self, output: Path | None) -> Path:
+        """Return the folder of the report, made and tried out, since hours later would be too late to find it closed."""
+        folder = output or self.default_output
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            reason = (error.strerror or str(error)).rstrip(".")
+            raise ParameterError(
+                f"the report cannot be written to {folder} ({reason[:1].lower()}{reason[1:]}); name another folder by -o."
+            ) from error
         return folder
 
     @property

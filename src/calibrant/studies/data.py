@@ -1,19 +1,27 @@
 """Data sets of a study by what the recipe says of them: where they are, what they hold, what identifies them."""
 
 import hashlib
-import inspect
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from calibrant.errors import RecipeError, StudyDataError
+from calibrant.errors import RecipeError, StudyDataError, StudyError
 from calibrant.studies.data_rows import Rows, StudyData, Truth
-from calibrant.studies.own_code import code_fingerprint, load_object
-from calibrant.studies.sources import read_features, read_scores, read_top_label
+from calibrant.studies.own_code import code_fingerprint, load_function
+from calibrant.studies.sources import check_columns, read_features, read_scores, read_top_label
 from calibrant.studies.specifications import DataSpec
 
-__all__ = ["AbsentDataError", "Rows", "StudyData", "Truth", "find_source", "fingerprint", "load"]
+__all__ = [
+    "AbsentDataError",
+    "Rows",
+    "StudyData",
+    "Truth",
+    "check_source",
+    "find_source",
+    "fingerprint",
+    "load",
+]
 
 BYTES_AT_A_TIME = 1 << 20
 
@@ -38,6 +46,19 @@ def find_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
             _found(str(name), spec.name, data_folder, recipe_folder)
         return None
     return _found(spec.source, spec.name, data_folder, recipe_folder)
+
+
+def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> None:
+    """Refuse a data set that is absent, or whose table lacks the column of the labels, by its first line alone."""
+    path = find_source(spec, data_folder, recipe_folder)
+    if path is None:
+        return
+    try:
+        for each in (path, _test_path(spec, data_folder, recipe_folder)):
+            if each is not None and spec.kind in ("features", "scores"):
+                check_columns(each, spec.options, needed=spec.kind == "features")
+    except StudyDataError as error:
+        raise type(error)(f"data set {spec.name!r}: {error}") from error
 
 
 def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> str:
@@ -97,16 +118,15 @@ def _read(spec: DataSpec, path: Path, data_folder: Path | None, recipe_folder: P
 
 
 def _generated(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, seed: int) -> StudyData:
-    function = load_object(spec.source, recipe_folder)
     parameters = dict(spec.options.get("parameters", {}))
-    given = {"seed": seed, "data_folder": data_folder or recipe_folder, **parameters}
+    function = load_function(f"data set {spec.name!r}", spec.source, parameters, recipe_folder)
     try:
-        inspect.signature(function).bind(**given)
-    except TypeError as error:
-        raise RecipeError(
-            f"data set {spec.name!r}: {spec.source} cannot be called with {', '.join(given)}: {error}."
-        ) from error
-    data = function(**given)
+        data = function(seed=seed, data_folder=data_folder or recipe_folder, **parameters)
+    except (StudyError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split()).removesuffix(".")
+        raise StudyDataError(f"{spec.source}: {type(error).__name__}: {text}.") from error
     if not isinstance(data, StudyData):
         raise StudyDataError(
             f"data set {spec.name!r}: {spec.source} returned {type(data).__name__}; it must return a StudyData."

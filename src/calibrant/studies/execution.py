@@ -1,6 +1,7 @@
 """Execution: the units of a plan that a store has not are run, and each is written when it is whole."""
 
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -78,14 +79,17 @@ def run(
     store : Store
         Takes each record as soon as its unit is whole. A run that was stopped, in whatever way, goes on where it was.
     jobs : int, default=1
-        Workers, each with one thread; -1 for one on each processor. The numbers do not hang on it.
+        Workers, each with one thread; -1 for one on each processor. The numbers do not hang on it. With one, units run in
+        this process itself, and a unit that kills its process ends the run. With two or more, each in a process of its
+        own, a unit whose process dies is recorded as failed and the rest goes on.
     backend : str, default="loky"
         Of joblib: ``"loky"`` for processes, ``"threading"``, or ``"dask"`` for a cluster, whose workers must see the files
         of the data, of the recipe and of the outputs beside the store under the same names.
     scheduler : str, optional
         Address of the scheduler of Dask; the client of this process if absent.
     retry_failed : bool, default=False
-        Whether units that failed, or were too slow, are run again.
+        Whether units that failed, or were too slow, are run again. Those that were too slow under a smaller limit than
+        that of the recipe are run again in any case.
     on_progress : callable, optional
         Is called with a :class:`Progress` at the beginning and after every unit.
 
@@ -146,8 +150,12 @@ class _Session:
         self.on_progress = on_progress
         self.context = Context(store.outputs_folder.resolve(), plan.recipe.limit_seconds)
         earlier = {record.key: record for record in plan.records(store)}
-        if retry_failed:
-            earlier = {key: record for key, record in earlier.items() if record.status == DONE}
+        earlier = {
+            key: record
+            for key, record in earlier.items()
+            if record.status == DONE
+            or not (retry_failed or _has_more_time(record, plan.recipe.limit_seconds))
+        }
         self.units = {unit.key: unit for unit in plan.units}
         self.open = {key: unit for key, unit in self.units.items() if key not in earlier}
         cache = OutputsCache(self.context.cache_folder)
@@ -212,7 +220,8 @@ class _Session:
             units = self.schedule.finished(task, failed=answer.status != DONE)
             self.left.ended(_without_calibrator(self._labels_of(task)), answer.seconds)
             for unit in units:  # none of them can be run
-                failed = replace(answer, details={}, values={}, seconds=0.0)
+                kept = {name: value for name, value in answer.details.items() if name == "limit_seconds"}
+                failed = replace(answer, details=kept, values={}, seconds=0.0)
                 self._keep(unit, failed, None)
         elif isinstance(task, UnitTask):
             self.schedule.finished(task)
@@ -243,6 +252,19 @@ class _Session:
             failed = self.n_earlier - self.earlier_done + self.counts[FAILED] + self.counts[TOO_SLOW]
             elapsed = time.perf_counter() - self.start
             self.on_progress(Progress(done, failed, len(self.units), label, elapsed, self.left.seconds()))
+
+
+def _has_more_time(record: Record, limit: float | None) -> bool:
+    """Tell whether a unit was too slow under a smaller limit than this one."""
+    if record.status != TOO_SLOW:
+        return False
+    if limit is None:
+        return True
+    earlier = record.details.get("limit_seconds")
+    if earlier is None:  # of a version that kept it in the message alone
+        said = re.search(r"took more than (\S+) seconds", record.message)
+        earlier = None if said is None else float(said[1])
+    return earlier is not None and earlier < limit
 
 
 def _without_calibrator(labels: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 
 __all__ = ["TimeIsUpError", "limited"]
 
+# Of processor time, after which the error is raised once more in work that caught it; longer than what tidying up takes.
+REPEAT_SECONDS = 1.0
+
 
 class TimeIsUpError(BaseException):
     """Raised in the midst of work; no error that a method may catch."""
@@ -19,7 +22,8 @@ def limited(seconds: float | None) -> Iterator[None]:
     """Stop what runs inside after so many seconds of processor time, by :class:`TimeIsUpError`.
 
     It counts the whole process in its main thread, and the thread alone in another. What is stopped is Python: a long
-    call into compiled code ends first.
+    call into compiled code ends first. Work that catches the error gets it again from time to time, and once more at
+    its end, so that it is never taken for work that kept within its time.
 
     >>> with limited(0.05):
     ...     while True:
@@ -39,16 +43,38 @@ def limited(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def _by_signal(seconds: float) -> Iterator[None]:
+    is_up, over = threading.Event(), threading.Event()
+
     def stop(*_: object) -> None:
-        raise TimeIsUpError
+        if not over.is_set():
+            is_up.set()
+            raise TimeIsUpError
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, REPEAT_SECONDS)
     try:
-        yield
+        with _repeated_at_the_end(is_up, over):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+@contextmanager
+def _repeated_at_the_end(is_up: threading.Event, over: threading.Event) -> Iterator[None]:
+    """Raise the error, whatever else was raised in its place or not at all, if the time was up; say that the work is over."""
+    try:
+        yield
+    except TimeIsUpError:
+        raise
+    except BaseException as error:
+        if is_up.is_set():
+            raise TimeIsUpError from error
+        raise
+    finally:
+        over.set()
+    if is_up.is_set():
+        raise TimeIsUpError
 
 
 @contextmanager
@@ -57,23 +83,25 @@ def _by_watching(seconds: float) -> Iterator[None]:
     thread = threading.get_ident()
     spent = _clock_of(thread)
     start = spent()
-    over = threading.Event()
+    is_up, over = threading.Event(), threading.Event()
     lock = threading.Lock()
 
     def watch() -> None:
-        left = seconds
-        while not over.wait(max(left, 0.01)):
-            left = seconds - (spent() - start)
-            if left <= 0:
-                with lock:
-                    if not over.is_set():
-                        _raise_in(thread, TimeIsUpError)
-                return
+        end = start + seconds
+        while not over.wait(max(end - spent(), 0.01)):
+            if spent() < end:
+                continue
+            with lock:
+                if not over.is_set():
+                    is_up.set()
+                    _raise_in(thread, TimeIsUpError)
+            end += REPEAT_SECONDS
 
     watcher = threading.Thread(target=watch, daemon=True, name="calibrant-limit")
     watcher.start()
     try:
-        yield
+        with _repeated_at_the_end(is_up, over):
+            yield
     finally:
         with lock:
             over.set()

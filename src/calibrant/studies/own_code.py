@@ -3,14 +3,16 @@
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from calibrant.errors import RecipeError
 
-__all__ = ["code_fingerprint", "is_reference", "load_object"]
+__all__ = ["code_fingerprint", "is_reference", "load_function", "load_object"]
 
 
 def is_reference(text: str) -> bool:
@@ -37,6 +39,32 @@ def load_object(reference: str, recipe_folder: Path) -> Any:
         return getattr(module, name)
     except AttributeError:
         raise RecipeError(f"{reference}: there is no {name!r} in {place}; define it there.") from None
+
+
+def load_function(
+    where: str, reference: str, parameters: Mapping[str, Any], recipe_folder: Path
+) -> Callable[..., Any]:
+    """Return a function that takes a seed, the folder of the data and these parameters; refuse any other thing.
+
+    >>> load_function("the trial 'a'", "builtins:dict", {"level": 2}, Path("."))(seed=0, level=2)
+    {'seed': 0, 'level': 2}
+    """
+    try:
+        function = load_object(reference, recipe_folder)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from error
+    if not callable(function):
+        raise RecipeError(f"{where}: {reference} is no function, but {type(function).__name__}.")
+    names = ["seed", "data_folder", *parameters]
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise RecipeError(
+            f"{where}: {reference} cannot be called with {', '.join(names)}: {error}."
+        ) from error
+    except ValueError:  # of compiled code, which does not tell
+        pass
+    return function  # type: ignore[no-any-return]
 
 
 def code_fingerprint(reference: str, recipe_folder: Path) -> str:
@@ -83,7 +111,7 @@ def _module(place: str, reference: str, recipe_folder: Path) -> ModuleType:
         return importlib.import_module(place)
     except RecipeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = " ".join(str(error).split()).removesuffix(".")
         raise RecipeError(
             f"{reference}: {place} cannot be imported, {type(error).__name__}: {text}."

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,38 @@ def _critical_difference(results: Results, picture: PictureOptions) -> Built:
     )
     return _one(
         display,
+        _on_test(display),
         f"Without numbers, and not in it: {', '.join(empty)}." if empty else "",
         _left_out(len(ranking.left_out), len(groups.rows), "task"),
         _shortened(len(ranking.shortened)),
     )
+
+
+def _on_test(display: CriticalDifferenceDisplay) -> str:
+    """Return which test it is and how far ranks must be apart."""
+    against = "Nemenyi test of all pairs"
+    if display.control is not None:
+        against = f"Bonferroni-Dunn test against {display.control}"
+    return (
+        f"Critical difference of average ranks at the {100 * display.alpha:g} % level ({against}): "
+        f"{display.critical_difference:.4g}."
+    )
+
+
+class _UnitPassRateDisplay(PassRateDisplay):
+    """Shares of units, each of which is one split of a task."""
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return methods from best to worst with the units they passed, their share and its interval."""
+        return {"units" if name == "tasks" else name: column for name, column in super().columns().items()}
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes, or on those of a new figure, and return self."""
+        super().plot(ax)
+        label = self.ax_.get_xlabel().replace(f"{self.n_tasks} tasks", counted(self.n_tasks, "unit"))
+        self.ax_.xaxis.label.set_text(label)
+        self.ax_.title.set_text(self.ax_.get_title().replace("Tasks", "Units"))
+        return self
 
 
 def _pass_rate(results: Results, picture: PictureOptions) -> Built:
@@ -77,10 +105,10 @@ def _pass_rate(results: Results, picture: PictureOptions) -> Built:
     whole = ~np.isnan(values).any(axis=1)
     if not whole.any() or len(groups.columns) < 2:
         return _nothing()
-    display = PassRateDisplay.from_p_values(
+    display = _UnitPassRateDisplay.from_p_values(
         values[whole], names=groups.columns, alpha=picture.get("level", 0.05)
     )
-    return _one(display, _left_out(int((~whole).sum()), len(whole), "test"))
+    return _one(display, _left_out(int((~whole).sum()), len(whole), "unit"))
 
 
 def _lines(results: Results, picture: PictureOptions) -> Built:
@@ -96,7 +124,8 @@ def _lines(results: Results, picture: PictureOptions) -> Built:
         column: {numbers[row[0]]: groups.cell(row, column) for row in groups.rows if row[0] in numbers}
         for column in groups.columns
     }
-    return _curves(points, picture, picture.get("label_x", x), picture.get("label_y", measure), words)
+    label_x, label_y = picture.get("label_x", x), picture.get("label_y", measure)
+    return _curves(points, picture, label_x, label_y, _repeated(results, picture, x, series), words)
 
 
 def _measures(results: Results, picture: PictureOptions) -> Built:
@@ -107,7 +136,8 @@ def _measures(results: Results, picture: PictureOptions) -> Built:
         column: {place: groups.cell((name,), column) for name, place in places.items()}
         for column in groups.columns
     }
-    return _curves(points, picture, picture.get("label_x", "x"), picture.get("label_y", "measure"))
+    label_x, label_y = picture.get("label_x", "x"), picture.get("label_y", "measure")
+    return _curves(points, picture, label_x, label_y, _repeated(results, picture, series))
 
 
 def _series(results: Results, picture: PictureOptions) -> Built:
@@ -140,8 +170,18 @@ def _series(results: Results, picture: PictureOptions) -> Built:
         picture,
         picture.get("label_x", picture.get("x")),
         picture.get("label_y", picture.get("y")),
+        "seeds",
         notes=(said,),
     )
+
+
+def _repeated(results: Results, picture: PictureOptions, *labels: str) -> str:
+    """Return what the units of one point differ in."""
+    lines = [line for line in results.where(picture.where) if all(label in line.labels for label in labels)]
+    trials = sum("trial" in line.labels for line in lines)
+    if trials and trials == len(lines):
+        return "seeds"
+    return "splits and seeds" if trials else "splits"
 
 
 def _curves(
@@ -149,6 +189,7 @@ def _curves(
     picture: PictureOptions,
     label_x: str,
     label_y: str,
+    repeated: str,
     words: dict[float, str] | None = None,
     notes: Iterable[str] = (),
 ) -> Built:
@@ -178,7 +219,7 @@ def _curves(
         log_y=picture.get("log_y", False),
         names_x=words,
     )
-    about = "Bands: one standard deviation over splits on either side." if band else ""
+    about = f"Bands: one standard deviation over {repeated} on either side." if band else ""
     return _one(display, about, _missing(missing, planned), *notes)
 
 

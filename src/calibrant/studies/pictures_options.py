@@ -118,5 +118,10 @@ def _check_values(where: str, kind: str, options: dict[str, Any]) -> None:
             raise RecipeError(
                 f"{where} has {len(places)} places x for {len(options['measures'])} measures; give one for each."
             )
+    if options.get("control") and options.setdefault("test", "bonferroni-dunn") != "bonferroni-dunn":
+        raise RecipeError(
+            f"{where}: the Nemenyi test compares all pairs and has no control; drop control, or set "
+            'test = "bonferroni-dunn".'
+        )
     if options.get("test") == "bonferroni-dunn" and "control" not in options:
         options["control"] = ""  # the best

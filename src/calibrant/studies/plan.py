@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calibrant.errors import StudyDataError
-from calibrant.studies.data import AbsentDataError, find_source
+from calibrant.studies.data import AbsentDataError, check_source
 from calibrant.studies.keys import calibrator_identity, digest, grid_key, measures_identity, trial_key
 from calibrant.studies.outputs import OutputsRequest, needs_training, outputs_key, training_key
 from calibrant.studies.recipe import Recipe
@@ -72,7 +72,7 @@ def plan(recipe: Recipe, data_folder: str | Path | None = None) -> Plan:
     Raises
     ------
     StudyDataError
-        If a data set that is not optional is absent.
+        If a data set that is not optional is absent, or a table has no column of the name of its labels.
     """
     folder = None if data_folder is None else Path(data_folder).resolve()
     units: list[Unit] = []
@@ -80,7 +80,7 @@ def plan(recipe: Recipe, data_folder: str | Path | None = None) -> Plan:
     measures = digest(measures_identity(recipe.measures, recipe.folder))
     for data in recipe.data:
         try:
-            find_source(data, folder, recipe.folder)
+            check_source(data, folder, recipe.folder)
             units.extend(list(_grid(recipe, data, folder, measures)))
         except AbsentDataError:
             if not data.optional:

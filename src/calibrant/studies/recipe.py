@@ -10,7 +10,8 @@ from calibrant.errors import RecipeError, StudyError
 from calibrant.studies.calibration import check_calibrator
 from calibrant.studies.classifiers import check_classifier
 from calibrant.studies.measures import check_measure
-from calibrant.studies.own_code import code_fingerprint, is_reference
+from calibrant.studies.outputs import needs_training
+from calibrant.studies.own_code import is_reference, load_function
 from calibrant.studies.pictures_options import PictureOptions
 from calibrant.studies.recipe_parts import (
     calibrator_for,
@@ -23,6 +24,7 @@ from calibrant.studies.recipe_parts import (
     splits_for,
 )
 from calibrant.studies.recipe_section import Section, close_to
+from calibrant.studies.sources import is_table
 from calibrant.studies.specifications import (
     CalibratorSpec,
     ClassifierSpec,
@@ -59,7 +61,7 @@ class Recipe:
     data, classifiers, calibrators, measures, trials : tuple
         What is crossed.
     splits : mapping
-        How rows are divided, where a data set does not say otherwise; :meth:`splits_of` has the whole.
+        How rows are divided, where a data set does not say otherwise; :meth:`Recipe.splits_of` has the whole.
     tables, pictures : tuple of mapping
         What the report shows.
     forms : tuple of str
@@ -249,7 +251,10 @@ def _check(recipe: Recipe) -> None:
             raise RecipeError(
                 f"the trial {trial.name!r} names the function {trial.function!r}; write it as file.py:function."
             )
-        code_fingerprint(trial.function, recipe.folder)
+        load_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
+        for name, value in trial.parameters.items():
+            if isinstance(value, list):  # which becomes a label
+                _check_label(recipe, f"the trial {trial.name!r}", name)
 
 
 def _check_shown(recipe: Recipe) -> None:
@@ -284,3 +289,24 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
         )
     for calibrator in recipe.calibrators_of(data):
         check_calibrator(calibrator, recipe.folder)
+        if needs_training(calibrator) and recipe.classifiers_of(data) == (None,):
+            raise RecipeError(
+                f"{where} has no rows that a classifier was trained on, by which the calibrator {calibrator.name!r} is "
+                'chosen; set its select to "cross-validation", or name the calibrators of the data set without it.'
+            )
+    for name in data.labels:
+        _check_label(recipe, where, name)
+    if data.kind == "generated":
+        load_function(where, data.source, data.options.get("parameters", {}), recipe.folder)
+    files = [data.source, str(data.options.get("test", ""))] if data.kind == "scores" else []
+    if "space" not in data.options and any(file and is_table(file) for file in files):
+        raise RecipeError(
+            f'{where} is a table of scores; say what they are by space = "probabilities" or space = "logits".'
+        )
+
+
+def _check_label(recipe: Recipe, where: str, name: str) -> None:
+    if name in _names(recipe.measures):
+        raise RecipeError(
+            f"{where} has a label {name!r}, which is the name of a measure; rename one of them."
+        )

@@ -52,7 +52,10 @@ MEANINGLESS: dict[str, tuple[str, ...]] = {
     "random": ("folds", "inner", "combine"),
 }
 
-# Labels that the plan gives itself.
+# Columns of the table of all units, besides labels and measures.
+COLUMNS = ("status", "message", "seconds", "fit_seconds", "predict_seconds")
+
+# Labels that the plan gives itself, and names that would be those of two columns.
 RESERVED = (
     "data",
     "classifier",
@@ -63,7 +66,11 @@ RESERVED = (
     "trial",
     "seed",
     "measure",
+    *COLUMNS,
 )
+
+# Parameters that every trial is given, and labels of other units.
+OF_TRIALS = ("seed", "data_folder", "trial", "measure", "repeat", "fold")
 
 
 def read_data(
@@ -216,7 +223,7 @@ def read_splits(content: Any, where: str = "splits") -> SplitSpec:
     sizes = sizes if isinstance(sizes, list) else [sizes]
     for size in sizes:
         number = isinstance(size, int | float) and not isinstance(size, bool)
-        if not number or size <= 0 or (size >= 1 and size != int(size)):
+        if not number or size <= 0 or (size >= 1 and isinstance(size, float)):
             raise RecipeError(
                 f"{where}: calibration_rows must be numbers of rows, or shares below one, not {size!r}."
             )
@@ -254,7 +261,7 @@ def read_measures(content: Any) -> tuple[MeasureSpec, ...]:
     """Return the measures of a recipe, in its order."""
     found = []
     for name, entry in Section("measures", content).content.items():
-        if name in ("fit_seconds", "predict_seconds"):
+        if name in COLUMNS:
             raise RecipeError(f"the measure {name!r} is always there; choose another name.")
         section = Section(f"the measure {name!r}", {"metric": entry} if isinstance(entry, str) else entry)
         metric, test = section.text("metric", ""), section.text("test", "")
@@ -282,8 +289,9 @@ def read_trials(content: Any) -> tuple[TrialSpec, ...]:
         name = section.text("name")
         section.where = f"the trial {name!r}"
         parameters = section.table("parameters")
-        for key in ("seed", "data_folder", "trial", "measure", "repeat", "fold"):
-            if key in parameters:
+        for key, value in parameters.items():
+            # Lists become labels.
+            if key in OF_TRIALS or (key in COLUMNS and isinstance(value, list)):
                 raise RecipeError(
                     f"{section.where} has a parameter {key!r}, which the study gives itself; rename it."
                 )

@@ -34,7 +34,7 @@ class Record:
     values : mapping
         Measures by name; empty if it is not done.
     details : mapping
-        Chosen parameters, series, warnings.
+        Chosen parameters, series, warnings; the limit if it was too slow.
     message : str
         Why it failed; empty if it did not.
     seconds : float

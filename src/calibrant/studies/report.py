@@ -12,6 +12,7 @@ from calibrant.studies.pictures_predictions import pictures_of_predictions
 from calibrant.studies.report_contents import contents_of
 from calibrant.studies.report_markdown import report_markdown
 from calibrant.studies.results import Results
+from calibrant.studies.shown_checks import check_shown
 from calibrant.studies.tables_text import csv_text
 
 __all__ = ["FORMATS", "write_report"]
@@ -26,6 +27,7 @@ def write_report(
     *,
     cache_folder: Path | None = None,
     runs: Sequence[Any] = (),
+    checked: bool = False,
 ) -> list[Path]:
     """Write what came of a study into a folder.
 
@@ -42,15 +44,24 @@ def write_report(
         Where outputs of classifiers are kept, for pictures of predictions.
     runs : sequence of Run, optional
         What the store knows of the runs: versions, processors, times.
+    checked : bool, default=False
+        Whether tables and pictures have been checked before, so that a recipe whose file has changed since is no obstacle.
 
     Returns
     -------
     list of Path
         What was written.
+
+    Raises
+    ------
+    RecipeError
+        If a table or picture asks for what no unit could have, or figures of a paper cannot be read; nothing is written then.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise ParameterError(f"formats must be some of {', '.join(FORMATS)}, not {unknown[0]!r}.")
+    if not checked:
+        check_shown(results.plan)
     contents = contents_of(results, pictures_of_predictions(cache_folder), runs)
     files: dict[str, bytes] = {}
     if "csv" in formats:

@@ -106,7 +106,7 @@ def contents_of(
 def contents_of_failures(results: Results) -> list[Failure]:
     """Return what failed, by reasons."""
     return [
-        Failure(len(lines), status, _where(lines), _shortened(message))
+        Failure(len(lines), status, _where(lines, results), _shortened(message))
         for (status, message), lines in results.failures().items()
     ]
 
@@ -182,11 +182,14 @@ def _span(lines: Sequence[Line], detail: str) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _where(lines: Sequence[Line]) -> str:
-    """Return what units have in common, label by label."""
+def _where(lines: Sequence[Line], results: Results) -> str:
+    """Return what units have in common, label by label; splits and seeds only if others of the same tasks are not among them."""
     parts = []
+    hit = {line.key for line in lines}
+    tasks = {_task(line) for line in lines}
+    spared = any(line.key not in hit and _task(line) in tasks for line in results.lines)
     for label in dict.fromkeys(name for line in lines for name in line.labels):
-        if label in SPLIT_LABELS:
+        if label in SPLIT_LABELS and not spared:
             continue
         values = list(dict.fromkeys(label_text(line.labels[label]) for line in lines if label in line.labels))
         if len(values) > MOST_VALUES:
@@ -194,6 +197,10 @@ def _where(lines: Sequence[Line]) -> str:
         else:
             parts.append(f"{label}: {', '.join(values)}")
     return "; ".join(parts)
+
+
+def _task(line: Line) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in line.texts.items() if name not in SPLIT_LABELS)
 
 
 def _shortened(message: str) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
 from calibrant.tabular import Tabular
 
-__all__ = ["MEASURE", "OPEN", "SPLIT_LABELS", "Line", "Results", "label_text"]
+__all__ = ["MEASURE", "OPEN", "SPLIT_LABELS", "AnyPlan", "Line", "Results", "label_text"]
 
 OPEN = "open"
 """Status of a unit that has not been run."""

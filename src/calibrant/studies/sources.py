@@ -1,13 +1,20 @@
 """Files of a study: features, scores and confidences in the layouts that published data come in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, PredictionError, StudyDataError, WeightError
+from calibrant.errors import (
+    FileFormatError,
+    LabelError,
+    MissingExtraError,
+    PredictionError,
+    StudyDataError,
+    WeightError,
+)
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.studies.data_rows import StudyData
@@ -16,7 +23,7 @@ from calibrant.tables import read_predictions
 from calibrant.tables.npz_members import NpzMembers
 from calibrant.tables.opening import open_source
 
-__all__ = ["PICKLE_ENDINGS", "read_features", "read_scores", "read_top_label"]
+__all__ = ["PICKLE_ENDINGS", "check_columns", "is_table", "read_features", "read_scores", "read_top_label"]
 
 PICKLE_ENDINGS = (".p", ".pkl", ".pickle")
 SCORE_NAMES = {
@@ -28,6 +35,36 @@ CALIBRATION_PREFIXES = ("val_", "cal_", "calibration_", "valid_", "validation_")
 OF_TABLES = ("label", "columns", "positive", "normalise")
 
 Arrays = dict[str, NDArray[Any]]
+
+
+def is_table(name: str) -> bool:
+    """Tell by its name whether a file has columns, and neither arrays nor pickled objects.
+
+    >>> is_table("iris.csv"), is_table("iris.npz"), is_table("resnet.p")
+    (True, False, False)
+    """
+    return not name.lower().endswith((".npz", *PICKLE_ENDINGS))
+
+
+def check_columns(path: Path, options: Mapping[str, Any], *, needed: bool) -> None:
+    """Refuse a table without the column of the labels, where one is named or needed; only its head is read."""
+    label = options.get("label")
+    if not is_table(path.name) or (label is None and not needed):
+        return
+    try:
+        with open_source(path) as source:
+            columns = tuple(source.columns)
+    except (FileFormatError, MissingExtraError, OSError):
+        return  # told by the units, in full
+    _check_label(path, label, columns)
+
+
+def _check_label(path: Path, label: Any, columns: Sequence[str]) -> None:
+    if label not in columns:
+        asked = "" if label is None else f"there is no column {label!r}; "
+        raise StudyDataError(
+            f"{path}: {asked}say by label which column has the classes; there are {', '.join(columns)}."
+        )
 
 
 def read_features(path: Path, options: Mapping[str, Any]) -> StudyData:
@@ -215,10 +252,7 @@ def _undivided(path: Path, options: Mapping[str, Any]) -> tuple[Predictions, NDA
 def _from_table(path: Path, options: Mapping[str, Any]) -> StudyData:
     label = options.get("label")
     with open_source(path) as source:
-        if label not in source.columns:
-            raise StudyDataError(
-                f"{path}: say by label which column has the classes; there are {', '.join(source.columns)}."
-            )
+        _check_label(path, label, source.columns)
         names = [name for name in source.columns if name != label]
         features, labels = [], []
         for batch in source.batches(100_000, list(source.columns)):

@@ -92,6 +92,8 @@ class Store:
             raise StoreError(
                 f"there is no folder {self.path.parent} for the store {self.path.name}; make it first."
             )
+        if self.path.is_dir():
+            raise StoreError(f"{self.path} is a folder and cannot be opened as a store; name a file.")
         with self._told():
             # Transactions are begun and ended by us alone; a lock keeps the threads of this process apart.
             self._connection = sqlite3.connect(
@@ -126,6 +128,15 @@ class Store:
         with self._told():
             rows = self._connection.execute(
                 f"SELECT key FROM records{chosen}", () if status is None else (status,)
+            )
+            return {key for (key,) in rows}
+
+    def keys_of_study(self, study: str) -> set[str]:
+        """Return the keys of all records that runs of a study wrote; others may keep theirs in the same file."""
+        with self._told():
+            rows = self._connection.execute(
+                "SELECT key FROM records JOIN runs ON records.run = runs.number WHERE runs.study = ?",
+                (study,),
             )
             return {key for (key,) in rows}
 
@@ -297,6 +308,14 @@ class Store:
             if "locked" in reason:
                 raise StoreError(
                     f"{self.path} is held by another process; wait until it ends, or name another store."
+                ) from error
+            if "unable to open" in reason:
+                raise StoreError(
+                    f"{self.path} cannot be opened as a store; name another file, in a folder that can be written."
+                ) from error
+            if "readonly" in reason:
+                raise StoreError(
+                    f"{self.path} cannot be written, since it is for reading only; name another file."
                 ) from error
             raise StoreError(
                 f"{self.path} cannot be used: {reason}; what was written before is kept."

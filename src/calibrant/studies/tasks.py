@@ -3,9 +3,11 @@
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
+from types import FrameType
 from typing import Any
 
 from calibrant.errors import StoreError, StudyError
@@ -78,9 +80,10 @@ class Answer:
 
 
 def perform(task: Task, context: Context) -> Answer:
-    """Do a task and say what came of it; only a store that cannot be written is an error.
+    """Do a task and say what came of it; only a store that cannot be written is an error, and a signal from outside.
 
-    All work has one thread, so that numbers do not hang on how many there are.
+    Code of one's own may raise what it likes, also what would end the process. All work has one thread, so that numbers do
+    not hang on how many there are.
     """
     if isinstance(task, Pause):
         time.sleep(PAUSE_SECONDS)
@@ -88,7 +91,7 @@ def perform(task: Task, context: Context) -> Answer:
     _leave_interrupts_to_the_parent()
     start = time.perf_counter()
     status, message, outcome = DONE, "", Outcome({})
-    with one_thread(), one_blas_thread(), counted_warnings() as counts:
+    with noticed_interrupts() as interrupts, one_thread(), one_blas_thread(), counted_warnings() as counts:
         try:
             with limited(context.limit_seconds):
                 outcome = task.run(context)
@@ -101,15 +104,19 @@ def perform(task: Task, context: Context) -> Answer:
             status, message = FAILED, f"{task.subject} failed: there was not enough memory."
         except PartFailedError as part:
             status, message = FAILED, f"{part.subject} failed: {_said(part.error)}."
-        except Exception as error:
+        except BaseException as error:
             status, message = FAILED, f"{task.subject} failed: {_said(error)}."
+    if interrupts:
+        raise interrupts[0]
     details = dict(outcome.details)
+    if status == TOO_SLOW:
+        details["limit_seconds"] = context.limit_seconds
     if counts:
         details["warnings"] = dict(sorted(counts.items()))
     return Answer(task, status, outcome.values, details, message, time.perf_counter() - start)
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, StudyError):  # says all that there is to say
         return text
@@ -120,3 +127,33 @@ def _leave_interrupts_to_the_parent() -> None:
     """Ignore the key that interrupts, which reaches all processes of a terminal; the first of them stops the others."""
     if parent_process() is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def noticed_interrupts() -> Iterator[list[BaseException]]:
+    """Return a context with a list of what signals from outside raised, so that what work raises itself is told apart.
+
+    Signals reach the main thread alone.
+    """
+    noticed: list[BaseException] = []
+    before: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                before[number] = handler
+
+    def notice(number: int, frame: FrameType | None) -> None:
+        try:
+            before[signal.Signals(number)](number, frame)
+        except BaseException as error:
+            noticed.append(error)
+            raise
+
+    try:
+        for number in before:
+            signal.signal(number, notice)
+        yield noticed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

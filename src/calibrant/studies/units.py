@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from calibrant.errors import StoreError, StudyError
+from calibrant.errors import StoreError, StudyDataError, StudyError
 from calibrant.studies.calibration import calibrate
+from calibrant.studies.limits import TimeIsUpError
 from calibrant.studies.measures import measure_all
 from calibrant.studies.outputs import BaseOutputs, OutputsCache, OutputsRequest, base_outputs
 from calibrant.studies.own_code import load_object
@@ -50,43 +51,47 @@ class Unit:
 class PartFailedError(Exception):
     """A part of the work failed that is not what the work is named after."""
 
-    def __init__(self, subject: str, error: Exception) -> None:
+    def __init__(self, subject: str, error: BaseException) -> None:
         super().__init__(subject, error)
         self.subject, self.error = subject, error
 
 
 @contextmanager
 def failing(subject: str) -> Iterator[None]:
-    """Return a context whose errors are those of a part of the work, in these words."""
+    """Return a context whose errors are those of a part of the work, in these words; code of one's own may raise any."""
     try:
         yield
-    except (StoreError, MemoryError):
+    except (StoreError, MemoryError, TimeIsUpError, PartFailedError):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise PartFailedError(subject, error) from error
 
 
 def rows_text(request: OutputsRequest) -> str:
     """Return where rows with scores come from, in a few words."""
-    name = repr(request.data.name)
     if request.classifier is None:
-        return f"the data set {name}"
-    return f"the classifier {request.classifier.name!r} on {name}"
+        return _data_text(request)
+    return f"the classifier {request.classifier.name!r} on {request.data.name!r}"
+
+
+def _data_text(request: OutputsRequest) -> str:
+    return f"the data set {request.data.name!r}"
 
 
 class _LastOutputs(threading.local):
     """The outputs that were used last by this worker, since units of the same ones follow each other."""
 
-    _kept: tuple[str, BaseOutputs] | None = None
+    _kept: tuple[str, bool, BaseOutputs] | None = None
 
     def get(self, request: OutputsRequest, key: str, context: Context) -> BaseOutputs:
         kept = self._kept
-        if kept is not None and kept[0] == key:
-            return kept[1]
+        # The key does not tell whether the rows of the training are among them.
+        if kept is not None and kept[0] == key and (kept[1] or not request.keep_training):
+            return kept[2]
         self._kept = kept = None  # so that there are never two of them in memory
         cache = None if request.classifier is None else OutputsCache(context.cache_folder)
         outputs = base_outputs(request, cache, key)
-        self._kept = (key, outputs)
+        self._kept = (key, request.keep_training, outputs)
         return outputs
 
 
@@ -95,7 +100,10 @@ _LAST = _LastOutputs()
 
 def outputs_of(request: OutputsRequest, key: str, context: Context) -> BaseOutputs:
     """Return the outputs of a classifier, from memory, from the cache or by training it."""
-    return _LAST.get(request, key, context)
+    try:
+        return _LAST.get(request, key, context)
+    except StudyDataError as error:  # no fault of the classifier
+        raise PartFailedError(_data_text(request), error) from error
 
 
 @dataclass(frozen=True)

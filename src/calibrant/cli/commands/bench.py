@@ -81,9 +81,8 @@ def run(
     if scheduler is not None and backend != "dask":
         raise click.UsageError("--scheduler is for --backend dask.")
     study = Study.named(recipe, form, data, store)
-    planned = study.plan()
-    # Hours later would be too late to find out that it cannot be written.
-    (output or study.default_output).mkdir(parents=True, exist_ok=True)
+    planned = study.plan(shown=True)
+    study.output_folder(output)
     with study.opened(create=True) as opened:
         try:
             with StudyProgress() as progress:
@@ -109,11 +108,15 @@ def run(
     click.echo(f"{study.name}: {counted(summary.total, 'unit')}, of which {new} run now.")
     click.echo(f"Time: {duration_text(summary.seconds)}.")
     click.echo(f"The report is in {folder / 'report.html'}.")
-    if failed:
-        note(
-            f"{counted(failed, 'unit')} failed or {'was' if failed == 1 else 'were'} too slow; the report says why, and "
-            "--retry-failed runs what failed again."
+    why = f"{folder / 'report.html'} says why, and --retry-failed runs what failed again."
+    if not summary.total:
+        raise StudyError(
+            "there was nothing to be run, since all data and trials are left out; name the folder by --data."
         )
+    if failed == summary.total:
+        raise StudyError(f"no unit is done, since all {failed} failed or were too slow; {why}")
+    if failed:
+        note(f"{counted(failed, 'unit')} failed or {'was' if failed == 1 else 'were'} too slow; {why}")
 
 
 @bench.command()
@@ -150,7 +153,7 @@ def report(
 ) -> None:
     """Write tables, pictures and pages of what is there."""
     study = Study.named(recipe, form, data, store)
-    planned = study.plan()
+    planned = study.plan(shown=True)
     with study.opened() as opened:
         folder = study.report(planned, opened, output)
     click.echo(f"The report is in {folder / 'report.html'}.")
@@ -163,6 +166,7 @@ def report(
     "--where", "texts", multiple=True, metavar="LABEL=VALUE", help="Units with this label, such as data=iris."
 )
 @click.option("--old", is_flag=True, help="What the recipe does not ask for any more.")
+@click.option("--dry-run", is_flag=True, help="Only say how many results would go.")
 def forget(
     recipe: Path,
     form: str | None,
@@ -171,6 +175,7 @@ def forget(
     failed: bool,
     texts: tuple[str, ...],
     old: bool,
+    dry_run: bool,
 ) -> None:
     """Remove results from the store, so that they are run again.
 
@@ -190,9 +195,11 @@ def forget(
         if failed or wanted:
             keys = {line.key for line in results.where(wanted) if not (failed and line.done)}
         if old:
-            # Other forms of the recipe use the same store.
-            keys |= opened.keys() - study.keys_of_all_forms()
-        number = opened.forget(keys)
+            keys |= study.old_keys(opened)
+        number = len(keys & opened.keys()) if dry_run else opened.forget(keys)
+    if dry_run:
+        click.echo(f"{counted(number, 'result')} would go from {study.store_path}.")
+        return
     click.echo(f"{counted(number, 'result')} {'is' if number == 1 else 'are'} gone from {study.store_path}.")
 
 

@@ -1,0 +1,231 @@
+"""Checks of tables and pictures against all that a recipe could give, before anything is run."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from calibrant.errors import RecipeError, StudyError
+from calibrant.studies.calibration import make_calibrator
+from calibrant.studies.paper_figures import read_figures
+from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.recipe import FILE_NAME, Recipe, read_recipe
+from calibrant.studies.results import MEASURE, AnyPlan, label_text
+from calibrant.studies.splits import splits_of
+from calibrant.studies.tables_options import TableOptions
+
+__all__ = ["check_shown"]
+
+MOST_NAMES = 12
+ANYTHING = "\0"
+"""Among the values of a label, that there are others which are not known before the run."""
+
+LABELS_OF_PICTURES = {
+    "critical-difference": ("tasks", "columns"),
+    "pass-rate": ("by",),
+    "lines": ("x", "series"),
+    "measures": ("series",),
+    "series": ("by",),
+    "bars": ("by", "series"),
+    "chosen": ("by",),
+    "probabilities": (),
+}
+"""Options of pictures that are labels of units."""
+
+LEVELS_OF_PICTURES = {
+    "trial": "trial",
+    "data": "data",
+    "classifier": "classifier",
+    "calibrator": "calibrator",
+    "calibrators": "calibrator",
+    "repeat": "repeat",
+    "fold": "fold",
+}
+"""Options of pictures that are values of a label, and of which."""
+
+Levels = dict[str, dict[str, None]]
+
+
+def check_shown(plan: AnyPlan) -> None:
+    """Refuse tables and pictures that ask for what no unit could have, and figures of papers that cannot be read.
+
+    Units of the whole recipe and of all its forms count, with data that are absent: a form may lack what a table shows.
+    A recipe whose file is not to be found any more is checked for its figures alone.
+
+    Parameters
+    ----------
+    plan : Plan
+        With the recipe whose tables and pictures are meant.
+
+    Raises
+    ------
+    RecipeError
+        If there is one.
+    """
+    recipe = plan.recipe
+    tables = [TableOptions.parse(entry) for entry in recipe.tables]
+    for table in tables:
+        if table.figures:
+            try:
+                read_figures(Path(recipe.folder) / table.figures, table.rows)
+            except RecipeError as error:
+                raise RecipeError(f"the table {table.name!r}: {error}") from error
+    forms = _all_forms(recipe) if isinstance(recipe, Recipe) else []
+    if not forms:
+        return
+    levels = _levels([unit.labels for unit in plan.units])
+    for form in forms:
+        _add(levels, form)
+    measures = None if any(form.trials for form in forms) else [each.name for each in recipe.measures]
+    for table in tables:
+        _check_table(table, levels)
+    for entry in recipe.pictures:
+        _check_picture(PictureOptions.parse(entry, measures), levels, forms)
+
+
+def _all_forms(recipe: Recipe) -> list[Recipe]:
+    """Return the whole recipe and all its forms, which have to be read again where this is one of them."""
+    file = recipe.folder / FILE_NAME
+    if recipe.folder.name != recipe.name or not file.is_file():
+        file = recipe.folder / f"{recipe.name}.toml"
+    try:
+        return [recipe, *(read_recipe(file, form) for form in (None, *recipe.forms) if form != recipe.form)]
+    except StudyError:
+        return [] if recipe.form else [recipe]
+
+
+def _levels(labels: Iterable[Mapping[str, Any]]) -> Levels:
+    levels: Levels = {}
+    for each in labels:
+        for name, value in each.items():
+            levels.setdefault(name, {}).setdefault(label_text(value))
+    return levels
+
+
+def _add(levels: Levels, recipe: Recipe) -> None:
+    """Add all labels that units of a recipe have, with their values."""
+
+    def add(name: str, values: Iterable[Any]) -> None:
+        levels.setdefault(name, {}).update(dict.fromkeys(map(label_text, values)))
+
+    for data in recipe.data:
+        add("data", [data.name])
+        add("calibrator", [each.name for each in recipe.calibrators_of(data)])
+        trained = [each.name for each in recipe.classifiers_of(data) if each is not None]
+        if trained:
+            add("classifier", trained)
+        for name, value in data.labels.items():
+            add(name, [value])
+        for split in splits_of(recipe.splits_of(data)):
+            for name, value in split.labels().items():
+                add(name, [value])
+    for trial in recipe.trials:
+        add("trial", [trial.name])
+        add("seed", range(recipe.seed, recipe.seed + trial.seeds))
+        for name, values in trial.parameters.items():
+            if isinstance(values, list):
+                add(name, [ANYTHING if isinstance(value, list | Mapping) else value for value in values])
+
+
+def _check_table(table: TableOptions, levels: Levels) -> None:
+    where = f"the table {table.name!r}"
+    for key, labels in (("rows", table.rows), ("columns", (table.columns,))):
+        for label in labels:
+            _check_label(where, f"{key} by", label, levels)
+    _check_conditions(where, table.where, levels)
+    columns = _columns(table.columns, levels, table.where, table.measures)
+    everything = _columns(table.columns, levels, {}, table.measures)
+    for key, names, known in (
+        ("control", [table.control], columns),
+        ("relative_to", [table.relative_to], columns),
+        ("unranked", table.unranked, everything),  # one list may serve tables that leave some of it out
+    ):
+        for name in names:
+            if name:
+                _check_name(f"{where} has {key} = {name!r}, which is none of its columns", name, known)
+
+
+def _check_picture(picture: PictureOptions, levels: Levels, forms: list[Recipe]) -> None:
+    where = f"the picture {picture.name!r}"
+    for key in LABELS_OF_PICTURES[picture.kind]:
+        asked = picture.get(key)
+        for label in asked if isinstance(asked, list) else [asked]:
+            if label:
+                _check_label(where, f"{key} =", label, levels)
+    _check_conditions(where, picture.where, levels)
+    for key, label in LEVELS_OF_PICTURES.items():
+        if picture.get(key) is not None:
+            _check_conditions(where, {label: picture.get(key)}, levels, key)
+    reference = picture.get("relative_to")
+    if reference:
+        known = [
+            name
+            for key in ("by", "series")
+            for name in _columns(picture.get(key, ""), levels, picture.where, [picture.get("measure")])
+        ]
+        _check_name(f"{where} has relative_to = {reference!r}, which is none of its bars", reference, known)
+    if picture.get("control"):
+        columns = _columns(picture.get("columns", "calibrator"), levels, picture.where, ())
+        control = picture.get("control")
+        _check_name(f"{where} has control = {control!r}, which is none of its columns", control, columns)
+    if picture.kind == "chosen":
+        _check_parameter(where, picture.get("calibrator"), picture.get("parameter"), forms)
+
+
+def _columns(label: str, levels: Levels, where: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
+    """Return the names that a label may give, among those that are asked for."""
+    if label == MEASURE:
+        return list(measures)
+    wanted = _texts(where[label]) if label in where else None
+    return [text for text in levels.get(label, {}) if wanted is None or text in wanted]
+
+
+def _check_label(where: str, how: str, label: str, levels: Levels) -> None:
+    if label != MEASURE:
+        _check_name(f"{where} asks for {how} {label!r}, which no unit has", label, [*levels, MEASURE])
+
+
+def _check_conditions(
+    where: str, conditions: Mapping[str, Any], levels: Levels, key: str | None = None
+) -> None:
+    for label, asked in conditions.items():
+        if label not in levels:
+            _check_name(f"{where} asks for units by {key or label!r}, which no unit has", label, levels)
+        for text in _texts(asked):
+            said = f"{where} asks for {key or label} = {text!r}, which no unit has"
+            _check_name(said, text, levels[label])
+
+
+def _check_parameter(where: str, calibrator: Any, parameter: Any, forms: list[Recipe]) -> None:
+    """Refuse a parameter that a calibrator does not have."""
+    names: dict[str, None] = {}
+    for form in forms:
+        for spec in form.calibrators:
+            if spec.name in _texts(calibrator):
+                names.update(dict.fromkeys(spec.grid))
+                names.update(dict.fromkeys(_parameters(make_calibrator(spec, form.folder, 0))))
+    said = f"{where} asks for the parameter {parameter!r}, which {calibrator} does not have"
+    _check_name(said, str(parameter), names)
+
+
+def _parameters(calibrator: Any, prefix: str = "") -> list[str]:
+    """Return the names of parameters as records have them: those of a chain are numbered by stage."""
+    names = [f"{prefix}{name}" for name in getattr(calibrator, "get_params", dict)()]
+    for place, stage in enumerate(getattr(calibrator, "calibrators", None) or ()):
+        names += _parameters(stage, f"{prefix}{place}.")
+    return names
+
+
+def _texts(asked: Any) -> list[str]:
+    return [label_text(each) for each in (asked if isinstance(asked, list | tuple) else [asked])]
+
+
+def _check_name(said: str, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if name in names or ANYTHING in names:
+        return
+    near = get_close_matches(name, names, 1)
+    if near:
+        raise RecipeError(f"{said}; did you mean {near[0]!r}?")
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    raise RecipeError(f"{said}; there are {', '.join(names[:MOST_NAMES]) or 'none'}{more}.")
