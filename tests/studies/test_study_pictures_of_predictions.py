@@ -10,6 +10,7 @@ from calibrant.studies.pictures_options import PictureOptions
 from calibrant.studies.pictures_predictions import pictures_of_predictions
 from calibrant.studies.plan import plan
 from calibrant.studies.recipe import read_recipe
+from calibrant.studies.report_contents import contents_of
 from calibrant.studies.results import Results
 from calibrant.studies.store import Store
 
@@ -22,6 +23,10 @@ splits = { kind = "given" }
 [[data]]
 name = "features"
 features = "features.npz"
+[[data]]
+name = "trained once"
+features = "trained.npz"
+splits = { kind = "random", calibration_rows = 50 }
 [classifiers]
 tree = "tree"
 [calibrators]
@@ -53,6 +58,8 @@ def study(tmp_path_factory):
     }
     np.savez(folder / "scores.npz", **parts)
     np.savez(folder / "features.npz", X=logits, y=labels)
+    once = {"X_train": logits[:150], "y_train": labels[:150], "X_test": logits[150:], "y_test": labels[150:]}
+    np.savez(folder / "trained.npz", **once)
     planned = plan(read_recipe(folder))
     with Store(folder / "pictures.sqlite") as store:
         run(planned, store)
@@ -89,6 +96,14 @@ def test_a_diagram_of_one_class_and_one_for_every_class(study):
     assert built(study, data="scores", **{"class": 1}).displays[""].curves["TempS"].n_rows == 150
     classwise = built(study, data="scores", display="classwise", calibrators="TempS")
     assert set(classwise.displays["TempS"].columns()["label"].tolist()) == {0, 1, 2}
+
+
+def test_one_classifier_for_several_splits_is_found_and_counted_once(study):
+    results = study[0]
+    found = built(study, data="trained once", classifier="tree", calibrators=["Uncal"])
+    assert found.displays[""].columns()["count"].sum() == 100
+    (time,) = [text for name, text in contents_of(results).facts if name == "time"]
+    assert time.endswith("to train 7 classifiers")  # of two times three folds, and the one
 
 
 def test_no_classifier_is_trained_for_a_picture(study, tmp_path):

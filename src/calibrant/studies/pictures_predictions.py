@@ -87,7 +87,7 @@ def _predictions(
         line = lines.get(unit.key)
         if line is None or line.labels.get("repeat", 0) != first or not isinstance(work, GridWork):
             continue
-        trained = work.request.classifier is None or (cache is not None and cache.has(work.outputs))
+        trained = work.training is None or (cache is not None and cache.has(work.training))
         if not trained:
             return {}, [
                 "The outputs of the classifier are not kept any more, so it is not drawn; run the study again."

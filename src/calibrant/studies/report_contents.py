@@ -138,10 +138,12 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
 
 
 def _time(results: Results) -> str:
+    # Several splits may share one training, which the key of what was trained tells.
+    trained = {
+        unit.key: getattr(getattr(unit, "work", None), "training", unit.key) for unit in results.plan.units
+    }
     trainings = {
-        tuple(value for name, value in line.labels.items() if name != "calibrator"): line.details[
-            "train_seconds"
-        ]
+        trained[line.key]: line.details["train_seconds"]
         for line in results.lines
         if "train_seconds" in line.details
     }
