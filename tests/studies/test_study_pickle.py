@@ -94,7 +94,7 @@ def test_a_pickle_of_python_2(tmp_path):
         np.random.default_rng(0),
         {"a": Hostile(print, "shown")},
     ],
-    ids=repr,
+    ids=map(str, range(12)),
 )
 def test_other_names_are_refused(tmp_path, hostile, capsys):
     path = tmp_path / "hostile.p"
