@@ -24,7 +24,11 @@ def refused(path):
         (b"PAR1" + bytes(40), "a.csv", " looks like Parquet; give it the ending .parquet."),
         (b"ARROW1" + bytes(40), "a.csv", " looks like Feather; give it the ending .feather."),
         (b"ARROW1" + bytes(40), "a.parquet", " looks like Feather; give it the ending .feather."),
-        (gzip.compress(TEXT, mtime=0), "a.csv", " looks like text compressed by gzip; give it the ending .csv.gz."),
+        (
+            gzip.compress(TEXT, mtime=0),
+            "a.csv",
+            " looks like text compressed by gzip; give it the ending .csv.gz.",
+        ),
         (
             TEXT,
             "a.parquet",
