@@ -74,12 +74,12 @@ def test_the_same_results_give_the_same_files(tmp_path):
 
 def test_markdown_says_what_was_run_and_what_failed():
     text = report_markdown(
-        contents_of(small(absent=[("whales", "there is no file w.npz in /home/me/data; get it.")]))
+        contents_of(small(absent=[("whales", "there is no file w.npz in /mine/data; get it.")]))
     )
     assert "- **done**: 7 of 8 units, 1 failed\n" in text
     assert re.search(r"^\| iris +\| +3 \| +20 to 23 \| +40 \| +4 of 4 \|$", text, re.MULTILINE)
     assert "- whales: no file w.npz\n" in text
-    assert "/home" not in text
+    assert "/mine" not in text
     assert re.search(
         r"^\| 1 +\| failed \| data: car; rows: 100; calibrator: beta \| ValueError: no way\. \|$", text, re.M
     )

@@ -213,7 +213,7 @@ def _shortened(message: str) -> str:
 def _absence(reason: str) -> str:
     """Return why something was left out, in as few words as will do in a report.
 
-    >>> _absence("data set 'mine': there is no file a/mine.npz in /home/x/data; name the folder of your data.")
+    >>> _absence("data set 'mine': there is no file a/mine.npz in /x/data; name the folder of your data.")
     'no file a/mine.npz'
     """
     found = ABSENT.search(reason)
