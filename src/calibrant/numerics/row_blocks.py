@@ -13,6 +13,8 @@ from typing import Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from calibrant.numerics.shared_context import SharedContext
+
 __all__ = [
     "BlockSums",
     "Mergeable",
@@ -102,32 +104,14 @@ def n_threads_available() -> int:
 BRINGS_BLAS = frozenset({"scipy.linalg", "torch"})
 
 
-class _Limit:
-    """The limit on BLAS that all threads share: the first one in sets it, the last one out takes it back."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        self._context: AbstractContextManager[object] | None = None
-
-    def enter(self) -> None:
-        with self._lock:
-            if self._n_inside == 0:
-                self._context = _libraries(BRINGS_BLAS.intersection(sys.modules)).limit(
-                    limits=1, user_api="blas"
-                )
-                self._context.__enter__()
-            self._n_inside += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0 and self._context is not None:
-                self._context.__exit__(None, None, None)
-                self._context = None
+def _limit() -> AbstractContextManager[object]:
+    found: AbstractContextManager[object] = _libraries(BRINGS_BLAS.intersection(sys.modules)).limit(
+        limits=1, user_api="blas"
+    )
+    return found
 
 
-_LIMIT = _Limit()
+_LIMIT = SharedContext(_limit)
 
 
 @contextmanager
@@ -136,11 +120,8 @@ def one_blas_thread() -> Iterator[None]:
 
     The limit holds for the whole process; contexts may overlap in any order.
     """
-    _LIMIT.enter()
-    try:
+    with _LIMIT.entered():
         yield
-    finally:
-        _LIMIT.leave()
 
 
 @cache

@@ -18,6 +18,7 @@ __all__ = [
     "StudyData",
     "Truth",
     "check_source",
+    "file_hash",
     "find_source",
     "fingerprint",
     "load",
@@ -71,12 +72,12 @@ def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
     if path is None:
         content += [spec.source, code_fingerprint(spec.source, recipe_folder)]
         files = spec.options.get("files", ())
-        content += [_hash(_found(str(name), spec.name, data_folder, recipe_folder)) for name in files]
+        content += [file_hash(_found(str(name), spec.name, data_folder, recipe_folder)) for name in files]
     else:
-        content.append(_hash(path))
+        content.append(file_hash(path))
     test = _test_path(spec, data_folder, recipe_folder)
     if test is not None:
-        content.append(_hash(test))
+        content.append(file_hash(test))
     return hashlib.sha256("\0".join(content).encode()).hexdigest()
 
 
@@ -158,7 +159,8 @@ def _found(source: str, name: str, data_folder: Path | None, recipe_folder: Path
     )
 
 
-def _hash(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file; one that stays as it is is read once."""
     try:
         status = os.stat(path)
         known = (str(path.resolve()), status.st_mtime_ns, status.st_size)

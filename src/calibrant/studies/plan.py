@@ -1,14 +1,12 @@
 """Plan: the units of a recipe, each with its key."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Protocol
 
-from calibrant.errors import StudyDataError
-from calibrant.studies.data import AbsentDataError, check_source
+from calibrant.studies.data import AbsentDataError, check_source, file_hash
 from calibrant.studies.keys import calibrator_identity, digest, grid_key, measures_identity, trial_key
 from calibrant.studies.outputs import OutputsRequest, needs_training, outputs_key, training_key
 from calibrant.studies.recipe import Recipe
@@ -122,7 +120,7 @@ def _grid(recipe: Recipe, data: DataSpec, folder: Path | None, measures: str) ->
 
 
 def _trials(recipe: Recipe, trial: TrialSpec, folder: Path | None) -> Iterator[Unit]:
-    hashes = [_hash(_find(name, trial, folder, recipe.folder)) for name in trial.files]
+    hashes = [file_hash(_find(name, trial, folder, recipe.folder)) for name in trial.files]
     crossed = [name for name, value in trial.parameters.items() if isinstance(value, list)]
     for combination in product(*(trial.parameters[name] for name in crossed)):
         chosen = dict(zip(crossed, combination, strict=True))
@@ -172,11 +170,3 @@ def _find(name: str, trial: TrialSpec, folder: Path | None, recipe_folder: Path)
             "name the folder of your data by --data or CALIBRANT_DATA."
         )
     return path
-
-
-def _hash(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise StudyDataError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -4,8 +4,10 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
+
+from calibrant.numerics.shared_context import SharedContext
 
 __all__ = ["counted_warnings"]
 
@@ -16,46 +18,30 @@ class _Counts(threading.local):
     counter: Counter[str] | None = None
 
 
-class _Collector:
-    """What takes the warnings of all threads: the first one in sets it up, the last one out takes it back.
+@contextmanager
+def _collected() -> Iterator[None]:
+    """Return a context in which the warnings of all threads are counted, or shown if their thread does not count.
 
     The list of filters belongs to the whole process, so that threads cannot each have their own.
     """
+    with warnings.catch_warnings():
+        otherwise = warnings.showwarning
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        self._context: AbstractContextManager[Any] | None = None
+        def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if _COUNTS.counter is None:
+                otherwise(message, category, *rest, **more)
+            else:
+                _COUNTS.counter[category.__name__] += 1
 
-    def enter(self) -> None:
-        with self._lock:
-            if self._n_inside == 0:
-                self._context = warnings.catch_warnings()
-                self._context.__enter__()
-                otherwise = warnings.showwarning
-
-                def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-                    if _COUNTS.counter is None:
-                        otherwise(message, category, *rest, **more)
-                    else:
-                        _COUNTS.counter[category.__name__] += 1
-
-                warnings.simplefilter("always")
-                # These come when Python tidies up, which has nothing to do with the unit that runs at the time.
-                warnings.simplefilter("ignore", ResourceWarning)
-                warnings.showwarning = show
-            self._n_inside += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0 and self._context is not None:
-                self._context.__exit__(None, None, None)
-                self._context = None
+        warnings.simplefilter("always")
+        # These come when Python tidies up, which has nothing to do with the unit that runs at the time.
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.showwarning = show
+        yield
 
 
 _COUNTS = _Counts()
-_COLLECTOR = _Collector()
+_COLLECTOR = SharedContext(_collected)
 
 
 @contextmanager
@@ -69,10 +55,9 @@ def counted_warnings() -> Iterator[Counter[str]]:
     {'UserWarning': 2}
     """
     counts: Counter[str] = Counter()
-    _COLLECTOR.enter()
-    before, _COUNTS.counter = _COUNTS.counter, counts
-    try:
-        yield counts
-    finally:
-        _COUNTS.counter = before
-        _COLLECTOR.leave()
+    with _COLLECTOR.entered():
+        before, _COUNTS.counter = _COUNTS.counter, counts
+        try:
+            yield counts
+        finally:
+            _COUNTS.counter = before
