@@ -3,26 +3,43 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow bench docs clean
+.PHONY: install demo test lint test-slow test-minimum test-newest bench docs clean
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+$(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(PIP_INSTALL) --constraint constraints/tested.txt --editable '.[dev]'
 	touch $@
 
 demo: install
 	$(BIN)/python -m calibrant.demo
 
 test: install
+	$(BIN)/python -m pytest -n 2
+
+lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow -n 2
+
+# The lower bounds of pyproject.toml, each at its oldest allowed version, in an environment of their own.
+test-minimum:
+	$(PYTHON) -m venv .venv-minimum
+	$(PYTHON) constraints/minimum.py > .venv-minimum/minimum.txt
+	.venv-minimum/bin/python $(PIP_INSTALL) --constraint .venv-minimum/minimum.txt --editable '.[test]'
+	.venv-minimum/bin/python -m pytest -n 2
+
+# The newest releases of all dependencies.
+test-newest:
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python $(PIP_INSTALL) --upgrade --editable '.[test]'
+	.venv-newest/bin/python -m pytest -n 2
 
 bench: install
 	$(BIN)/python benchmarks/logistic_family.py
@@ -32,8 +49,8 @@ bench: install
 	$(BIN)/python benchmarks/floor_for_zeros.py
 
 docs: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python $(PIP_INSTALL) --constraint constraints/tested.txt --editable '.[docs]'
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-minimum .venv-newest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

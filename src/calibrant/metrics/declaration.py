@@ -95,7 +95,7 @@ _DECLARED: dict[Callable[..., Any], _Declaration] = {}
 
 
 def metric(
-    traits: MetricTraits = MetricTraits(),  # noqa: B008 (frozen)
+    traits: MetricTraits = MetricTraits(),
     *,
     prepare: Callable[..., Evaluator] | None = None,
     parts: Callable[..., MetricParts] | None = None,

@@ -322,7 +322,7 @@ def utility_calibration_error(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    utility: Utility = TopClasses(),  # noqa: B008 (frozen)
+    utility: Utility = TopClasses(),
     statistic: CumulativeStatistic = "kuiper",
 ) -> float:
     r"""Gap between the utility that predictions promise and the one they deliver.
