@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.batches import Summary, partial_fit
 from calibrant.errors import LabelError, MissingClassWarning, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
@@ -70,6 +72,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {}
     """Names under which the registry makes this class, each with the parameters it sets."""
 
+    batches: ClassVar[Summary | None] = None
+    """What stands for earlier rows in :meth:`partial_fit`; None for methods that need all rows at once."""
+
+    memory_: dict[str, Any]
+    """State of :meth:`partial_fit`: the rows themselves while they are few, else summary statistics of them."""
+
     classes_: NDArray[Any]
     space_: str
     floor_: float
@@ -98,25 +106,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         ``warn_of_absent=False`` is for a stage whose caller has warned of classes without rows already.
         """
         present = np.flatnonzero(data.class_weights)
-        if len(present) < 2:
-            raise LabelError(
-                f"{'the only label is' if data.n_rows == 1 else f'all {data.n_rows} labels are'} class "
-                f"{data.classes[present[0]].item()!r}; "
-                "rows of at least two classes are needed to calibrate."
-            )
-        if self.traits.binary_only and data.n_classes != 2:
-            raise PredictionError(
-                f"{type(self).__name__} takes two classes, but the predictions have {data.n_classes}; "
-                "wrap it in OneVsRest."
-            )
-        self._forget()
-        self.classes_ = data.classes
-        names = data.predictions.classes
-        self.column_names_ = None if names is None or np.array_equal(names, data.classes) else names
-        self.space_ = data.predictions.space.value
-        self.floor_ = data.predictions.floor
+        self._check_classes(present, data.n_rows, data.classes)
+        self._set_inputs(data)
         data = replace(data, predictions=data.predictions.with_floor(self.floor_))
-        self.present_columns_ = None
         if len(present) < data.n_classes:
             if warn_of_absent:
                 self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
@@ -130,17 +122,51 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise
         return self
 
+    @available_if(lambda self: self.batches is not None)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        classes: Any = None,
+        half_life: float | None = None,
+    ) -> Self:
+        """Learn from one more batch of calibration rows; earlier batches are not needed again.
+
+        The first 1,000 rows, or the first batch if that is longer, are fitted as by :meth:`fit`. Later batches are
+        combined with summary statistics of earlier ones. Until rows of two classes have come, probabilities stay as
+        they are. An empty batch and one that is refused change nothing, and :meth:`fit` discards all batches. A
+        warning is given when its cause arises, and not again with every batch in which it lasts.
+
+        Parameters
+        ----------
+        X : array, frame or Predictions
+            Probabilities or logits of the batch, of the same kind and in the same columns every time.
+        y : array of shape (n,)
+            True classes.
+        sample_weight : array of shape (n,), optional
+            A weight of two is the same as the row given twice.
+        classes : sequence of K labels, optional
+            Labels of the columns. Needed in the first batch if labels are not column numbers and the batch can lack
+            some of them.
+        half_life : float, optional
+            Number of new rows after which all that was learnt before counts half, for classifiers that drift. Rows of
+            one batch count alike. Nothing is forgotten if it is not given.
+        """
+        return partial_fit(self, X, y, sample_weight, classes, half_life)
+
     def transform(self, X: Any) -> Predictions:
         """Return calibrated :class:`Predictions`; in logits where the method works on logits."""
         check_is_fitted(self)
         predictions = self._parsed(X)
         columns = self.present_columns_
         if columns is None:
-            return self._transform(predictions)
+            return self._mapped(predictions)
         # Zeros count as the floor: a class that nobody has seen, or all others, may turn up all the same.
         calibrated = predictions.without_zeros().probabilities.copy()
         share = calibrated[:, columns].sum(axis=1, keepdims=True)
-        calibrated[:, columns] = share * self._transform(predictions.restricted_to(columns)).probabilities
+        calibrated[:, columns] = share * self._mapped(predictions.restricted_to(columns)).probabilities
         # A small part of a small share may be too small for the float type.
         return (
             Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
@@ -178,6 +204,42 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _transform(self, predictions: Predictions) -> Predictions:
         """Map valid predictions of the fitted number of classes."""
+
+    def _mapped(self, predictions: Predictions) -> Predictions:
+        """Map valid predictions; those of a calibrator that has seen one class only stay, but for zeros."""
+        return predictions.without_zeros() if self._has_seen_one_class else self._transform(predictions)
+
+    @property
+    def _has_seen_one_class(self) -> bool:
+        """Whether all batches so far hold one class only, so that there is no map yet."""
+        return bool(vars(self).get("memory_", {}).get("waits", False))
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that have no meaning, before anything is computed."""
+
+    def _check_classes(self, present: NDArray[np.intp], n_rows: int, classes: NDArray[Any]) -> None:
+        """Refuse rows of a single class, and more than two classes for a method that takes two."""
+        if len(present) < 2:
+            raise LabelError(
+                f"{'the only label is' if n_rows == 1 else f'all {n_rows} labels are'} class "
+                f"{classes[present[0]].item()!r}; "
+                "rows of at least two classes are needed to calibrate."
+            )
+        if self.traits.binary_only and len(classes) != 2:
+            raise PredictionError(
+                f"{type(self).__name__} takes two classes, but the predictions have {len(classes)}; "
+                "wrap it in OneVsRest."
+            )
+
+    def _set_inputs(self, data: LabelledPredictions) -> None:
+        """Forget all that was learnt, and set what parsing further rows needs."""
+        self._forget()
+        self.classes_ = data.classes
+        names = data.predictions.classes
+        self.column_names_ = None if names is None or np.array_equal(names, data.classes) else names
+        self.space_ = data.predictions.space.value
+        self.floor_ = data.predictions.floor
+        self.present_columns_ = None
 
     def _parsed(self, X: Any) -> Predictions:
         predictions = Predictions.parse(X).with_floor(self.floor_)

@@ -23,6 +23,7 @@ from calibrant.calibrators.neighbourhood.random_forest import RandomCalibrationF
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.calibrators.reductions.top_label import TopLabel
 from calibrant.calibrators.scaling.beta import BetaCalibration
+from calibrant.calibrators.scaling.bias_corrected_temperature import BiasCorrectedTemperature
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.calibrators.scaling.ensemble_temperature import EnsembleTemperatureScaling
 from calibrant.calibrators.scaling.matrix import MatrixScaling
@@ -31,7 +32,6 @@ from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.calibrators.scaling.quadratic import QuadraticScaling
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.scaling.vector import VectorScaling
-from calibrant.calibrators.shift.bias_corrected_temperature import BiasCorrectedTemperature
 from calibrant.calibrators.shift.label_shift import LabelShift
 from calibrant.calibrators.shift.prior_shift import PriorShift
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.numerics.row_blocks import BlockSums
 
-__all__ = ["LinearSegments", "weighted_quantiles"]
+__all__ = ["LinearSegments", "Range", "summed_quantiles", "weighted_quantiles"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -133,27 +134,69 @@ def weighted_quantiles(values: FloatArray, weights: Callable[[slice], FloatArray
     >>> weighted_quantiles(values, lambda rows: np.ones_like(values[rows]), np.array([0.25, 0.5])).round(3)
     array([0.25, 0.5 ])
     """
+    with BlockSums.over(*values.shape) as in_all_blocks:
+        return summed_quantiles(
+            in_all_blocks,
+            lambda rows: (values[rows], weights(rows)),
+            shares,
+            float(np.finfo(values.dtype).eps),
+        )
+
+
+def summed_quantiles(
+    summed: Callable[[Callable[[Any], Any]], Any],
+    weighted: Callable[[Any], tuple[FloatArray, FloatArray]],
+    shares: Vector,
+    rounding: float,
+) -> Vector:
+    """Return :func:`weighted_quantiles` of values that are given block by block.
+
+    Parameters
+    ----------
+    summed : callable
+        Adds up what every block contributes; it is called three times.
+    weighted : callable
+        Gives the values of a block and their weights.
+    shares : ndarray of shape (q,)
+        Increasing, strictly between 0 and 1.
+    rounding : float
+        Relative rounding of the values.
+    """
     if len(shares) == 0:
         return np.empty(0)
-    low, high = float(values.min()), float(values.max())
+    low, high = summed(lambda block: Range.of(weighted(block)[0]))
     wanted = np.concatenate([shares - MARGIN, shares + MARGIN])
     found = np.empty(0)
-    with BlockSums.over(*values.shape) as in_all_blocks:
-        for _ in range(ZOOMS):
-            width = (high - low) / (GRID - 1)
-            if width <= 0:
-                return np.empty(0)
-            counts = in_all_blocks(lambda rows: _counts(values[rows], weights(rows), low, width))  # noqa: B023
-            heap = np.append(0.0, counts.cumsum())
-            if heap[-1] == 0:
-                return np.empty(0)
-            edges = low + width * (np.arange(GRID + 1) - 0.5)
-            found = np.interp(wanted * heap[-1], heap, edges)
-            low, high = max(low, found.min() - 2 * width), min(high, found.max() + 2 * width)
+    for _ in range(ZOOMS):
+        width = (high - low) / (GRID - 1)
+        if width <= 0:
+            return np.empty(0)
+        counts = summed(lambda block: _counts(*weighted(block), low, width))  # noqa: B023
+        heap = np.append(0.0, counts.cumsum())
+        if heap[-1] == 0:
+            return np.empty(0)
+        edges = low + width * (np.arange(GRID + 1) - 0.5)
+        found = np.interp(wanted * heap[-1], heap, edges)
+        low, high = max(low, found.min() - 2 * width), min(high, found.max() + 2 * width)
     middles = np.unique((found[: len(shares)] + found[len(shares) :]) / 2)
     # Steps that drown in the rounding of the values would make segments of no length.
-    apart = np.diff(middles, prepend=-np.inf) > 8 * np.finfo(values.dtype).eps * np.abs(middles)
+    apart = np.diff(middles, prepend=-np.inf) > 8 * rounding * np.abs(middles)
     return middles[apart]
+
+
+class Range(NamedTuple):
+    """Smallest and largest of some values; the sum of two ranges holds both."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Self:
+        """Return the range of an array."""
+        return cls(float(values.min()), float(values.max()))
+
+    def __add__(self, other: Self) -> Self:  # type: ignore[override]
+        return type(self)(min(self.low, other.low), max(self.high, other.high))
 
 
 def _counts(values: FloatArray, weights: FloatArray, low: float, width: float) -> Vector:

@@ -1,20 +1,34 @@
-"""What is minimised: a loss after a logit map, plus a penalty, summed over row blocks."""
+"""What is minimised, over which rows: losses, score maps, penalties, families, and sources of rows."""
 
-from calibrant.objective.loss import Loss
-from calibrant.objective.losses import BrierLoss, CrossEntropy
-from calibrant.objective.maps import DiagonalMap, FullMap, LogitMap, ScalarMap
-from calibrant.objective.objective import Expansion, Objective
+from calibrant.objective.family import Family, logits
+from calibrant.objective.losses import BrierLoss, CrossEntropy, LogisticLoss, Loss
+from calibrant.objective.maps import DiagonalMap, EventMap, FullMap, LogitMap, ScalarMap
+from calibrant.objective.objective import ConvexExpansion, Expansion, Objective
 from calibrant.objective.penalty import QuadraticPenalty
+from calibrant.objective.rows import ArrayRows, Block, FeatureRows, StreamedRows
+from calibrant.objective.source import ArraySource, BatchSource, RowSource
 
 __all__ = [
+    "ArrayRows",
+    "ArraySource",
+    "BatchSource",
+    "Block",
     "BrierLoss",
+    "ConvexExpansion",
     "CrossEntropy",
     "DiagonalMap",
+    "EventMap",
     "Expansion",
+    "Family",
+    "FeatureRows",
     "FullMap",
+    "LogisticLoss",
     "LogitMap",
     "Loss",
     "Objective",
     "QuadraticPenalty",
+    "RowSource",
     "ScalarMap",
+    "StreamedRows",
+    "logits",
 ]

@@ -1,4 +1,4 @@
-"""Curvature: cheap pictures of the Hessian that precondition conjugate gradients."""
+"""Curvature: affordable approximations of the Hessian that precondition conjugate gradients."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,8 +10,16 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 
 from calibrant.numerics.reductions import column_sums, row_sums
 from calibrant.objective.maps import DiagonalMap, FullMap, LogitMap
+from calibrant.objective.penalty import QuadraticPenalty
 
-__all__ = ["ByClassCurvature", "Curvature", "DenseCurvature", "KroneckerCurvature", "curvature_type"]
+__all__ = [
+    "ByClassCurvature",
+    "Curvature",
+    "DenseCurvature",
+    "KroneckerCurvature",
+    "curvature_type",
+    "dense_solver",
+]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -27,9 +35,14 @@ RIDGE = 1e-9
 class Curvature(ABC):
     """Sums over rows that approximate the Hessian of the cross-entropy; those of two sets of rows add up.
 
-    After :meth:`averaged`, ``solver(penalty_curvature)`` returns a symmetric positive definite approximate
-    inverse. It is never part of the answer, only of the way to it.
+    After :meth:`averaged`, ``solver(penalty)`` returns a symmetric positive definite approximate inverse. It is never
+    part of the answer, only of the way to it.
     """
+
+    @staticmethod
+    def work_per_row(logit_map: LogitMap) -> int:  # noqa: ARG004
+        """Return about how many multiplications a row takes; 0 where all rows are always affordable."""
+        return 0
 
     def __init__(self, sums: list[FloatArray]) -> None:
         self.sums = sums
@@ -49,7 +62,7 @@ class Curvature(ABC):
         """Return the sums for one block of rows; ``weighted`` is probabilities times row weight."""
 
     @abstractmethod
-    def solver(self, penalty_curvature: Vector) -> Solver:
+    def solver(self, penalty: QuadraticPenalty) -> Solver:
         """Return the approximate inverse of the curvature of mean loss plus penalty."""
 
 
@@ -62,19 +75,10 @@ class DenseCurvature(Curvature):
     ) -> Self:
         return cls([logit_map.fisher(probabilities, weighted, features)])
 
-    def solver(self, penalty_curvature: Vector) -> Solver:
-        matrix = self.sums[0].copy()
-        diagonal = np.diag_indices_from(matrix)
-        matrix[diagonal] += penalty_curvature + RIDGE * (np.trace(matrix) / len(matrix) + 1e-300)
-        ridge = RIDGE
-        while True:
-            try:
-                factor = cho_factor(matrix, check_finite=False)
-                return lambda residual: cho_solve(factor, residual, check_finite=False)
-            except np.linalg.LinAlgError:
-                # Rounding made a flat direction negative: lift all of them until it is not.
-                ridge *= 100
-                matrix[diagonal] += ridge * np.abs(matrix[diagonal]).max()
+    def solver(self, penalty: QuadraticPenalty) -> Solver:
+        (matrix,) = self.sums
+        ridge = RIDGE * (np.trace(matrix) / len(matrix) + 1e-300)
+        return dense_solver(matrix + penalty.hessian(), float(ridge))
 
 
 class KroneckerCurvature(Curvature):
@@ -101,13 +105,13 @@ class KroneckerCurvature(Curvature):
         between_features = (features * uncertain[:, np.newaxis]).T @ features
         return cls([between_classes, between_features, diagonal_weights, np.array([uncertain.sum()])])
 
-    def solver(self, penalty_curvature: Vector) -> Solver:
+    def solver(self, penalty: QuadraticPenalty) -> Solver:
         classes, features, diagonal_weights, uncertain = self.sums
         n_classes = len(classes)
-        penalty = penalty_curvature.reshape(n_classes, -1)
+        prices = penalty.curvature.reshape(n_classes, -1)
         features = features / max(float(uncertain[0]), np.finfo(np.float64).tiny)
         flat = RIDGE * (np.trace(classes) / n_classes + 1e-30) * (np.diag(features) + 1e-30)
-        price = np.sqrt(np.median(penalty, axis=0) + flat)
+        price = np.sqrt(np.median(prices, axis=0) + flat)
         feature_values, feature_vectors = eigh(features / np.outer(price, price), check_finite=False)
         class_values, class_vectors = eigh(classes, check_finite=False)
         divisor = 1 + np.outer(np.maximum(class_values, 0), np.maximum(feature_values, 0))
@@ -116,10 +120,7 @@ class KroneckerCurvature(Curvature):
         own_curvature = diagonal_weights.copy()
         # Single precision leaves noise of this size, which must not make the matrix indefinite.
         own_curvature[each, each] += (
-            penalty[each, each]
-            + 1e-6 * np.diag(diagonal_weights)
-            + RIDGE * np.trace(diagonal_weights)
-            + 1e-30
+            prices[each, each] + 1e-6 * np.diag(diagonal_weights) + RIDGE * np.trace(diagonal_weights) + 1e-30
         )
         factor = cho_factor(own_curvature, check_finite=False)
 
@@ -152,14 +153,37 @@ class ByClassCurvature(Curvature):
         sums = [squares, column_sums(spread)] if logit_map.bias else [squares]
         return cls(sums)
 
-    def solver(self, penalty_curvature: Vector) -> Solver:
+    def solver(self, penalty: QuadraticPenalty) -> Solver:
         diagonal = np.concatenate(self.sums)
-        diagonal = diagonal + penalty_curvature + RIDGE * diagonal.mean() + 1e-300
+        diagonal = diagonal + penalty.curvature + RIDGE * diagonal.mean() + 1e-300
         return lambda residual: residual / diagonal
 
 
 def curvature_type(logit_map: LogitMap) -> type[Curvature]:
     """Return the best affordable curvature for a map."""
+    if logit_map.curvature_type is not None:
+        return logit_map.curvature_type
     if logit_map.n_parameters <= DENSE_PARAMETERS:
         return DenseCurvature
     return KroneckerCurvature if isinstance(logit_map, FullMap) else ByClassCurvature
+
+
+def dense_solver(matrix: NDArray[np.float64], ridge: float | None = None) -> Solver:
+    """Return the inverse of a symmetric matrix and a ridge, which grows until they are positive definite; in place.
+
+    Without a given ridge it is a small part of the mean curvature.
+    """
+    if len(matrix) == 0:
+        return lambda residual: residual
+    diagonal = np.diag_indices_from(matrix)
+    least = RIDGE * (float(np.abs(matrix[diagonal]).mean()) + 1e-300)
+    ridge = least if ridge is None else ridge
+    while True:
+        matrix[diagonal] += ridge
+        try:
+            factor = cho_factor(matrix, check_finite=False)
+        except np.linalg.LinAlgError:
+            # Rounding made a flat direction negative: lift all of them until it is not.
+            ridge = max(100 * ridge, least)
+            continue
+        return lambda residual: cho_solve(factor, residual, check_finite=False)

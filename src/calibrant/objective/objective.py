@@ -1,26 +1,31 @@
-"""Objective: mean loss after a logit map, plus a penalty, as sums over row blocks."""
+"""Objective: mean loss after a score map, plus a penalty, as sums over blocks of rows."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.numerics.row_blocks import BlockSums, State
+from calibrant.numerics.row_blocks import State
 from calibrant.objective.curvature import Curvature, curvature_type
-from calibrant.objective.loss import Loss
+from calibrant.objective.losses import Loss
 from calibrant.objective.maps import LogitMap
 from calibrant.objective.penalty import QuadraticPenalty
+from calibrant.objective.rows import Block, FeatureRows
 
-__all__ = ["BlockExpansion", "Expansion", "Objective"]
+__all__ = ["BlockExpansion", "ConvexExpansion", "Expansion", "Objective"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 # A product with a K x K matrix reads that matrix once per block; thinner blocks would wait for memory.
 PRODUCT_ROWS = 512
+
+# Multiplications that a preconditioner may cost; beyond that, it is taken from every second, third, ... row.
+CURVATURE_WORK = 2e9
 
 
 @dataclass(frozen=True)
@@ -34,146 +39,151 @@ class BlockExpansion:
         return type(self)(self.value + other.value, self.gradient + other.gradient)
 
 
+class ConvexExpansion(NamedTuple):
+    """A convex function and its derivatives at one place."""
+
+    value: float
+    gradient: Vector
+    hessian: Matrix
+
+
 class Objective:
     r"""The function of theta that a fit minimises.
 
     .. math:: F(\theta) = \frac{1}{\sum_i w_i} \sum_i w_i\, \ell(u(\theta; x_i), y_i) + \mathrm{penalty}(\theta)
 
-    Everything is a sum over rows and is taken block by block, so the same code serves one array, a memory
-    map or the parts of a larger set whose :class:`BlockExpansion` are added up elsewhere.
+    Everything is a sum over rows, which :class:`~calibrant.objective.FeatureRows` take block by block: from one array,
+    from a memory map, or from batches that are read again.
 
     Value and gradient are computed in float64 whatever the features are, so that a fit can converge, unless
-    ``exact=False`` says that the float type of the features will do; the Hessian products, which need not be
-    exact, always stay in that type.
+    ``exact=False`` says that the float type of the features will do. Hessian products, which need not be
+    exact, stay in that type. They use the state of every row (its softmax) where the rows can store it, and
+    compute it again where not.
 
-    Use as a context manager around a fit: ``with objective.open(): ...`` keeps one thread pool for all
-    passes.
+    ``with objective.open(): ...`` keeps one thread pool for all passes.
     """
 
     def __init__(
         self,
         loss: Loss,
         logit_map: LogitMap,
-        features: FloatArray,
-        labels: NDArray[np.intp],
-        weights: Vector | None = None,
+        rows: FeatureRows,
         penalty: QuadraticPenalty | None = None,
         *,
         exact: bool = True,
     ) -> None:
         self.loss = loss
         self.map = logit_map
-        self.features = features
-        self.labels = labels
-        total = float(len(labels) if weights is None else weights.sum())
-        self.weights = weights
-        self.total_weight = total
+        self.rows = rows
+        self.total_weight = rows.total_weight
         self.penalty = penalty or QuadraticPenalty.none(logit_map.n_parameters)
         self.exact = exact
-        self._sums: BlockSums | None = None
+        self._summed: Callable[[Callable[[Block], Any]], Any] | None = None
 
-    def with_penalty(self, penalty: QuadraticPenalty) -> "Objective":
+    def with_penalty(self, penalty: QuadraticPenalty, *, exact: bool | None = None) -> "Objective":
         """Return the same loss on the same rows with another penalty."""
-        return Objective(
-            self.loss, self.map, self.features, self.labels, self.weights, penalty, exact=self.exact
-        )
-
-    def exactly(self, penalty: QuadraticPenalty) -> "Objective":
-        """Return the same with another penalty, its value and gradient in float64."""
-        return Objective(self.loss, self.map, self.features, self.labels, self.weights, penalty)
+        exact = self.exact if exact is None else exact
+        return Objective(self.loss, self.map, self.rows, penalty, exact=exact)
 
     @contextmanager
     def open(self) -> Iterator[Self]:
         """Keep one pool of threads for all passes inside the ``with`` block."""
-        with self._blocks() as self._sums:
+        width, itemsize, min_rows = self.map.n_classes, 8, PRODUCT_ROWS
+        if self.map.block_bytes is not None:
+            itemsize = 8 if self.exact else self.rows.dtype.itemsize
+            min_rows = max(1, self.map.block_bytes // (width * itemsize))
+        with self.rows.passes(width, itemsize, min_rows) as self._summed:
             try:
                 yield self
             finally:
-                self._sums = None
+                self._summed = None
+
+    def summed(self, contribution: Callable[[Block], State]) -> State:
+        """Return the sum of what every block of rows contributes."""
+        if self._summed is not None:
+            total: State = self._summed(contribution)
+            return total
+        with self.open():
+            return self.summed(contribution)
 
     def data_loss(self, theta: Vector) -> float:
         """Return the mean loss without the penalty, and without the work for derivatives."""
 
-        def block_loss(rows: slice) -> float:
-            features = self.features[rows].astype(np.float64, copy=False)
-            losses = self.loss.values(self.map.forward(theta, features), self.labels[rows])
-            return float(losses.sum() if self.weights is None else losses @ self.weights[rows])
+        def block_loss(block: Block) -> float:
+            features = block.features.astype(np.float64, copy=False)
+            losses = self.loss.values(self.map.forward(theta, features), block.labels)
+            return float(losses.sum() if block.weights is None else losses @ block.weights)
 
         return self.summed(block_loss) / self.total_weight
 
     def expand(self, theta: Vector) -> "Expansion":
-        """Return value, gradient and what Hessian products need, from one softmax per row."""
-        probabilities = self._memory()
-        total = self.summed(lambda rows: self.block_expansion(theta, rows, probabilities))
+        """Return value, gradient and what Hessian products need, from one pass."""
+        states = self.rows.storage((self.map.n_classes,), self.rows.dtype)
+        total = self.summed(lambda block: self.block_expansion(theta, block, states))
         data_loss = total.value / self.total_weight
-        return self._expansion_type()(
+        return Expansion(
             objective=self,
             theta=theta,
             data_loss=data_loss,
             value=data_loss + self.penalty.value(theta),
             gradient=total.gradient / self.total_weight + self.penalty.gradient(theta),
-            probabilities=probabilities,
+            states=states,
         )
 
     def block_expansion(
-        self, theta: Vector, rows: slice, probabilities: FloatArray | None = None
+        self, theta: Vector, block: Block, states: FloatArray | None = None
     ) -> BlockExpansion:
-        """Return what some rows add to the *sums* of loss and gradient; keep their softmax if asked."""
-        features, kept = self.features[rows], self._kept(rows)
+        """Return what some rows add to the *sums* of loss and gradient; store their states if asked."""
+        features, prepared = block.features, self._prepared(block)
         if self.exact:
             features = features.astype(np.float64, copy=False)
-        scores = self.map.forward(theta, features, *kept)
-        losses, softmax, gradients = self.loss.expand(scores, self.labels[rows])
-        if probabilities is not None:
-            probabilities[rows] = softmax
-        if self.weights is None:
+        losses, state, gradients = self.loss.expand(
+            self.map.forward(theta, features, *prepared), block.labels
+        )
+        if states is not None:
+            states[block.rows] = state
+        if block.weights is None:
             value = float(losses.sum(dtype=np.float64))
         else:
-            value = float(losses @ self.weights[rows])
-            gradients *= self.weights[rows, np.newaxis].astype(gradients.dtype)
-        return BlockExpansion(value, self.map.adjoint(gradients, features, *kept))
+            value = float(losses @ block.weights)
+        return BlockExpansion(value, self.map.adjoint(block.weighted(gradients), features, *prepared))
 
-    def block_product(self, probabilities: FloatArray, direction: Vector, rows: slice) -> Vector:
-        """Return what some rows add to the *sum* of Hessians, times ``direction``."""
-        features, kept = self.features[rows], self._kept(rows)
-        moved = self.map.forward(direction, features, *kept)
-        product = self.loss.curvature_product(probabilities[rows], self.labels[rows], moved)
-        if self.weights is not None:
-            product *= self.weights[rows, np.newaxis].astype(product.dtype)
-        return self.map.adjoint(product, features, *kept)
+    def second_order(self, theta: Vector) -> ConvexExpansion:
+        """Return value, gradient and the dense Hessian from one pass; for up to some hundred parameters."""
+        at = self.data_expansion(theta)
+        return ConvexExpansion(
+            at.value + self.penalty.value(theta),
+            at.gradient + self.penalty.gradient(theta),
+            at.hessian + self.penalty.hessian(),
+        )
 
-    def _kept(self, rows: slice) -> tuple[Any, ...]:  # noqa: ARG002 (for objectives that keep something)
-        """Return what is known about a block of rows already, for a map that asks for it after the features."""
-        return ()
+    def data_expansion(self, theta: Vector) -> ConvexExpansion:
+        """Return :meth:`second_order` without the penalty."""
+        size = self.map.n_parameters
+        sums = self.summed(lambda block: self.map.second_order(theta, self.loss, block)) / self.total_weight
+        return ConvexExpansion(float(sums[0]), sums[1 : size + 1], sums[size + 1 :].reshape(size, size))
 
-    def _expansion_type(self) -> "type[Expansion]":
-        return Expansion
+    def state_of(self, theta: Vector, block: Block, states: FloatArray | None) -> FloatArray:
+        """Return the state of some rows at theta, as stored or computed again."""
+        if states is not None:
+            return states[block.rows]
+        scores = self.map.forward(theta, block.features, *self._prepared(block))
+        return self.loss.expand(scores, block.labels)[1]
 
-    def _memory(self) -> FloatArray:
-        """Return an array for the softmax of all rows; its contents do not matter."""
-        return np.empty_like(self.features)
-
-    def _blocks(self) -> AbstractContextManager[BlockSums]:
-        return BlockSums.over(len(self.features), self.map.n_classes, min_rows=PRODUCT_ROWS)
-
-    def summed(self, contribution: Callable[[slice], State]) -> State:
-        """Return the sum of what every block of rows contributes."""
-        if self._sums is not None:
-            return self._sums(contribution)
-        with self._blocks() as sums:
-            return sums(contribution)
+    def _prepared(self, block: Block) -> tuple[Any, ...]:
+        return block.keep(self.map, lambda: self.map.prepare(block.features))
 
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """An objective at one theta: value, gradient, Hessian products and the Fisher matrix."""
+    """An objective at one theta: value, gradient, Hessian products and an approximation of the Hessian."""
 
     objective: Objective
     theta: Vector
     data_loss: float
     value: float
     gradient: Vector
-    probabilities: FloatArray
+    states: FloatArray | None
 
     def with_penalty_of(self, objective: Objective) -> "Expansion":
         """Return the expansion of an objective on the same rows with another penalty, without a pass."""
@@ -188,22 +198,46 @@ class Expansion:
     def hessian_product(self, direction: Vector) -> Vector:
         """Return the Hessian times ``direction``; exact up to the float type of the features."""
         objective = self.objective
-        total: Vector = objective.summed(
-            lambda rows: objective.block_product(self.probabilities, direction, rows)
-        )
-        product = total / objective.total_weight
-        return product + objective.penalty.curvature * direction
+
+        def block_product(block: Block) -> Vector:
+            features, prepared = block.features, objective._prepared(block)
+            moved = objective.map.forward(direction, features, *prepared)
+            state = objective.state_of(self.theta, block, self.states)
+            product = objective.loss.curvature_product(state, block.labels, moved)
+            return objective.map.adjoint(block.weighted(product), features, *prepared)
+
+        total: Vector = objective.summed(block_product)
+        return total / objective.total_weight + objective.penalty.product(direction)
 
     def curvature(self) -> Curvature:
-        """Return the affordable approximation of the Hessian that fits the map; for cross-entropy."""
+        """Return the affordable approximation of the Hessian that fits the map, from some of very many rows."""
         objective = self.objective
         kind = curvature_type(objective.map)
+        step = max(1, int(objective.rows.n_rows * kind.work_per_row(objective.map) / CURVATURE_WORK))
 
-        def block_curvature(rows: slice) -> Curvature:
-            probabilities = self.probabilities[rows]
-            weighted = probabilities
-            if objective.weights is not None:
-                weighted = probabilities * objective.weights[rows, np.newaxis].astype(probabilities.dtype)
-            return kind.of_block(objective.map, probabilities, weighted, objective.features[rows])
+        def block_curvature(block: Block) -> _Weighed:
+            first = -block.rows.start % step
+            some = slice(first, None, step)
+            state = objective.state_of(self.theta, block, self.states)[some]
+            weights = None if block.weights is None else block.weights[some]
+            weighted = state if weights is None else state * weights[:, np.newaxis].astype(state.dtype)
+            total = float(len(state) if weights is None else weights.sum())
+            return _Weighed(kind.of_block(objective.map, state, weighted, block.features[some]), total)
 
-        return objective.summed(block_curvature).averaged(objective.total_weight)
+        found = objective.summed(block_curvature)
+        return found.curvature.averaged(found.total_weight)
+
+    def discard(self) -> None:
+        """Give the memory of an expansion that is not needed any more to the next one."""
+        self.objective.rows.recycle(self.states)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """A curvature and the total weight of the rows it was taken from."""
+
+    curvature: Curvature
+    total_weight: float
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.curvature + other.curvature, self.total_weight + other.total_weight)

@@ -1,14 +1,14 @@
 """How an objective is minimised; every solver returns a :class:`Solution`."""
 
-from calibrant.solvers.bounded_newton import ConvexExpansion, bounded_newton
+from calibrant.solvers.bounded_newton import bounded_newton
 from calibrant.solvers.bracketed_newton import bracketed_newton
-from calibrant.solvers.newton_cg import newton_cg
+from calibrant.solvers.logistic import logistic_newton, outcome_logistic, smoothed_targets
+from calibrant.solvers.newton_cg import newton_cg, newton_steps
 from calibrant.solvers.quasi_newton import Valley, quasi_newton
 from calibrant.solvers.simplex_weights import least_squares_weights, likeliest_weights
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = [
-    "ConvexExpansion",
     "Solution",
     "Status",
     "Valley",
@@ -16,6 +16,10 @@ __all__ = [
     "bracketed_newton",
     "least_squares_weights",
     "likeliest_weights",
+    "logistic_newton",
     "newton_cg",
+    "newton_steps",
+    "outcome_logistic",
     "quasi_newton",
+    "smoothed_targets",
 ]

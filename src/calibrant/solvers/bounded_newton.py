@@ -1,14 +1,14 @@
 """Newton's method for a convex function of a few parameters that have lower bounds."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.objective import ConvexExpansion
 from calibrant.solvers.solution import Solution, Status
 
-__all__ = ["ConvexExpansion", "bounded_newton"]
+__all__ = ["bounded_newton"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -23,14 +23,6 @@ RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 PROXIMITY = 1e-10
 # A function that bends and slopes by less than this is flat: what is added to it would vanish, too.
 FLAT = 1e-250
-
-
-class ConvexExpansion(NamedTuple):
-    """A convex function and its derivatives at one place."""
-
-    value: float
-    gradient: Vector
-    hessian: Matrix
 
 
 def bounded_newton(

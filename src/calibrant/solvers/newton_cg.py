@@ -1,33 +1,38 @@
-"""Newton's method whose steps are found by preconditioned conjugate gradients."""
+"""Newton's method by preconditioned conjugate gradients, with lower bounds on the parameters."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.objective import Expansion, Objective
-from calibrant.objective.curvature import Curvature, Solver
+from calibrant.objective import Objective
+from calibrant.objective.curvature import Curvature
 from calibrant.solvers.solution import Solution, Status
 
-__all__ = ["Place", "guarded", "newton_cg", "newton_steps", "solution_at"]
+__all__ = ["TOLERANCE", "SmoothExpansion", "SmoothObjective", "guarded", "newton_cg", "newton_steps"]
 
 Vector = NDArray[np.float64]
+Inverse = Callable[[Vector], Vector]
 
-# In nats; the last step makes the remaining error about the square of this.
-TOLERANCE = 1e-8
-
+TOLERANCE = 1e-8  # in nats; the last step makes the remaining error about the square of this
 MAX_EVALUATIONS = (
     3000  # passes after which rows are as good as separable and parameters on their way to infinity
 )
 SUFFICIENT_DECREASE = 0.1
-RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 SMALLEST_STEP = 2.0**-30
+# Near a minimum decrements fall by their square; on the way to infinity each is 1 / e of the one before, and steps
+# stay long. With ``confirm_runaway`` one more step tells the two apart, by the second ratio.
+RUNAWAY_RATIO, CONFIRMED_RATIO, RUNAWAY_STEP = 0.05, 0.2, 1e-3
+# A preconditioner that needs more products than this, or sees too little of what is left to gain, is replaced.
 REFRESH_PRODUCTS, REFRESH_RATIO = 6, 0.1
+# A parameter this near to its bound, and pushed to it, counts as there.
+NEAR_BOUND = 1e-2
 
 
-class Place(Protocol):
-    """What is known about a function where a solver stopped."""
+class SmoothExpansion(Protocol):
+    """A smooth function at one place; :class:`~calibrant.objective.Expansion` is one."""
 
     @property
     def theta(self) -> Vector:
@@ -41,6 +46,28 @@ class Place(Protocol):
     def data_loss(self) -> float:
         """The value without its penalty."""
 
+    @property
+    def gradient(self) -> Vector:
+        """The gradient of the value."""
+
+    def hessian_product(self, direction: Vector) -> Vector:
+        """Return the Hessian times a direction."""
+
+    def curvature(self) -> Any:
+        """Return an approximation of the Hessian whose ``solver(penalty)`` is a preconditioner."""
+
+    def discard(self) -> None:
+        """Hear that nobody will ask again, so that memory can be used for something else."""
+
+
+class SmoothObjective(Protocol):
+    """What is minimised; :class:`~calibrant.objective.Objective` is one."""
+
+    penalty: Any
+
+    def expand(self, theta: Vector) -> Any:
+        """Return the :class:`SmoothExpansion` at a place."""
+
 
 def newton_cg(
     objective: Objective,
@@ -50,32 +77,12 @@ def newton_cg(
     max_iterations: int = 100,
     curvature: Curvature | None = None,
 ) -> Solution:
-    r"""Minimise an objective to within about ``tolerance`` of its optimum.
+    r"""Minimise an objective to within about ``tolerance`` of its optimum; never worse than the identity.
 
-    Every step solves :math:`H d = -g` by conjugate gradients with exact Hessian products until the
-    residual is small against the gradient, or the curvature turns out not to be positive, and then halves
-    d until the value falls. It stops when the Newton decrement :math:`-g^\top d / 2`, the predicted
-    further fall, is below ``tolerance``: a test in nats that does not depend on the scale of the features.
-    If the mean loss is then above that of the identity, the identity is returned.
-
-    Parameters
-    ----------
-    objective : Objective
-    start : ndarray
-        Where to begin.
-    tolerance : float
-        Wanted accuracy of the value.
-    max_iterations : int
-        Newton steps at the most.
-    curvature : Curvature, optional
-        Preconditioner of a problem nearby, to save building one; it is replaced when it serves badly.
-
-    References
-    ----------
-    :cite:`nocedal2006`, chapter 7.
+    See :func:`newton_steps` for the steps. If the mean loss ends above that of the identity, the identity is returned.
     """
     with objective.open():
-        solution, _ = newton_steps(
+        solution, _, _ = newton_steps(
             objective,
             objective.expand(start),
             tolerance=tolerance,
@@ -86,77 +93,120 @@ def newton_cg(
 
 
 def newton_steps(
-    objective: Objective,
-    start: Expansion,
+    objective: SmoothObjective,
+    start: Any,
+    lower: Vector | None = None,
     *,
-    tolerance: float,
+    tolerance: float = TOLERANCE,
     max_iterations: int = 100,
-    curvature: Curvature | None = None,
-) -> tuple[Solution, Expansion]:
-    """Do the steps of :func:`newton_cg` from where everything is known already; return where they end.
+    curvature: Any = None,
+    confirm_runaway: bool = False,
+) -> tuple[Solution, Any, Any]:
+    r"""Minimise an objective over :math:`\theta_j \ge l_j` to within about ``tolerance`` of its optimum.
 
-    For a path of problems that differ in their penalty only, this saves a pass for each.
+    Every step solves :math:`H d = -g` by conjugate gradients with exact Hessian products until the residual is small
+    against the gradient, or the curvature is not positive, and then halves d until the value falls. Bounds are met by
+    two-metric projection :cite:`bertsekas1982`: parameters at or near their bound that the gradient pushes there are
+    put there, those that would cross their bound stop at it, and the others are solved for again.
+    It stops when the Newton decrement :math:`-g^\top d / 2`, the predicted further fall, is below ``tolerance``: a
+    test in nats that does not depend on the scale of the features. That last step is taken too if it helps.
+
+    Parameters
+    ----------
+    objective : SmoothObjective
+        What is minimised.
+    start : SmoothExpansion
+        Where to begin, within the bounds.
+    lower : ndarray of shape (P,), optional
+        Lower bound of every parameter; minus infinity for none.
+    tolerance : float
+        Wanted accuracy of the value.
+    max_iterations : int
+        Newton steps at the most.
+    curvature : object, optional
+        Preconditioner of a problem nearby, to save building one; it is replaced when it serves badly.
+    confirm_runaway : bool
+        Take one more step before parameters are said to grow without end.
+
+    Returns
+    -------
+    solution : Solution
+        Never higher than the start. The loss of the identity is left open.
+    expansion : SmoothExpansion
+        The objective where the steps ended, to go on from with another penalty.
+    curvature : object
+        The last preconditioner.
+
+    References
+    ----------
+    :cite:`nocedal2006`, chapter 7.
     """
     current = start
-    n_evaluations, decrement, status = 1, np.inf, Status.OUT_OF_ITERATIONS
-    solve: Solver | None = None
-    built_here = False
-    n_iterations = 0
+    bounds = np.full(len(current.theta), -np.inf) if lower is None else lower
+    n_iterations, n_evaluations = 0, 1
+    decrement, status = np.inf, Status.OUT_OF_ITERATIONS
+    solve: Inverse | None = None
+    built_here = suspected = False
     while n_iterations < max_iterations and n_evaluations < MAX_EVALUATIONS:
         n_iterations += 1
         if solve is None:
             built_here = curvature is None
-            curvature = curvature or current.curvature()
-            solve = curvature.solver(objective.penalty.curvature)
-        step, n_products = _newton_step(current, solve, tolerance)
+            curvature = current.curvature() if curvature is None else curvature
+            solve = curvature.solver(objective.penalty)
+        step, n_products = _projected_step(current, bounds, solve, tolerance)
         n_evaluations += n_products
-        previous, decrement = decrement, -float(current.gradient @ step) / 2
+        previous, decrement = decrement, max(0.0, -float(current.gradient @ step) / 2)
+        if decrement <= tolerance and (built_here or tolerance > TOLERANCE):
+            # The last step is taken if it helps; rounding may be all that is left to gain.
+            candidate = objective.expand(np.maximum(current.theta + step, bounds))
+            n_evaluations += 1
+            helpful = candidate.value < current.value
+            current, other = (candidate, current) if helpful else (current, candidate)
+            if other is not start:  # whoever gave it may still need it
+                other.discard()
+            ratio = 1.0 if previous == np.inf else decrement / previous
+            if confirm_runaway:
+                if helpful and ratio > RUNAWAY_RATIO and not suspected:
+                    suspected, curvature, solve = True, None, None
+                    continue
+                away = helpful and suspected and ratio > CONFIRMED_RATIO
+            else:
+                long = np.abs(step).max() > RUNAWAY_STEP * np.abs(current.theta).max()
+                away = bool(long) and previous < np.inf and ratio > RUNAWAY_RATIO
+            status = Status.RUNNING_AWAY if away else Status.CONVERGED
+            break
+        if decrement <= tolerance:
+            # A preconditioner from elsewhere hides directions that have become flat since: look again.
+            curvature, solve, decrement = None, None, previous
+            continue
         if n_products > REFRESH_PRODUCTS or decrement > REFRESH_RATIO * previous:
             # It needed many products, or sees too little of what is left to gain: out of date.
             curvature = solve = None
-        if decrement <= tolerance:
-            if tolerance <= TOLERANCE and not built_here:
-                # A preconditioner from elsewhere hides directions that have become flat since: look again.
-                curvature, solve, decrement = None, None, previous
-                continue
-            # The last step is taken if it helps; rounding may be all that is left to gain.
-            candidate = objective.expand(current.theta + step)
-            n_evaluations += 1
-            current = candidate if candidate.value < current.value else current
-            # Near a minimum decrements fall by their square; on the way to infinity by a factor at a time, with
-            # steps that stay long.
-            slow = decrement > RUNAWAY_RATIO * previous
-            long = np.abs(step).max() > RUNAWAY_STEP * np.abs(current.theta).max()
-            status = Status.RUNNING_AWAY if slow and long else Status.CONVERGED
-            break
-        accepted, n_tries = _line_search(objective, current, step, decrement)
+        accepted, n_tries = _line_search(objective, current, bounds, step)
         n_evaluations += n_tries
         if accepted is None:
             status = Status.OUT_OF_PRECISION
             break
-        current, built_here = accepted, False
-    return solution_at(current, decrement, n_iterations, n_evaluations, status), current
-
-
-def solution_at(
-    place: Place, decrement: float, n_iterations: int, n_evaluations: int, status: Status
-) -> Solution:
-    """Return the end of a fit at a place; the loss of the identity is left open."""
-    return Solution(
-        theta=place.theta,
-        value=place.value,
-        loss=place.data_loss,
+        if current is not start:
+            current.discard()
+        current, built_here, suspected = accepted, False, False
+    solution = Solution(
+        theta=current.theta,
+        value=current.value,
+        loss=current.data_loss,
         identity_loss=np.nan,
         decrement=decrement,
         n_iterations=n_iterations,
         n_evaluations=n_evaluations,
         status=status,
     )
+    return solution, current, curvature
 
 
 def guarded(objective: Objective, solution: Solution) -> Solution:
     """Return the solution, or the identity if that has the lower mean loss on the same rows."""
     identity = objective.expand(objective.map.identity())
+    identity.discard()
     solution = replace(solution, identity_loss=identity.data_loss, n_evaluations=solution.n_evaluations + 1)
     if solution.loss <= identity.data_loss:
         return solution
@@ -169,47 +219,81 @@ def guarded(objective: Objective, solution: Solution) -> Solution:
     )
 
 
-def _newton_step(current: Expansion, solve: Solver, tolerance: float) -> tuple[Vector, int]:
-    """Return an approximate Newton step, always a descent direction, and the products it took."""
-    residual = -current.gradient
-    preconditioned = solve(residual)
+def _projected_step(
+    current: SmoothExpansion, lower: Vector, solve: Inverse, tolerance: float
+) -> tuple[Vector, int]:
+    """Return an approximate Newton step that ends within the bounds, always downhill, and the products it took."""
+    gradient = current.gradient
+    slack = current.theta - lower
+    movable = ~((slack <= min(NEAR_BOUND, float(np.abs(gradient).max()))) & (gradient > 0))
+    free = movable.copy()
+    step = np.where(free, 0.0, -slack) if not free.all() else np.zeros_like(gradient)
+    first, n_products = None, 0
+    while True:
+        n_products += _conjugate_gradients(current, free, step, solve, tolerance)
+        crossing = free & (step < -slack)
+        if first is None:
+            first = step.copy()
+        if not crossing.any():
+            break
+        # Those that would cross their bound stop there, and the others look for the best place again.
+        step[crossing] = -slack[crossing]
+        free &= ~crossing
+    # To stop at bounds may be uphill, then the projection of the first step has to do; and so may be products that are
+    # little but rounding, then the step of the preconditioner.
+    for found in (step, first):
+        if float(gradient @ found) < 0:
+            return found, n_products
+    return np.where(movable, solve(np.where(movable, -gradient, 0.0)), 0.0), n_products
+
+
+def _conjugate_gradients(
+    current: SmoothExpansion, free: NDArray[np.bool_], step: Vector, solve: Inverse, tolerance: float
+) -> int:
+    """Move the free parameters of ``step`` to about where their slopes vanish, in place; return the products."""
+    n_products = 0
+    slopes = current.gradient
+    if step.any():
+        slopes = slopes + current.hessian_product(step)
+        n_products += 1
+    residual = np.where(free, -slopes, 0.0)
+    preconditioned = np.where(free, solve(residual), 0.0)
     size = float(residual @ preconditioned)
-    if size <= 0:
-        return preconditioned, 0
     # Solve loosely far away and ever more exactly near the end: superlinear, yet no product is wasted.
-    target = size * min(0.1, np.sqrt(size)) ** 2
+    target = max(size * min(0.1, np.sqrt(max(size, 0.0))) ** 2, 1e-3 * tolerance)
     direction = preconditioned
-    step = np.zeros_like(residual)
     limit = 10 + min(len(residual), 300)
-    for n_products in range(1, limit + 1):
+    while size > target and n_products < limit:
         product = current.hessian_product(direction)
+        n_products += 1
         curvature = float(direction @ product)
-        if curvature <= 1e-14 * abs(size):
-            # Flat or bending down (Brier only): go as far as we know it to be good.
-            return (step if n_products > 1 else preconditioned), n_products
+        if curvature <= 1e-14 * size:
+            # Flat, or not convex: go as far as we know it to be good.
+            step += direction if not step.any() else 0.0
+            break
         length = size / curvature
         step += length * direction
-        residual = residual - length * product
-        preconditioned = solve(residual)
-        new_size = float(residual @ preconditioned)
-        if new_size <= max(target, 1e-3 * tolerance):
-            break
-        direction = preconditioned + (new_size / size) * direction
-        size = new_size
-    return step, n_products
+        residual = residual - length * np.where(free, product, 0.0)
+        preconditioned = np.where(free, solve(residual), 0.0)
+        size, previous = float(residual @ preconditioned), size
+        direction = preconditioned + (size / previous) * direction
+    return n_products
 
 
 def _line_search(
-    objective: Objective, current: Expansion, step: Vector, decrement: float
-) -> tuple[Expansion | None, int]:
-    """Halve the step until the value falls enough; None if it does not at any length."""
+    objective: SmoothObjective, current: SmoothExpansion, lower: Vector, step: Vector
+) -> tuple[Any, int]:
+    """Halve the step until the value falls enough, bounds respected; None if it does not at any length."""
     length, n_tries = 1.0, 0
     while length >= SMALLEST_STEP:
-        candidate = objective.expand(current.theta + length * step)
+        place = np.maximum(current.theta + length * step, lower)
+        candidate: SmoothExpansion = objective.expand(place)
         n_tries += 1
-        if candidate.value <= current.value - 2 * SUFFICIENT_DECREASE * length * decrement:
+        promise = -float(current.gradient @ (place - current.theta))
+        if candidate.value <= current.value - SUFFICIENT_DECREASE * promise:
             return candidate, n_tries
-        if 2 * length * decrement <= 4 * np.finfo(np.float64).eps * abs(current.value):
+        candidate.discard()
+        if promise <= 4 * np.finfo(np.float64).eps * abs(current.value):
             return None, n_tries
         length /= 2
     return None, n_tries

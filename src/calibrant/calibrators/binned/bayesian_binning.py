@@ -6,13 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from calibrant.batches import Summary
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.beta_bins import BinPrior, LevelCounts
 from calibrant.calibrators.binned.equal_mass_models import Partitions, distinct_partitions
 from calibrant.calibrators.binned.merged_levels import counting, followed_by, merged
 from calibrant.calibrators.binned.step_average import StepAverage
-from calibrant.calibrators.partial_event_fitting import Outcomes, PartialEventFitting
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.errors import ParameterError
 from calibrant.numerics.isotonic import Levels, levels
 from calibrant.numerics.step_functions import StepFunctions
@@ -45,7 +47,7 @@ NEGLIGIBLE_WEIGHT = FLOOR_WITHOUT_ZEROS * 1e-20
 COUNT_TOLERANCE = 1e-9
 
 
-class BayesianBinning(PartialEventFitting):
+class BayesianBinning(BinaryMethod):
     r"""Average all equal-mass histograms, each with the weight that the calibration rows give it.
 
     .. math:: \hat q(p) = \sum_t P(M_t \mid D)\, \theta_{t, b_t(p)}, \qquad
@@ -144,6 +146,7 @@ class BayesianBinning(PartialEventFitting):
     """
 
     traits = Traits()
+    batches: ClassVar[Summary | None] = OneVsRestBatches(EventCounts())
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "bbq": {"prior_weight_per": "bin", "prior_margin": 0.005},
         "bbq-paper": {},
@@ -189,7 +192,7 @@ class BayesianBinning(PartialEventFitting):
         self._fit_levels(levels(_in_range(scores), outcomes, weights))
 
     def _event_memory(
-        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, n_rows: float
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
     ) -> dict[str, Any]:
         rows = levels(_in_range(scores), outcomes, weights)
         if n_rows != len(outcomes):
@@ -198,16 +201,18 @@ class BayesianBinning(PartialEventFitting):
         return _remembered(merged(rows), n_rows)
 
     def _update_event(
-        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, kept: float, n_rows: float
+        self,
+        scores: EventScores,
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        kept: float,
+        n_rows: float,
     ) -> None:
         memory = self.memory_
         past = Levels(memory["score"], memory["weight"], memory["outcome_sum"])
         rows = merged(followed_by(past, kept, levels(_in_range(scores), outcomes, weights)))
         self.memory_ = _remembered(rows, n_rows)
         self._fit_levels(_counting_rows(rows, n_rows))
-
-    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
-        return 0
 
     def _fit_levels(self, rows: Levels) -> None:
         counts = LevelCounts.of(rows)

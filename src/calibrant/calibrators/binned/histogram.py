@@ -6,13 +6,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.batches import Summary
 from calibrant.binning import BinningScheme, Closed, EqualMass, EqualWidth, FixedEdges
 from calibrant.binning.partition import MOST_BINS, index_by_search
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
 from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
-from calibrant.calibrators.partial_event_fitting import Outcomes, PartialEventFitting
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_not_negative, check_whole, is_number
 from calibrant.predictions import Predictions
@@ -29,7 +31,7 @@ STRATEGIES = ("uniform", "quantile", "range")
 ROUNDING = 1e-9
 
 
-class HistogramBinning(PartialEventFitting):
+class HistogramBinning(BinaryMethod):
     r"""Cut the scores into bins, and give each bin the frequency of the event in it.
 
     .. math:: \hat q(s) = \frac{P_b + 2 \lambda m}{W_b + 2 \lambda}, \qquad s \in \text{bin } b
@@ -121,6 +123,7 @@ class HistogramBinning(PartialEventFitting):
     """
 
     traits = Traits()
+    batches: ClassVar[Summary | None] = OneVsRestBatches(EventCounts())
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "width-binning": {"strategy": "uniform", "n_bins": "auto"},
         "frequency-binning": {"strategy": "quantile", "n_bins": "auto"},
@@ -194,7 +197,7 @@ class HistogramBinning(PartialEventFitting):
         )
 
     def _event_memory(
-        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, n_rows: float
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
     ) -> dict[str, Any]:
         bins = FixedEdges(self.edges_, closed=self.closed_).bins(_own_scores(scores), outcomes, weights)
         memory = {"rows": float(n_rows), "outcome_sum": bins.outcome_sum, "weight": bins.weight}
@@ -202,14 +205,16 @@ class HistogramBinning(PartialEventFitting):
         return memory
 
     def _update_event(
-        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, kept: float, n_rows: float
+        self,
+        scores: EventScores,
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        kept: float,
+        n_rows: float,
     ) -> None:
         past, batch = self.memory_, self._event_memory(scores, outcomes, weights, n_rows)
         self.memory_ = batch | {name: past[name] * kept + batch[name] for name in ("outcome_sum", "weight")}
         self._set_values(self.memory_)
-
-    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
-        return 0
 
     def _set_values(self, memory: dict[str, Any]) -> None:
         """Set the value of every bin from its sums, small weights not making the rows fewer."""

@@ -1,25 +1,24 @@
 """Scaling-binning: a fitted scaling map, rounded to its own mean in every bin."""
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import clone
 
+from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
 from calibrant.binning import BinningScheme, Closed, EqualMass
 from calibrant.binning.partition import check_n_bins, index_by_search
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.merged_levels import counting
 from calibrant.calibrators.binned.representative_rows import RepresentativeRows
-from calibrant.calibrators.partial_event_fitting import Outcomes, PartialEventFitting
-from calibrant.calibrators.partial_fitting import PartialFitting
-from calibrant.calibrators.partial_parts import begun, check_learns_batches, learnt_further, without_memory
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
-from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.rounding import with_bits
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -32,7 +31,15 @@ COUNTING_BITS = {4: 18, 8: 40}
 """Binary digits of an output that count, for scores of so many bytes."""
 
 
-class ScalingBinning(PartialEventFitting):
+class _MapAndRows(EventCounts):
+    """Batches for the map, and representative rows for its bins."""
+
+    def check(self, calibrator: Any) -> None:
+        calibrator._check_parameters()
+        check_learns_batches({"scaling": calibrator.scaling}, "PlattScaling()")
+
+
+class ScalingBinning(BinaryMethod):
     r"""Fit a scaling map, then give each bin of its outputs their mean.
 
     .. math:: \hat q(s) = \frac{1}{W_b} \sum_{i \in b} w_i \, g(s_i), \qquad g(s) \in \text{bin } b
@@ -99,6 +106,7 @@ class ScalingBinning(PartialEventFitting):
     array([0.287, 0.287, 0.713])
     """
 
+    batches: ClassVar[Summary | None] = OneVsRestBatches(_MapAndRows())
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"scaling-binning": {}}
 
     scaling_: Calibrator
@@ -133,22 +141,16 @@ class ScalingBinning(PartialEventFitting):
                 f"binning must be a scheme such as calibrant.binning.EqualMass(100), not {self.binning!r}."
             )
 
-    def learn_batch(self, data: LabelledPredictions, kept: float) -> None:
-        """Learn from a batch that is parsed, if the map can."""
-        self._check_parameters()
-        check_learns_batches({"scaling": self.scaling}, "PlattScaling()")
-        super().learn_batch(data, kept)
-
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         binary = binary_problem(scores.predictions, outcomes, weights)
         self.scaling_ = self._new_scaling().fit_labelled(binary)
         self._set_bins(scores, weights)
 
     def _event_memory(
-        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, n_rows: float
+        self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
     ) -> dict[str, Any]:
         learner = begun(
-            cast(PartialFitting, self._new_scaling()),
+            self._new_scaling(),
             binary_problem(scores.predictions, outcomes, weights),
             n_rows,
         )
@@ -159,7 +161,12 @@ class ScalingBinning(PartialEventFitting):
         return rows.memory(n_rows) | {"learner": learner}
 
     def _update_event(
-        self, scores: EventScores, outcomes: Outcomes, weights: Vector | None, kept: float, n_rows: float
+        self,
+        scores: EventScores,
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        kept: float,
+        n_rows: float,
     ) -> None:
         binary = binary_problem(scores.predictions, outcomes, weights)
         learner = learnt_further(self.memory_["learner"], binary, kept)
@@ -168,18 +175,14 @@ class ScalingBinning(PartialEventFitting):
         self.memory_ = rows.memory(n_rows) | {"learner": learner}
         self._use(learner, rows, n_rows)
 
-    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
-        # The map itself is compared with a sample of its own rows instead.
-        return 0
-
     def _new_scaling(self) -> Calibrator:
         scaling: Calibrator = PlattScaling() if self.scaling is None else clone(self.scaling)
         return scaling
 
-    def _use(self, learner: PartialFitting, rows: RepresentativeRows, n_rows: float) -> None:
+    def _use(self, learner: Calibrator, rows: RepresentativeRows, n_rows: float) -> None:
         """Set the map to that of a learner, and the bins to those of its outputs for rows that stand for ``n_rows``."""
         # As long as a learner waits for the other outcome it changes nothing, which its memory says.
-        self.scaling_ = learner if learner._waits else without_memory(learner)
+        self.scaling_ = learner if learner._has_seen_one_class else without_memory(learner)
         self._set_bins(EventScores(rows.predictions), rows.weights / counting(rows.weights, n_rows))
 
     def _set_bins(self, scores: EventScores, weights: Vector | None) -> None:

@@ -14,7 +14,7 @@ from calibrant.calibrators.automatic.decision import Gain, decision_table, in_wo
 from calibrant.calibrators.automatic.pooling import pooled, single
 from calibrant.calibrators.automatic.stratified_folds import stratified_folds, trial_rows
 from calibrant.calibrators.automatic.trials import tried
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.errors import LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
@@ -175,7 +175,7 @@ class AutoCalibration(Calibrator):
             rejected = "what was tried is clearly worse on rows held out"
         else:
             self._set_parts([trial.candidate for trial in trials.judged], pool.weights, data)
-            if is_worse_than_nothing(data, self._transform(data.predictions)):
+            if is_worse_than_identity(data, self._transform):
                 rejected = "what does well on rows held out does harm on all of them"
         weights = pool.weights
         if rejected:

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.uncertainty.families import family_of, n_parameters_of
+from calibrant.calibrators.uncertainty.fitted_family import fitted_family, n_parameters_of
 from calibrant.calibrators.uncertainty.posterior import Covariance, laplace
 from calibrant.calibrators.uncertainty.refits import refits, refitted_probabilities
 from calibrant.calibrators.uncertainty.row_intervals import (
@@ -246,7 +246,7 @@ class WithIntervals(Calibrator):
         if self.method_ == "bootstrap":
             self.refits_ = refits(self.calibrator_, data, self.n_draws, generator)
             return
-        posterior = laplace(family_of(self.calibrator_), data, self.covariance)
+        posterior = laplace(fitted_family(self.calibrator_), data, self.covariance)
         self.factor_ = posterior.factor
         self.is_cut_ = posterior.is_cut
         self.parameter_draws_ = posterior.draws(generator, self.n_draws)
@@ -312,7 +312,7 @@ class WithIntervals(Calibrator):
         if self.method_ == "laplace" and not self.is_cut_:
             calibrated = self.calibrator_.transform(predictions)
             return first_order_interval(
-                family_of(self.calibrator_), self.factor_, predictions, calibrated, level
+                fitted_family(self.calibrator_), self.factor_, predictions, calibrated, level
             )
         lower, upper = np.empty((2, predictions.n_rows, predictions.n_classes))
         for rows, block in self._drawn(predictions):
@@ -328,7 +328,7 @@ class WithIntervals(Calibrator):
             return refitted_probabilities(self.refits_, predictions)
         calibrated = self.calibrator_.transform(predictions)
         return drawn_probabilities(
-            family_of(self.calibrator_), self.parameter_draws_, predictions, calibrated
+            fitted_family(self.calibrator_), self.parameter_draws_, predictions, calibrated
         )
 
     def _given_seen(

@@ -14,7 +14,7 @@ from calibrant.calibrators.latent.process_intervals import LatentIntervals
 from calibrant.calibrators.latent.process_kernel import KernelParameters
 from calibrant.calibrators.latent.process_prediction import LatentMoments, LatentProcess
 from calibrant.calibrators.latent.process_scores import LatentScores, ScoreKind, latent_scores, parsed_scores
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -296,7 +296,7 @@ class GaussianProcessCalibration(LatentIntervals):
             self.slope_inference_ = increasing.solution
         self.identity_kept_ = False
         calibrated = self._transform(data.predictions)
-        self.identity_kept_ = is_worse_than_nothing(data, calibrated)
+        self.identity_kept_ = is_worse_than_identity(data, lambda _: calibrated)
         nothing = data.log_loss(data.predictions.without_zeros())
         self.inference_ = Solution(
             theta=self.inducing_mean_,

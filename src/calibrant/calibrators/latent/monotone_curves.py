@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces, parabolas
 from calibrant.numerics.row_blocks import BlockSums
-from calibrant.objective.loss import softmax_in_place
+from calibrant.objective.losses import softmax_in_place
 
 __all__ = ["MonotoneCurves"]
 

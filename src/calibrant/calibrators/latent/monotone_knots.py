@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from calibrant.calibrators.latent.process_scores import LEAST_RANGE
 from calibrant.numerics.row_blocks import BlockSums
-from calibrant.objective.loss import softmax_in_place
+from calibrant.objective.losses import softmax_in_place
 
 __all__ = ["informative_knots"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from calibrant.numerics.increasing_curve import Pieces, parabolas
 from calibrant.numerics.row_blocks import BlockSums
-from calibrant.objective.loss import softmax_in_place
-from calibrant.solvers.bounded_newton import ConvexExpansion
+from calibrant.objective import ConvexExpansion
+from calibrant.objective.losses import softmax_in_place
 
 __all__ = ["SlopeLikelihood"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from calibrant.solvers.bounded_newton import ConvexExpansion
+from calibrant.objective import ConvexExpansion
 
 __all__ = ["SlopePrior"]
 

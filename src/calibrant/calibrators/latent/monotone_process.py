@@ -11,7 +11,8 @@ from calibrant.calibrators.latent.monotone_knots import informative_knots
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
 from calibrant.calibrators.latent.monotone_prior import SlopePrior
 from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces
-from calibrant.solvers.bounded_newton import ConvexExpansion, bounded_newton
+from calibrant.objective import ConvexExpansion
+from calibrant.solvers import bounded_newton
 from calibrant.solvers.solution import Solution
 
 __all__ = ["LEAST_SLOPE", "MonotoneProcess", "fit_monotone_process"]

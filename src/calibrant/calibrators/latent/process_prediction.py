@@ -15,7 +15,7 @@ from calibrant.calibrators.latent.process_scores import LatentScores
 from calibrant.numerics.interpolated import CubicTable, EvenGrid
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
-from calibrant.objective.loss import softmax_in_place
+from calibrant.objective.losses import softmax_in_place
 
 __all__ = ["LatentMoments", "LatentProcess"]
 

@@ -13,8 +13,8 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.latent.axis_cells import AxisCells
 from calibrant.calibrators.latent.spline_fit import SplineFit
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.calibrators.reductions.top_label import TopLabel
@@ -228,7 +228,7 @@ class SplineCalibration(BinaryMethod):
         self.identity_kept_ = (
             self.traits.contains_identity
             and is_constant
-            and is_worse_than_nothing(data, self.top_label_.transform(data.predictions))
+            and is_worse_than_identity(data, self.top_label_.transform)
         )
         if self.identity_kept_:
             warn_user(

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.monotone.monotone_curve import ROWS_AT_ENDS, fitted_curve
 from calibrant.calibrators.monotone.pooled_scores import PooledScores
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.errors import CalibrationWarning
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
@@ -120,7 +120,7 @@ class AccuracyPreservingIsotonic(Calibrator):
         curve = fitted_curve(groups, self.smoothing, self.ties)
         self.scores_, self.values_ = curve.knots, curve.values
         self.identity_kept_ = False
-        self.identity_kept_ = is_worse_than_nothing(data, self._transform(data.predictions))
+        self.identity_kept_ = is_worse_than_identity(data, self._transform)
         if self.identity_kept_:
             warn_user(f"AccuracyPreservingIsotonic: {Status.IDENTITY.value}.", CalibrationWarning)
 

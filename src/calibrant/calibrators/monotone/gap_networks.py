@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.shared_map_objective import Inputs, TemperedScores, tempered_scores
+from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, tempered_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import Activation, DenseNetwork
 from calibrant.numerics.reductions import row_sums

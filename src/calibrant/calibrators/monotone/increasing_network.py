@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.shared_map_objective import Inputs, TemperedScores, mapped_scores
+from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, mapped_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import DenseNetwork, NetworkRun
 from calibrant.numerics.integral_table import IntegralTable, Places
@@ -42,7 +42,7 @@ class IncreasingNetwork:
         What logits are multiplied by before all else.
     nodes : ndarray of shape (G,)
         Where the integrand is known, on the scale of
-        :func:`~calibrant.calibrators.monotone.shared_map_objective.tempered_scores`, from the least calibration
+        :func:`~calibrant.calibrators.monotone.tempered_scores.tempered_scores`, from the least calibration
         score to the largest.
     rates : ndarray of shape (G,)
         The integrand there, that is the slope of f; linear in between, constant outside.

@@ -9,13 +9,12 @@ from scipy.special import expit
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.monotone.segment_maps import SegmentMaps, mixed_log_odds
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
-from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.calibrators.parametric import EventScaling, as_targets
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.scaling.quadratic_objective import EventRows, PenalisedLogOdds
-from calibrant.calibrators.scaling.temperature_fit import bounded_steepness
-from calibrant.numerics.linear_segments import weighted_quantiles
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
+from calibrant.numerics.linear_segments import summed_quantiles
+from calibrant.objective import Block, Family, QuadraticPenalty, RowSource
 from calibrant.options import check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
@@ -27,7 +26,7 @@ Vector = NDArray[np.float64]
 ROUNDING = 1e-12  # relative, within which two mean losses are the same
 
 
-class PiecewiseLinearCalibration(BinaryMethod):
+class PiecewiseLinearCalibration(EventScaling):
     r"""Map the log-odds of an event by an increasing function that is linear between a few knots.
 
     .. math:: \hat q = \sigma(u), \qquad u = b + \sum_{j=1}^m s_j\, g_j(x), \qquad s_j \ge \varepsilon, \qquad
@@ -143,61 +142,84 @@ class PiecewiseLinearCalibration(BinaryMethod):
             check_not_negative(name, getattr(self, name), "the weight of the identity in rows")
         check_not_negative("mixing", self.mixing, "the weight of the even chance in rows")
 
-    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        rows = EventRows(scores.log_odds, outcomes, weights)
-        steepness = bounded_steepness(rows.temperature())
-        share = float(self.mixing / (rows.total_weight + self.mixing))
-        if not self._fit_slopes(rows, steepness, share) and share > 0:
-            share = 0.0
-            self._fit_slopes(rows, steepness, share)
-        self.temperature_, self.mixing_ = 1 / steepness, share
-        if self._is_harmful(self.solution_) or is_worse_than_nothing(
-            binary_problem(scores.predictions, outcomes, weights), self._calibrated(scores)
+    def _event_family(self) -> Family:
+        maps = SegmentMaps(vars(self).get("knots_", np.empty(0)))
+
+        def design(predictions: Predictions) -> Vector:
+            return maps.columns(self._tempered(predictions)).T
+
+        strengths = maps.strengths(self.intercept_penalty, self.slope_penalty, self.difference_penalty)
+        unchanged = maps.unchanged
+        return Family.of_event(
+            design,
+            unchanged,
+            maps.lower,
+            penalty_in_rows=QuadraticPenalty(np.zeros(len(unchanged)), unchanged, strengths),
+            free_direction=unchanged,
+        )
+
+    def _n_parameters(self, n_classes: int) -> int:
+        return (1 + int(self.n_segments)) * (1 if n_classes == 2 else n_classes)
+
+    def _tempered(self, predictions: Predictions) -> Vector:
+        return mixed_log_odds(EventScores(predictions).log_odds, 1 / self.temperature_, self.mixing_)
+
+    def _fit_event_source(self, source: RowSource) -> None:
+        best = event_temperature(source, _log_odds)
+        self.temperature_ = 1 / bounded_steepness(best)
+        share = float(self.mixing / (source.total_weight + self.mixing))
+        if not self._fit_slopes(source, share, best.identity_loss) and share > 0:
+            self._fit_slopes(source, 0.0, best.identity_loss)
+        if self._is_harmful(self.solution_) or is_worse_than_identity(
+            source, lambda given: self._calibrated(EventScores(given))
         ):
             # Only rounding, or scores too large for their float type, can lead here.
             self._keep_identity()
         self.solution_.warn_unless_converged("PiecewiseLinearCalibration")
 
-    def _fit_slopes(self, rows: EventRows, steepness: float, share: float) -> bool:
-        """Fit the map of tempered scores with so much mixed in; tell whether it is no worse than nothing."""
-        x = mixed_log_odds(rows.log_odds, steepness, share)
-        maps = SegmentMaps(_knots(x, rows.weights, self.n_segments))
-        strengths = maps.strengths(self.intercept_penalty, self.slope_penalty, self.difference_penalty)
-        objective = PenalisedLogOdds(rows, lambda block: maps.columns(x[block]), maps.unchanged, strengths)
-        self.solution_ = objective.minimum(maps.unchanged, maps.lower)
-        self.knots_ = maps.knots
-        self.intercept_, self.slopes_ = float(self.solution_.theta[0]), self.solution_.theta[1:]
+    def _fit_slopes(self, source: RowSource, share: float, identity_loss: float) -> bool:
+        """Fit the map of tempered scores with so much mixed in; tell whether it is no worse than the identity."""
+        self.mixing_ = share
+        self.knots_ = self._knots(source)
+        family = self._event_family()
+        found = self._solved(family, source.features(family.features, labels=as_targets))
+        self._use(replace(found, identity_loss=identity_loss))
         return not self._is_harmful(self.solution_)
+
+    def _knots(self, source: RowSource) -> Vector:
+        """Return at most m - 1 places that part the scores into m parts of equal information."""
+
+        def weighted(block: Block) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+            x = block.features
+            return x, block.weighted(expit(x) * expit(-x))
+
+        rows = source.features(lambda given: self._tempered(given)[:, np.newaxis])
+        shares = np.arange(1, self.n_segments) / self.n_segments
+        with rows.passes(1) as summed:
+            return summed_quantiles(summed, weighted, shares, float(np.finfo(np.float64).eps))
 
     def _keep_identity(self) -> None:
         nothing = self.solution_.identity_loss
         self.temperature_, self.mixing_ = 1.0, 0.0
         unchanged = SegmentMaps(self.knots_).unchanged
-        self.intercept_, self.slopes_ = float(unchanged[0]), unchanged[1:]
-        self.solution_ = replace(
-            self.solution_,
-            theta=unchanged,
-            value=nothing,
-            loss=nothing,
-            status=Status.IDENTITY,
-        )
+        kept = replace(self.solution_, theta=unchanged, value=nothing, loss=nothing, status=Status.IDENTITY)
+        self._use(kept)
+
+    def _set_parameters(self, theta: Vector) -> None:
+        self.intercept_, self.slopes_ = float(theta[0]), theta[1:]
+
+    @property
+    def _theta(self) -> Vector:
+        return np.append(self.intercept_, self.slopes_)
 
     @staticmethod
     def _is_harmful(solution: Solution) -> bool:
         return not solution.loss <= solution.identity_loss * (1 + ROUNDING)
 
     def _calibrated(self, scores: EventScores) -> Predictions:
-        x = mixed_log_odds(scores.log_odds, 1 / self.temperature_, self.mixing_)
-        curve = SegmentMaps(self.knots_).segments.values(self.slopes_, x)
+        curve = SegmentMaps(self.knots_).segments.values(self.slopes_, self._tempered(scores.predictions))
         return scores.with_log_odds(self.intercept_ + np.asarray(curve, dtype=np.float64))
 
 
-def _knots(x: Vector, weights: Vector | None, n_segments: int) -> Vector:
-    """Return places that part the scores into as many parts of equal information, at most ``n_segments`` - 1."""
-    column = x[:, np.newaxis]
-
-    def information(rows: slice) -> Vector:
-        variances: Vector = expit(column[rows]) * expit(-column[rows])
-        return variances if weights is None else variances * weights[rows, np.newaxis]
-
-    return weighted_quantiles(column, information, np.arange(1, n_segments) / n_segments)
+def _log_odds(predictions: Predictions) -> Vector:
+    return EventScores(predictions).log_odds

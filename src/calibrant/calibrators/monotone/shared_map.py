@@ -6,25 +6,25 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.shared_map_objective import (
+from calibrant.calibrators.monotone.tempered_scores import (
     Inputs,
-    SharedMapObjective,
     TemperedScores,
     mapped_scores,
+    tempered_scores,
 )
+from calibrant.calibrators.structured.shared_segments import SharedSegments
+from calibrant.calibrators.structured.structured_map import StructuredMap
+from calibrant.calibrators.structured.structured_penalty import structured_penalty
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
+from calibrant.objective import ArrayRows, Family
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, Status
-from calibrant.solvers.bounded_newton import bounded_newton
+from calibrant.solvers import Solution, Status, bounded_newton
 
 __all__ = ["SharedMap", "fit_shared_map"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
-
-# As a share of the slope of temperature scaling: flat to the eye, and still increasing.
-LEAST_SLOPE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class SharedMap:
     inverse_temperature : float
         What logits are multiplied by before all else.
     knots : ndarray of shape (m - 1,)
-        Where the slope changes, on the scale of :func:`~calibrant.calibrators.monotone.shared_map_objective.tempered_scores`.
+        Where the slope changes, on the scale of :func:`~calibrant.calibrators.monotone.tempered_scores.tempered_scores`.
     slopes : ndarray of shape (m,)
         Slopes between the knots, and beyond the outer ones; all one for temperature scaling.
     inputs : {"log-probabilities", "logits"}
@@ -108,13 +108,22 @@ def fit_shared_map(
     """
     data = data.with_counting_weights()
     rows = TemperedScores.of(data, inputs)
-    segments = LinearSegments(rows.quantiles(n_segments))
-    objective = SharedMapObjective(rows, segments, slope_penalty, difference_penalty)
-    found = bounded_newton(objective.expand, np.ones(segments.n_segments), LEAST_SLOPE)
-    solution = replace(
-        found, loss=found.value - objective.price(found.theta), identity_loss=rows.identity_loss
-    )
     beta = rows.inverse_temperature
+    segments = LinearSegments(rows.quantiles(n_segments))
+    logit_map = StructuredMap(data.n_classes, SharedSegments(segments, None), None)
+    family = Family(
+        lambda given: tempered_scores(given, beta, inputs),
+        logit_map,
+        penalty_in_rows=structured_penalty(logit_map, 0.0, slope_penalty, difference_penalty),
+    )
+    objective = family.objective(ArrayRows(rows.scores, rows.labels, rows.weights))
+    with objective.open():
+        found = bounded_newton(objective.second_order, logit_map.identity(), logit_map.lower())
+    solution = replace(
+        found,
+        loss=found.value - objective.penalty.value(found.theta),
+        identity_loss=rows.identity_loss,
+    )
     if not solution.loss <= rows.identity_loss:
         # Only rounding, or scores too large for their float type, can lead here: slopes of one are no worse.
         beta = 1.0

@@ -35,10 +35,6 @@ class BinaryMethod(Calibrator):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{where}")
 
     @abstractmethod
-    def _check_parameters(self) -> None:
-        """Refuse parameters that have no meaning, before anything is computed."""
-
-    @abstractmethod
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         """Learn the map; both outcomes occur."""
 

@@ -1,5 +1,6 @@
 """One-vs-rest: one binary map for each class."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -10,14 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
 from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.reductions.normalisation import NORMALISATIONS, Normalisation, normalised
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered, warn_user
 from calibrant.numerics.threads import in_threads
+from calibrant.objective import RowSource
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
@@ -127,10 +129,29 @@ class OneVsRest(Calibrator):
             self.calibrators_ = in_threads(
                 partial(self._fitted, against, data), range(data.n_classes), data.n_rows
             )
+        self._keep_identity_if_better(data, lambda _: self._together(against))
+
+    def _fit_source(self, source: RowSource) -> None:
+        """Fit rows that need not be in memory, class by class."""
+        self.identity_kept_ = False
+        self.calibrators_ = []
+        with gathered(source.n_classes, "one-vs-rest fit"):
+            for column in range(source.n_classes):
+                of_class = source.mapped(
+                    lambda data, column=column: binary_problem(  # type: ignore[misc]
+                        AgainstRest(data.predictions).column(column), data.labels == column, data.weights
+                    )
+                )
+                self.calibrators_.append(clone(self.base).fit_rows(of_class))
+        self._keep_identity_if_better(source, lambda given: self._together(AgainstRest(given)))
+
+    def _keep_identity_if_better(
+        self, data: LabelledPredictions | RowSource, calibrated: Callable[[Predictions], Predictions]
+    ) -> None:
         # Each map is at least as good as the identity for its class; made to sum to one they need not be. What
         # projection minimises is the squared error, and its zeros make the log-loss infinite.
-        loss: Literal["log", "squared"] = "squared" if self.normalisation == "project" else "log"
-        if self.base.traits.contains_identity and is_worse_than_nothing(data, self._together(against), loss):
+        loss: Literal["log", "brier"] = "brier" if self.normalisation == "project" else "log"
+        if self.base.traits.contains_identity and is_worse_than_identity(data, calibrated, loss):
             self.identity_kept_ = True
             warn_user(
                 f"{type(self.base).__name__}, one against the rest: {Status.IDENTITY.value}.",
@@ -163,7 +184,7 @@ class OneVsRest(Calibrator):
 
         def fill(column: int) -> None:
             # Parsed and checked already, which for one row and many classes would take most of the time.
-            calibrated = self.calibrators_[column]._transform(against.column(column))
+            calibrated = self.calibrators_[column]._mapped(against.column(column))
             probability = EventScores(calibrated).probability
             # Zeros of a raw map stay; what is only too small for the float type does not become one.
             separate[:, column] = np.where(probability > 0, np.maximum(probability, tiny), 0.0)

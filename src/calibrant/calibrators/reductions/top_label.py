@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.histogram import HistogramBinning
 from calibrant.calibrators.binned.merged_levels import counting
-from calibrant.calibrators.partial_fitting import PartialFitting
-from calibrant.calibrators.partial_parts import begun, check_learns_batches, learnt_further, without_memory
 from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.calibrators.reductions.shared_rest import with_confidence
@@ -31,10 +30,24 @@ __all__ = ["TopLabel"]
 ROUNDING = 1e-9
 
 Rows = NDArray[np.intp]
-Learning = Callable[[PartialFitting, LabelledPredictions, float], PartialFitting]
+Learning = Callable[[Calibrator, LabelledPredictions, float], Calibrator]
 
 
-class TopLabel(PartialFitting):
+class _MapsOfClasses(Summary):
+    """Batches for the map of every predicted class; each is compared with a sample of its own rows."""
+
+    def check(self, calibrator: Any) -> None:
+        calibrator._check_parameters()
+        check_learns_batches({"base": calibrator.base}, "HistogramBinning()")
+
+    def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:  # noqa: ARG002
+        calibrator._condense(data, n_rows)
+
+    def update(self, calibrator: Any, data: LabelledPredictions, kept: float, n_rows: float) -> None:
+        calibrator._update(data, kept, n_rows)
+
+
+class TopLabel(Calibrator):
     r"""Calibrate how sure a classifier is of the class that it predicts, for each predicted class apart.
 
     .. math:: \hat q_{\hat y} = h_{\hat y}(p_{\hat y}), \qquad
@@ -116,6 +129,7 @@ class TopLabel(PartialFitting):
     array([0.8])
     """
 
+    batches: ClassVar[Summary | None] = _MapsOfClasses()
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "top-label-binning": {"base": HistogramBinning(strategy="quantile", rows_per_bin=50)}
     }
@@ -157,18 +171,12 @@ class TopLabel(PartialFitting):
         self.calibrators_ = [calibrator for calibrator, _ in fitted]
         self.constants_ = np.array([constant for _, constant in fitted])
 
-    def learn_batch(self, data: LabelledPredictions, kept: float) -> None:
-        """Learn from a batch that is parsed, if the base can."""
-        self._check_parameters()
-        check_learns_batches({"base": self.base}, "HistogramBinning()")
-        super().learn_batch(data, kept)
-
     def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
         if self.present_columns_ is not None:
             # What is remembered is of all columns, since later rows may have any class.
             self.present_columns_ = None
             self._fit(data)
-        fresh: PartialFitting = clone(self.base)
+        fresh: Calibrator = clone(self.base)
         empty = {
             "outcome_weights": np.zeros((data.n_classes, 2)),
             "kept": np.ones(data.n_classes),
@@ -177,7 +185,7 @@ class TopLabel(PartialFitting):
         }
         total = data.total_weight
 
-        def learn(learner: PartialFitting, part: LabelledPredictions, _: float) -> PartialFitting:
+        def learn(learner: Calibrator, part: LabelledPredictions, _: float) -> Calibrator:
             return begun(
                 learner, part, part.n_rows if n_rows == data.n_rows else n_rows * part.total_weight / total
             )
@@ -190,10 +198,6 @@ class TopLabel(PartialFitting):
     def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
         self.memory_ = self._learnt(self.memory_, data, kept, n_rows, learnt_further)
         self._set_maps()
-
-    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
-        # Every learner is compared with a sample of its own rows instead.
-        return 0
 
     def _learnt(
         self, past: dict[str, Any], data: LabelledPredictions, kept: float, n_rows: float, learn: Learning
@@ -251,8 +255,6 @@ class TopLabel(PartialFitting):
         check_whole("min_rows", self.min_rows)
 
     def _transform(self, predictions: Predictions) -> Predictions:
-        if self._waits:
-            return predictions.without_zeros()
         number_of_map = self.map_of_class_[predictions.predicted]
         n_maps = len(self.calibrators_)
         groups = _rows_by_number(number_of_map, n_maps, np.ones(n_maps, dtype=bool))
@@ -290,10 +292,10 @@ def _fitted(base: Calibrator, part: LabelledPredictions) -> tuple[Calibrator | N
     return None, _laplace(wrong, right)
 
 
-def _learnt_map(learner: PartialFitting, outcomes: NDArray[np.float64]) -> tuple[Calibrator | None, float]:
+def _learnt_map(learner: Calibrator, outcomes: NDArray[np.float64]) -> tuple[Calibrator | None, float]:
     """Return the map of a learner, or the confidence that stands for one as :func:`_fitted` does."""
     wrong, right = outcomes
-    if wrong > 0 and right > 0 and not learner._waits:
+    if wrong > 0 and right > 0 and not learner._has_seen_one_class:
         return without_memory(learner), np.nan
     return None, _laplace(wrong, right)
 

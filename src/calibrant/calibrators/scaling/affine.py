@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrators.inner_folds import folds_of
-from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
+from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.scaling.penalties import (
     PenaltyName,
     affine_penalty,
@@ -20,9 +20,19 @@ from calibrant.calibrators.scaling.penalties import (
 from calibrant.calibrators.scaling.penalty_search import FoldFits
 from calibrant.calibrators.scaling.strengths import Fixed, Strength, StrengthSearch, parse_strengths
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
+from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.simplex import log_softmax, softmax
-from calibrant.objective import CrossEntropy, FullMap, Objective, QuadraticPenalty
+from calibrant.objective import (
+    ArrayRows,
+    ArraySource,
+    Block,
+    Family,
+    FullMap,
+    Objective,
+    QuadraticPenalty,
+    RowSource,
+)
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, newton_cg
@@ -46,7 +56,7 @@ SEVERITY = (
 )
 
 
-class AffineScaling(PartialSoftmax):
+class AffineScaling(ParametricCalibrator):
     """softmax(W x + b) with a penalty whose strength can be chosen by cross-validation; abstract."""
 
     def __init__(
@@ -88,35 +98,61 @@ class AffineScaling(PartialSoftmax):
         check_penalty(self.penalty)
         self._plan()
 
-    def _fit(self, data: LabelledPredictions) -> None:
+    def family(self, n_classes: int) -> Family:
+        """Return the affine maps with the penalty of the fit; where it pulls to is left open."""
+        return self._family(affine_penalty(self.penalty, n_classes, self.reg_lambda_, self.reg_mu_))
+
+    def _family(self, penalty: QuadraticPenalty, in_rows: QuadraticPenalty | None = None) -> Family:
+        n_classes = int(np.sqrt(len(penalty.strengths)))  # K (K + 1) parameters
+        logit_map = FullMap(n_classes, bias=True)
+        # A penalty that pulls to temperature scaling says nothing of the temperature, found from the same rows.
+        is_free = self.penalty == "l2" and self.center == "temperature"
+        return Family(
+            self._features,
+            logit_map,
+            penalty=penalty,
+            penalty_in_rows=in_rows,
+            free_direction=logit_map.identity() if is_free else None,
+        )
+
+    @property
+    def _theta(self) -> Vector:
+        return np.hstack([self.weights_, self.intercept_[:, np.newaxis]]).ravel()
+
+    def _n_parameters(self, n_classes: int) -> int:
+        return n_classes * (n_classes + 1)
+
+    def _fit_source(self, source: RowSource) -> None:
         self._check_parameters()
-        plan = self._plan()
-        logit_map = FullMap(data.n_classes, bias=True)
-        inverse_temperature = start_temperature(data)
+        plan, n_classes = self._plan(), source.n_classes
+        logit_map = FullMap(n_classes, bias=True)
+        rows = source.features(self._features)
+        inverse_temperature = start_temperature(rows)
         start = inverse_temperature * logit_map.identity()
         center = self._center(inverse_temperature)
 
         def penalty(reg_lambda: float, reg_mu: float) -> QuadraticPenalty:
-            return affine_penalty(self.penalty, data.n_classes, reg_lambda, reg_mu, center)
+            return affine_penalty(self.penalty, n_classes, reg_lambda, reg_mu, center)
 
-        objective = self._batch_objective(data)
         if isinstance(plan, Fixed):
             self.reg_lambda_, self.reg_mu_ = plan.reg_lambda, plan.reg_mu
             self.search_ = {}
-            objective = objective.with_penalty(penalty(self.reg_lambda_, self.reg_mu_))
+            objective = self._family(penalty(self.reg_lambda_, self.reg_mu_)).objective(rows)
             solutions = [newton_cg(objective, start)]
         else:
-            fits = FoldFits(
-                self._features(data.predictions), data, folds_of(self.cv, data), logit_map, penalty, start
-            )
+            if not isinstance(source, ArraySource) or not isinstance(rows, ArrayRows):
+                raise ParameterError(
+                    f"{type(self).__name__} needs all rows in memory to choose reg_lambda and reg_mu; pass numbers for "
+                    "both, for example those that a fit of a sample has chosen."
+                )
+            data = source.data
+            fits = FoldFits(rows.features, data, folds_of(self.cv, data), logit_map, penalty, start)
             # Weights below one on average do not make the rows fewer.
-            natural = natural_strengths(
-                self.penalty, data.n_classes, max(data.total_weight, float(data.n_rows))
-            )
+            natural = natural_strengths(self.penalty, n_classes, max(data.total_weight, float(data.n_rows)))
             strengths = plan.choose(fits, natural)
             self.reg_lambda_, self.reg_mu_ = strengths
             self.search_ = _table(fits)
-            objective = objective.with_penalty(penalty(*strengths))
+            objective = self._family(penalty(*strengths)).objective(rows)
             if self.average_folds:
                 solutions = fits.solutions(strengths, TOLERANCE)
             else:
@@ -135,16 +171,30 @@ class AffineScaling(PartialSoftmax):
     def _center(self, inverse_temperature: float) -> float:
         return {"temperature": inverse_temperature, "identity": 1.0, "zero": 0.0}[self.center]
 
-    def _batch_objective(self, data: LabelledPredictions) -> Objective:
-        logit_map = FullMap(data.n_classes, bias=True)
-        return Objective(
-            CrossEntropy(), logit_map, self._features(data.predictions), data.labels, data.weights
+    # Batches: strengths that were searched for stay worth the rows they were chosen on, numbers that were given
+    # hold for every row.
+
+    def _batch_state(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:
+        return {
+            "reg_lambda": self.reg_lambda_ * n_fitted,
+            "reg_mu": self.reg_mu_ * n_fitted,
+            "center": self._center(start_temperature(data)),
+        }
+
+    def _batch_family(self, n_classes: int) -> Family:
+        memory = self.memory_
+
+        def penalty(reg_lambda: float | None, reg_mu: float | None) -> QuadraticPenalty:
+            return affine_penalty(self.penalty, n_classes, reg_lambda or 0.0, reg_mu or 0.0, memory["center"])
+
+        per_row = self._plan().given
+        in_rows = (
+            None if given is not None else memory[name]
+            for given, name in zip(per_row, ("reg_lambda", "reg_mu"), strict=True)
         )
+        return self._family(penalty(*per_row), penalty(*in_rows))
 
-    def _n_parameters(self, n_classes: int) -> int:
-        return n_classes * (n_classes + 1)
-
-    def _fitted_parameters(self, data: LabelledPredictions) -> Vector:
+    def _optimum(self, family: Family, data: LabelledPredictions) -> Vector:
         penalty = affine_penalty(
             self.penalty,
             data.n_classes,
@@ -152,50 +202,33 @@ class AffineScaling(PartialSoftmax):
             self.reg_mu_,
             self._center(start_temperature(data)),
         )
+        rows = ArrayRows(family.features(data.predictions), data.labels, data.weights)
         # The optimum of all rows, where models of folds were averaged; else it is there already.
-        solution = newton_cg(self._batch_objective(data).with_penalty(penalty), self.solution_.theta)
-        return solution.theta
+        return newton_cg(self._family(penalty).objective(rows), self.solution_.theta).theta
 
-    def _prices(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:
+    def _batch_strengths(self, multiple: float, total_weight: float) -> dict[str, float]:
+        """Return the strengths per row after batches."""
+        given = dict(zip(("reg_lambda", "reg_mu"), self._plan().given, strict=True))
         return {
-            "reg_lambda": self.reg_lambda_ * n_fitted,
-            "reg_mu": self.reg_mu_ * n_fitted,
-            "center": self._center(start_temperature(data)),
+            name: self.memory_[name] * multiple / total_weight if number is None else number
+            for name, number in given.items()
         }
 
-    def _penalty(self, multiple: float, total_weight: float) -> QuadraticPenalty:
-        strengths = self._strengths(multiple, total_weight)
-        return affine_penalty(self.penalty, len(self.classes_), *strengths, center=self.memory_["center"])
-
-    def _strengths(self, multiple: float, total_weight: float) -> tuple[float, float]:
-        """Return the strengths for a sum of losses: a number that was given for each row, else worth its rows."""
-        given = self._plan().given
-        reg_lambda, reg_mu = self.memory_["reg_lambda"], self.memory_["reg_mu"]
-        return (
-            reg_lambda * multiple if given[0] is None else given[0] * total_weight,
-            reg_mu * multiple if given[1] is None else given[1] * total_weight,
-        )
-
-    def _use_parameters(self, solution: Solution) -> None:
+    def _use_batch(self, solution: Solution, data: LabelledPredictions) -> None:  # noqa: ARG002
         n_classes, memory = len(self.classes_), self.memory_
         weight = memory["total_weight"]
-        reg_lambda, reg_mu = self._strengths(memory["surplus"] * min(1.0, weight / memory["rows"]), weight)
-        self.reg_lambda_, self.reg_mu_ = reg_lambda / weight, reg_mu / weight
+        strengths = self._batch_strengths(memory["surplus"] * min(1.0, weight / memory["rows"]), weight)
+        self.reg_lambda_, self.reg_mu_ = strengths["reg_lambda"], strengths["reg_mu"]
         self.solution_ = solution
         self._set_matrices(solution.theta.reshape(1, n_classes, n_classes + 1))
 
-    def _fitted_anew(self, sample: LabelledPredictions) -> Self:
-        """Return a copy that is fitted to the sample alone, with the strengths that are known."""
-        fitted: Self = clone(self)
+    def _with_batch_strengths(self, sample: LabelledPredictions) -> Self:
+        twin: Self = clone(self)
         if self.penalty is not None:
-            reg_lambda, reg_mu = self._strengths(1.0, float(sample.n_rows))
-            fitted.set_params(reg_lambda=reg_lambda / sample.n_rows, reg_mu=reg_mu / sample.n_rows)
-        fitted._fit_rows(sample, sampled=True)
-        return fitted
+            twin.set_params(**self._batch_strengths(1.0, float(sample.n_rows)))
+        return twin
 
     def _transform(self, predictions: Predictions) -> Predictions:
-        if self._waits:
-            return predictions.without_zeros()
         features = self._features(predictions)
         if len(self.fold_weights_) == 1:
             return Predictions(self._scores(features, 0), Space.LOGITS, predictions.classes)
@@ -224,13 +257,18 @@ class AffineScaling(PartialSoftmax):
 
     def _averaged(self, objective: Objective, solutions: list[Solution]) -> Solution:
         """Judge the averaged map on all rows; fall back to the identity if it does harm there."""
-        rows = np.arange(len(objective.labels))
-        own = [
-            log_softmax(self._scores(objective.features, fold))[rows, objective.labels].astype(np.float64)
-            for fold in range(len(solutions))
-        ]
-        losses = np.log(len(solutions)) - logsumexp(own, axis=0)
-        loss = float(np.average(losses, weights=objective.weights))
+        folds = range(len(solutions))
+
+        def block_loss(block: Block) -> float:
+            each = np.arange(len(block.labels))
+            own = [
+                log_softmax(self._scores(block.features, fold))[each, block.labels].astype(np.float64)
+                for fold in folds
+            ]
+            losses = np.log(len(solutions)) - logsumexp(own, axis=0)
+            return float(block.weighted(losses).sum())
+
+        loss = objective.summed(block_loss) / objective.total_weight
         identity = objective.expand(objective.map.identity())
         status = max((solution.status for solution in solutions), key=SEVERITY.index)
         theta = np.mean([solution.theta for solution in solutions], axis=0)

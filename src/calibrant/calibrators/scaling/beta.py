@@ -8,9 +8,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 
 from calibrant.calibrator import Traits
+from calibrant.calibrators.parametric import EventScaling
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.scaling.event_logistic import fit_log_odds
-from calibrant.calibrators.scaling.partial_logistic import PartialLogistic
+from calibrant.objective import Family
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 
@@ -21,23 +21,23 @@ Vector = NDArray[np.float64]
 LOG_TWO = float(np.log(2.0))
 
 
-class _Family(NamedTuple):
+class _Free(NamedTuple):
     """Which of the three numbers are free."""
 
     one_power: bool
     free_midpoint: bool
 
 
-FAMILIES = {
-    "abm": _Family(one_power=False, free_midpoint=True),
-    "am": _Family(one_power=True, free_midpoint=True),
-    "ab": _Family(one_power=False, free_midpoint=False),
-    "a": _Family(one_power=True, free_midpoint=False),
+FREE = {
+    "abm": _Free(one_power=False, free_midpoint=True),
+    "am": _Free(one_power=True, free_midpoint=True),
+    "ab": _Free(one_power=False, free_midpoint=False),
+    "a": _Free(one_power=True, free_midpoint=False),
 }
 
 
-class BetaCalibration(PartialLogistic):
-    r"""Raise the probability of an event and that of its complement to powers, and shift the log-odds.
+class BetaCalibration(EventScaling):
+    r"""Beta calibration: logistic regression on log p and -log(1 - p).
 
     .. math:: \hat q = \frac{1}{1 + 1 / \left(e^c \frac{p^a}{(1 - p)^b}\right)}, \qquad a, b \ge 0
 
@@ -122,52 +122,38 @@ class BetaCalibration(PartialLogistic):
         self.parameters = parameters
 
     def _check_parameters(self) -> None:
-        check_choice("parameters", self.parameters, FAMILIES)
+        check_choice("parameters", self.parameters, FREE)
 
-    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        family = FAMILIES[self.parameters]
-        columns = self._columns(scores)
-        powers = [1.0] * len(columns)
-        self.solution_ = fit_log_odds(
-            columns,
-            outcomes,
-            weights,
-            start=[*powers, 0.0] if family.free_midpoint else powers,
-            intercept=family.free_midpoint,
-            lower=[0.0] * len(columns),
-        )
-        self._set_coefficients()
+    def _event_family(self) -> Family:
+        free = FREE[self.parameters]
+        shift = 0.0 if free.free_midpoint else LOG_TWO
 
-    def _lower_bounds(self) -> Vector:
-        family = FAMILIES[self.parameters]
-        return np.array([0.0] * (2 - family.one_power) + [-np.inf] * family.free_midpoint)
+        def design(predictions: Predictions) -> Vector:
+            scores = EventScores(predictions)
+            if free.one_power:
+                columns = [scores.log_odds]
+            else:
+                columns = [scores.log_probability + shift, -(scores.log_complement + shift)]
+            ones = [np.ones(scores.n_rows)] * free.free_midpoint
+            return np.stack([*columns, *ones]).T
 
-    def _columns(self, scores: EventScores) -> list[Vector]:
-        """Return what is multiplied by the powers."""
-        family = FAMILIES[self.parameters]
-        shift = 0.0 if family.free_midpoint else LOG_TWO
-        if family.one_power:
-            return [scores.log_odds]
-        return [scores.log_probability + shift, -(scores.log_complement + shift)]
+        n_powers = 2 - free.one_power
+        identity = np.array([1.0] * n_powers + [0.0] * free.free_midpoint)
+        lower = np.array([0.0] * n_powers + [-np.inf] * free.free_midpoint)
+        return Family.of_event(design, identity, lower, bias=free.free_midpoint)
 
-    def _features(self, scores: EventScores) -> Vector:
-        """Return the columns, and ones for the shift if it is free, (P, n)."""
-        ones = [np.ones(scores.n_rows)] * FAMILIES[self.parameters].free_midpoint
-        return np.stack([*self._columns(scores), *ones])
+    @property
+    def _theta(self) -> Vector:
+        free = FREE[self.parameters]
+        powers = [self.a_] if free.one_power else [self.a_, self.b_]
+        return np.array([*powers, self.c_] if free.free_midpoint else powers)
 
-    def _set_coefficients(self) -> None:
-        family = FAMILIES[self.parameters]
-        theta = self.solution_.theta
+    def _set_parameters(self, theta: Vector) -> None:
+        free = FREE[self.parameters]
         self.a_ = float(theta[0])
-        self.b_ = float(theta[0 if family.one_power else 1])
-        self.c_ = float(theta[-1]) if family.free_midpoint else (self.a_ - self.b_) * LOG_TWO
+        self.b_ = float(theta[0 if free.one_power else 1])
+        self.c_ = float(theta[-1]) if free.free_midpoint else (self.a_ - self.b_) * LOG_TWO
         self.midpoint_ = _midpoint(self.a_, self.b_, self.c_)
-        self.solution_.warn_unless_converged("BetaCalibration")
-
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        return scores.with_log_odds(
-            self.a_ * scores.log_probability - self.b_ * scores.log_complement + self.c_
-        )
 
 
 def _midpoint(a: float, b: float, c: float) -> float:

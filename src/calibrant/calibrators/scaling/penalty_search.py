@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold
-from calibrant.objective import CrossEntropy, Expansion, FullMap, Objective, QuadraticPenalty
+from calibrant.objective import ArrayRows, CrossEntropy, Expansion, FullMap, Objective, QuadraticPenalty
 from calibrant.objective.curvature import Curvature
 from calibrant.solvers import Solution
 from calibrant.solvers.newton_cg import newton_steps
@@ -73,9 +73,9 @@ class FoldFits:
         """Return the exact fits of all folds at strengths that were tried."""
         solutions = []
         for rough, theta in zip(self._train, self._thetas[strengths], strict=True):
-            objective = rough.exactly(self.penalty(*strengths))
+            objective = rough.with_penalty(self.penalty(*strengths), exact=True)
             with objective.open():
-                solution, _ = newton_steps(
+                solution, _, _ = newton_steps(
                     objective, objective.expand(theta), tolerance=tolerance, curvature=self.curvature
                 )
                 solutions.append(solution)
@@ -93,7 +93,7 @@ class FoldFits:
         for objective, start in zip(self._train, starts, strict=True):
             penalised = objective.with_penalty(penalty)
             with penalised.open():
-                _, end = newton_steps(
+                _, end, _ = newton_steps(
                     penalised,
                     start.with_penalty_of(penalised),
                     tolerance=SEARCH_TOLERANCE,
@@ -108,7 +108,7 @@ class FoldFits:
             # A fit on all rows is close to that of every fold, and so is its curvature.
             whole = self._objective(slice(None), self.data.weights).with_penalty(self.penalty(*strengths))
             with whole.open():
-                _, end = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
+                _, end, _ = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
                 self.curvature = end.curvature()
             return [objective.expand(end.theta) for objective in self._train]
 
@@ -135,9 +135,8 @@ class FoldFits:
     def _objective(
         self, rows: NDArray[np.intp] | slice, weights: Vector | None, exact: bool = True
     ) -> Objective:
-        return Objective(
-            CrossEntropy(), self.logit_map, self.features[rows], self.data.labels[rows], weights, exact=exact
-        )
+        of_fold = ArrayRows(self.features[rows], self.data.labels[rows], weights)
+        return Objective(CrossEntropy(), self.logit_map, of_fold, exact=exact)
 
 
 def best_of_grid(fits: FoldFits, lambdas: Iterable[float], mus: Iterable[float] | None) -> Strengths:

@@ -6,18 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
+from calibrant.calibrators.parametric import EventScaling
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.scaling.event_logistic import fit_log_odds
-from calibrant.calibrators.scaling.partial_logistic import PartialLogistic
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.objective import Family, FeatureRows
 from calibrant.options import check_choice, check_flag
 from calibrant.predictions import Predictions
+from calibrant.solvers import Solution, outcome_logistic, smoothed_targets
 
 __all__ = ["PlattScaling"]
 
 Vector = NDArray[np.float64]
 
 
-class PlattScaling(PartialLogistic):
+class PlattScaling(EventScaling):
     r"""Scale and shift the log-odds of an event: logistic regression on one score.
 
     .. math:: \hat q = \frac{1}{1 + e^{-(a s + b)}}, \qquad s = \ln \frac{p}{1 - p}
@@ -97,34 +99,45 @@ class PlattScaling(PartialLogistic):
         check_choice("feature", self.feature, ("log-odds", "probability"))
         check_flag("smoothed_targets", self.smoothed_targets)
 
-    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        self.solution_ = fit_log_odds(
-            [self._score(scores)],
-            outcomes,
-            weights,
-            start=[1.0, 0.0] if self.feature == "log-odds" else None,
+    def _event_family(self) -> Family:
+        on_log_odds = self.feature == "log-odds"
+
+        def design(predictions: Predictions) -> Vector:
+            scores = EventScores(predictions)
+            score = scores.log_odds if on_log_odds else scores.probability
+            return np.stack([score, np.ones(scores.n_rows)]).T
+
+        start = np.array([1.0 if on_log_odds else 0.0, 0.0])
+        return Family.of_event(design, start, np.full(2, -np.inf), bias=True, contains_identity=on_log_odds)
+
+    @property
+    def _theta(self) -> Vector:
+        return np.array([self.slope_, self.intercept_])
+
+    def _set_parameters(self, theta: Vector) -> None:
+        self.slope_, self.intercept_ = theta.tolist()
+
+    def _solved(self, family: Family, rows: FeatureRows) -> Solution:
+        return outcome_logistic(
+            rows,
+            family.map.identity(),
+            family.lower(),
+            bias=True,
             smoothed=bool(self.smoothed_targets),
+            keep_start=family.contains_identity,
         )
-        self._set_coefficients()
 
-    def _features(self, scores: EventScores) -> Vector:
-        return np.stack([self._score(scores), np.ones(scores.n_rows)])
+    # Smoothed targets depend on the weight of all rows so far.
 
-    def _lower_bounds(self) -> Vector:
-        return np.full(2, -np.inf)
+    def _batch_state(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:  # noqa: ARG002
+        return {"counts": data.class_weights}
 
-    def _targets(self, outcomes: NDArray[np.bool_], counts: Vector) -> Vector:
+    def _faded_state(self, past: dict[str, Any], data: LabelledPredictions, kept: float) -> dict[str, Any]:
+        return {"counts": past["counts"] * kept + data.class_weights}
+
+    def _batch_rows(self, family: Family, data: LabelledPredictions, state: dict[str, Any]) -> FeatureRows:
+        rows = super()._batch_rows(family, data, state)
         if not self.smoothed_targets:
-            return super()._targets(outcomes, counts)
-        targets: Vector = np.where(outcomes, (counts[1] + 1) / (counts[1] + 2), 1 / (counts[0] + 2))
-        return targets
-
-    def _set_coefficients(self) -> None:
-        self.slope_, self.intercept_ = self.solution_.theta.tolist()
-        self.solution_.warn_unless_converged("PlattScaling")
-
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        return scores.with_log_odds(self.slope_ * self._score(scores) + self.intercept_)
-
-    def _score(self, scores: EventScores) -> Vector:
-        return scores.log_odds if self.feature == "log-odds" else scores.probability
+            return rows
+        without, with_event = smoothed_targets(*state["counts"])
+        return rows.mapped(labels=lambda outcomes: np.where(outcomes > 0.5, with_event, without))

@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
-from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.doing_nothing import is_worse_than_nothing
+from calibrant.calibrators.parametric import EventScaling
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.scaling.quadratic_objective import EventRows, PenalisedLogOdds
-from calibrant.calibrators.scaling.temperature_fit import bounded_steepness
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.linear_segments import Range
+from calibrant.objective import Family, QuadraticPenalty, RowSource
 from calibrant.options import check_flag, check_not_negative
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
@@ -30,7 +31,7 @@ LARGEST = 1e150  # log-odds whose squares are finite
 ROUNDING = 1e-12  # relative, within which two mean losses are the same
 
 
-class QuadraticScaling(BinaryMethod):
+class QuadraticScaling(EventScaling):
     r"""Map the log-odds of an event by a quadratic function that rises on the whole range of the calibration scores.
 
     .. math:: \hat q = \sigma(u), \qquad u = b + w_1 s + w_2 s^2, \qquad s = \ln \frac{p}{1 - p}, \qquad
@@ -136,47 +137,90 @@ class QuadraticScaling(BinaryMethod):
         check_flag("monotone", self.monotone)
         check_flag("temperature", self.temperature)
 
-    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        rows = EventRows(scores.log_odds, outcomes, weights)
-        best = rows.temperature()
+    def _prepare(self, source: RowSource) -> None:
+        best = event_temperature(source, _log_odds)
         steepness = bounded_steepness(best)
         if best.status is Status.AT_BOUND and not (self.monotone and self.temperature):
             steepness = 1.0  # the flat end is no place to start from for maps that may fall, or are held to the identity
         if not self.temperature:
             steepness = min(steepness, 1.0)  # a unit in which neither scores nor the penalty are large
-        units = steepness ** np.arange(3)
-        wanted = 1.0 if self.temperature else 1 / steepness
-        least = LEAST_SLOPE * min(1.0, wanted) if self.monotone else -np.inf
-        parabolas = _Parabolas.over(rows.log_odds * steepness, least)
-        penalised = (
-            parabolas.coefficients if self.temperature else units[:, np.newaxis] * parabolas.coefficients
-        )
-        objective = PenalisedLogOdds(
-            rows, parabolas.features, parabolas.line(wanted), self.ridge * penalised.T @ penalised
-        )
-        found = objective.minimum(parabolas.line(1.0), parabolas.lower)
         self.temperature_ = 1 / steepness if self.temperature else 1.0
-        self._use(parabolas.coefficients @ found.theta * units, found)
-        self.lowest_, self.highest_ = parabolas.low / steepness, parabolas.high / steepness
-        if not found.loss <= found.identity_loss * (1 + ROUNDING) or is_worse_than_nothing(
-            binary_problem(scores.predictions, outcomes, weights), self._calibrated(scores)
+        self.unit_, self.identity_loss_ = steepness, best.identity_loss
+        self.lowest_, self.highest_ = -np.inf, np.inf
+        if self.monotone:
+            scores = source.summed(lambda data: Range.of(_log_odds(data.predictions)))
+            self.lowest_, self.highest_ = scores.low, scores.high
+
+    def _parabolas(self) -> "_Parabolas":
+        """Return the parabolas of log-odds in the unit of the fit."""
+        unit = self._unit
+        wanted = 1.0 if self.temperature else 1 / unit
+        return _Parabolas.over(self.lowest_ * unit, self.highest_ * unit, LEAST_SLOPE * min(1.0, wanted))
+
+    @property
+    def _unit(self) -> float:
+        # Files of version 0.1 have none.
+        return float(vars(self).get("unit_", 1 / self.temperature_))
+
+    def _event_family(self) -> Family:
+        if "temperature_" not in vars(self):
+            return Family.of_event(_design_of_powers, np.array([0.0, 1.0, 0.0]), np.full(3, -np.inf))
+        parabolas, unit = self._parabolas(), self._unit
+
+        def design(predictions: Predictions) -> Vector:
+            x = np.clip(_log_odds(predictions), -LARGEST, LARGEST) * unit
+            inside = np.clip(x, parabolas.low, parabolas.high)
+            with np.errstate(over="ignore"):  # infinite log-odds are given out as the largest there are
+                # Beyond the range the tangent goes on.
+                powers = np.stack([np.ones_like(x), x, inside * (2 * x - inside)])
+            return np.asarray(parabolas.coefficients.T @ powers).T
+
+        coefficients = parabolas.coefficients
+        penalised = coefficients if self.temperature else unit ** np.arange(3)[:, np.newaxis] * coefficients
+        centre = parabolas.line(1.0 if self.temperature else 1 / unit)
+        return Family.of_event(
+            design,
+            parabolas.line(1.0),
+            parabolas.lower,
+            penalty_in_rows=QuadraticPenalty(
+                np.zeros(len(centre)), centre, self.ridge * penalised.T @ penalised
+            ),
+            free_direction=centre if self.temperature else None,
+        )
+
+    def _fit_event_source(self, source: RowSource) -> None:
+        super()._fit_event_source(source)
+        found = self.solution_
+        if not found.loss <= found.identity_loss * (1 + ROUNDING) or is_worse_than_identity(
+            source, lambda given: self._calibrated(EventScores(given))
         ):
             # Only rounding, or scores too large for their float type, can lead here.
-            kept = replace(found, value=found.identity_loss, loss=found.identity_loss, status=Status.IDENTITY)
-            self._use(np.array([0.0, 1.0, 0.0]), kept)
-        self.solution_.warn_unless_converged("QuadraticScaling")
+            identity = np.array([0.0, 1.0, 0.0])
+            self.intercept_, self.slope_, self.curvature_ = identity.tolist()
+            self.solution_ = replace(
+                found,
+                theta=identity,
+                value=found.identity_loss,
+                loss=found.identity_loss,
+                status=Status.IDENTITY,
+            )
 
-    def _use(self, coefficients: Vector, solution: Solution) -> None:
+    def _use(self, solution: Solution) -> None:
+        coefficients = self._parabolas().coefficients @ solution.theta * self._unit ** np.arange(3)
         self.intercept_, self.slope_, self.curvature_ = coefficients.tolist()
-        self.solution_ = replace(solution, theta=coefficients)
+        identity_loss = self.__dict__.pop("identity_loss_", np.nan)
+        self.solution_ = replace(solution, theta=coefficients, identity_loss=identity_loss)
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        log_odds = np.clip(scores.log_odds, -LARGEST, LARGEST)
-        inside = np.clip(log_odds, self.lowest_, self.highest_)
-        with np.errstate(over="ignore"):  # infinite log-odds are given out as the largest there are
-            parabola = self.intercept_ + inside * (self.slope_ + inside * self.curvature_)
-            beyond = (log_odds - inside) * (self.slope_ + 2 * self.curvature_ * inside)
-            return scores.with_log_odds(parabola + beyond)
+    @property
+    def _theta(self) -> Vector:
+        coefficients = np.array([self.intercept_, self.slope_, self.curvature_])
+        parabolas = self._parabolas()
+        theta = parabolas.parameters(coefficients / self._unit ** np.arange(3))
+        # A slope at its bound is there to the last bit, and has to be so again.
+        return np.where(np.abs(theta - parabolas.lower) <= ROUNDING, parabolas.lower, theta)
+
+    def _optimum(self, family: Family, data: LabelledPredictions) -> Vector:  # noqa: ARG002
+        return self._theta
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,32 +231,42 @@ class _Parabolas:
     slope for a straight line, or the coefficients themselves where any parabola will do.
     """
 
-    x: Vector
     low: float
     high: float
     coefficients: Matrix
     lower: Vector
 
     @classmethod
-    def over(cls, x: Vector, least: float) -> "_Parabolas":
-        """Return those that rise by so much at least on the range of the scores; all if that is minus infinity."""
-        if least == -np.inf:
-            return cls(x, -np.inf, np.inf, np.eye(3), np.full(3, -np.inf))
-        low, high = float(x.min()), float(x.max())
+    def over(cls, low: float, high: float, least: float) -> "_Parabolas":
+        """Return those that rise by so much at least on a range; all if that is infinite."""
+        if not np.isfinite(low):
+            return cls(low, high, np.eye(3), np.full(3, -np.inf))
         reach = high - low
         if reach <= NARROW:
-            return cls(x, low, high, np.eye(3, 2), np.array([-np.inf, least]))
+            return cls(low, high, np.eye(3, 2), np.array([-np.inf, least]))
         coefficients = np.array(
             [[1.0, 0.0, 0.0], [0.0, high / reach, -low / reach], [0.0, -0.5 / reach, 0.5 / reach]]
         )
-        return cls(x, low, high, coefficients, np.array([-np.inf, least, least]))
+        return cls(low, high, coefficients, np.array([-np.inf, least, least]))
 
     def line(self, slope: float) -> Vector:
         """Return the parameters of a straight line through zero."""
-        is_free = np.isneginf(self.lower).all()
-        return np.array([0.0, slope, 0.0]) if is_free else np.array([0.0, slope, slope])[: len(self.lower)]
+        return self.parameters(np.array([0.0, slope, 0.0]))
 
-    def features(self, rows: slice) -> Matrix:
-        """Return what every parameter is multiplied by, (m, rows)."""
-        x = self.x[rows]
-        return self.coefficients.T @ np.stack([np.ones_like(x), x, x * x])
+    def parameters(self, coefficients: Vector) -> Vector:
+        """Return the parameters of a parabola."""
+        b, slope, bend = coefficients.tolist()
+        if len(self.lower) == 2:
+            return np.array([b, slope])
+        if np.isneginf(self.lower).all():
+            return np.array([b, slope, bend])
+        return np.array([b, slope + 2 * bend * self.low, slope + 2 * bend * self.high])
+
+
+def _log_odds(predictions: Predictions) -> Vector:
+    return EventScores(predictions).log_odds
+
+
+def _design_of_powers(predictions: Predictions) -> Vector:
+    s = _log_odds(predictions)
+    return np.stack([np.ones_like(s), s, s * s]).T

@@ -5,21 +5,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.batches import Summary
 from calibrant.calibrator import Traits
-from calibrant.calibrators.partial_fitting import PartialFitting
-from calibrant.calibrators.scaling.remembered_loss import RememberedLoss
-from calibrant.calibrators.scaling.remembered_temperature import remembered_temperature, updated_temperature
-from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
-from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.kept_order import restore_argmax
+from calibrant.calibrators.parametric import ParametricCalibrator
+from calibrant.calibrators.quadratic_summary import QuadraticSummary
+from calibrant.calibrators.scaling.temperature_fit import LOSSES, fit_inverse_temperature
+from calibrant.objective import Family, FeatureRows, ScalarMap, logits
 from calibrant.options import check_around_one, check_choice
-from calibrant.predictions import Predictions
-from calibrant.space import Space
+from calibrant.solvers import Solution
 
 __all__ = ["TemperatureScaling"]
 
 
-class TemperatureScaling(PartialFitting):
+class TemperatureScaling(ParametricCalibrator):
     r"""Multiply all logits by one inverse temperature.
 
     .. math:: \hat q = \mathrm{softmax}(\beta z), \qquad \beta = 1/T > 0
@@ -69,6 +67,7 @@ class TemperatureScaling(PartialFitting):
 
     traits = Traits(keeps_argmax=True, contains_identity=True, shares_parameters=True)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"temperature": {}}
+    batches: ClassVar[Summary | None] = QuadraticSummary(needs_all_classes=False)
 
     def __init__(
         self, loss: Literal["log", "brier"] = "log", bounds: tuple[float, float] = (1e-3, 1e3)
@@ -76,39 +75,33 @@ class TemperatureScaling(PartialFitting):
         self.loss = loss
         self.bounds = bounds
 
+    def family(self, n_classes: int) -> Family:
+        """Return the maps of all temperatures."""
+        lower, upper = self.bounds
+        return Family(logits, _PositiveScale(n_classes, lower), LOSSES[self.loss], upper=upper)
+
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, ("log", "brier"))
         check_around_one("bounds", self.bounds)
 
-    def _fit(self, data: LabelledPredictions) -> None:
-        self._check_parameters()
-        self.solution_ = fit_inverse_temperature(data, self.loss, self.bounds)
-        self._set_temperature()
+    def _solved(self, family: Family, rows: FeatureRows) -> Solution:  # noqa: ARG002
+        return fit_inverse_temperature(rows, self.loss, self.bounds)
 
-    def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
-        self.memory_ = remembered_temperature(data, self.loss, self.inverse_temperature_).memory(n_rows)
+    @property
+    def _theta(self) -> NDArray[np.float64]:
+        return np.array([self.inverse_temperature_])
 
-    def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
-        self.solution_, remembered = updated_temperature(
-            RememberedLoss.from_memory(self.memory_).faded(kept), data, self.loss, self.bounds
-        )
-        self.memory_ = remembered.memory(n_rows)
-        self._set_temperature()
-
-    def _rough_parameters(self, n_classes: int) -> int:  # noqa: ARG002
-        # The comparison is one of likelihoods, which the Brier score does not maximise.
-        return int(self.loss == "log")
-
-    def _set_temperature(self) -> None:
-        self.inverse_temperature_ = float(self.solution_.theta[0])
+    def _set_parameters(self, theta: NDArray[np.float64]) -> None:
+        self.inverse_temperature_ = float(theta[0])
         self.temperature_ = 1 / self.inverse_temperature_
-        self.solution_.warn_unless_converged("TemperatureScaling")
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        if self._waits:
-            return predictions.without_zeros()
-        logits: NDArray[np.floating] = predictions.logits
-        scaled = logits * logits.dtype.type(self.inverse_temperature_)
-        # A product rounds, and may make two classes equal that were not.
-        restore_argmax(scaled, predictions.predicted)
-        return Predictions(scaled, Space.LOGITS, predictions.classes)
+
+class _PositiveScale(ScalarMap):
+    """One factor for all scores, with a lower bound."""
+
+    def __init__(self, n_classes: int, least: float) -> None:
+        super().__init__(n_classes)
+        self.least = least
+
+    def lower(self) -> NDArray[np.float64]:
+        return np.array([self.least])

@@ -5,20 +5,38 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.batches import Summary
 from calibrant.calibrator import Traits
-from calibrant.calibrators.partial_fitting import PartialFitting
-from calibrant.calibrators.scaling.remembered_loss import RememberedLoss, softmax_loss
-from calibrant.calibrators.scaling.temperature_fit import start_temperature
+from calibrant.calibrators.parametric import ParametricCalibrator
+from calibrant.calibrators.quadratic_summary import QuadraticSummary
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.objective import CrossEntropy, DiagonalMap, Objective
+from calibrant.objective import ArraySource, DiagonalMap, Family, logits
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, newton_cg
+from calibrant.solvers import Solution
 from calibrant.space import Space
 
 __all__ = ["VectorScaling"]
 
 
-class VectorScaling(PartialFitting):
+class _WithLateClasses(QuadraticSummary):
+    """Quadratic summary of all columns, in which a class that is still to come has half a row.
+
+    That row is the mean of all rows and says nothing of x. Given the other classes the map is that of the fit, and the
+    class keeps its share of probability until it comes.
+    """
+
+    def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
+        if calibrator.present_columns_ is not None:
+            late = np.setdiff1d(np.arange(data.n_classes), calibrator.present_columns_)
+            data = _with_half_rows(data, late)
+            family = calibrator.family(data.n_classes)
+            calibrator._use_batch(
+                calibrator._solved(family, ArraySource(data).features(family.features)), None
+            )
+        super().condense(calibrator, data, n_rows, sampled=sampled)
+
+
+class VectorScaling(ParametricCalibrator):
     r"""Scale and shift the logit of every class.
 
     .. math:: \hat q = \mathrm{softmax}(w \circ z + b), \qquad w, b \in \mathbb{R}^K
@@ -60,61 +78,38 @@ class VectorScaling(PartialFitting):
 
     traits = Traits(contains_identity=True, uses_raw_logits=True)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"vector": {}}
+    batches: ClassVar[Summary | None] = _WithLateClasses(needs_all_classes=False)
 
     def __init__(self, bias: bool = True) -> None:
         self.bias = bias
 
-    def _fit(self, data: LabelledPredictions) -> None:
-        self._set_parameters(self._solved(data), np.arange(data.n_classes))
+    def family(self, n_classes: int) -> Family:
+        """Return the maps of all weights and, unless ``bias`` is False, intercepts."""
+        return Family(logits, DiagonalMap(n_classes, bool(self.bias)))
 
-    def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
-        if self.present_columns_ is not None:
-            # What is remembered is of all columns, and a class that is still to come has half a row that says nothing
-            # of x. Given the other classes the map is that of the fit, and the class keeps its share until it comes.
-            late = np.setdiff1d(np.arange(data.n_classes), self.present_columns_)
-            data = _with_half_rows(data, late)
-            self._set_parameters(self._solved(data), self.present_columns_)
-        loss = softmax_loss(self._objective(data))
-        self.memory_ = RememberedLoss.of(loss, self.solution_.theta, data.total_weight).memory(n_rows)
+    @property
+    def _theta(self) -> NDArray[np.float64]:
+        return np.concatenate([self.weights_, self.intercept_]) if self.bias else self.weights_
 
-    def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
-        remembered = RememberedLoss.from_memory(self.memory_).faded(kept)
-        objective = self._objective(data)
-        with objective.open():
-            solution, remembered = remembered.updated(softmax_loss(objective), data.total_weight)
-        self.memory_ = remembered.memory(n_rows)
-        present = np.arange(data.n_classes)
-        if self.present_columns_ is not None:
-            present = np.union1d(self.present_columns_, data.labels)
-            self.present_columns_ = present if len(present) < data.n_classes else None
-        self._set_parameters(solution, present)
-
-    def _rough_parameters(self, n_classes: int) -> int:
-        return n_classes * (1 + bool(self.bias))
-
-    def _objective(self, data: LabelledPredictions) -> Objective:
-        logit_map = DiagonalMap(data.n_classes, self.bias)
-        return Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
-
-    def _solved(self, data: LabelledPredictions) -> Solution:
-        objective = self._objective(data)
-        return newton_cg(objective, start_temperature(data) * objective.map.identity())
-
-    def _set_parameters(self, solution: Solution, columns: NDArray[np.intp]) -> None:
-        """Set the map of the columns that have rows; of others nothing is known."""
-        self.solution_ = solution
-        n_classes = len(solution.theta) // (1 + bool(self.bias))
-        self.weights_ = solution.theta[:n_classes][columns]
-        self.intercept_ = solution.theta[n_classes:][columns] if self.bias else np.zeros(len(columns))
+    def _set_parameters(self, theta: NDArray[np.float64]) -> None:
+        n_classes = len(theta) // (1 + bool(self.bias))
+        self.weights_ = theta[:n_classes]
+        self.intercept_ = theta[n_classes:] if self.bias else np.zeros(n_classes)
         self.intercept_ = self.intercept_ - self.intercept_.mean()
-        solution.warn_unless_converged("VectorScaling")
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        if self._waits:
-            return predictions.without_zeros()
-        logits = predictions.logits
-        scaled = logits * self.weights_.astype(logits.dtype) + self.intercept_.astype(logits.dtype)
-        return Predictions(scaled, Space.LOGITS, predictions.classes)
+    def _use_batch(self, solution: Solution, data: LabelledPredictions | None) -> None:
+        """Set the map of the columns that have rows; of others nothing is known."""
+        self._use(solution)
+        present = self.present_columns_
+        if present is None:
+            return
+        n_classes = len(self.classes_)
+        if data is not None:
+            present = np.union1d(present, data.labels)
+            self.present_columns_ = present if len(present) < n_classes else None
+        self.weights_ = self.weights_[present]
+        self.intercept_ = self.intercept_[present]
+        self.intercept_ = self.intercept_ - self.intercept_.mean()
 
 
 def _with_half_rows(data: LabelledPredictions, late: NDArray[np.intp]) -> LabelledPredictions:

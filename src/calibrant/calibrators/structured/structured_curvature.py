@@ -1,15 +1,22 @@
-"""A picture of the Hessian of structured scaling that preconditions conjugate gradients."""
+"""An approximation of the Hessian of structured scaling that preconditions conjugate gradients."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
-from calibrant.calibrators.structured.structured_map import StructuredMap
-from calibrant.calibrators.structured.structured_penalty import StructuredPenalty
-from calibrant.objective.curvature import ByClassCurvature, Curvature, KroneckerCurvature, Solver
+from calibrant.objective import QuadraticPenalty
+from calibrant.objective.curvature import (
+    ByClassCurvature,
+    Curvature,
+    KroneckerCurvature,
+    Solver,
+    dense_solver,
+)
+
+if TYPE_CHECKING:
+    from calibrant.calibrators.structured.structured_map import StructuredMap
 
 __all__ = ["StructuredCurvature"]
 
@@ -17,9 +24,6 @@ FloatArray = NDArray[np.floating]
 
 # Up to this many parameters the Hessian is formed and factorised as a whole.
 WHOLE_PARAMETERS = 600
-
-# Share of the mean curvature that is added where neither rows nor penalty bend the function.
-RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class StructuredCurvature:
 
     @classmethod
     def of_block(
-        cls, logit_map: StructuredMap, probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+        cls, logit_map: "StructuredMap", probabilities: FloatArray, weighted: FloatArray, features: FloatArray
     ) -> Self:
         """Return the sums for one block of rows; ``weighted`` is probabilities times row weight."""
         if cls.is_whole(logit_map) or logit_map.class_map is None:
@@ -52,12 +56,12 @@ class StructuredCurvature:
         return cls(shared, kind.of_block(logit_map.class_map, probabilities, weighted, features))
 
     @staticmethod
-    def is_whole(logit_map: StructuredMap) -> bool:
+    def is_whole(logit_map: "StructuredMap") -> bool:
         """Tell whether all parameters are seen together."""
         return logit_map.class_map is None or logit_map.n_parameters <= WHOLE_PARAMETERS
 
     @classmethod
-    def work_per_row(cls, logit_map: StructuredMap) -> int:
+    def work_per_row(cls, logit_map: "StructuredMap") -> int:
         """Return about how many multiplications a row takes."""
         of_slopes = logit_map.n_classes * (20 + logit_map.n_slopes) * logit_map.n_slopes
         if cls.is_whole(logit_map):
@@ -75,27 +79,12 @@ class StructuredCurvature:
         rest = None if self.rest is None else self.rest.averaged(total_weight)
         return type(self)(self.dense.astype(np.float64) / total_weight, rest)
 
-    def solver(self, penalty: StructuredPenalty) -> Solver:
+    def solver(self, penalty: QuadraticPenalty) -> Solver:
         """Return a symmetric positive definite approximate inverse of the curvature of mean loss plus penalty."""
         size = len(self.dense)
-        of_dense = _dense_solver(self.dense + penalty.hessian(size))
+        of_dense = dense_solver(self.dense + penalty.hessian(size))
         if self.rest is None:
             return of_dense
-        of_rest = self.rest.solver(penalty.curvature[size:])
-        return lambda residual: np.concatenate([of_dense(residual[:size]), of_rest(residual[size:])])
-
-
-def _dense_solver(matrix: NDArray[np.float64]) -> Solver:
-    if len(matrix) == 0:
-        return lambda residual: residual
-    diagonal = np.diag_indices_from(matrix)
-    ridge = RIDGE * (float(np.trace(matrix)) / len(matrix) + 1e-300)
-    while True:
-        matrix[diagonal] += ridge
-        try:
-            factor = cho_factor(matrix, check_finite=False)
-        except np.linalg.LinAlgError:
-            # Rounding made a flat direction negative: lift all of them until it is not.
-            ridge *= 100
-            continue
-        return lambda residual: cho_solve(factor, residual, check_finite=False)
+        own = slice(size, None)
+        of_rest = self.rest.solver(QuadraticPenalty(penalty.strengths[own], penalty.center[own]))
+        return lambda residual: np.concatenate([of_dense(residual[:size]), of_rest(residual[own])])

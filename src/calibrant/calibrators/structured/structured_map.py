@@ -1,11 +1,12 @@
 """The logit map of structured scaling: a map shared by all classes, then weights and intercepts of each."""
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.structured.shared_segments import Places, SharedSegments
+from calibrant.calibrators.structured.structured_curvature import StructuredCurvature
 from calibrant.numerics.reductions import row_sums
 from calibrant.objective import DiagonalMap, FullMap, LogitMap
 
@@ -13,6 +14,8 @@ __all__ = ["ClassTerms", "StructuredMap"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Cube = NDArray[np.float64]
 
 ClassTerms = Literal["vector", "matrix"] | None
 """What every class has of its own: a weight and an intercept, weights for all scores and an intercept, or nothing."""
@@ -49,6 +52,11 @@ class StructuredMap(LogitMap):
     array([[-1.,  1.]])
     """
 
+    curvature_type: ClassVar[type[Any] | None] = StructuredCurvature
+    # A pass consists of some fifty short operations: in blocks of this size their start does not count, nor do threads
+    # wait for each other, and a third-level cache still holds a few of them.
+    block_bytes = 2**21
+
     def __init__(self, n_classes: int, segments: SharedSegments | None, class_terms: ClassTerms) -> None:
         super().__init__(n_classes, class_terms is not None)
         self.segments = segments
@@ -62,9 +70,8 @@ class StructuredMap(LogitMap):
     def n_parameters(self) -> int:
         return self.n_slopes + (0 if self.class_map is None else self.class_map.n_parameters)
 
-    @property
     def lower(self) -> Vector:
-        """Least value of every parameter: the shared map is increasing, class terms are free."""
+        """Return the lower bound of every parameter: the shared map is increasing, class terms are free."""
         lower = np.full(self.n_parameters, -np.inf)
         if self.segments is not None:
             lower[: self.n_slopes] = self.segments.lower
@@ -92,6 +99,9 @@ class StructuredMap(LogitMap):
         matrix = own.reshape(self.n_classes, self.n_classes + 1)
         return matrix[:, :-1].copy(), matrix[:, -1].copy()
 
+    def prepare(self, features: FloatArray) -> tuple[Places | None]:
+        return (None if self.segments is None else self.segments.places(features),)
+
     def forward(self, theta: FloatArray, features: FloatArray, places: Places | None = None) -> FloatArray:
         shared, own = theta[: self.n_slopes], theta[self.n_slopes :]
         if self.segments is None:
@@ -106,6 +116,32 @@ class StructuredMap(LogitMap):
         if self.segments is None:
             return own
         return np.concatenate([self.segments.adjoint(cotangent, features, places), own])
+
+    def row_directions(self, features: FloatArray, changes: Matrix) -> Cube:
+        if self.class_map is None:
+            return super().row_directions(features, changes)
+        own = self.class_map.row_directions(features, changes[self.n_slopes :])
+        return own + self._shared_jacobian(features) @ changes[: self.n_slopes]
+
+    def row_adjoints(self, cotangent: FloatArray, features: FloatArray) -> Matrix:
+        if self.class_map is None:
+            return super().row_adjoints(cotangent, features)
+        shared = np.einsum("ik,ikp->ip", cotangent, self._shared_jacobian(features))
+        return np.hstack([shared, self.class_map.row_adjoints(cotangent, features)])
+
+    def _shared_jacobian(self, features: FloatArray) -> Cube:
+        """Return the derivatives of the scores in the parameters that all classes share, (n, K, m)."""
+        jacobian = np.empty((*features.shape, self.n_slopes))
+        for place, unit in enumerate(np.eye(self.n_parameters)[: self.n_slopes]):
+            jacobian[:, :, place] = self.forward(unit, features)
+        return jacobian
+
+    def information(self, probabilities: FloatArray, weights: Vector, features: FloatArray) -> Matrix:
+        whole = super().information(probabilities, weights, features)
+        if self.class_map is not None:
+            own = slice(self.n_slopes, None)
+            whole[own, own] = self.class_map.information(probabilities, weights, features)
+        return whole
 
     def fisher(self, probabilities: FloatArray, weighted: FloatArray, features: FloatArray) -> FloatArray:
         if self.class_map is None:

@@ -10,24 +10,22 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
+from calibrant.calibrators.parametric import ParametricCalibrator
+from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.structured.mixed_scores import mixed_scores
 from calibrant.calibrators.structured.row_scales import RowScales
 from calibrant.calibrators.structured.shared_segments import SharedSegments
-from calibrant.calibrators.structured.structured_fit import StructuredFits
+from calibrant.calibrators.structured.structured_fit import StructuredRows
 from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap
-from calibrant.calibrators.structured.structured_objective import StructuredObjective
-from calibrant.calibrators.structured.structured_penalty import StructuredPenalty
+from calibrant.calibrators.structured.structured_penalty import structured_penalty
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.linear_segments import LinearSegments
-from calibrant.numerics.row_blocks import BlockSums
+from calibrant.objective import Family, RowSource
 from calibrant.options import check_flag, check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
-from calibrant.space import Space
 
 __all__ = ["StructuredScaling"]
 
@@ -37,10 +35,10 @@ Vector = NDArray[np.float64]
 class _Shared:
     """What the fits of a path have in common, once the first of them has found it."""
 
-    fits: StructuredFits | None = None
+    rows: StructuredRows | None = None
 
 
-class StructuredScaling(PartialSoftmax):
+class StructuredScaling(ParametricCalibrator):
     r"""Bend temperature scaling by a map that all classes share and by penalised terms of every class.
 
     .. math:: u_k = \varphi(x_k) + \tau(\bar x)\, x_k + v_k x_k + \sum_{j \ne k} M_{kj} x_j + b_k, \qquad
@@ -200,9 +198,8 @@ class StructuredScaling(PartialSoftmax):
             return self
         # The fit saw the classes that have rows; what is given out, the others and the floor of zeros included, counts.
         given = data.predictions.with_floor(self.floor_)
-        nothing = given.without_zeros()
-        if nothing is not given and data.log_loss(self.transform(given)) > data.log_loss(nothing):
-            self._keep_identity(self.logit_map())
+        if given.without_zeros() is not given and is_worse_than_identity(data, self.transform):
+            self._keep_identity()
         return self
 
     def transform(self, X: Any) -> Predictions:
@@ -212,7 +209,7 @@ class StructuredScaling(PartialSoftmax):
 
     @property
     def _keeps_identity(self) -> bool:
-        return not self._waits and self.solution_.status is Status.IDENTITY
+        return not self._has_seen_one_class and self.solution_.status is Status.IDENTITY
 
     def fit_path(
         self, X: Any, y: Any, strengths: Sequence[float] | None = None, sample_weight: Any = None
@@ -264,72 +261,54 @@ class StructuredScaling(PartialSoftmax):
                 del twin._shared
         return [path[place] for place in range(len(strengths))]
 
-    def _fit(self, data: LabelledPredictions) -> None:
+    def family(self, n_classes: int) -> Family:
+        """Return the family around the fitted temperature, with the fitted knots."""
+        logit_map = self._map(n_classes)
+
+        def features(predictions: Predictions) -> NDArray[np.floating]:
+            return mixed_scores(predictions, self.inverse_temperature_, self.uniform_share_)
+
+        penalty = structured_penalty(logit_map, self.strength, self.slope_penalty, self.difference_penalty)
+        # The penalty pulls to temperature scaling, at the temperature that was found from the same rows.
+        return Family(features, logit_map, penalty_in_rows=penalty, free_direction=logit_map.identity())
+
+    def _fit_source(self, source: RowSource) -> None:
         self._check_parameters()
         shared = self._shared or _Shared()
-        if shared.fits is None:
-            shared.fits = StructuredFits.to(
-                data,
-                self.class_terms,
-                bool(self.shared_map),
-                self.n_segments,
-                self.row_knots,
-                self.slope_penalty,
-                self.difference_penalty,
-                self.mixing,
+        if shared.rows is None:
+            shared.rows = StructuredRows.of(
+                source, self.mixing, bool(self.shared_map), self.n_segments, self.row_knots
             )
-        fits = shared.fits
-        rows, segments = fits.rows, fits.map.segments
+        rows, segments = shared.rows, shared.rows.segments
         self.inverse_temperature_, self.uniform_share_ = rows.inverse_temperature, rows.uniform_share
         self.knots_ = np.empty(0) if segments is None else segments.scores.knots
         self.row_knots_ = np.empty(0) if segments is None or segments.rows is None else segments.rows.knots
-        self._use(fits.solve(self.strength), fits.map)
+        self._use(rows.solve(self.family(source.n_classes)))
         if not self.solution_.loss <= self.solution_.identity_loss:
-            self._keep_identity(fits.map)
+            self._keep_identity()
         self.solution_.warn_unless_converged("StructuredScaling")
 
     def _n_parameters(self, n_classes: int) -> int:
         shared = self.n_segments + self.row_knots if self.shared_map else 0
         own = {"matrix": n_classes * (n_classes + 1), "vector": 2 * n_classes, None: 0}[self.class_terms]
-        return shared + own
+        return int(shared) + own
 
-    def _batch_objective(self, data: LabelledPredictions) -> StructuredObjective:
-        features = mixed_scores(data.predictions, self.inverse_temperature_, self.uniform_share_)
+    def _set_parameters(self, theta: Vector) -> None:
         logit_map = self.logit_map()
-        free = StructuredPenalty.of(logit_map, 1.0, 0.0, 0.0, 0.0)
-        return StructuredObjective(
-            logit_map, features.astype(np.float64, copy=False), data.labels, data.weights, free
-        )
-
-    def _fitted_parameters(self, data: LabelledPredictions) -> Vector:  # noqa: ARG002
-        return self.solution_.theta
-
-    def _penalty(self, multiple: float, total_weight: float) -> StructuredPenalty:  # noqa: ARG002
-        prices = (self.strength, self.slope_penalty, self.difference_penalty)
-        return StructuredPenalty.of(self.logit_map(), 1 / multiple, *prices)
-
-    def _lower_bounds(self) -> Vector:
-        return self.logit_map().lower
-
-    def _use_parameters(self, solution: Solution) -> None:
-        self._use(solution, self.logit_map())
-
-    def _use(self, solution: Solution, logit_map: StructuredMap) -> None:
-        theta, segments = solution.theta, logit_map.segments
+        segments = logit_map.segments
         n_segments = 0 if segments is None else segments.scores.n_segments
-        self.solution_ = solution
         self.temperature_ = 1 / self.inverse_temperature_
         self.slopes_ = np.ones(1) if segments is None else theta[:n_segments].copy()
         self.row_slopes_ = theta[n_segments : logit_map.n_slopes].copy()
         self.weights_, self.intercept_ = logit_map.deviations(theta)
 
-    def _keep_identity(self, logit_map: StructuredMap) -> None:
+    def _keep_identity(self) -> None:
         nothing = self.solution_.identity_loss
         self.inverse_temperature_, self.uniform_share_ = 1.0, 0.0
-        kept = replace(
-            self.solution_, theta=logit_map.identity(), value=nothing, loss=nothing, status=Status.IDENTITY
+        identity = self.logit_map().identity()
+        self._use(
+            replace(self.solution_, theta=identity, value=nothing, loss=nothing, status=Status.IDENTITY)
         )
-        self._use(kept, logit_map)
         warn_user(f"StructuredScaling: {Status.IDENTITY.value}.", CalibrationWarning)
 
     def _check_parameters(self) -> None:
@@ -346,30 +325,14 @@ class StructuredScaling(PartialSoftmax):
         check_not_negative("difference_penalty", self.difference_penalty, "such as 1")
         check_not_negative("mixing", self.mixing, "such as 1")
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        if self._waits:
-            return predictions.without_zeros()
-        logit_map, theta = self.logit_map(), self.solution_.theta
-        scores = mixed_scores(predictions, self.inverse_temperature_, self.uniform_share_)
-
-        def fill(rows: slice) -> int:
-            scores[rows] = logit_map.forward(theta, scores[rows])
-            return 1
-
-        with BlockSums.over(len(scores), scores.shape[1], scores.itemsize) as in_all_blocks:
-            in_all_blocks(fill)
-        if self.class_terms is None:
-            restore_argmax(scores, predictions.predicted)
-        return Predictions(scores, Space.LOGITS, predictions.classes)
-
     def logit_map(self) -> StructuredMap:
         """Return the map from features to calibrated logits, linear in its parameters, which are ``solution_.theta``.
 
-        Features are ``mixed_scores`` at ``inverse_temperature_`` and
-        ``uniform_share_``; the price of the parameters is a
-        ``StructuredPenalty``.
+        Features are ``mixed_scores`` at ``inverse_temperature_`` and ``uniform_share_``.
         """
-        n_classes = len(self.classes_) if self.present_columns_ is None else len(self.present_columns_)
+        return self._map(len(self.classes_) if self.present_columns_ is None else len(self.present_columns_))
+
+    def _map(self, n_classes: int) -> StructuredMap:
         rows = RowScales(self.row_knots_) if len(self.row_knots_) else None
         segments = SharedSegments(LinearSegments(self.knots_), rows) if self.shared_map else None
         return StructuredMap(n_classes, segments, self.class_terms)

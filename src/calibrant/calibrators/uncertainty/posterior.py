@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
-from calibrant.calibrators.uncertainty.family import Family
+from calibrant.calibrators.uncertainty.fitted_family import FittedFamily
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import row_blocks
 
@@ -96,7 +96,7 @@ class Posterior:
         return changes
 
 
-def laplace(family: Family, data: LabelledPredictions, covariance: Covariance) -> Posterior:
+def laplace(family: FittedFamily, data: LabelledPredictions, covariance: Covariance) -> Posterior:
     r"""Return the normal distribution around a fit to these rows.
 
     With A the Hessian of the sum of losses and of the penalty, :math:`\Lambda` the part of the penalty in it and B the

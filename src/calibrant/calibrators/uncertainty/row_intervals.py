@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.uncertainty.family import Family
+from calibrant.calibrators.uncertainty.fitted_family import FittedFamily
 from calibrant.calibrators.uncertainty.log_odds import LogOdds
-from calibrant.objective.loss import softmax_in_place
+from calibrant.objective.losses import softmax_in_place
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -22,7 +22,7 @@ MIN_ROWS = 8
 
 
 def first_order_interval(
-    family: Family, factor: Matrix, predictions: Predictions, calibrated: Predictions, level: float
+    family: FittedFamily, factor: Matrix, predictions: Predictions, calibrated: Predictions, level: float
 ) -> tuple[Matrix, Matrix]:
     """Return both ends for every probability, (n, K), by the delta method on the log-odds of each class.
 
@@ -38,7 +38,7 @@ def first_order_interval(
 
 
 def drawn_probabilities(
-    family: Family, changes: Matrix, predictions: Predictions, calibrated: Predictions
+    family: FittedFamily, changes: Matrix, predictions: Predictions, calibrated: Predictions
 ) -> Iterator[tuple[slice, Cube]]:
     """Go through blocks of rows, each with its probabilities under every draw, (n_draws, rows, K).
 

@@ -6,18 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
-from calibrant.calibrators.scaling.temperature_fit import start_temperature
-from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.objective import CrossEntropy, Objective, QuadraticPenalty, ScalarMap
-from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, newton_cg
-from calibrant.space import Space
+from calibrant.calibrators.parametric import ParametricCalibrator
+from calibrant.objective import Family, ScalarMap, logits
 
 __all__ = ["BiasCorrectedTemperature"]
 
 
-class BiasCorrectedTemperature(PartialSoftmax):
+class BiasCorrectedTemperature(ParametricCalibrator):
     r"""Multiply all logits by one number and shift each class by one of its own.
 
     .. math:: \hat q = \mathrm{softmax}(\beta z + b), \qquad \beta \in \mathbb{R},\; b \in \mathbb{R}^K
@@ -62,32 +57,14 @@ class BiasCorrectedTemperature(PartialSoftmax):
     traits = Traits(contains_identity=True)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"bias-corrected-temperature": {}}
 
-    def _fit(self, data: LabelledPredictions) -> None:
-        objective = self._batch_objective(data)
-        self._use_parameters(newton_cg(objective, start_temperature(data) * objective.map.identity()))
-        self.solution_.warn_unless_converged("BiasCorrectedTemperature")
+    def family(self, n_classes: int) -> Family:
+        """Return the maps of all temperatures and intercepts."""
+        return Family(logits, ScalarMap(n_classes, bias=True))
 
-    def _batch_objective(self, data: LabelledPredictions) -> Objective:
-        logit_map = ScalarMap(data.n_classes, bias=True)
-        return Objective(CrossEntropy(), logit_map, data.predictions.logits, data.labels, data.weights)
+    @property
+    def _theta(self) -> NDArray[np.float64]:
+        return np.append(self.inverse_temperature_, self.intercept_)
 
-    def _n_parameters(self, n_classes: int) -> int:
-        return 1 + n_classes
-
-    def _fitted_parameters(self, data: LabelledPredictions) -> NDArray[np.float64]:  # noqa: ARG002
-        return self.solution_.theta
-
-    def _penalty(self, multiple: float, total_weight: float) -> QuadraticPenalty:  # noqa: ARG002
-        return QuadraticPenalty.none(len(self.solution_.theta))
-
-    def _use_parameters(self, solution: Solution) -> None:
-        self.solution_ = solution
-        self.inverse_temperature_ = float(solution.theta[0])
-        self.intercept_ = solution.theta[1:] - solution.theta[1:].mean()
-
-    def _transform(self, predictions: Predictions) -> Predictions:
-        if self._waits:
-            return predictions.without_zeros()
-        logits = predictions.logits
-        scaled = logits * logits.dtype.type(self.inverse_temperature_) + self.intercept_.astype(logits.dtype)
-        return Predictions(scaled, Space.LOGITS, predictions.classes)
+    def _set_parameters(self, theta: NDArray[np.float64]) -> None:
+        self.inverse_temperature_ = float(theta[0])
+        self.intercept_ = theta[1:] - theta[1:].mean()

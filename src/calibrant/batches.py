@@ -1,0 +1,431 @@
+"""Learning batch by batch: rows while they are few, then summary statistics of earlier batches."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import Notice, held_back, warn_user
+from calibrant.options import check_half_life
+from calibrant.predictions import Predictions
+from calibrant.space import Space
+
+if TYPE_CHECKING:
+    from calibrant.calibrator import Calibrator
+
+__all__ = [
+    "ROWS_AT_HAND",
+    "Summary",
+    "begun",
+    "check_learns_batches",
+    "learn_batch",
+    "learn_rows",
+    "learnt_further",
+    "partial_fit",
+    "without_memory",
+]
+
+Part = TypeVar("Part", bound="Calibrator")
+
+# Up to so many rows are kept as they are, since a fit to few rows is too rough a place to expand a loss around.
+ROWS_AT_HAND = 1000
+
+# After this many new rows a map is compared with a fit of the sample, sooner if it seems worse than none.
+ROWS_BETWEEN_CHECKS = 100
+
+# Where an object is in memory says nothing about it.
+ADDRESS = re.compile(" at 0x[0-9a-f]+")
+
+SHOWN = 10  # how many classes a warning lists
+
+
+class Summary(ABC):
+    """What stands for the rows of earlier batches, and how a batch is added to it.
+
+    A method that learns batch by batch has one as its class attribute ``batches``. The state is ``memory_`` of the
+    calibrator: all rows while they are few, and later what :meth:`condense` made of them beside a sample of the rows,
+    both of constant size. Where the summary is approximate, a map that the sample rejects is fitted to the sample again.
+    """
+
+    @abstractmethod
+    def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
+        """Set ``memory_`` to the summary of rows that were just fitted and count as ``n_rows``, ``rows`` among it.
+
+        If the rows are a sample, their weights say how many rows each of them stands for.
+        """
+
+    @abstractmethod
+    def update(self, calibrator: Any, data: LabelledPredictions, kept: float, n_rows: float) -> None:
+        """Learn from a batch and ``memory_``, and replace both the map and the memory; change nothing in place."""
+
+    def check(self, calibrator: Any) -> None:
+        """Raise an error for parameters that mean nothing; a fit may come much later."""
+        calibrator._check_parameters()
+
+    def n_approximate(self, calibrator: Any, n_classes: int) -> int:  # noqa: ARG002
+        """Return the number of parameters that the summary knows approximately; 0 if its sums are exact."""
+        return 0
+
+    def condenses(self, calibrator: Any, data: LabelledPredictions) -> bool:  # noqa: ARG002
+        """Tell whether rows that were just fitted can be replaced by what :meth:`condense` makes of them."""
+        return True
+
+    def most_rows(self, n_classes: int) -> int:
+        """Return how many rows are kept at most where they cannot be condensed."""
+        return most_rows(n_classes)
+
+    def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:  # noqa: ARG002
+        """Fit rows, which may be a sample."""
+        calibrator.fit_labelled(data, warn_of_absent=False)
+
+    def refitted(self, calibrator: Part, sample: LabelledPredictions) -> Part:
+        """Return a copy that is fitted to the sample alone."""
+        fitted: Part = clone(calibrator)
+        self.fit_rows(fitted, sample, sampled=True)
+        return fitted
+
+    def degrees_of_freedom(self, calibrator: Any, n_approximate: int, n_rows: float) -> float:  # noqa: ARG002
+        """Return how many parameters so many rows determine; fewer than there are where a penalty holds them."""
+        return float(n_approximate)
+
+
+def partial_fit(
+    calibrator: Part, X: Any, y: Any, sample_weight: Any, classes: Any, half_life: float | None
+) -> Part:
+    """Learn from one more batch; see :meth:`calibrant.Calibrator.partial_fit`."""
+    summary = _summary_of(calibrator)
+    check_half_life(half_life)
+    summary.check(calibrator)
+    past = vars(calibrator).get("memory_", {})
+    _check_same_parameters(calibrator, past.get("parameters", {}))
+    if np.shape(X)[:1] == (0,) and np.shape(y)[:1] == (0,):
+        return calibrator
+    data = _parsed_batch(calibrator, X, y, sample_weight, classes)
+    kept = 1.0 if half_life is None else 0.5 ** (data.n_rows / half_life)
+    before = dict(vars(calibrator))
+    try:
+        with held_back() as notices:
+            learn_batch(calibrator, data, kept)
+            beside = _sampled(calibrator, past, data, kept)
+        kinds = sorted({_kind_of(notice) for notice in notices})
+        calibrator.memory_ = (
+            calibrator.memory_ | beside | {"parameters": _parameters(calibrator), "notices": kinds}
+        )
+    except BaseException:
+        calibrator.__dict__.clear()
+        calibrator.__dict__.update(before)
+        raise
+    for notice in notices:
+        if _kind_of(notice) not in past.get("notices", ()):
+            warn_user(*notice)
+    return calibrator
+
+
+def learn_batch(calibrator: "Calibrator", data: LabelledPredictions, kept: float) -> None:
+    """Learn from a batch that is parsed; what was learnt before counts ``kept`` times as much as it did."""
+    memory = vars(calibrator).get("memory_", {"rows": 0.0})
+    n_rows = memory["rows"] * kept + data.n_rows
+    if memory["rows"] and "labels" not in memory:
+        _summary_of(calibrator).update(calibrator, data, kept, n_rows)
+    else:
+        learn_rows(calibrator, _followed_by(memory, data, kept), n_rows)
+
+
+def learn_rows(calibrator: "Calibrator", data: LabelledPredictions, n_rows: float) -> None:
+    """Fit all rows so far, and keep them if they are few or nothing else can stand for them."""
+    summary = _summary_of(calibrator)
+    many, sampled = data.n_rows > ROWS_AT_HAND, vars(calibrator).get("memory_", {}).get("sampled", False)
+    waits = np.count_nonzero(data.class_weights) < 2
+    if waits:
+        if many:
+            data, sampled = _thinned(data), True
+        calibrator._set_inputs(data)
+    else:
+        summary.fit_rows(calibrator, data, sampled=sampled)
+        most = summary.most_rows(data.n_classes) if many else ROWS_AT_HAND
+        if many and summary.condenses(calibrator, data):
+            _warn_of_late(calibrator, data)
+            floored = replace(data, predictions=data.predictions.with_floor(calibrator.floor_))
+            summary.condense(calibrator, floored, n_rows, sampled=sampled)
+            return
+        if data.n_rows > most:
+            data = replace(data, predictions=data.predictions.with_floor(calibrator.floor_))
+            data, sampled = _thinned(data, most // 2), True
+    calibrator.memory_ = _stored(data) | {"rows": float(n_rows), "waits": waits, "sampled": sampled}
+
+
+# Calibrators that are parts of another one
+
+
+def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
+    """Refuse calibrators among these parameters that have no ``partial_fit``, or parts or parameters that will not do."""
+    for name, part in parts.items():
+        if not hasattr(part, "fit_labelled"):
+            continue
+        if part.batches is None:
+            raise ParameterError(
+                f"{name} is {part!r}, which cannot learn batch by batch; use fit with all rows, or a calibrator that has "
+                f"partial_fit, such as {example}."
+            )
+        part.batches.check(part)
+        inner = part.get_params(deep=False)
+        check_learns_batches({f"{name}__{key}": value for key, value in inner.items()}, example)
+
+
+def begun(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
+    """Return a clone that has learnt these rows, which count as ``n_rows``; whoever fitted them has warned already."""
+    learnt: Part = clone(part)
+    with held_back():
+        learn_rows(learnt, data, n_rows)
+    learnt.memory_ = learnt.memory_ | _sampled(learnt, {}, data, 1.0)
+    return learnt
+
+
+def learnt_further(part: Part, data: LabelledPredictions, kept: float) -> Part:
+    """Return a copy that has learnt one more batch; what it learnt before counts ``kept`` times as much as it did.
+
+    Like a calibrator that stands alone it is compared with a sample of its own rows now and then. The part itself stays
+    as it is.
+    """
+    learnt = copy(part)
+    learn_batch(learnt, data, kept)
+    learnt.memory_ = learnt.memory_ | _sampled(learnt, vars(part).get("memory_", {}), data, kept)
+    return learnt
+
+
+def without_memory(part: Part) -> Part:
+    """Return the same map without what it needs to learn further."""
+    forgetful = copy(part)
+    if "memory_" in vars(part):
+        del forgetful.memory_
+    return forgetful
+
+
+# The sample beside an approximate summary
+
+
+def _sampled(
+    calibrator: "Calibrator", past: dict[str, Any], data: LabelledPredictions, kept: float
+) -> dict[str, Any]:
+    """Return a sample of all rows to keep beside the memory, having begun again from it if it rejects the map."""
+    summary = _summary_of(calibrator)
+    n_approximate = summary.n_approximate(calibrator, data.n_classes)
+    if "labels" in calibrator.memory_ or not n_approximate:
+        return {}
+    sample = _followed_by(past if "labels" in past else past.get("sample", {}), data, kept)
+    sample = replace(sample, predictions=sample.predictions.with_floor(calibrator.floor_))
+    if sample.n_rows > most_rows(data.n_classes):
+        sample = _thinned(sample)
+    unchecked = past.get("unchecked", 0) + data.n_rows
+    # With one class alone, all others having faded away, there is nothing to compare.
+    comparable = "sample" in past and np.count_nonzero(sample.class_weights) > 1
+    if comparable and _is_due(calibrator, sample, unchecked):
+        unchecked = 0
+        if _is_rejected(calibrator, sample, n_approximate):
+            n_rows = calibrator.memory_["rows"]
+            summary.fit_rows(calibrator, sample, sampled=True)
+            if not summary.condenses(calibrator, sample):
+                calibrator.memory_ = _stored(sample) | {"rows": n_rows, "waits": False, "sampled": True}
+                return {}
+            summary.condense(calibrator, sample, n_rows, sampled=True)
+    return {"sample": _stored(sample), "unchecked": unchecked}
+
+
+def _is_due(calibrator: "Calibrator", sample: LabelledPredictions, unchecked: int) -> bool:
+    if unchecked >= ROWS_BETWEEN_CHECKS:
+        return True
+    return calibrator.traits.contains_identity and (
+        sample.log_loss(calibrator.transform(sample.predictions))
+        > sample.log_loss(sample.predictions.without_zeros())
+    )
+
+
+def _is_rejected(calibrator: "Calibrator", sample: LabelledPredictions, n_approximate: int) -> bool:
+    r"""Tell whether a fit of the sample is better on it than sampling error explains.
+
+    Of a sample of m rows, the log-likelihood of its own fit exceeds that of the fit of all rows by half of a
+    chi-squared variable with P degrees of freedom, of mean P / 2 and variance P / 2; more than
+    :math:`P + 3 \sqrt{2 P}` is beyond sampling error.
+    """
+    summary = _summary_of(calibrator)
+    with held_back():
+        fitted = summary.refitted(calibrator, sample)
+    own = sample.log_loss(calibrator.transform(sample.predictions))
+    best = sample.log_loss(fitted.transform(sample.predictions))
+    n_rows = float(sample.n_rows)
+    if sample.weights is not None:
+        weights = sample.weights / sample.weights.max()
+        n_rows = float(weights.sum() ** 2 / (weights @ weights))
+    freedom = summary.degrees_of_freedom(calibrator, n_approximate, n_rows)
+    return bool(n_rows * (own - best) > freedom + 3 * np.sqrt(2 * freedom))
+
+
+def _warn_of_late(calibrator: "Calibrator", data: LabelledPredictions) -> None:
+    late = calibrator.classes_[data.class_weights == 0].tolist()
+    if late:
+        shown = ", ".join(map(repr, late[:SHOWN])) + (
+            f" and {len(late) - SHOWN} more" if late[SHOWN:] else ""
+        )
+        warn_user(
+            f"none of the first {data.n_rows} rows has class {shown}; what such rows would have told of earlier ones "
+            "is lost.",
+            MissingClassWarning,
+        )
+
+
+# Rows that are kept as they are: all of them while they are few, a sample of them later
+
+
+def most_rows(n_classes: int) -> int:
+    """Return how many rows are kept at most: with many classes a few of each."""
+    return max(ROWS_AT_HAND, 3 * n_classes)
+
+
+def _stored(data: LabelledPredictions) -> dict[str, Any]:
+    """Return rows as plain arrays, which a file can hold."""
+    predictions = data.predictions
+    return {
+        "scores": np.array(predictions.scores),
+        "space": predictions.space.value,
+        "names": predictions.classes,
+        "floor": predictions.declared_floor,
+        "labels": data.labels,
+        "classes": data.classes,
+        "weights": data.weights,
+    }
+
+
+def _followed_by(memory: dict[str, Any], data: LabelledPredictions, kept: float) -> LabelledPredictions:
+    """Return stored rows, whose weights fade, followed by those of a batch; the batch alone if none are stored."""
+    if "labels" not in memory:
+        return data
+    predictions = Predictions(
+        np.vstack([memory["scores"], data.predictions.scores]),
+        Space(memory["space"]),
+        memory["names"],
+        memory["floor"],
+    )
+    weights = None
+    if kept < 1 or memory["weights"] is not None or data.weights is not None:
+        old = np.ones(len(memory["labels"])) if memory["weights"] is None else memory["weights"]
+        new = np.ones(data.n_rows) if data.weights is None else data.weights
+        weights = np.concatenate([old * kept, new])
+    together = LabelledPredictions(
+        predictions, np.concatenate([memory["labels"], data.labels]), memory["classes"], weights
+    )
+    # What has faded below the smallest float counts no more.
+    return together if weights is None or weights.min() > 0 else together.take(weights > 0)
+
+
+def _thinned(data: LabelledPredictions, size: int = ROWS_AT_HAND // 2) -> LabelledPredictions:
+    """Return about ``size`` rows that stand for all, in their order; every class keeps its total weight.
+
+    Each class is cut into parts of equal weight, and of each part one row is taken at random, by numbers that follow from
+    the rows themselves: the same rows give the same sample. A class never loses its last row, and a rare one has more
+    rows than its share, each of less weight. Costs O(nK) to read the rows and O(n + K) otherwise.
+    """
+    n_classes = data.n_classes
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    size = max(size, n_classes)
+    totals, counts = data.class_weights, np.bincount(data.labels, minlength=n_classes)
+    sizes = np.maximum(size * totals / totals.sum(), max(1, size // (4 * n_classes))).astype(np.intp)
+    sizes = np.minimum(sizes, counts)
+    generator = np.random.default_rng(crc32(data.predictions.scores.tobytes()))
+    order = np.argsort(data.labels, kind="stable")
+    chosen: list[NDArray[np.intp]] = []
+    for own, n_chosen in zip(np.split(order, np.cumsum(counts)[:-1]), sizes, strict=True):
+        mass = np.cumsum(weights[own])
+        if n_chosen:
+            places = (np.arange(n_chosen) + generator.random(n_chosen)) / n_chosen * mass[-1]
+            chosen.append(own[np.minimum(np.searchsorted(mass, places, "right"), len(own) - 1)])
+    rows = np.sort(np.concatenate(chosen))
+    of_row = data.labels[rows]
+    return data.take(rows, totals[of_row] / sizes[of_row])
+
+
+# Parameters and inputs of a batch
+
+
+def _summary_of(calibrator: "Calibrator") -> Summary:
+    if calibrator.batches is None:
+        raise ParameterError(
+            f"{type(calibrator).__name__} cannot learn batch by batch; use fit with all rows."
+        )
+    return calibrator.batches
+
+
+def _parameters(calibrator: "Calibrator") -> dict[str, str]:
+    parameters = calibrator.get_params(deep=False)
+    return {name: ADDRESS.sub("", repr(value)) for name, value in parameters.items()}
+
+
+def _check_same_parameters(calibrator: "Calibrator", first: dict[str, str]) -> None:
+    now = _parameters(calibrator)
+    for name, value in first.items():
+        if now.get(name) != value:
+            raise ParameterError(
+                f"{name} changed from {value} to {now.get(name)} between batches; restore it, or begin with "
+                "partial_fit on a clone."
+            )
+
+
+def _parsed_batch(
+    calibrator: "Calibrator", X: Any, y: Any, sample_weight: Any, classes: Any
+) -> LabelledPredictions:
+    name = type(calibrator).__name__
+    if "memory_" not in vars(calibrator):
+        if "classes_" in vars(calibrator):
+            raise ParameterError(
+                f"{name} was fitted by fit, which remembers no rows; begin with partial_fit on a clone of it."
+            )
+        predictions = Predictions.parse(X)
+        if classes is not None:
+            predictions = replace(predictions, classes=_labels_of(classes, predictions.n_classes))
+        data = LabelledPredictions.parse(predictions, y, sample_weight)
+        if calibrator.traits.binary_only and data.n_classes != 2:
+            raise PredictionError(f"{name} takes two classes, but there are {data.n_classes}.")
+        return data
+    predictions = calibrator._parsed(X)
+    if predictions.space != calibrator.space_:
+        raise PredictionError(
+            f"the first batch was {calibrator.space_}, but these predictions are {predictions.space.value}; "
+            "pass the same kind every time."
+        )
+    known = calibrator.classes_
+    if classes is not None and not np.array_equal(_labels_of(classes, len(known)), known):
+        raise LabelError(f"classes must be those of the first batch, {known.tolist()}, not {classes!r}.")
+    # Column numbers need no names, and give clearer errors without.
+    numbers = np.array_equal(known, np.arange(len(known)))
+    data = LabelledPredictions.parse(
+        replace(predictions, classes=None if numbers else known), y, sample_weight
+    )
+    if not np.array_equal(data.classes, known):
+        raise LabelError(
+            f"labels must be among those of the first batch, {known.tolist()}, but are {data.classes.tolist()}."
+        )
+    return data
+
+
+def _labels_of(classes: Any, n_classes: int) -> NDArray[Any]:
+    names = np.asarray(classes)
+    if names.dtype.kind == "O" and all(isinstance(name, str) for name in names):
+        names = names.astype(str)
+    if names.shape != (n_classes,) or len(np.unique(names)) != n_classes:
+        raise ParameterError(
+            f"classes must be {n_classes} different labels, one per column, but are {classes!r}."
+        )
+    return names
+
+
+def _kind_of(notice: Notice) -> str:
+    """Return what a warning is about, whatever numbers it gives."""
+    return re.sub("[0-9]+", "#", notice[0])

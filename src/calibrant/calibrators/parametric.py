@@ -1,0 +1,256 @@
+"""Parametric calibrators: a method states its family once; fits, batches and intervals are functions of it."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.batches import Summary
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators.quadratic_summary import QuadraticSummary
+from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.calibrators.reductions.one_vs_rest_batches import OneVsRestBatches
+from calibrant.calibrators.scaling.temperature_fit import start_temperature
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.kept_order import restore_argmax
+from calibrant.numerics.row_blocks import BlockSums
+from calibrant.objective import ArrayRows, Family, FeatureRows
+from calibrant.objective.objective import PRODUCT_ROWS
+from calibrant.objective.source import ArraySource, RowSource
+from calibrant.predictions import Predictions
+from calibrant.solvers import Solution, bounded_newton, newton_cg, outcome_logistic
+from calibrant.space import Space
+
+__all__ = ["EventScaling", "Parametric", "ParametricCalibrator", "as_targets"]
+
+Vector = NDArray[np.float64]
+
+
+class Parametric:
+    """What calibrators with a family share, of several classes or of one event.
+
+    A method writes :meth:`family`, and :meth:`_set_parameters` if its parameters have names of their own. Where the
+    family depends on the rows, as knots and temperatures do, ``_prepare`` sets these as fitted attributes first.
+    """
+
+    solution_: Solution
+
+    @abstractmethod
+    def family(self, n_classes: int) -> Family:
+        """Return the family of maps for K classes."""
+
+    @property
+    def _theta(self) -> Vector:
+        """Parameters of the fitted map."""
+        return self.solution_.theta
+
+    def _set_parameters(self, theta: Vector) -> None:
+        """Set the fitted attributes that follow from the parameters."""
+
+    def _prepare(self, source: RowSource) -> None:
+        """Set the fitted attributes that the family depends on."""
+
+    def _use(self, solution: Solution) -> None:
+        self.solution_ = solution
+        self._set_parameters(solution.theta)
+
+    def _n_parameters(self, n_classes: int) -> int | None:
+        """Return the number of parameters, or somewhat more; None if the loss is no likelihood."""
+        family = self.family(n_classes)
+        return family.n_parameters if family.loss.fisher_is_hessian else None
+
+    # What batches ask for
+
+    def _batch_family(self, n_classes: int) -> Family:
+        """Return the family with the penalty as it counts in later batches."""
+        return self.family(n_classes)
+
+    def _batch_state(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:  # noqa: ARG002
+        """Return what later batches must know of rows that were just fitted and count as ``n_fitted``."""
+        return {}
+
+    def _faded_state(self, past: dict[str, Any], data: LabelledPredictions, kept: float) -> dict[str, Any]:  # noqa: ARG002
+        """Return that state after one more batch."""
+        return {}
+
+    def _batch_rows(
+        self,
+        family: Family,
+        data: LabelledPredictions,
+        state: dict[str, Any],  # noqa: ARG002
+    ) -> FeatureRows:
+        return ArrayRows(family.features(data.predictions), data.labels, data.weights)
+
+    def _optimum(self, family: Family, data: LabelledPredictions) -> Vector:  # noqa: ARG002
+        """Return the parameters of one map that is optimal for rows that were just fitted."""
+        return self.solution_.theta
+
+    def _use_batch(self, solution: Solution, data: LabelledPredictions) -> None:  # noqa: ARG002
+        self._use(solution)
+
+    def _with_batch_strengths(self, sample: LabelledPredictions) -> Self:  # noqa: ARG002
+        """Return an unfitted copy with the regularisation strengths that are known."""
+        twin: Self = clone(self)
+        return twin
+
+
+class ParametricCalibrator(Parametric, Calibrator):
+    r"""A calibrator of several classes, :math:`\hat q = \mathrm{softmax}(u(\theta; x))`; abstract.
+
+    The fit starts at the best temperature, ``theta = beta * identity``, and ends at the optimum of the penalised mean
+    loss, or at the identity where that has the lower loss.
+    """
+
+    batches: ClassVar[Summary | None] = QuadraticSummary()
+
+    def fit_rows(self, source: RowSource) -> Self:
+        """Fit rows that need not be in memory, such as a memory map or batches that can be read again.
+
+        Parameters
+        ----------
+        source : RowSource
+            See :class:`calibrant.objective.RowSource`.
+
+        Examples
+        --------
+        >>> from calibrant import TemperatureScaling
+        >>> from calibrant.objective import RowSource
+        >>> batches = [([[0.9, 0.1]] * 2, [0, 0]), ([[0.9, 0.1]] * 2, [0, 1])]
+        >>> round(TemperatureScaling().fit_rows(RowSource.from_batches(batches)).temperature_, 6)
+        2.0
+        """
+        fit_source(self, source, self._fit_source)
+        return self
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._fit_source(ArraySource(data))
+
+    def _fit_source(self, source: RowSource) -> None:
+        self._check_parameters()
+        self._prepare(source)
+        family = self.family(source.n_classes)
+        self._use(self._solved(family, source.features(family.features)))
+        self.solution_.warn_unless_converged(type(self).__name__)
+
+    def _solved(self, family: Family, rows: FeatureRows) -> Solution:
+        return newton_cg(family.objective(rows), start_temperature(rows) * family.map.identity())
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        family = self.family(predictions.n_classes)
+        features, theta = family.features(predictions), self._theta
+        scores = np.empty(features.shape, features.dtype)
+
+        def fill(rows: slice) -> int:
+            scores[rows] = family.map.forward(theta, features[rows])
+            return 1
+
+        n_rows, width = scores.shape
+        with BlockSums.over(n_rows, width, scores.itemsize, min_rows=PRODUCT_ROWS) as in_all_blocks:
+            in_all_blocks(fill)
+        if self.traits.keeps_argmax:
+            # Rounding may make two classes equal that were not.
+            restore_argmax(scores, predictions.predicted)
+        return Predictions(scores, Space.LOGITS, predictions.classes)
+
+
+class EventScaling(Parametric, BinaryMethod):
+    r"""Log-odds of one event, :math:`\hat q = \sigma(x^\top \theta)` with a design x of the scores; abstract.
+
+    More than two classes are calibrated one against the rest.
+    """
+
+    batches: ClassVar[Summary | None] = OneVsRestBatches(QuadraticSummary(needs_all_classes=False))
+
+    def family(self, n_classes: int = 2) -> Family:  # noqa: ARG002
+        """Return the family of one event; the number of classes does not matter."""
+        return self._event_family()
+
+    @abstractmethod
+    def _event_family(self) -> Family:
+        """Return the family of one event."""
+
+    def fit_rows(self, source: RowSource) -> Self:
+        """Fit rows that need not be in memory; see :meth:`calibrant.TemperatureScaling.fit_rows`."""
+        fit_source(self, source, self._fit_source)
+        return self
+
+    def _fit_source(self, source: RowSource) -> None:
+        self._check_parameters()
+        source = source.with_counting_weights()
+        if source.n_classes == 2:
+            self._fit_event_source(source)
+        else:
+            self.one_vs_rest_ = OneVsRest(clone(self))
+            fit_source(self.one_vs_rest_, source, self.one_vs_rest_._fit_source, warn_of_absent=False)
+
+    def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
+        data = LabelledPredictions(scores.predictions, outcomes.astype(np.intp), np.arange(2), weights)
+        self._fit_event_source(ArraySource(data))
+
+    def _fit_event_source(self, source: RowSource) -> None:
+        self._prepare(source)
+        family = self._event_family()
+        rows = source.features(family.features, labels=as_targets)
+        self._use(self._solved(family, rows))
+        self.solution_.warn_unless_converged(type(self).__name__)
+
+    def _solved(self, family: Family, rows: FeatureRows) -> Solution:
+        if family.penalty_in_rows is None:
+            return outcome_logistic(
+                rows,
+                family.map.identity(),
+                family.lower(),
+                bias=family.map.bias,
+                keep_start=family.contains_identity,
+            )
+        objective = family.objective(rows)
+        with objective.open():
+            found = bounded_newton(objective.second_order, family.map.identity(), family.lower())
+        return replace(found, loss=found.value - objective.penalty.value(found.theta))
+
+    def _n_parameters(self, n_classes: int) -> int | None:
+        of_event = super()._n_parameters(2)
+        return None if of_event is None else of_event * (1 if n_classes == 2 else n_classes)
+
+    def _calibrated(self, scores: EventScores) -> Predictions:
+        log_odds = self._event_family().scores(self._theta, scores.predictions)
+        return scores.with_log_odds(log_odds.astype(np.float64, copy=False))
+
+    def _batch_rows(
+        self,
+        family: Family,
+        data: LabelledPredictions,
+        state: dict[str, Any],  # noqa: ARG002
+    ) -> FeatureRows:
+        return ArrayRows(family.features(data.predictions), as_targets(data.labels), data.weights)
+
+
+def fit_source(calibrator: Any, source: RowSource, fit: Any, *, warn_of_absent: bool = True) -> None:
+    """Fit a source of rows as :meth:`~calibrant.calibrator.Calibrator.fit_labelled` fits rows in memory."""
+    present = np.flatnonzero(source.class_weights)
+    calibrator._check_classes(present, source.n_rows, source.classes)
+    calibrator._set_inputs(source.first)
+    source = source.mapped(
+        lambda data: replace(data, predictions=data.predictions.with_floor(calibrator.floor_))
+    )
+    if len(present) < source.n_classes:
+        if warn_of_absent:
+            calibrator._warn_of_absent(np.setdiff1d(np.arange(source.n_classes), present))
+        if not calibrator.traits.shares_parameters:
+            calibrator.present_columns_ = present
+            source = source.mapped(lambda data: data.restricted_to(present))
+    try:
+        fit(source)
+    except BaseException:
+        calibrator._forget()
+        raise
+
+
+def as_targets(labels: NDArray[Any]) -> Vector:
+    """Return 1 where the class is the second one, and 0 elsewhere."""
+    return np.asarray(labels == 1, dtype=np.float64)

@@ -1,0 +1,255 @@
+"""Batches of a parametric method: earlier rows as the quadratic expansion of their loss around the last estimate."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.batches import Part, Summary
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.objective import ConvexExpansion, EventMap, Family, Objective, QuadraticPenalty
+from calibrant.solvers import Solution, Status, bounded_newton, bracketed_newton
+
+__all__ = ["QuadraticLoss", "QuadraticSummary"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# The Hessian of more parameters would be larger than a sample of the rows, and slower.
+MOST_PARAMETERS = 1200
+
+# Where rows are kept as they are: this many at most, or this many numbers, but three rows of each class.
+MOST_ROWS, MOST_ENTRIES = 10_000, 2**20
+
+# Share of the mean curvature that keeps flat directions from making the equations singular: of a sum over rows, and of
+# the effective degrees of freedom.
+RIDGE, RIDGE_OF_FREEDOM = 1e-10, 1e-9
+
+# A curvature below this is none: rows so sure, and right, that no parameter matters.
+NOTHING = 1e-200
+
+
+@dataclass(frozen=True)
+class QuadraticLoss:
+    r"""Second-order expansion of the summed loss of all rows so far around the estimate that they gave.
+
+    .. math:: Q(\theta) = L + g^\top (\theta - \hat\theta) + \tfrac12 (\theta - \hat\theta)^\top H
+              (\theta - \hat\theta)
+
+    A new batch has its exact loss added to Q, the sum is minimised, and its expansion around the new minimum is
+    the next Q. This is the extended Kalman filter for logistic regression, iterated to its optimum in
+    every batch, or Laplace's approximation applied again and again. The estimates settle, so what is lost is the
+    third order of ever smaller steps: up to a logarithm, the difference from a fit of all rows falls as fast as one
+    over their number, where the statistical error falls as one over its square root.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (P,)
+        Estimate around which the loss is expanded.
+    loss, gradient, hessian : float, (P,), (P, P)
+        L, g and H. The gradient is zero unless the estimate lies on a bound or is a fall-back.
+    weight : float
+        Total weight of the rows.
+    """
+
+    theta: Vector
+    loss: float
+    gradient: Vector
+    hessian: Matrix
+    weight: float
+
+    @classmethod
+    def of(cls, objective: Objective, theta: Vector) -> Self:
+        """Return the expansion of the loss of some rows around an estimate."""
+        at = _summed(objective, theta)
+        return cls(theta, at.value, at.gradient, _convex(at.hessian), objective.total_weight)
+
+    @classmethod
+    def from_memory(cls, memory: dict[str, Any]) -> Self:
+        """Return what :meth:`memory` stored."""
+        return cls(
+            memory["theta"], memory["loss"], memory["gradient"], memory["hessian"], memory["total_weight"]
+        )
+
+    def memory(self, n_rows: float) -> dict[str, Any]:
+        """Return plain arrays and numbers that a file can hold."""
+        return {
+            "rows": float(n_rows),
+            "theta": self.theta,
+            "loss": self.loss,
+            "gradient": self.gradient,
+            "hessian": self.hessian,
+            "total_weight": self.weight,
+        }
+
+    def faded(self, kept: float) -> "QuadraticLoss":
+        """Return the same rows with weights that are ``kept`` times as large."""
+        return QuadraticLoss(
+            self.theta, self.loss * kept, self.gradient * kept, self.hessian * kept, self.weight * kept
+        )
+
+    def at(self, theta: Vector) -> ConvexExpansion:
+        """Return value, gradient and Hessian of Q."""
+        step = theta - self.theta
+        bent = self.hessian @ step
+        return ConvexExpansion(
+            self.loss + float((self.gradient + bent / 2) @ step), self.gradient + bent, self.hessian
+        )
+
+    def updated(
+        self, family: Family, batch: Objective, penalty: QuadraticPenalty
+    ) -> tuple[Solution, "QuadraticLoss"]:
+        """Return the minimum of Q, the loss of a batch and a penalty on their sum, and the next Q, without the penalty."""
+        total = self.weight + batch.total_weight
+
+        def summed(theta: Vector) -> ConvexExpansion:
+            old, new = self.at(theta), _summed(batch, theta)
+            return ConvexExpansion(
+                old.value + new.value, old.gradient + new.gradient, old.hessian + new.hessian
+            )
+
+        def mean(theta: Vector) -> ConvexExpansion:
+            at = summed(theta)
+            return ConvexExpansion(
+                (at.value + penalty.value(theta)) / total,
+                (at.gradient + penalty.gradient(theta)) / total,
+                (at.hessian + penalty.hessian()) / total,
+            )
+
+        with batch.open():
+            if family.upper < np.inf:
+                solution = _bracketed(mean, float(self.theta[0]), float(family.lower()[0]), family.upper)
+            else:
+                solution = bounded_newton(mean, self.theta, family.lower())
+            at = summed(solution.theta)
+        return solution, QuadraticLoss(
+            solution.theta, float(at.value), at.gradient, _convex(at.hessian), total
+        )
+
+
+class QuadraticSummary(Summary):
+    """A :class:`QuadraticLoss` in the place of earlier rows, for calibrators that have a family.
+
+    As long as some class has no rows, the identity is kept, or parameters are very many, a sample of rows is kept
+    instead, and every batch leads to a fit of the sample.
+
+    A penalty that counts in rows neither fades nor grows with the rows. After a fit to a sample that stands for
+    many more rows it is raised as their weight is, since the sample knows no more than its own rows do, and falls back
+    as they fade.
+
+    Parameters
+    ----------
+    needs_all_classes : bool
+        Whether a class without rows, or a fit that kept the identity, is a reason to keep rows instead.
+    """
+
+    def __init__(self, needs_all_classes: bool = True) -> None:
+        self.needs_all_classes = needs_all_classes
+
+    def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
+        weight = data.total_weight
+        n_fitted = float(data.n_rows) if sampled else data.with_counting_weights().total_weight
+        surplus = weight / (_weight_of_row(weight, n_rows) * n_fitted)
+        family = calibrator.family(data.n_classes)
+        state = calibrator._batch_state(data, n_fitted)
+        objective = _batch_objective(calibrator, family, data, state)
+        loss = QuadraticLoss.of(objective, calibrator._optimum(family, data))
+        calibrator.memory_ = loss.memory(n_rows) | {"surplus": max(1.0, surplus)} | state
+
+    def update(self, calibrator: Any, data: LabelledPredictions, kept: float, n_rows: float) -> None:
+        past = calibrator.memory_
+        loss = QuadraticLoss.from_memory(past).faded(kept)
+        surplus = max(1.0, past.get("surplus", 1.0) * kept)
+        total = loss.weight + data.total_weight
+        family = calibrator._batch_family(data.n_classes)
+        state = calibrator._faded_state(past, data, kept)
+        penalty = family.summed_penalty(total, surplus * _weight_of_row(total, n_rows))
+        solution, loss = loss.updated(family, _batch_objective(calibrator, family, data, state), penalty)
+        calibrator.memory_ = past | loss.memory(n_rows) | {"surplus": surplus} | state
+        calibrator._use_batch(solution, data)
+        solution.warn_unless_converged(type(calibrator).__name__)
+
+    def n_approximate(self, calibrator: Any, n_classes: int) -> int:
+        # The comparison is one of likelihoods, which the Brier score does not maximise.
+        n_parameters = calibrator._n_parameters(n_classes)
+        return 0 if n_parameters is None else int(n_parameters)
+
+    def condenses(self, calibrator: Any, data: LabelledPredictions) -> bool:
+        if not self.needs_all_classes:
+            return True
+        few = (calibrator._n_parameters(data.n_classes) or 0) <= MOST_PARAMETERS
+        return few and bool(data.class_weights.all()) and calibrator.solution_.status is not Status.IDENTITY
+
+    def most_rows(self, n_classes: int) -> int:
+        return max(3 * n_classes, min(MOST_ROWS, MOST_ENTRIES // n_classes))
+
+    def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:
+        if sampled and data.weights is not None:
+            # Each row is one, whatever it stands for, or it would weaken the penalty.
+            data = replace(data, weights=data.weights / data.weights.mean())
+        super().fit_rows(calibrator, data, sampled=sampled)
+
+    def refitted(self, calibrator: Part, sample: LabelledPredictions) -> Part:
+        fitted: Part = calibrator._with_batch_strengths(sample)  # type: ignore[attr-defined]
+        self.fit_rows(fitted, sample, sampled=True)
+        return fitted
+
+    def degrees_of_freedom(self, calibrator: Any, n_approximate: int, n_rows: float) -> float:
+        r"""Return the trace of :math:`H (H + \Lambda)^{-1}` for the Hessians of so many rows and of the penalty."""
+        memory = calibrator.memory_
+        if n_approximate > MOST_PARAMETERS or "hessian" not in memory:
+            return float(n_approximate)
+        hessian = memory["hessian"] * (n_rows / memory["total_weight"])
+        family = calibrator._batch_family(len(calibrator.classes_))
+        held = hessian + family.summed_penalty(n_rows).hessian()
+        size = float(np.trace(held)) / len(held)
+        if size < NOTHING:
+            return 0.0
+        held.flat[:: len(held) + 1] += RIDGE_OF_FREEDOM * size
+        return max(0.0, float(np.trace(np.linalg.solve(held / size, hessian / size))))
+
+
+def _batch_objective(
+    calibrator: Any, family: Family, data: LabelledPredictions, state: dict[str, Any]
+) -> Objective:
+    return family.without_penalty().objective(calibrator._batch_rows(family, data, state))
+
+
+def _summed(objective: Objective, theta: Vector) -> ConvexExpansion:
+    """Return the loss of rows as a sum, with a little curvature where the softmax is flat."""
+    at, total = objective.data_expansion(theta), objective.total_weight
+    hessian = at.hessian * total
+    if len(theta) > 1 and not isinstance(objective.map, EventMap):
+        hessian.flat[:: len(hessian) + 1] += RIDGE * np.trace(hessian) / len(hessian)
+    return ConvexExpansion(at.value * total, at.gradient * total, hessian)
+
+
+def _convex(hessian: Matrix) -> Matrix:
+    """Return the Hessian, without curvature where a single parameter bends down, as the Brier score can have it."""
+    return np.zeros((1, 1)) if hessian.shape == (1, 1) and hessian[0, 0] < 0 else hessian
+
+
+def _bracketed(mean: Any, start: float, lower: float, upper: float) -> Solution:
+    """Minimise a function of one parameter between two bounds."""
+
+    def derivatives(place: float) -> tuple[float, float, float]:
+        at = mean(np.array([place]))
+        return at.value, float(at.gradient[0]), float(at.hessian[0, 0])
+
+    found = bracketed_newton(derivatives, start, (lower, upper))
+    return Solution(
+        theta=np.array([found.argument]),
+        value=found.value,
+        loss=found.value,
+        identity_loss=np.nan,
+        decrement=found.decrement,
+        n_iterations=found.n_evaluations,
+        n_evaluations=found.n_evaluations + 1,
+        status=found.status,
+    )
+
+
+def _weight_of_row(total_weight: float, n_rows: float) -> float:
+    """Return what a row weighs, one at most: larger weights count rows, smaller ones do not make them fewer."""
+    return min(1.0, total_weight / n_rows)

@@ -1,0 +1,38 @@
+"""Whether a fitted map has a higher loss on its own calibration set than the identity map."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.objective import ArraySource, RowSource
+from calibrant.predictions import Predictions
+
+__all__ = ["is_worse_than_identity"]
+
+ROUNDING = 1e-12  # relative, within which two mean losses are the same; more for short floats
+
+
+def is_worse_than_identity(
+    data: LabelledPredictions | RowSource,
+    calibrated: Callable[[Predictions], Predictions],
+    loss: Literal["log", "brier"] = "log",
+) -> bool:
+    """Tell whether the loss of calibrated rows exceeds that of the rows as they came, zeros counting as the floor.
+
+    >>> data = LabelledPredictions.parse([[0.9, 0.1], [0.2, 0.8]], [0, 1])
+    >>> is_worse_than_identity(data, lambda given: Predictions.parse([[0.5, 0.5], [0.5, 0.5]]))
+    True
+    """
+    source = data if isinstance(data, RowSource) else ArraySource(data)
+
+    def losses(batch: LabelledPredictions) -> NDArray[np.float64]:
+        identity = batch.predictions.without_zeros()
+        both = (batch.row_losses(loss, given) for given in (calibrated(batch.predictions), identity))
+        return np.array([each.sum() if batch.weights is None else each @ batch.weights for each in both])
+
+    mapped, unmapped = source.summed(losses)
+    rounding = 1 + max(ROUNDING, float(np.finfo(source.first.predictions.scores.dtype).eps))
+    return bool(mapped > unmapped * rounding)

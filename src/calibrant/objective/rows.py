@@ -1,0 +1,258 @@
+"""Rows: what a solver sums over, whether they are arrays in memory or read again for every pass."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.numerics.row_blocks import BlockSums, Mergeable, State
+
+__all__ = ["ArrayRows", "Block", "FeatureRows", "StreamedRows"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of a source.
+
+    Attributes
+    ----------
+    features : ndarray of shape (n, P)
+    labels : ndarray of shape (n,)
+        Column number of the true class, or the target of an event.
+    weights : ndarray of shape (n,) or None
+    rows : slice
+        Place among the rows in memory, for per-row storage of the source.
+    kept : dict
+        What was computed for these rows in earlier passes.
+    """
+
+    features: FloatArray
+    labels: NDArray[Any]
+    weights: Vector | None
+    rows: slice
+    kept: dict[Any, Any]
+
+    def keep(self, name: Any, compute: Callable[[], Kept]) -> Kept:
+        """Return what is kept under a name, computed now if it is not there."""
+        if name not in self.kept:
+            self.kept[name] = compute()
+        found: Kept = self.kept[name]
+        return found
+
+    def weighted(self, per_row: FloatArray) -> FloatArray:
+        """Return numbers of every row, (n,) or (n, K), times the weight of the row."""
+        if self.weights is None:
+            return per_row
+        weights = self.weights if per_row.ndim == 1 else self.weights[:, np.newaxis]
+        product: FloatArray = per_row * weights.astype(per_row.dtype, copy=False)
+        return product
+
+
+class FeatureRows(ABC):
+    """Features, labels and weights of all rows of a fit.
+
+    A solver asks for sums over blocks and never holds all rows. Contributions add up in any grouping
+    (:class:`~calibrant.numerics.row_blocks.Mergeable`).
+
+    Attributes
+    ----------
+    n_rows : int
+    n_columns : int
+        Number of features of a row.
+    total_weight : float
+        Sum of the weights; the number of rows without.
+    dtype : numpy.dtype
+        Float type of the features.
+    """
+
+    n_rows: int
+    n_columns: int
+    total_weight: float
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def passes(
+        self, width: int, itemsize: int = 8, min_rows: int = 1
+    ) -> AbstractContextManager[Callable[[Callable[[Block], State]], State]]:
+        """Open a pool for repeated passes in blocks of rows of ``width`` entries each."""
+
+    @abstractmethod
+    def mapped(
+        self,
+        features: Callable[[FloatArray], FloatArray] | None = None,
+        labels: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> "FeatureRows":
+        """Return the same rows with other features or labels, computed from their own."""
+
+    @abstractmethod
+    def every(self, stride: int) -> "ArrayRows":
+        """Return every ``stride``-th row, in memory."""
+
+    @abstractmethod
+    def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> "ArrayRows":
+        """Return the rows with the smallest keys, which are computed from the features, in memory; all if these are few.
+
+        With keys that are as good as random the sample is one of all rows, whatever their order and partition.
+        """
+
+    def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray | None:  # noqa: ARG002
+        """Return an array with one entry per row for what is worth keeping; None where rows are not in memory."""
+        return None
+
+    def recycle(self, array: FloatArray | None) -> None:  # noqa: B027 (nothing to do without storage)
+        """Take back storage that is not needed any more."""
+
+
+class ArrayRows(FeatureRows):
+    """Rows in memory, in blocks that fit the cache, with threads where there is enough work."""
+
+    def __init__(self, features: FloatArray, labels: NDArray[Any], weights: Vector | None = None) -> None:
+        self.features, self.labels, self.weights = features, labels, weights
+        self.n_rows, self.n_columns = features.shape
+        self.total_weight = float(len(labels) if weights is None else weights.sum())
+        self.dtype = features.dtype
+        self._kept: dict[tuple[int, int], dict[Any, Any]] = {}
+        self._spare: list[FloatArray] = []
+
+    @contextmanager
+    def passes(
+        self, width: int, itemsize: int = 8, min_rows: int = 1
+    ) -> Iterator[Callable[[Callable[[Block], State]], State]]:
+        with BlockSums.over(self.n_rows, width, itemsize, min_rows) as sums:
+            yield lambda contribution: sums(lambda rows: contribution(self.block(rows)))
+
+    def block(self, rows: slice) -> Block:
+        """Return the rows of a slice."""
+        kept = self._kept.setdefault((rows.start, rows.stop), {})
+        weights = None if self.weights is None else self.weights[rows]
+        return Block(self.features[rows], self.labels[rows], weights, rows, kept)
+
+    def mapped(
+        self,
+        features: Callable[[FloatArray], FloatArray] | None = None,
+        labels: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> "ArrayRows":
+        return ArrayRows(
+            self.features if features is None else features(self.features),
+            self.labels if labels is None else labels(self.labels),
+            self.weights,
+        )
+
+    def every(self, stride: int) -> "ArrayRows":
+        rows = slice(None, None, stride)
+        weights = None if self.weights is None else self.weights[rows]
+        # In the layout of the rows: columns of a design matrix are contiguous.
+        return ArrayRows(self.features[rows].copy(order="K"), self.labels[rows], weights)
+
+    def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> "ArrayRows":
+        if self.n_rows <= size:
+            return self
+        of_rows = np.empty(self.n_rows)
+
+        def fill(block: Block) -> int:
+            of_rows[block.rows] = keys(block.features)
+            return 0
+
+        with self.passes(self.n_columns, self.dtype.itemsize) as summed:
+            summed(fill)
+        return self.take(np.argpartition(of_rows, size)[:size])
+
+    def take(self, rows: NDArray[np.intp]) -> "ArrayRows":
+        """Return the chosen rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return ArrayRows(self.features[rows], self.labels[rows], weights)
+
+    def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray:
+        # Fresh memory costs as much as the work done in it: that of an expansion nobody needs is used again.
+        wanted = (self.n_rows, *shape)
+        for place, array in enumerate(self._spare):
+            if array.shape == wanted and array.dtype == dtype:
+                return self._spare.pop(place)
+        return np.empty(wanted, dtype)
+
+    def recycle(self, array: FloatArray | None) -> None:
+        if array is not None:
+            self._spare.append(array)
+
+
+class StreamedRows(FeatureRows):
+    """Rows that are read again for every pass, batch by batch; nothing is kept between passes.
+
+    Parameters
+    ----------
+    read : callable
+        Returns an iterator over :class:`ArrayRows`, the same rows every time.
+    n_rows, n_columns, total_weight, dtype
+        As known from an earlier pass.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Iterator[ArrayRows]],
+        n_rows: int,
+        n_columns: int,
+        total_weight: float,
+        dtype: Any,
+    ) -> None:
+        self._read = read
+        self.n_rows, self.n_columns, self.total_weight = n_rows, n_columns, total_weight
+        self.dtype = np.dtype(dtype)
+
+    @contextmanager
+    def passes(
+        self, width: int, itemsize: int = 8, min_rows: int = 1
+    ) -> Iterator[Callable[[Callable[[Block], State]], State]]:
+        def summed(contribution: Callable[[Block], State]) -> State:
+            total: Mergeable | None = None
+            for batch in self._read():
+                with batch.passes(width, itemsize, min_rows) as sums:
+                    part = sums(contribution)
+                total = part if total is None else total + part
+            return total  # type: ignore[return-value]
+
+        yield summed
+
+    def mapped(
+        self,
+        features: Callable[[FloatArray], FloatArray] | None = None,
+        labels: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    ) -> "StreamedRows":
+        def read() -> Iterator[ArrayRows]:
+            return (batch.mapped(features, labels) for batch in self._read())
+
+        return StreamedRows(read, self.n_rows, self.n_columns, self.total_weight, self.dtype)
+
+    def every(self, stride: int) -> ArrayRows:
+        taken, first = [], 0
+        for batch in self._read():
+            chosen = slice(first, None, stride)
+            weights = None if batch.weights is None else batch.weights[chosen]
+            taken.append((batch.features[chosen], batch.labels[chosen], weights))
+            first = (first - batch.n_rows) % stride
+        return _together([ArrayRows(*part) for part in taken])
+
+    def sample(self, size: int, keys: Callable[[FloatArray], Vector]) -> ArrayRows:
+        best: ArrayRows | None = None
+        for batch in self._read():
+            chosen = batch.sample(size, keys)
+            best = (chosen if best is None else _together([best, chosen])).sample(size, keys)
+        if best is None:
+            raise ValueError("there are no rows")
+        return best
+
+
+def _together(parts: list[ArrayRows]) -> ArrayRows:
+    weights = [part.weights for part in parts if part.weights is not None]
+    return ArrayRows(
+        np.concatenate([part.features for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate(weights) if weights else None,
+    )
