@@ -149,8 +149,7 @@ class ParametricCalibrator(Parametric, Calibrator):
             scores[rows] = family.map.forward(theta, features[rows])
             return 1
 
-        n_rows, width = scores.shape
-        with BlockSums.over(n_rows, width, scores.itemsize, min_rows=PRODUCT_ROWS) as in_all_blocks:
+        with BlockSums.over(len(scores), scores.shape[1], scores.itemsize, min_rows=PRODUCT_ROWS) as in_all_blocks:
             in_all_blocks(fill)
         if self.traits.keeps_argmax:
             # Rounding may make two classes equal that were not.

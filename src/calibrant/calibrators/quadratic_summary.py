@@ -191,7 +191,7 @@ class QuadraticSummary(Summary):
         super().fit_rows(calibrator, data, sampled=sampled)
 
     def refitted(self, calibrator: Part, sample: LabelledPredictions) -> Part:
-        fitted: Part = calibrator._with_batch_strengths(sample)  # type: ignore[attr-defined]
+        fitted: Part = calibrator._with_batch_strengths(sample)
         self.fit_rows(fitted, sample, sampled=True)
         return fitted
 
