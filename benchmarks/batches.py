@@ -14,7 +14,6 @@ from baselines import FOLDER
 from numpy.random import default_rng
 
 from calibrant import Predictions, registry
-from calibrant.calibrators.partial_fitting import PartialFitting
 from calibrant.metrics import log_loss
 
 FILES = ("cifar_netcal/c10_wideresnet_16_4", "cifar_netcal/c100_wideresnet_16_4")
@@ -22,7 +21,7 @@ FILES = ("cifar_netcal/c10_wideresnet_16_4", "cifar_netcal/c100_wideresnet_16_4"
 
 def learners() -> list[str]:
     """Return the names of all methods that can learn in batches."""
-    return [name for name in registry.calibrators() if isinstance(registry.make(name), PartialFitting)]
+    return [name for name in registry.calibrators() if registry.make(name).batches is not None]
 
 
 def main() -> None:

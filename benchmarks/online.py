@@ -25,8 +25,14 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import clone
 
-from calibrant import BetaCalibration, HistogramBinning, PlattScaling, TemperatureScaling, VectorScaling
-from calibrant.calibrators.partial_fitting import PartialFitting
+from calibrant import (
+    BetaCalibration,
+    Calibrator,
+    HistogramBinning,
+    PlattScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
 from calibrant.metrics import brier_score, classwise_ece, log_loss
 from calibrant.online import Calibeating, CalibrationMonitor, OnlineBeta, OnlinePlatt
 
@@ -216,7 +222,7 @@ def batches_against_one_fit(n_seeds: int = 9, batch: int = 1000) -> None:
 
 
 def a_class_that_comes_last(n_seeds: int = 5, n_rows: int = 8000, batch: int = 200) -> None:
-    methods: list[PartialFitting] = [
+    methods: list[Calibrator] = [
         TemperatureScaling(),
         VectorScaling(),
         PlattScaling(),

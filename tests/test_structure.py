@@ -26,7 +26,7 @@ LAYERS = [
     {"numerics"},
     {"space", "predictions", "labels", "labelled_predictions"},
     {"objective", "solvers", "binning"},
-    {"calibrator"},
+    {"calibrator", "batches"},
     {"registry"},
     {"calibrators", "metrics"},
     {

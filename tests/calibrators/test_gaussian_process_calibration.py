@@ -261,7 +261,7 @@ def test_too_few_steps_are_warned_of():
 
 
 def test_where_the_identity_is_better_it_is_kept_with_a_warning(monkeypatch):
-    monkeypatch.setattr(gaussian_process, "is_worse_than_nothing", lambda *_: True)
+    monkeypatch.setattr(gaussian_process, "is_worse_than_identity", lambda *_: True)
     logits, labels = bent_problem(100)
     p = Predictions.from_logits(logits).probabilities
     with pytest.warns(CalibrationWarning, match="the identity is at least as good"):
@@ -275,7 +275,7 @@ def test_where_the_identity_is_better_it_is_kept_with_a_warning(monkeypatch):
 
 
 def test_an_identity_of_probabilities_is_the_softmax_of_its_latent_function(monkeypatch):
-    monkeypatch.setattr(gaussian_process, "is_worse_than_nothing", lambda *_: True)
+    monkeypatch.setattr(gaussian_process, "is_worse_than_identity", lambda *_: True)
     logits, labels = bent_problem(100)
     p = Predictions.from_logits(logits).probabilities
     with pytest.warns(CalibrationWarning, match="the identity is at least as good"):
@@ -284,7 +284,7 @@ def test_an_identity_of_probabilities_is_the_softmax_of_its_latent_function(monk
 
 
 def test_an_identity_of_large_logits_is_not_divided_by_their_temperature(monkeypatch):
-    monkeypatch.setattr(gaussian_process, "is_worse_than_nothing", lambda *_: True)
+    monkeypatch.setattr(gaussian_process, "is_worse_than_identity", lambda *_: True)
     logits, labels = bent_problem(100)
     with pytest.warns(CalibrationWarning, match="the identity is at least as good"):
         kept = GaussianProcessCalibration().fit(Predictions.from_logits(1e4 * logits), labels)

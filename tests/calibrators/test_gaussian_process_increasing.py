@@ -43,7 +43,7 @@ def test_the_order_of_every_row_is_kept_exactly(increasing, data):
 def fitted_in_vain(X, labels):
     """Fit an increasing function of which the identity is kept."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gaussian_process, "is_worse_than_nothing", lambda *_: True)
+        patch.setattr(gaussian_process, "is_worse_than_identity", lambda *_: True)
         with pytest.warns(CalibrationWarning, match="the identity is at least as good"):
             kept = GaussianProcessCalibration(monotone=True).fit(X, labels)
     assert kept.identity_kept_

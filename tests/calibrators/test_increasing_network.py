@@ -15,7 +15,7 @@ from calibrant.calibrators.monotone.increasing_network import (
     NetworkObjective,
     fit_increasing_network,
 )
-from calibrant.calibrators.monotone.shared_map_objective import TemperedScores, tempered_scores
+from calibrant.calibrators.monotone.tempered_scores import TemperedScores, tempered_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import DenseNetwork
 from calibrant.solvers import Status

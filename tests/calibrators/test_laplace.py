@@ -21,13 +21,10 @@ from calibrant import (
     VectorScaling,
     WithIntervals,
 )
-from calibrant.calibrators.uncertainty.families import family_of, n_parameters_of
+from calibrant.calibrators.uncertainty.fitted_family import fitted_family, n_parameters_of
 from calibrant.calibrators.uncertainty.log_odds import LogOdds, normal_quantile
-from calibrant.calibrators.uncertainty.map_information import information
-from calibrant.calibrators.uncertainty.map_jacobian import row_adjoints, row_directions
 from calibrant.calibrators.uncertainty.posterior import laplace
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.objective import DiagonalMap, FullMap, LogitMap, ScalarMap
 
 Z = normal_quantile(0.95)
 
@@ -61,10 +58,10 @@ BINARY = {
 ALL = LOGISTIC | BINARY
 
 
-def fitted_family(name, n_classes, n_rows=150):
+def a_fit(name, n_classes, n_rows=150):
     p, y = rows_of(n_rows, n_classes)
     fitted = ALL[name].fit(p, y)
-    return fitted, family_of(fitted), LabelledPredictions.parse(p, y)
+    return fitted, fitted_family(fitted), LabelledPredictions.parse(p, y)
 
 
 # Closed forms
@@ -141,17 +138,17 @@ def test_a_nearly_certain_class_keeps_its_digits():
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_family_of_a_calibrator_is_its_map(name, n_classes):
     """The scores at the fitted parameters give its probabilities, for rows that were not calibration rows too."""
-    fitted, family, _ = fitted_family(name, n_classes)
+    fitted, family, _ = a_fit(name, n_classes)
     others = Predictions.parse(rows_of(20, n_classes, seed=5)[0])
     features = family.features(others)
     if isinstance(features, list):
-        columns = [c @ d.theta for c, d in zip(features, family.designs, strict=True)]
+        columns = [c @ event.theta for c, event in zip(features, family.events, strict=True)]
         separate = expit(np.column_stack(columns))
         expected = separate / separate.sum(axis=1, keepdims=True)
     elif n_classes == 2 and name in BINARY:
         expected = np.column_stack([expit(-features @ family.theta), expit(features @ family.theta)])
     else:
-        expected = softmax(family.logit_map.forward(family.theta, features), axis=1)
+        expected = softmax(family.family.map.forward(family.theta, features), axis=1)
     assert_allclose(fitted.predict_proba(others), expected, rtol=1e-6, atol=1e-12)
     assert n_parameters_of(ALL[name], n_classes) == family.n_parameters
 
@@ -160,7 +157,7 @@ def test_the_family_of_a_calibrator_is_its_map(name, n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_gradients_and_hessians_follow_finite_differences(name, n_classes):
     """Of -ln of each row's own probability, computed from the calibrated rows and the exact changes of the scores."""
-    fitted, family, data = fitted_family(name, n_classes, n_rows=30)
+    fitted, family, data = a_fit(name, n_classes, n_rows=30)
     features = family.features(data.predictions)
     base = np.log(fitted.predict_proba(data.predictions))
     rows = np.arange(data.n_rows)
@@ -169,8 +166,8 @@ def test_gradients_and_hessians_follow_finite_differences(name, n_classes):
     def losses(change):
         if one_vs_rest:  # K binary losses, as they were minimised
             moved = [
-                columns @ (design.theta + change[part])
-                for columns, design, part in zip(features, family.designs, family._parts, strict=True)
+                columns @ (event.theta + change[part])
+                for columns, event, part in zip(features, family.events, family._parts, strict=True)
             ]
             happened = data.labels[:, np.newaxis] == np.arange(n_classes)
             return np.logaddexp(0, np.where(happened, -1, 1) * np.column_stack(moved)).sum(axis=1)
@@ -198,11 +195,10 @@ def test_the_covariance_is_the_inverse_of_hessian_and_penalty(name):
 
     What the rows pull a penalised fit by is what the penalty pulls the other way.
     """
-    _, family, data = fitted_family(name, 3)
-    jacobians = row_directions(
-        family.logit_map, family.features(data.predictions), np.eye(family.n_parameters)
-    )
-    p = softmax(family.logit_map.forward(family.theta, family.features(data.predictions)), axis=1)
+    _, family, data = a_fit(name, 3)
+    logit_map, features = family.family.map, family.features(data.predictions)
+    jacobians = logit_map.row_directions(features, np.eye(family.n_parameters))
+    p = softmax(logit_map.forward(family.theta, features), axis=1)
     hessian = family.penalty_hessian(data.total_weight)
     squares, pull = hessian.copy(), np.zeros(family.n_parameters)
     for jacobian, row, label in zip(jacobians, p, data.labels, strict=True):
@@ -248,55 +244,3 @@ def test_one_against_the_rest_has_covariances_between_classes():
     covariance = fitted.factor_ @ fitted.factor_.T
     assert_allclose(covariance, expected, rtol=1e-6, atol=1e-12)
     assert np.abs(covariance[:2, 2:]).max() > 0.1 * np.abs(covariance).max()
-
-
-class PlainMap(LogitMap):
-    """A map that no part of the package has seen before."""
-
-    def __init__(self, inner):
-        super().__init__(inner.n_classes, inner.bias)
-        self.inner = inner
-
-    @property
-    def n_parameters(self):
-        return self.inner.n_parameters
-
-    def identity(self):
-        return self.inner.identity()
-
-    def forward(self, theta, features):
-        return self.inner.forward(theta, features)
-
-    def adjoint(self, cotangent, features):
-        return self.inner.adjoint(cotangent, features)
-
-    def fisher(self, probabilities, weighted, features):
-        return self.inner.fisher(probabilities, weighted, features)
-
-
-def every_map():
-    p, y = rows_of(60, 3)
-    simple = [kind(3, bias) for kind in (ScalarMap, DiagonalMap, FullMap) for bias in (True, False)]
-    structured = [StructuredScaling(terms, n_segments=3).fit(p, y) for terms in (None, "vector", "matrix")]
-    return [*simple, *(fitted.logit_map() for fitted in structured)]
-
-
-@pytest.mark.parametrize(
-    "logit_map", every_map(), ids=lambda m: f"{type(m).__name__}-{m.bias}-{m.n_parameters}"
-)
-def test_products_with_jacobians_agree_with_those_of_a_map_nobody_knows(logit_map):
-    generator = np.random.default_rng(0)
-    features, changes = generator.normal(size=(7, 3)), generator.normal(size=(logit_map.n_parameters, 4))
-    cotangent, p = generator.normal(size=(7, 3)), generator.dirichlet(np.ones(3), 7)
-    plain, weights = PlainMap(logit_map), np.linspace(1, 2, 7)
-    assert_allclose(
-        row_directions(logit_map, features, changes), row_directions(plain, features, changes), atol=1e-12
-    )
-    adjoints = row_adjoints(logit_map, cotangent, features)
-    assert_allclose(adjoints, row_adjoints(plain, cotangent, features), atol=1e-12)
-    assert_allclose(adjoints.sum(axis=0), logit_map.adjoint(cotangent, features), atol=1e-12)
-    assert_allclose(
-        information(logit_map, p, weights, features),
-        logit_map.fisher(p, p * weights[:, np.newaxis], features),
-        atol=1e-12,
-    )

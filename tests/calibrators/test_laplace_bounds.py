@@ -15,8 +15,7 @@ from calibrant import (
     VectorScaling,
     WithIntervals,
 )
-from calibrant.calibrators.uncertainty.families import family_of
-from calibrant.calibrators.uncertainty.map_information import information
+from calibrant.calibrators.uncertainty.fitted_family import fitted_family
 from calibrant.calibrators.uncertainty.posterior import Posterior
 
 
@@ -100,9 +99,9 @@ def test_rows_that_say_nothing_about_a_direction_leave_everything_open():
 
 def test_nearly_certain_rows_have_exact_information():
     """q (1 - q) of a row with log-odds of 40 is 4e-18, where 1 - q^2 would be rounding."""
-    family = family_of(VectorScaling(bias=False).fit([[0.6, 0.4], [0.4, 0.6]] * 5, [0, 1, 1, 0, 0] * 2))
+    family = fitted_family(VectorScaling(bias=False).fit([[0.6, 0.4], [0.4, 0.6]] * 5, [0, 1, 1, 0, 0] * 2))
     p = np.array([[expit(40.0), expit(-40.0)]])
-    found = information(family.logit_map, p, np.ones(1), np.ones((1, 2)))
+    found = family.family.map.information(p, np.ones(1), np.ones((1, 2)))
     assert_allclose(found, expit(-40.0) * np.array([[1, -1], [-1, 1]]), rtol=1e-9)
 
 

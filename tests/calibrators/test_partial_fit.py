@@ -22,8 +22,7 @@ from calibrant import (
     TemperatureScaling,
     VectorScaling,
 )
-from calibrant.calibrators.partial_fitting import ROWS_AT_HAND
-from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
+from calibrant.batches import ROWS_AT_HAND
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
 from data import load
 
@@ -64,6 +63,11 @@ def class_rows(n_rows, n_classes=4, seed=0):
     z = generator.normal(0, 2, (n_rows, n_classes))
     u = 0.6 * z + np.linspace(-0.5, 0.5, n_classes)
     return softmax(z, axis=1), (u + generator.gumbel(size=u.shape)).argmax(axis=1)
+
+
+def keeps_rows(method):
+    """Tell whether rows are kept as they are until all classes have come."""
+    return getattr(method.batches, "needs_all_classes", False)
 
 
 def in_batches(method, X, y, size, weights=None, **options):
@@ -270,7 +274,7 @@ def test_a_class_may_come_after_the_first_rows_are_gone(method):
     )
     X, y = X[order], y[order]
     # Those that keep rows until all classes have come lose nothing, and do not warn.
-    loses = not isinstance(method, PartialSoftmax)
+    loses = not keeps_rows(method)
     warns = pytest.warns(MissingClassWarning, match="none of the first 2000 rows has class 3")
     with warns if loses else nullcontext():
         fitted = clone(method).partial_fit(X[:2000], y[:2000])

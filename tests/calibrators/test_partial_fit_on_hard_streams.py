@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.base import clone
+from test_partial_fit import keeps_rows
 
 import calibrant
 from calibrant import (
@@ -25,11 +26,9 @@ from calibrant import (
     TemperatureScaling,
     TopLabel,
     VectorScaling,
+    batches,
 )
-from calibrant.calibrators.partial_fitting import PartialFitting
-from calibrant.calibrators.remembered_rows import most_rows, thinned
-from calibrant.calibrators.scaling import partial_softmax
-from calibrant.calibrators.scaling.partial_softmax import PartialSoftmax
+from calibrant.calibrators import quadratic_summary
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 
@@ -83,12 +82,12 @@ def test_a_class_that_comes_last_does_less_harm_than_calibration_does_good(metho
 def test_a_class_keeps_its_share_until_it_comes(method):
     X, y = class_rows(3000)
     X, y = X[y != 2], y[y != 2]
-    with nullcontext() if isinstance(method, PartialSoftmax) else pytest.warns(MissingClassWarning):
+    with nullcontext() if keeps_rows(method) else pytest.warns(MissingClassWarning):
         part = clone(method).partial_fit(X, y)
     part.partial_fit(X[:100], y[:100])
     if not method.traits.shares_parameters:
         # Of methods for two classes, only up to the sum of the others.
-        atol = 1e-12 if isinstance(method, VectorScaling | PartialSoftmax) else 0.3
+        atol = 1e-12 if isinstance(method, VectorScaling) or keeps_rows(method) else 0.3
         assert_allclose(part.predict_proba(X)[:, 2], X[:, 2], atol=atol)
 
 
@@ -98,13 +97,13 @@ def test_the_sample_is_bounded_and_stands_for_all_rows():
     y[(y == 2)] = 1
     y[:5] = 2
     data = LabelledPredictions.parse(X, y, np.random.default_rng(0).uniform(0.5, 2, 10_000))
-    sample = thinned(data)
-    assert sample.n_rows < most_rows(4) == 1000
+    sample = batches._thinned(data)
+    assert sample.n_rows < batches.most_rows(4) == 1000
     assert_allclose(sample.class_weights, data.class_weights)
     assert_array_equal(np.flatnonzero(sample.labels == 2), range(5))
     means = [np.average(rows.predictions.scores, axis=0, weights=rows.weights) for rows in (data, sample)]
     assert_allclose(means[1], means[0], atol=0.03)
-    assert_array_equal(thinned(data).labels, sample.labels)
+    assert_array_equal(batches._thinned(data).labels, sample.labels)
     part = VectorScaling()
     for start in range(0, 10_000, 250):
         part.partial_fit(X[start : start + 250], y[start : start + 250])
@@ -115,8 +114,8 @@ def test_the_sample_is_bounded_and_stands_for_all_rows():
 @pytest.mark.parametrize("method", EVERY[:10], ids=str)
 def test_rows_in_random_order_do_not_make_it_begin_again(method, monkeypatch):
     found = []
-    ask = PartialFitting._is_refuted
-    monkeypatch.setattr(PartialFitting, "_is_refuted", lambda *args: found.append(ask(*args)) or found[-1])
+    ask = batches._is_rejected
+    monkeypatch.setattr(batches, "_is_rejected", lambda *args: found.append(ask(*args)) or found[-1])
     for seed, n_classes in ((0, 2), (1, 4), (2, 12)):
         X, y = class_rows(4000, n_classes, seed)
         part = clone(method)
@@ -151,7 +150,7 @@ def test_parameters_stay_the_same_over_batches(method, change, n_rows, tmp_path)
     part.save(tmp_path / "map.npz")
     for fitted in (part, calibrant.load(tmp_path / "map.npz")):
         fitted.set_params(**change)
-        with pytest.raises(ParameterError, match=f"{next(iter(change))} was .* set it back"):
+        with pytest.raises(ParameterError, match=f"{next(iter(change))} changed from .* restore it"):
             fitted.partial_fit(X, y)
         fitted.set_params(**first)
         assert_array_equal(fitted.predict_proba(X), before)
@@ -198,8 +197,8 @@ def many_rows(n_classes, n_rows, seed=0):
 @pytest.mark.parametrize("method", [StructuredScaling(), MatrixScaling("l2", 1e-3, 1e-3)], ids=str)
 def test_with_very_many_parameters_a_sample_of_rows_is_remembered(method, monkeypatch):
     """Memory is bounded, and the map is no worse than that of as many rows as are kept."""
-    monkeypatch.setattr(partial_softmax, "MOST_PARAMETERS", 100)
-    monkeypatch.setattr(partial_softmax, "MOST_ROWS", 2000)
+    monkeypatch.setattr(quadratic_summary, "MOST_PARAMETERS", 100)
+    monkeypatch.setattr(quadratic_summary, "MOST_ROWS", 2000)
     X, y = many_rows(12, 6000)
     part = clone(method)
     for start in range(0, 6000, 500):
@@ -217,8 +216,8 @@ def test_with_very_many_parameters_a_sample_of_rows_is_remembered(method, monkey
 
 def test_rows_that_stand_for_many_do_not_weaken_a_penalty(monkeypatch):
     """A sample of a thousand rows for a hundred thousand must not be fitted as if it were all of them."""
-    monkeypatch.setattr(partial_softmax, "MOST_PARAMETERS", 10)
-    monkeypatch.setattr(partial_softmax, "MOST_ROWS", 1200)
+    monkeypatch.setattr(quadratic_summary, "MOST_PARAMETERS", 10)
+    monkeypatch.setattr(quadratic_summary, "MOST_ROWS", 1200)
     X, y = many_rows(8, 100_000)
     part = StructuredScaling().partial_fit(X, y).partial_fit(X[:10], y[:10])
     rows = len(part.memory_["labels"]) - 10

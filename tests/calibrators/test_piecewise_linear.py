@@ -1,7 +1,7 @@
 """Monotone piecewise-linear calibration: optimum, knots, order, mixing, limits and hard rows."""
 
 from itertools import pairwise
-from math import exp, inf, log
+from math import exp, inf, log, nan
 
 import numpy as np
 import pytest
@@ -20,8 +20,8 @@ from calibrant import (
     Predictions,
     TemperatureScaling,
 )
+from calibrant.calibrators import parametric
 from calibrant.calibrators.monotone.segment_maps import LEAST_SLOPE
-from calibrant.calibrators.scaling.quadratic_objective import PenalisedLogOdds
 from calibrant.errors import ConvergenceWarning, ParameterError
 from calibrant.metrics import log_loss
 from calibrant.solvers import Solution, Status
@@ -274,13 +274,11 @@ def test_where_mixing_does_harm_nothing_is_mixed_in():
 def test_a_fit_that_does_harm_is_replaced_by_the_identity(monkeypatch):
     """Only rounding can bring it about, so a solver that fails stands in."""
     log_odds, outcomes = some_rows()
-    real = PenalisedLogOdds.minimum
 
-    def failing(self, start, lower):
-        found = real(self, start, lower)
-        return Solution(start * 3, inf, inf, found.identity_loss, 0.0, 1, 1, Status.CONVERGED)
+    def failing(expand, start, lower):
+        return Solution(start * 3, inf, inf, nan, 0.0, 1, 1, Status.CONVERGED)
 
-    monkeypatch.setattr(PenalisedLogOdds, "minimum", failing)
+    monkeypatch.setattr(parametric, "bounded_newton", failing)
     fitted = fit(log_odds, outcomes)
     assert fitted.solution_.status is Status.IDENTITY
     assert fitted.solution_.loss == fitted.solution_.identity_loss

@@ -11,10 +11,11 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, logit
 
 from calibrant import OneVsRest, PlattScaling, Predictions, QuadraticScaling, TemperatureScaling
+from calibrant.calibrators import parametric
 from calibrant.calibrators.scaling.quadratic import LEAST_SLOPE
-from calibrant.calibrators.scaling.quadratic_objective import EventRows, PenalisedLogOdds
 from calibrant.errors import ConvergenceWarning, ParameterError
 from calibrant.metrics import log_loss
+from calibrant.objective import ArrayRows, Family, QuadraticPenalty
 from calibrant.solvers import Solution, Status
 from data import load
 from strategies import labels_with_all_classes, logit_matrices
@@ -89,19 +90,16 @@ def test_derivatives_are_those_of_finite_differences(weighted):
     weights = np.random.default_rng(1).uniform(0.5, 2, 80) if weighted else None
     features = np.stack([np.ones(80), log_odds, log_odds**2])
     strengths = np.array([[1.0, 0.2, 0.0], [0.2, 0.5, 0.1], [0.0, 0.1, 2.0]])
-    objective = PenalisedLogOdds(
-        EventRows(log_odds, outcomes == 1, weights),
-        lambda rows: features[:, rows],
-        np.array([0.1, 1.0, 0.0]),
-        strengths,
-    )
+    penalty = QuadraticPenalty(np.zeros(3), np.array([0.1, 1.0, 0.0]), strengths)
+    family = Family.of_event(lambda _: features.T, np.zeros(3), np.full(3, -inf), penalty_in_rows=penalty)
+    objective = family.objective(ArrayRows(features.T, outcomes.astype(np.float64), weights))
     theta = np.array([-0.4, 0.7, 0.05])
-    at = objective.expand(theta)
+    at = objective.second_order(theta)
     np.testing.assert_allclose(
-        approx_fprime(theta, lambda t: objective.expand(t).value, 1e-7), at.gradient, atol=1e-6
+        approx_fprime(theta, lambda t: objective.second_order(t).value, 1e-7), at.gradient, atol=1e-6
     )
     np.testing.assert_allclose(
-        approx_fprime(theta, lambda t: objective.expand(t).gradient, 1e-7), at.hessian, atol=1e-5
+        approx_fprime(theta, lambda t: objective.second_order(t).gradient, 1e-7), at.hessian, atol=1e-5
     )
     row_weights = np.ones(80) if weights is None else weights
     u = theta @ features
@@ -109,7 +107,9 @@ def test_derivatives_are_those_of_finite_differences(weighted):
     away = theta - [0.1, 1.0, 0.0]
     expected = (row_weights @ losses + away @ strengths @ away) / row_weights.sum()
     assert at.value == pytest.approx(expected, rel=1e-12)
-    assert objective.price(theta) == pytest.approx(away @ strengths @ away / row_weights.sum(), rel=1e-12)
+    assert objective.penalty.value(theta) == pytest.approx(
+        away @ strengths @ away / row_weights.sum(), rel=1e-12
+    )
 
 
 # Closed forms
@@ -337,13 +337,11 @@ def test_without_a_ridge_separable_rows_are_told_of():
 def test_a_fit_that_does_harm_is_replaced_by_the_identity(monkeypatch):
     """Only rounding can bring it about, so a solver that fails stands in."""
     log_odds, outcomes = some_rows()
-    real = PenalisedLogOdds.minimum
 
-    def failing(self, start, lower):
-        found = real(self, start, lower)
-        return Solution(start * 3, nan, nan, found.identity_loss, 0.0, 1, 1, Status.CONVERGED)
+    def failing(expand, start, lower):
+        return Solution(start * 3, nan, nan, nan, 0.0, 1, 1, Status.CONVERGED)
 
-    monkeypatch.setattr(PenalisedLogOdds, "minimum", failing)
+    monkeypatch.setattr(parametric, "bounded_newton", failing)
     fitted = fit(log_odds, outcomes)
     assert fitted.solution_.status is Status.IDENTITY
     assert fitted.solution_.loss == fitted.solution_.identity_loss

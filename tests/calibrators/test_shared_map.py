@@ -12,10 +12,14 @@ from scipy.optimize import minimize
 from shared_map_rows import labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
-from calibrant.calibrators.monotone.shared_map import LEAST_SLOPE, fit_shared_map
-from calibrant.calibrators.monotone.shared_map_objective import SharedMapObjective, TemperedScores
+from calibrant.calibrators.monotone.shared_map import fit_shared_map
+from calibrant.calibrators.monotone.tempered_scores import TemperedScores
+from calibrant.calibrators.structured.shared_segments import LEAST_SLOPE, SharedSegments
+from calibrant.calibrators.structured.structured_map import StructuredMap
+from calibrant.calibrators.structured.structured_penalty import structured_penalty
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
+from calibrant.objective import ArrayRows, CrossEntropy, Objective
 from calibrant.solvers import Status
 from data import load
 from strategies import logit_matrices, probability_matrices
@@ -46,27 +50,38 @@ def naive_objective(slopes, rows, knots, slope_penalty, difference_penalty):
     return total / weight
 
 
+def objective_of(rows, knots, slope_penalty, difference_penalty):
+    """The mean loss of slopes between knots that all classes share, with its penalty."""
+    logit_map = StructuredMap(rows.scores.shape[1], SharedSegments(LinearSegments(knots), None), None)
+    penalty = structured_penalty(logit_map, 0.0, slope_penalty, difference_penalty)
+    given_rows = ArrayRows(rows.scores, rows.labels, rows.weights)
+    return Objective(CrossEntropy(), logit_map, given_rows, penalty.times(1 / rows.total_weight))
+
+
 @pytest.fixture(scope="module")
-def weighted_objective():
+def weighted_rows():
     logits, labels = logit_problem(n_rows=60, n_classes=3)
     weights = np.random.default_rng(1).uniform(0.5, 2, 60)
-    rows = TemperedScores.of(labelled(logits, labels, weights), "log-probabilities")
-    return SharedMapObjective(rows, LinearSegments(rows.quantiles(4)), 0.7, 1.3)
+    return TemperedScores.of(labelled(logits, labels, weights), "log-probabilities")
 
 
-def test_the_objective_is_that_of_plain_loops(weighted_objective):
+@pytest.fixture(scope="module")
+def weighted_objective(weighted_rows):
+    return objective_of(weighted_rows, weighted_rows.quantiles(4), 0.7, 1.3)
+
+
+def test_the_objective_is_that_of_plain_loops(weighted_objective, weighted_rows):
     slopes = np.array([0.5, 1.5, 1.1, 0.2])
-    expected = naive_objective(
-        slopes.tolist(), weighted_objective.rows, weighted_objective.segments.knots.tolist(), 0.7, 1.3
-    )
+    expected = naive_objective(slopes.tolist(), weighted_rows, weighted_rows.quantiles(4).tolist(), 0.7, 1.3)
+    assert weighted_objective.second_order(slopes).value == pytest.approx(expected, rel=1e-12)
     assert weighted_objective.expand(slopes).value == pytest.approx(expected, rel=1e-12)
 
 
 def test_gradient_and_hessian_agree_with_finite_differences(weighted_objective):
     slopes, step = np.array([0.5, 1.5, 1.1, 0.2]), 1e-6
-    here = weighted_objective.expand(slopes)
-    ahead = [weighted_objective.expand(slopes + step * unit) for unit in np.eye(4)]
-    behind = [weighted_objective.expand(slopes - step * unit) for unit in np.eye(4)]
+    here = weighted_objective.second_order(slopes)
+    ahead = [weighted_objective.second_order(slopes + step * unit) for unit in np.eye(4)]
+    behind = [weighted_objective.second_order(slopes - step * unit) for unit in np.eye(4)]
     for one, other, gradient, row in zip(ahead, behind, here.gradient, here.hessian, strict=True):
         assert (one.value - other.value) / (2 * step) == pytest.approx(gradient, abs=1e-8)
         np.testing.assert_allclose((one.gradient - other.gradient) / (2 * step), row, atol=1e-8)
@@ -78,9 +93,9 @@ def test_the_fit_is_the_optimum_that_another_solver_finds(seed, strength, n_segm
     data = labelled(*logit_problem(n_rows=150, seed=seed))
     fitted = fit_shared_map(data, n_segments, slope_penalty=strength, difference_penalty=strength)
     rows = TemperedScores.of(data, "log-probabilities")
-    objective = SharedMapObjective(rows, LinearSegments(fitted.knots), strength, strength)
+    objective = objective_of(rows, fitted.knots, strength, strength)
     expected = minimize(
-        lambda slopes: objective.expand(slopes)[:2],
+        lambda slopes: objective.second_order(slopes)[:2],
         np.ones(len(fitted.slopes)),
         jac=True,
         method="L-BFGS-B",
@@ -90,7 +105,7 @@ def test_the_fit_is_the_optimum_that_another_solver_finds(seed, strength, n_segm
     assert fitted.solution.status is Status.CONVERGED
     assert fitted.solution.value <= expected.fun + 1e-10
     np.testing.assert_allclose(fitted.slopes, expected.x, atol=1e-3)
-    assert fitted.solution.value == pytest.approx(objective.expand(fitted.slopes).value, rel=1e-12)
+    assert fitted.solution.value == pytest.approx(objective.second_order(fitted.slopes).value, rel=1e-12)
     assert fitted.solution.loss == pytest.approx(
         data.log_loss(Predictions.from_logits(fitted(data.predictions))), rel=1e-9
     )

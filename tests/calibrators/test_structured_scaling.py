@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax
 from structured_rows import NAMES, every_name, made, problem
 
 from calibrant import Predictions, StructuredScaling, TemperatureScaling
-from calibrant.calibrators.structured import mixed_scores, structured_fit
+from calibrant.calibrators.structured import structured_fit
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.solvers import Status
@@ -215,7 +215,7 @@ def test_many_entries_give_the_same_knots_in_any_order(name, monkeypatch):
     """Rows of the first class are sure, all others are not; sorted by class, and every class by its surest row."""
     X, y = problem(2000, 12)
     X[y == 0] = softmax(3 * np.log(X[y == 0]), axis=1)
-    monkeypatch.setattr(mixed_scores, "KNOT_ENTRIES", 1000)
+    monkeypatch.setattr(structured_fit, "KNOT_ENTRIES", 1000)
     monkeypatch.setattr(structured_fit, "MANY_ENTRIES", 1000)
     monkeypatch.setattr(structured_fit, "SAMPLE_ENTRIES", 4000)
     order = np.lexsort((X.max(axis=1), y))
@@ -223,7 +223,7 @@ def test_many_entries_give_the_same_knots_in_any_order(name, monkeypatch):
     np.testing.assert_allclose(by_class.knots_, given.knots_, rtol=1e-7)
     np.testing.assert_allclose(by_class.predict_proba(X), given.predict_proba(X), rtol=0, atol=1e-6)
     # And a twelfth of the rows is enough for the knots of all.
-    monkeypatch.setattr(mixed_scores, "KNOT_ENTRIES", 10**6)
+    monkeypatch.setattr(structured_fit, "KNOT_ENTRIES", 10**6)
     np.testing.assert_allclose(given.knots_, made(name).fit(X, y).knots_, rtol=0, atol=0.1)
 
 

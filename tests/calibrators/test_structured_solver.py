@@ -8,15 +8,16 @@ from scipy.optimize import approx_fprime
 from scipy.special import log_softmax
 
 from calibrant import Predictions
-from calibrant.calibrators.structured.mixed_scores import MixedScores, mixed_scores
+from calibrant.calibrators.structured.mixed_scores import mixed_scores
 from calibrant.calibrators.structured.row_scales import RowScales, mean_features
 from calibrant.calibrators.structured.shared_segments import MANY_ABOVE, SharedSegments
 from calibrant.calibrators.structured.structured_curvature import WHOLE_PARAMETERS, StructuredCurvature
+from calibrant.calibrators.structured.structured_fit import StructuredRows
 from calibrant.calibrators.structured.structured_map import StructuredMap
-from calibrant.calibrators.structured.structured_objective import StructuredObjective
-from calibrant.calibrators.structured.structured_penalty import StructuredPenalty
+from calibrant.calibrators.structured.structured_penalty import structured_penalty
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
+from calibrant.objective import ArrayRows, ArraySource, CrossEntropy, Objective
 
 KINDS = [
     (terms, shared) for terms in (None, "vector", "matrix") for shared in (True, False) if terms or shared
@@ -37,16 +38,15 @@ def structured_map(terms, shared, n_classes=4):
 
 def any_theta(logit_map, seed=1):
     noise = 0.2 * np.random.default_rng(seed).normal(size=logit_map.n_parameters)
-    return np.maximum(logit_map.identity() + noise, logit_map.lower)
+    return np.maximum(logit_map.identity() + noise, logit_map.lower())
 
 
 def objective_of(terms, shared, weights=True, **options):
     features, labels, row_weights = rows()
     logit_map = structured_map(terms, shared)
-    penalty = StructuredPenalty.of(logit_map, 40.0, 1.0, 2.0, 3.0)
-    return StructuredObjective(
-        logit_map, features, labels, row_weights if weights else None, penalty, **options
-    )
+    penalty = structured_penalty(logit_map, 1.0, 2.0, 3.0).times(1 / 40)
+    given = ArrayRows(features, labels, row_weights if weights else None)
+    return Objective(CrossEntropy(), logit_map, given, penalty, **options)
 
 
 def naive_scores(theta, x, terms, shared):
@@ -176,7 +176,7 @@ def test_the_whole_curvature_is_the_hessian(terms, shared):
     objective = objective_of(terms, shared)
     expansion = objective.expand(any_theta(objective.map))
     direction = np.random.default_rng(6).normal(size=objective.map.n_parameters)
-    solve = objective.inverse_of(expansion.curvature())
+    solve = expansion.curvature().solver(objective.penalty)
     np.testing.assert_allclose(solve(expansion.hessian_product(direction)), direction, rtol=0, atol=1e-5)
 
 
@@ -185,10 +185,10 @@ def test_a_parted_curvature_is_positive_definite_and_exact_for_the_slopes(terms,
     features, labels, weights = rows(60, n_classes)
     logit_map = structured_map(terms, True, n_classes)
     assert logit_map.n_parameters > WHOLE_PARAMETERS
-    penalty = StructuredPenalty.of(logit_map, 60.0, 1.0, 1.0, 1.0)
-    objective = StructuredObjective(logit_map, features, labels, weights, penalty)
+    penalty = structured_penalty(logit_map, 1.0, 1.0, 1.0).times(1 / 60)
+    objective = Objective(CrossEntropy(), logit_map, ArrayRows(features, labels, weights), penalty)
     expansion = objective.expand(any_theta(logit_map))
-    solve = objective.inverse_of(expansion.curvature())
+    solve = expansion.curvature().solver(objective.penalty)
     units = np.eye(logit_map.n_parameters)[[0, 1, 3, 7, 90, 500]]
     inverse = np.array([solve(unit) for unit in units])[:, [0, 1, 3, 7, 90, 500]]
     np.testing.assert_allclose(inverse, inverse.T, rtol=0, atol=1e-12)
@@ -202,9 +202,9 @@ def test_a_parted_curvature_is_positive_definite_and_exact_for_the_slopes(terms,
 
 def test_two_parts_of_the_rows_add_up_to_the_curvature_of_all():
     objective = objective_of("matrix", True)
-    p = objective.expand(objective.map.identity()).probabilities
+    p = objective.expand(objective.map.identity()).states
     parts = [
-        StructuredCurvature.of_block(objective.map, p[rows], p[rows], objective.features[rows])
+        StructuredCurvature.of_block(objective.map, p[rows], p[rows], objective.rows.features[rows])
         for rows in (slice(0, 15), slice(15, 40), slice(0, 40))
     ]
     np.testing.assert_allclose((parts[0] + parts[1]).dense, parts[2].dense, rtol=1e-12)
@@ -223,15 +223,17 @@ def test_the_objective_is_convex(terms, shared, seed, share):
 
 
 def test_the_penalty_by_its_formula():
-    """Three slopes and two of rows, of four times the price; K = 4 classes; all over the number of rows."""
+    """Three slopes and two of rows, of four times the price; K = 4 classes; on the sum of losses, or on their mean."""
     logit_map = structured_map("matrix", True)
     theta = any_theta(logit_map)
-    penalty = StructuredPenalty.of(logit_map, 50.0, 0.7, 2.0, 3.0)
+    of_sum = structured_penalty(logit_map, 0.7, 2.0, 3.0)
+    penalty = of_sum.times(1 / 50)
     s, t, own = theta[:3], theta[3:5], theta[5:].reshape(4, 5)
     v, off = np.diag(own), own[:, :4] - np.diag(np.diag(own))
     expected = 2 * ((s - 1) ** 2).sum() + 3 * ((s[1] - s[0]) ** 2 + (s[2] - s[1]) ** 2)
     expected += 4 * (2 * (t**2).sum() + 3 * (t[1] - t[0]) ** 2)
     expected += 0.7 * (4 * (v**2).sum() + 4 * (own[:, 4] ** 2).sum() + 12 * (off**2).sum())
+    assert of_sum.value(theta) == pytest.approx(expected, rel=1e-12)
     assert penalty.value(theta) == pytest.approx(expected / 50, rel=1e-12)
     numeric = approx_fprime(theta, penalty.value, 1e-7)
     np.testing.assert_allclose(penalty.gradient(theta), numeric, rtol=0, atol=1e-6)
@@ -239,9 +241,9 @@ def test_the_penalty_by_its_formula():
     np.testing.assert_allclose(
         hessian @ (theta - penalty.center), penalty.gradient(theta), rtol=0, atol=1e-12
     )
-    np.testing.assert_allclose(
-        penalty.curvature * theta + penalty.coupling(theta), hessian @ theta, atol=1e-12
-    )
+    np.testing.assert_allclose(penalty.product(theta), hessian @ theta, atol=1e-12)
+    np.testing.assert_allclose(penalty.curvature, np.diag(hessian), atol=1e-15)
+    np.testing.assert_array_equal(penalty.hessian(7), hessian[:7, :7])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -273,17 +275,15 @@ def test_knots_part_information_and_rows_evenly():
     """A third of q (1 - q) lies in each of three segments; two knots of means are the middles of two halves."""
     features, labels, _ = rows(4000, 5)
     data = LabelledPredictions.parse(np.exp(features), labels)
-    found = MixedScores.of(data, 1.0)
-    segments = found.segments(3, 2)
-    q = np.exp(found.features)
-    information = np.histogram(
-        found.features, [-np.inf, *segments.scores.knots, np.inf], weights=q * (1 - q)
-    )[0]
+    found = StructuredRows.of(ArraySource(data), 1.0, True, n_segments=3, row_knots=2)
+    segments, x = found.segments, found.rows.features
+    q = np.exp(x)
+    information = np.histogram(x, [-np.inf, *segments.scores.knots, np.inf], weights=q * (1 - q))[0]
     np.testing.assert_allclose(information / information.sum(), 1 / 3, atol=2e-3)
-    expected = np.quantile(mean_features(found.features), [0.25, 0.75])
+    expected = np.quantile(mean_features(x), [0.25, 0.75])
     np.testing.assert_allclose(segments.rows.knots, expected, atol=5e-3)
 
 
 def test_rows_of_one_mean_have_no_knots():
     data = LabelledPredictions.parse([[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.2, 0.1, 0.7]] * 5, [0, 1, 0] * 5)
-    assert MixedScores.of(data, 1.0).segments(4, 3).rows is None
+    assert StructuredRows.of(ArraySource(data), 1.0, True, n_segments=4, row_knots=3).segments.rows is None

@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss
 from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.scaling import temperature_fit
 from calibrant.errors import ConvergenceWarning, ParameterError
+from calibrant.objective import ArrayRows
 
 
 def some_logits(n_rows=400, n_classes=4, seed=0, scale=3.0):
@@ -89,7 +90,7 @@ def test_the_loss_is_the_smallest_a_plain_search_finds(loss):
 def test_derivatives_against_finite_differences(loss):
     logits, labels = some_logits(n_rows=50, seed=1)
     weights = np.random.default_rng(0).uniform(0.5, 2, 50)
-    mean_loss = temperature_fit._MeanLoss(logits, labels, weights, loss)
+    mean_loss = temperature_fit._MeanLoss(ArrayRows(logits, labels, weights), loss)
     step = 1e-5
     for beta in (0.2, 1.0, 3.0):
         _, first, second = mean_loss(beta)

@@ -6,12 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from toy_family import EntropyTemperature
 
 from calibrant import registry
 from calibrant.calibrator import Calibrator, Traits
 
+# A method that is no part of the library and consists of a family and nothing else.
+TOYS = {"toy-entropy-temperature": EntropyTemperature}
+
 # One composition stands for all: a stage whose parameters are shared by the classes, one whose are not.
-NAMES = [*registry.calibrators(), "temperature+vector"]
+NAMES = [*registry.calibrators(), "temperature+vector", *TOYS]
 
 # Sums of exact multiples of this are exact in float32 and in float64, so that both types hold the same
 # numbers and a method with steps puts them on the same side of each step.
@@ -55,14 +59,19 @@ class Problem(NamedTuple):
     labels: NDArray[np.intp]
 
 
+def made(name: str, **parameters: object) -> Calibrator:
+    """Return the calibrator of a registry name, or a toy."""
+    return TOYS[name](**parameters) if name in TOYS else registry.make(name, **parameters)
+
+
 def traits(name: str) -> Traits:
     """Return what the calibrator ``name`` claims about itself."""
-    return registry.make(name).traits
+    return made(name).traits
 
 
 def is_random(name: str) -> bool:
     """Return whether the calibrator draws random numbers."""
-    return any(key.endswith("random_state") for key in registry.make(name).get_params())
+    return any(key.endswith("random_state") for key in made(name).get_params())
 
 
 def names_with(condition: Callable[[Traits], bool]) -> list[str]:
@@ -77,7 +86,7 @@ def n_classes_of(name: str) -> int:
 
 def make(name: str) -> Calibrator:
     """Return the calibrator as the registry makes it, with a seed where it takes one."""
-    return _with_seed(registry.make(name, **FEW_CANDIDATES.get(name, {})))
+    return _with_seed(made(name, **FEW_CANDIDATES.get(name, {})))
 
 
 def settled(name: str) -> Calibrator:

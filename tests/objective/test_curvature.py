@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from calibrant.objective import CrossEntropy, DiagonalMap, FullMap, Objective, QuadraticPenalty, ScalarMap
+from calibrant.objective import (
+    ArrayRows,
+    CrossEntropy,
+    DiagonalMap,
+    FullMap,
+    Objective,
+    QuadraticPenalty,
+    ScalarMap,
+)
 from calibrant.objective.curvature import ByClassCurvature, DenseCurvature, KroneckerCurvature, curvature_type
 
 KINDS = {
@@ -21,15 +29,16 @@ def an_expansion(logit_map, penalised=True, seed=0):
     weights = generator.uniform(0.5, 2, 60)
     strengths = np.full(logit_map.n_parameters, 0.2 if penalised else 0.0)
     penalty = QuadraticPenalty(strengths, logit_map.identity())
-    objective = Objective(CrossEntropy(), logit_map, features, labels, weights, penalty)
+    objective = Objective(CrossEntropy(), logit_map, ArrayRows(features, labels, weights), penalty)
     return objective.expand(0.7 * logit_map.identity())
 
 
 def curvature_of(kind, expansion):
     objective = expansion.objective
-    weighted = expansion.probabilities * objective.weights[:, np.newaxis]
+    probabilities, features = expansion.states, objective.rows.features
+    weighted = probabilities * objective.rows.weights[:, np.newaxis]
     parts = [
-        kind.of_block(objective.map, expansion.probabilities[rows], weighted[rows], objective.features[rows])
+        kind.of_block(objective.map, probabilities[rows], weighted[rows], features[rows])
         for rows in (slice(0, 25), slice(25, 60))
     ]
     return (parts[0] + parts[1]).averaged(objective.total_weight)
@@ -67,7 +76,7 @@ def test_kronecker_curvature_is_exact_on_the_diagonal_of_w():
 def test_the_approximate_inverse_is_symmetric_and_positive(kind, logit_map, bias, penalised):
     """Conjugate gradients need both; without a penalty the softmax leaves flat directions."""
     expansion = an_expansion(logit_map(4, bias), penalised)
-    solve = curvature_of(kind, expansion).solver(expansion.objective.penalty.curvature)
+    solve = curvature_of(kind, expansion).solver(expansion.objective.penalty)
     inverse = np.array([solve(unit) for unit in np.eye(expansion.objective.map.n_parameters)])
     np.testing.assert_allclose(inverse, inverse.T, rtol=1e-5, atol=1e-6 * abs(inverse).max())
     assert np.linalg.eigvalsh((inverse + inverse.T) / 2).min() > 0
@@ -76,7 +85,7 @@ def test_the_approximate_inverse_is_symmetric_and_positive(kind, logit_map, bias
 def test_a_singular_dense_curvature_is_lifted():
     """All rows alike: rank one, and rounding may make it indefinite; the factorisation still succeeds."""
     matrix = -1e-12 * np.eye(3) + np.ones((3, 3))
-    solve = DenseCurvature([matrix]).solver(np.zeros(3))
+    solve = DenseCurvature([matrix]).solver(QuadraticPenalty.none(3))
     assert np.isfinite(solve(np.ones(3))).all()
 
 
@@ -85,17 +94,16 @@ def test_kronecker_curvature_is_exact_for_equal_rows():
     logit_map = FullMap(3, True)
     features = np.tile([0.3, -1.0, 0.5], (8, 1))
     penalty = QuadraticPenalty(np.full(12, 0.5), logit_map.identity())
-    objective = Objective(CrossEntropy(), logit_map, features, np.zeros(8, dtype=np.intp), None, penalty)
+    rows = ArrayRows(features, np.zeros(8, dtype=np.intp))
+    objective = Objective(CrossEntropy(), logit_map, rows, penalty)
     expansion = objective.expand(logit_map.identity())
-    full = KroneckerCurvature.of_block(
-        logit_map, expansion.probabilities, expansion.probabilities, features
-    ).averaged(8)
+    full = KroneckerCurvature.of_block(logit_map, expansion.states, expansion.states, features).averaged(8)
     off_diagonal = np.flatnonzero(np.eye(3, 4).ravel() == 0)
     residual = np.zeros(12)
     residual[off_diagonal] = np.random.default_rng(0).normal(size=len(off_diagonal))
     classes, between_features = full.sums[0], full.sums[1] / full.sums[3][0]
     exact = np.kron(classes, between_features) + np.diag(penalty.curvature)
-    step = full.solver(penalty.curvature)(residual)
+    step = full.solver(penalty)(residual)
     np.testing.assert_allclose(step[off_diagonal], np.linalg.solve(exact, residual)[off_diagonal], rtol=1e-6)
 
 

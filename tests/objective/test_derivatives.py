@@ -7,10 +7,12 @@ import pytest
 
 from calibrant.calibrators.scaling.penalties import affine_penalty
 from calibrant.objective import (
+    ArrayRows,
     BrierLoss,
     CrossEntropy,
     DiagonalMap,
     FullMap,
+    LogisticLoss,
     Objective,
     QuadraticPenalty,
     ScalarMap,
@@ -40,7 +42,8 @@ def an_objective(loss, logit_map, penalty, weighted, dtype=np.float64, n_rows=40
     features = generator.normal(scale=2, size=(n_rows, logit_map.n_classes)).astype(dtype)
     labels = generator.integers(logit_map.n_classes, size=n_rows)
     weights = generator.uniform(0.5, 2, n_rows) if weighted else None
-    return Objective(loss, logit_map, features, labels, weights, penalty_for(penalty, logit_map))
+    rows = ArrayRows(features, labels, weights)
+    return Objective(loss, logit_map, rows, penalty_for(penalty, logit_map))
 
 
 def a_theta(logit_map, seed=5):
@@ -80,8 +83,8 @@ def test_value_agrees_with_a_naive_loop(loss, logit_map):
     """Row by row with Python's own arithmetic: forward map, softmax, loss, weighted mean."""
     objective = an_objective(loss, logit_map, "l2", weighted=True, n_rows=7)
     theta = a_theta(logit_map)
-    n_classes, total = logit_map.n_classes, 0.0
-    for features, label, weight in zip(objective.features, objective.labels, objective.weights, strict=True):
+    n_classes, total, rows = logit_map.n_classes, 0.0, objective.rows
+    for features, label, weight in zip(rows.features, rows.labels, rows.weights, strict=True):
         scores = []
         for k in range(n_classes):
             if isinstance(logit_map, ScalarMap):
@@ -99,7 +102,7 @@ def test_value_agrees_with_a_naive_loop(loss, logit_map):
             total -= weight * np.log(share[label])
         else:
             total += weight * sum((share[k] - (k == label)) ** 2 for k in range(n_classes))
-    expected = total / sum(objective.weights) + sum(
+    expected = total / sum(rows.weights) + sum(
         s * (t - c) ** 2
         for s, t, c in zip(objective.penalty.strengths, theta, objective.penalty.center, strict=True)
     )
@@ -127,7 +130,8 @@ def test_blocks_add_up_to_the_whole():
     """The contribution of two halves, added, is that of all rows: what a cluster would do."""
     objective = an_objective(CrossEntropy(), FullMap(4, True), "none", weighted=True)
     theta = a_theta(objective.map)
-    halves = objective.block_expansion(theta, slice(0, 13)) + objective.block_expansion(theta, slice(13, 40))
+    first, second = (objective.rows.block(rows) for rows in (slice(0, 13), slice(13, 40)))
+    halves = objective.block_expansion(theta, first) + objective.block_expansion(theta, second)
     whole = objective.expand(theta)
     assert halves.value / objective.total_weight == pytest.approx(whole.data_loss, rel=1e-14)
     np.testing.assert_allclose(halves.gradient / objective.total_weight, whole.gradient, rtol=1e-12)
@@ -136,9 +140,8 @@ def test_blocks_add_up_to_the_whole():
 def test_float32_features_give_a_float64_gradient():
     """Value and gradient of float32 features equal those of the same numbers in float64, to the bit of float64."""
     single = an_objective(CrossEntropy(), FullMap(4, True), "odir", weighted=False, dtype=np.float32)
-    double = Objective(
-        single.loss, single.map, single.features.astype(np.float64), single.labels, None, single.penalty
-    )
+    in_double = single.rows.mapped(features=lambda features: features.astype(np.float64))
+    double = Objective(single.loss, single.map, in_double, single.penalty)
     theta = a_theta(single.map)
     np.testing.assert_array_equal(single.expand(theta).gradient, double.expand(theta).gradient)
     np.testing.assert_allclose(
@@ -158,3 +161,25 @@ def test_threads_do_not_change_the_sum(monkeypatch):
     assert two.value == three.value
     np.testing.assert_array_equal(two.gradient, three.gradient)
     np.testing.assert_allclose(alone.gradient, two.gradient, rtol=1e-12)
+
+
+@pytest.mark.parametrize("targets", [np.array([0, 1, 0, 1]), np.array([0.0, 1.0, 0.25, 0.75])], ids=str)
+def test_the_logistic_loss_row_by_row(targets):
+    """At scores of both zeros, of usual size, and so large that all but one digit of p would be lost."""
+    for score in (0.0, -0.0, 1.5, -1.5, 40.0, -40.0, 1e300, -1e300):
+        losses, bends, gradients = LogisticLoss().expand(np.full(4, score), targets)
+        p, rest = (np.exp(-np.logaddexp(0, sign * score)) for sign in (-1, 1))
+        expected = np.logaddexp(0, score) * (1 - targets) + np.logaddexp(0, -score) * targets
+        np.testing.assert_allclose(losses, expected, rtol=1e-12, atol=1e-17)
+        np.testing.assert_allclose(bends, p * rest, rtol=1e-12)
+        # p - t = p (1 - t) - (1 - p) t, in which nothing cancels for outcomes.
+        np.testing.assert_allclose(gradients, p * (1 - targets) - rest * targets, rtol=1e-12)
+        values = LogisticLoss().values(np.full(4, score), targets)
+        np.testing.assert_array_equal(values, losses)
+        weights = np.array([1.0, 2.0, 0.5, 3.0])
+        for given in (None, weights):
+            row_weights = np.ones(4) if given is None else given
+            total, pulls, curved = LogisticLoss().sums(np.full(4, score), targets, given)
+            assert total == pytest.approx(row_weights @ expected, rel=1e-12, abs=1e-15)
+            np.testing.assert_allclose(pulls, gradients * row_weights, rtol=1e-15)
+            np.testing.assert_allclose(curved, bends * row_weights, rtol=1e-15)

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from calibrant.objective import (
+    ArrayRows,
     BrierLoss,
     CrossEntropy,
     DiagonalMap,
@@ -30,7 +31,7 @@ def a_problem(logit_map, loss=None, strength=0.05, n_rows=200, dtype=np.float64)
     labels = (shares.cumsum(axis=1) < generator.uniform(size=(n_rows, 1))).sum(axis=1)
     labels = np.minimum(labels, logit_map.n_classes - 1)
     penalty = QuadraticPenalty(np.full(logit_map.n_parameters, strength), logit_map.identity())
-    return Objective(loss or CrossEntropy(), logit_map, features, labels, None, penalty)
+    return Objective(loss or CrossEntropy(), logit_map, ArrayRows(features, labels), penalty)
 
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), BrierLoss()], ids=["log", "brier"])
@@ -60,9 +61,9 @@ def test_the_full_map_is_multinomial_logistic_regression(strength):
     strengths[:, 3] = 0
     objective = objective.with_penalty(QuadraticPenalty(strengths.ravel(), np.zeros(12)))
     found = newton_cg(objective, logit_map.identity())
-    n_rows = len(objective.labels)
-    peer = LogisticRegression(C=1 / (2 * n_rows * strength), tol=1e-10, max_iter=10_000)
-    peer.fit(objective.features, objective.labels)
+    rows = objective.rows
+    peer = LogisticRegression(C=1 / (2 * rows.n_rows * strength), tol=1e-10, max_iter=10_000)
+    peer.fit(rows.features, rows.labels)
     matrix = logit_map.matrix(found.theta)
     np.testing.assert_allclose(matrix[:, :3], peer.coef_, atol=1e-5)
     np.testing.assert_allclose(
@@ -102,7 +103,7 @@ def test_without_a_penalty_flat_directions_do_no_harm():
 def test_separable_rows_end_with_a_loss_of_nothing():
     logit_map = DiagonalMap(2, True)
     features = np.array([[1.0, 0.0], [0.0, 1.0]] * 5)
-    objective = Objective(CrossEntropy(), logit_map, features, np.array([0, 1] * 5))
+    objective = Objective(CrossEntropy(), logit_map, ArrayRows(features, np.array([0, 1] * 5)))
     found = newton_cg(objective, logit_map.identity())
     assert found.loss < 1e-7
     assert np.isfinite(found.theta).all()
@@ -124,9 +125,8 @@ def test_the_identity_is_kept_where_a_penalty_would_do_harm():
     shares = 1 / (1 + np.exp(features[:, 0] - features[:, 1]))
     labels = (generator.uniform(size=500) < shares).astype(np.intp)
     penalty = QuadraticPenalty(np.full(6, 1e3), np.zeros(6))
-    found = newton_cg(
-        Objective(CrossEntropy(), logit_map, features, labels, None, penalty), logit_map.identity()
-    )
+    rows = ArrayRows(features, labels)
+    found = newton_cg(Objective(CrossEntropy(), logit_map, rows, penalty), logit_map.identity())
     assert found.status is Status.IDENTITY
     np.testing.assert_array_equal(found.theta, logit_map.identity())
     assert found.loss == found.identity_loss
@@ -142,7 +142,8 @@ def test_running_out_of_iterations_is_said():
 def test_scores_of_an_absurd_size_are_not_called_converged():
     """At 1e12 rounding hides every gain; the status must say so unless nothing is left to gain."""
     objective = a_problem(DiagonalMap(3, True), strength=0.0)
-    huge = Objective(CrossEntropy(), objective.map, 1e12 * objective.features, objective.labels)
+    rows = objective.rows.mapped(features=lambda features: 1e12 * features)
+    huge = Objective(CrossEntropy(), objective.map, rows)
     found = newton_cg(huge, huge.map.identity())
     assert found.loss <= found.identity_loss
     assert not found.converged or found.decrement <= 1e-6

@@ -30,6 +30,9 @@ __all__ = ["EventScaling", "Parametric", "ParametricCalibrator", "as_targets"]
 
 Vector = NDArray[np.float64]
 
+# In nats, before the last step; what is left then does not depend on how rows are partitioned.
+TOLERANCE = 1e-13
+
 
 class Parametric:
     """What calibrators with a family share, of several classes or of one event.
@@ -43,6 +46,9 @@ class Parametric:
     @abstractmethod
     def family(self, n_classes: int) -> Family:
         """Return the family of maps for K classes."""
+
+    _is_penalised: ClassVar[bool] = True
+    """Whether a penalty may be weighed against the number of rows."""
 
     @property
     def _theta(self) -> Vector:
@@ -134,6 +140,8 @@ class ParametricCalibrator(Parametric, Calibrator):
         self._check_parameters()
         self._prepare(source)
         family = self.family(source.n_classes)
+        if family.penalty_in_rows is not None:
+            source = source.with_counting_weights()
         self._use(self._solved(family, source.features(family.features)))
         self.solution_.warn_unless_converged(type(self).__name__)
 
@@ -143,13 +151,15 @@ class ParametricCalibrator(Parametric, Calibrator):
     def _transform(self, predictions: Predictions) -> Predictions:
         family = self.family(predictions.n_classes)
         features, theta = family.features(predictions), self._theta
-        scores = np.empty(features.shape, features.dtype)
+        scores: NDArray[np.floating] = np.empty_like(features)
 
         def fill(rows: slice) -> int:
             scores[rows] = family.map.forward(theta, features[rows])
             return 1
 
-        with BlockSums.over(len(scores), scores.shape[1], scores.itemsize, min_rows=PRODUCT_ROWS) as in_all_blocks:
+        with BlockSums.over(
+            len(scores), scores.shape[1], scores.itemsize, min_rows=PRODUCT_ROWS
+        ) as in_all_blocks:
             in_all_blocks(fill)
         if self.traits.keeps_argmax:
             # Rounding may make two classes equal that were not.
@@ -209,7 +219,9 @@ class EventScaling(Parametric, BinaryMethod):
             )
         objective = family.objective(rows)
         with objective.open():
-            found = bounded_newton(objective.second_order, family.map.identity(), family.lower())
+            found = bounded_newton(
+                objective.second_order, family.map.identity(), family.lower(), tolerance=TOLERANCE
+            )
         return replace(found, loss=found.value - objective.penalty.value(found.theta))
 
     def _n_parameters(self, n_classes: int) -> int | None:

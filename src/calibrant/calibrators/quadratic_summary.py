@@ -185,7 +185,7 @@ class QuadraticSummary(Summary):
         return max(3 * n_classes, min(MOST_ROWS, MOST_ENTRIES // n_classes))
 
     def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:
-        if sampled and data.weights is not None:
+        if sampled and data.weights is not None and calibrator._is_penalised:
             # Each row is one, whatever it stands for, or it would weaken the penalty.
             data = replace(data, weights=data.weights / data.weights.mean())
         super().fit_rows(calibrator, data, sampled=sampled)

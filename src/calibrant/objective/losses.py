@@ -200,9 +200,11 @@ class LogisticLoss(Loss):
         small = np.exp(-np.abs(scores))  # at most one: nothing overflows
         larger = 1 / (1 + small)
         smaller = small * larger
-        positive = scores >= 0
         losses = np.maximum(scores, 0.0) - targets * scores
-        gradients = np.where(positive, (1 - targets) - smaller, smaller - targets)
+        # p is 1 - smaller or smaller; the integer part is taken apart, so that a right row keeps all digits.
+        positive = scores >= 0
+        gradients = np.where(positive, -smaller, smaller)
+        gradients += positive - targets
         return losses, larger, smaller * larger, gradients
 
 

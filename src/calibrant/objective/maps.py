@@ -49,6 +49,11 @@ class LogitMap(ABC):
     def n_parameters(self) -> int:
         """Length of theta."""
 
+    @property
+    def score_shape(self) -> tuple[int, ...]:
+        """Shape of the scores of one row."""
+        return (self.n_classes,)
+
     @abstractmethod
     def identity(self) -> Vector:
         """Return the theta that gives u = x."""
@@ -349,6 +354,10 @@ class EventMap(LogitMap):
     @property
     def n_parameters(self) -> int:
         return len(self._identity)
+
+    @property
+    def score_shape(self) -> tuple[int, ...]:
+        return ()
 
     def identity(self) -> Vector:
         return self._identity

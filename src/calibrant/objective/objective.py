@@ -118,7 +118,7 @@ class Objective:
 
     def expand(self, theta: Vector) -> "Expansion":
         """Return value, gradient and what Hessian products need, from one pass."""
-        states = self.rows.storage((self.map.n_classes,), self.rows.dtype)
+        states = self.rows.storage(self.map.score_shape, self.rows.dtype)
         total = self.summed(lambda block: self.block_expansion(theta, block, states))
         data_loss = total.value / self.total_weight
         return Expansion(
@@ -218,11 +218,11 @@ class Expansion:
         def block_curvature(block: Block) -> _Weighed:
             first = -block.rows.start % step
             some = slice(first, None, step)
-            state = objective.state_of(self.theta, block, self.states)[some]
             weights = None if block.weights is None else block.weights[some]
-            weighted = state if weights is None else state * weights[:, np.newaxis].astype(state.dtype)
+            thin = replace(block, features=block.features[some], labels=block.labels[some], weights=weights)
+            state = objective.state_of(self.theta, block, self.states)[some]
             total = float(len(state) if weights is None else weights.sum())
-            return _Weighed(kind.of_block(objective.map, state, weighted, block.features[some]), total)
+            return _Weighed(kind.of_block(objective.map, state, thin.weighted(state), thin.features), total)
 
         found = objective.summed(block_curvature)
         return found.curvature.averaged(found.total_weight)

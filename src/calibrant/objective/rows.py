@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 Kept = TypeVar("Kept")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Block:
     """Some rows of a source.
 
@@ -213,6 +213,8 @@ class StreamedRows(FeatureRows):
         def summed(contribution: Callable[[Block], State]) -> State:
             total: Mergeable | None = None
             for batch in self._read():
+                if batch.n_rows == 0:
+                    continue
                 with batch.passes(width, itemsize, min_rows) as sums:
                     part = sums(contribution)
                 total = part if total is None else total + part
@@ -228,7 +230,8 @@ class StreamedRows(FeatureRows):
         def read() -> Iterator[ArrayRows]:
             return (batch.mapped(features, labels) for batch in self._read())
 
-        return StreamedRows(read, self.n_rows, self.n_columns, self.total_weight, self.dtype)
+        some = next(read())
+        return StreamedRows(read, self.n_rows, some.n_columns, self.total_weight, some.dtype)
 
     def every(self, stride: int) -> ArrayRows:
         taken, first = [], 0

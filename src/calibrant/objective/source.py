@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Literal, Self
 
@@ -96,10 +96,17 @@ class RowSource(ABC):
         >>> source.n_rows, source.class_weights
         (3, array([1., 2.]))
         """
+        if isinstance(batches, Iterator):
+            raise PredictionError(
+                "batches can be read only once, but a fit needs several passes; pass a list, or a function that returns a "
+                "new iterator."
+            )
 
         def read() -> Iterator[LabelledPredictions]:
             for batch in batches() if callable(batches) else batches:
                 X, y, *weights = batch
+                if np.shape(X)[:1] == (0,):
+                    continue
                 yield _parsed(Predictions.parse(X), y, weights[0] if weights else None, classes)
 
         return BatchSource(read)
@@ -147,7 +154,14 @@ class ArraySource(RowSource):
     def __init__(self, data: LabelledPredictions) -> None:
         self.data = self.first = data
         self.classes, self.n_rows = data.classes, data.n_rows
-        self.total_weight, self.class_weights = data.total_weight, data.class_weights
+
+    @cached_property
+    def total_weight(self) -> float:  # type: ignore[override]
+        return self.data.total_weight
+
+    @cached_property
+    def class_weights(self) -> Vector:  # type: ignore[override]
+        return self.data.class_weights
 
     def features(self, features: Features, labels: Labels | None = None) -> ArrayRows:
         return _feature_rows(self.data, features, labels)

@@ -11,6 +11,7 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.identity import Identity
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
 from calibrant.calibrators.monotone.order_preserving import IntraOrderPreserving
+from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.structured.mixed_scores import mixed_scores
@@ -109,6 +110,8 @@ def _check(name: str, calibrator: Any, axis: ScoreAxis) -> None:
         kind = "logits" if is_raw else "log-probabilities"
     elif isinstance(calibrator, StructuredScaling):
         kind = "log-probabilities"
+    elif isinstance(calibrator, ParametricCalibrator) and calibrator.traits.shares_parameters:
+        return
     if kind is None:
         what = (
             type(calibrator).__name__
@@ -135,6 +138,8 @@ def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreA
         return calibrator.inverse_temperature_ * places[np.newaxis]
     if isinstance(calibrator, ParameterizedTemperatureScaling):
         return places / calibrator.temperatures(rows)[:, np.newaxis]
+    if isinstance(calibrator, ParametricCalibrator) and not isinstance(calibrator, StructuredScaling):
+        return _replaced(calibrator, places, rows, axis)
     if calibrator.present_columns_ is not None:  # the map knows the classes that had calibration rows
         rows = rows.restricted_to(calibrator.present_columns_)
     tempered = calibrator.inverse_temperature_ * places[np.newaxis]
@@ -148,6 +153,18 @@ def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreA
         return np.asarray(curve, dtype=np.float64)
     table = IntegralTable(calibrator.knots_)
     return np.asarray(table.integrals(calibrator.slopes_, table.places(tempered)), dtype=np.float64)
+
+
+def _replaced(calibrator: ParametricCalibrator, places: Vector, rows: Predictions, axis: ScoreAxis) -> Matrix:
+    """Return the calibrated score of the first class in every row, where its own score is replaced by each place."""
+    scores = (rows.logits if axis == "logits" else rows.log_probabilities).astype(np.float64)
+    family = calibrator.family(rows.n_classes)
+    curves = np.empty((len(scores), len(places)))
+    for column, place in enumerate(places):
+        moved = scores.copy()
+        moved[:, 0] = place
+        curves[:, column] = family.scores(calibrator._theta, Predictions.from_logits(moved))[:, 0]
+    return curves
 
 
 def _structured(calibrator: StructuredScaling, tempered: Matrix, rows: Predictions) -> Matrix:

@@ -23,6 +23,7 @@ RUNAWAY_RATIO, RUNAWAY_STEP = 0.05, 1e-3
 PROXIMITY = 1e-10
 # A function that bends and slopes by less than this is flat: what is added to it would vanish, too.
 FLAT = 1e-250
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
 def bounded_newton(
@@ -81,7 +82,8 @@ def bounded_newton(
             n_evaluations += 1
             slow = decrement > RUNAWAY_RATIO * previous
             long = bool(np.abs(step).max() > RUNAWAY_STEP * np.abs(theta).max())
-            if candidate.value < current.value:
+            # Values that differ by rounding say nothing; the step then goes to the nearer of the two.
+            if candidate.value <= current.value + ROUNDING * abs(current.value):
                 theta, current = goal, candidate
             status = Status.RUNNING_AWAY if slow and long else Status.CONVERGED
             break

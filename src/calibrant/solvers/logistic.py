@@ -150,8 +150,8 @@ def logistic_newton(rows: FeatureRows, start: Vector, lower: Vector, *, bias: bo
         with ExitStack() as stack:
             loss = _Loss.over(standardised, stack)
             at_start = current = loss(begin)
-            null = scaled.constant(begin, loss.mean_target, floor)
-            if at_start.value > float(entr([loss.mean_target, 1 - loss.mean_target]).sum()):
+            null = scaled.constant(begin, floor)
+            if at_start.value > float(entr([scaled.mean_target, 1 - scaled.mean_target]).sum()):
                 current = min(current, loss(null), key=attrgetter("value"))
             if stride >= 4:
                 sample = _Loss.over(standardised.every(stride), stack)
@@ -186,8 +186,10 @@ class _Largest(NamedTuple):
 class _Standardised:
     """Columns of median zero and spread one, the last one left alone if it is the intercept, and the way back."""
 
-    def __init__(self, sizes: Vector, centres: Vector, spreads: Vector, bias: bool) -> None:
-        self.bias = bias
+    def __init__(
+        self, sizes: Vector, centres: Vector, spreads: Vector, bias: bool, mean_target: float
+    ) -> None:
+        self.bias, self.mean_target = bias, mean_target
         self.empty = (spreads <= CONSTANT) | (sizes < SMALLEST_SIZE)
         self.sizes, self.shifts = np.where(sizes > 0, sizes, 1.0), centres
         self.relative = np.where(self.empty, 1.0, spreads)
@@ -196,28 +198,35 @@ class _Standardised:
 
     @classmethod
     def of(cls, rows: FeatureRows, bias: bool) -> Self:
-        """Find sizes, medians and spreads of the columns from two passes and a sample."""
+        """Find sizes, medians and spreads of the columns, and the mean target, from two passes and a sample."""
         with rows.passes(2 * rows.n_columns, min_rows=BLOCK_ROWS) as summed:
-            sizes = summed(
-                lambda block: _Largest(np.maximum(block.features.max(axis=0), -block.features.min(axis=0)))
-            ).sizes
+            sizes = np.ones(rows.n_columns)
+            own = slice(rows.n_columns - bias)  # the columns that are not all ones
+
+            def largest(block: Block) -> _Largest:
+                columns = block.features.T[own]
+                return _Largest(np.array([max(column.max(), -column.min()) for column in columns]))
+
+            sizes[own] = summed(largest).sizes
             divisors = np.where(sizes > 0, sizes, 1.0)
             centres = np.zeros(rows.n_columns)
             if bias:
                 # Unlike the mean it is amid the rows that are left when those far out are saturated.
-                some = rows.every(1 + rows.n_rows // SAMPLE_ROWS).features
-                centres = np.median(some / divisors, axis=0)
-                centres[-1] = 0.0
+                some = rows.every(1 + rows.n_rows // SAMPLE_ROWS).features.T[own]
+                centres[own] = [np.median(column) for column in some] / divisors[own]
 
             def squares(block: Block) -> Vector:
-                # Divided first, so that squares neither overflow nor vanish.
-                standard = block.features / divisors - centres
-                return np.asarray(block.weighted(standard * standard).sum(axis=0))
+                sums = [block.weighted(block.labels).sum()]
+                for column, divisor, centre in zip(block.features.T[own], divisors, centres, strict=False):
+                    # Divided first, so that squares neither overflow nor vanish.
+                    standard = column / divisor - centre
+                    sums.append(block.weighted(standard) @ standard)
+                return np.array(sums)
 
-            spreads = np.sqrt(summed(squares) / rows.total_weight)
-        if bias:
-            spreads[-1] = 1.0
-        return cls(sizes, centres, spreads, bias)
+            target, *found = summed(squares) / rows.total_weight
+        spreads = np.ones(rows.n_columns)
+        spreads[own] = np.sqrt(found)
+        return cls(sizes, centres, spreads, bias, float(target))
 
     def columns(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return the standardised columns; those without content become zero."""
@@ -246,11 +255,11 @@ class _Standardised:
             theta[-1] -= theta[:-1] @ self.centres[:-1]
         return theta
 
-    def constant(self, begin: Vector, mean_target: float, floor: Vector) -> Vector:
+    def constant(self, begin: Vector, floor: Vector) -> Vector:
         """Return coefficients that give every row the mean of the targets, as nearly as the bounds allow."""
         null = np.maximum(0.0, floor)
         if self.bias:
-            null[-1] = np.clip(logit(mean_target), -CERTAIN, CERTAIN)
+            null[-1] = np.clip(logit(self.mean_target), -CERTAIN, CERTAIN)
         null[self.empty] = begin[self.empty]
         return null
 
@@ -271,8 +280,6 @@ class _Loss:
         self.rows, self.summed = rows, summed
         size = rows.n_columns
         self.map = EventMap(np.zeros(size), np.full(size, -np.inf))
-        targets = summed(lambda block: float(block.weighted(block.labels).sum()))
-        self.mean_target = targets / rows.total_weight
         self.n_evaluations = 0
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from calibrant.batches import Summary, learn_batch, learn_rows
+from calibrant.batches import Part, Summary, learn_batch, learn_rows
 from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
@@ -75,6 +75,15 @@ class OneVsRestBatches(Summary):
 
     def check(self, calibrator: Any) -> None:
         self.of_event.check(calibrator)
+
+    def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:
+        self.of_event.fit_rows(calibrator, data, sampled=sampled)
+
+    def refitted(self, calibrator: Part, sample: LabelledPredictions) -> Part:
+        return self.of_event.refitted(calibrator, sample)
+
+    def degrees_of_freedom(self, calibrator: Any, n_approximate: int, n_rows: float) -> float:
+        return self.of_event.degrees_of_freedom(calibrator, n_approximate, n_rows)
 
     def n_approximate(self, calibrator: Any, n_classes: int) -> int:
         return self.of_event.n_approximate(calibrator, n_classes)

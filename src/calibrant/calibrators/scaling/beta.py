@@ -113,6 +113,7 @@ class BetaCalibration(EventScaling):
         "beta-ab": {"parameters": "ab"},
     }
 
+    _is_penalised: ClassVar[bool] = False
     a_: float
     b_: float
     c_: float

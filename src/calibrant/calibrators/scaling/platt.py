@@ -81,6 +81,7 @@ class PlattScaling(EventScaling):
 
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"platt": {}}
 
+    _is_penalised: ClassVar[bool] = False
     slope_: float
     intercept_: float
 

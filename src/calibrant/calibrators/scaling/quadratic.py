@@ -168,11 +168,11 @@ class QuadraticScaling(EventScaling):
         parabolas, unit = self._parabolas(), self._unit
 
         def design(predictions: Predictions) -> Vector:
-            x = np.clip(_log_odds(predictions), -LARGEST, LARGEST) * unit
+            with np.errstate(over="ignore"):
+                x = np.clip(_log_odds(predictions) * unit, -LARGEST, LARGEST)
             inside = np.clip(x, parabolas.low, parabolas.high)
-            with np.errstate(over="ignore"):  # infinite log-odds are given out as the largest there are
-                # Beyond the range the tangent goes on.
-                powers = np.stack([np.ones_like(x), x, inside * (2 * x - inside)])
+            # Beyond the range the tangent goes on.
+            powers = np.stack([np.ones_like(x), x, inside * (2 * x - inside)])
             return np.asarray(parabolas.coefficients.T @ powers).T
 
         coefficients = parabolas.coefficients

@@ -126,6 +126,8 @@ class StructuredRows:
                 curvature=self._curvature,
                 confirm_runaway=True,
             )
+            if expansion is not self._last:
+                expansion.discard()
         return replace(solution, identity_loss=self.identity_loss)
 
     def _start(self, family: Family) -> Vector:
