@@ -802,6 +802,48 @@ def compared_cell(name: str, recipe: Recipe, folder: Path) -> Verdict:
     return compared(stored, now, files, recipe.dtype)
 
 
+# A small file for the tests
+
+REFERENCE_RECIPE = Recipe("reference", 3, 300, 9)
+REFERENCE_ROWS = (0, 1, 2, 3, 4, 5, 180, 182, 183, 184)  # the last four are extreme: one-hot, ties, saturated
+REFERENCE_AFTER = (5, 20)  # rows are kept after the former, summary statistics after the latter
+REFERENCE_LEFT_OUT = ("iop-diagonal-network", "pts", "pts-log")  # networks, whose optimum is not unique
+
+
+def reference_names() -> list[str]:
+    """Return the names in the file for the tests: parametric methods and their variants."""
+    return [name for name in (*PARAMETRIC, *VARIANTS) if name not in REFERENCE_LEFT_OUT]
+
+
+def reference_outputs(name: str) -> dict[str, list[list[float]]]:
+    """Return probabilities of a few held-out rows after a fit and along a stream."""
+    data = data_set(REFERENCE_RECIPE)
+    held_out = data.held_out[list(REFERENCE_ROWS)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outputs = {"fit": make(name).fit(*data.rows.fit_arguments()).predict_proba(held_out).tolist()}
+        calibrator: Any = make(name)
+        if hasattr(calibrator, "partial_fit"):
+            for number, batch in enumerate(data.stream, start=1):
+                calibrator.partial_fit(*batch.fit_arguments())
+                if number in REFERENCE_AFTER:
+                    outputs[f"batch {number}"] = calibrator.predict_proba(held_out).tolist()
+    return outputs
+
+
+def reference(arguments: argparse.Namespace) -> int:
+    """Write the reference file of the tests."""
+    path = Path(arguments.path)
+    outputs = {name: reference_outputs(name) for name in reference_names()}
+    lines = [f"{json.dumps(name)}: {json.dumps(_rounded(parts))}" for name, parts in outputs.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    return 0
+
+
+def _rounded(parts: dict[str, list[list[float]]]) -> dict[str, list[list[float]]]:
+    return {key: [[float(f"{value:.11g}") for value in row] for row in rows] for key, rows in parts.items()}
+
+
 def print_seconds(seconds: dict[str, float]) -> None:
     """Print the time that every name took over all data sets."""
     print("\nseconds per name, all sets")
@@ -821,6 +863,8 @@ def parsed_arguments() -> argparse.Namespace:
         command.add_argument("--names", help="calibrators, separated by commas")
         command.add_argument("--sets", help="data sets, separated by commas")
         command.add_argument("--quick", action="store_true", help="parametric methods on three data sets")
+    command = commands.add_parser("reference", help="write the reference file of the tests")
+    command.add_argument("path", help="JSON file")
     return parser.parse_args()
 
 
@@ -829,7 +873,7 @@ def main() -> int:
     # Sums in another order differ in the last digit, so the number of threads is fixed.
     os.environ["CALIBRANT_NUM_THREADS"] = "1"
     with threadpool_limits(1):
-        return {"store": store, "compare": compare}[arguments.command](arguments)
+        return {"store": store, "compare": compare, "reference": reference}[arguments.command](arguments)
 
 
 if __name__ == "__main__":
