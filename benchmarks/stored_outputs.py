@@ -907,8 +907,9 @@ def parsed_arguments() -> argparse.Namespace:
         command.add_argument("--sets", help="data sets, separated by commas")
         command.add_argument("--quick", action="store_true", help="parametric methods on three data sets")
         if name == "compare":
-            command.add_argument("--record-noise", action="store_true", help="add differences to noise.json")
-            command.add_argument("--allow-noise", action="store_true", help="flag no rounding noise")
+            either = command.add_mutually_exclusive_group()
+            either.add_argument("--record-noise", action="store_true", help="add differences to noise.json")
+            either.add_argument("--allow-noise", action="store_true", help="flag no rounding noise")
     command = commands.add_parser("reference", help="write the reference file of the tests")
     command.add_argument("path", help="JSON file")
     return parser.parse_args()
