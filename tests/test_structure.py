@@ -58,7 +58,7 @@ DEFERRED = {
 # Name on the package index of a module that is imported under another name.
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 
-LONGEST_FILE = 400
+LONGEST_FILE = 600
 
 
 class Import(NamedTuple):

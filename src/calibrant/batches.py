@@ -176,7 +176,7 @@ def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
                 f"{name} is {part!r}, which cannot learn batch by batch; use fit with all rows, or a calibrator that has "
                 f"partial_fit, such as {example}."
             )
-        part.batches.check(part)
+        part._check_parameters()
         inner = part.get_params(deep=False)
         check_learns_batches({f"{name}__{key}": value for key, value in inner.items()}, example)
 

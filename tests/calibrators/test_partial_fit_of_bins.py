@@ -575,7 +575,7 @@ def test_parameters_of_parts_stay_the_same_over_batches():
     X, y = event_rows(1500)
     fitted = TopLabel(HistogramBinning()).partial_fit(X, y)
     fitted.set_params(base__n_bins=7)
-    with pytest.raises(ParameterError, match=r"base was .* set it back"):
+    with pytest.raises(ParameterError, match=r"base changed from .* restore it"):
         fitted.partial_fit(X, y)
 
 

@@ -19,8 +19,10 @@ from calibrant import (
     DirichletCalibration,
     HistogramBinning,
     MatrixScaling,
+    PiecewiseLinearCalibration,
     PlattScaling,
     Predictions,
+    QuadraticScaling,
     ScalingBinning,
     StructuredScaling,
     TemperatureScaling,
@@ -32,7 +34,7 @@ from calibrant.calibrators import quadratic_summary
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 
-EVERY = [
+PARAMETRIC = [
     TemperatureScaling(),
     VectorScaling(),
     PlattScaling(),
@@ -43,9 +45,10 @@ EVERY = [
     StructuredScaling("vector", shared_map=False),
     StructuredScaling(None),
     BiasCorrectedTemperature(),
-    HistogramBinning(),
-    HistogramBinning("quantile"),
+    QuadraticScaling(),
+    PiecewiseLinearCalibration(),
 ]
+EVERY = [*PARAMETRIC, HistogramBinning(), HistogramBinning("quantile")]
 every_method = pytest.mark.parametrize("method", EVERY, ids=str)
 
 
@@ -111,7 +114,7 @@ def test_the_sample_is_bounded_and_stands_for_all_rows():
     assert part.memory_["sample"]["weights"].sum() == pytest.approx(10_000)
 
 
-@pytest.mark.parametrize("method", EVERY[:10], ids=str)
+@pytest.mark.parametrize("method", PARAMETRIC, ids=str)
 def test_rows_in_random_order_do_not_make_it_begin_again(method, monkeypatch):
     found = []
     ask = batches._is_rejected
@@ -138,6 +141,8 @@ def test_rows_in_random_order_do_not_make_it_begin_again(method, monkeypatch):
         (ScalingBinning(), {"n_bins": 7}),
         (BayesianBinning(), {"prior_weight": 7.0}),
         (StructuredScaling(), {"strength": 2.0}),
+        (QuadraticScaling(), {"ridge": 2.0}),
+        (PiecewiseLinearCalibration(), {"n_segments": 3}),
     ],
     ids=str,
 )
@@ -365,6 +370,8 @@ def test_a_strength_that_is_given_stays_while_the_other_is_worth_its_rows(given)
         DirichletCalibration("l1"),
         MatrixScaling(reg_lambda=-1.0),
         TemperatureScaling("hinge"),
+        QuadraticScaling(ridge=-1.0),
+        PiecewiseLinearCalibration(mixing="much"),
         BayesianBinning("mode"),
         TopLabel(PlattScaling("odds")),
         ScalingBinning(PlattScaling("odds")),
@@ -394,3 +401,20 @@ def test_constant_rows_leave_no_freedom():
     for seed in range(8):
         part.partial_fit(np.full((250, 12), 1 / 12), np.random.default_rng(seed).integers(0, 12, 250))
     assert_allclose(part.predict_proba([[1 / 12] * 12]), 1 / 12)
+
+
+@pytest.mark.parametrize(
+    "method", [QuadraticScaling(ridge=50.0), PiecewiseLinearCalibration(6, 50.0, 50.0, 50.0)], ids=str
+)
+def test_a_sample_that_stands_for_many_rows_does_not_weaken_the_penalty_of_an_event(method):
+    """Five hundred rows that stand for twenty thousand are fitted as five hundred."""
+    X, y = class_rows(20_000, 2)
+    data = LabelledPredictions.parse(X, y)
+    sample = batches._thinned(data)
+    assert sample.total_weight == pytest.approx(20_000)
+    found = method.batches.refitted(clone(method), sample)
+    weights = sample.weights / sample.weights.mean()
+    wanted = clone(method).fit(sample.predictions, sample.labels, weights)
+    assert_allclose(found.predict_proba(X), wanted.predict_proba(X), rtol=1e-12)
+    weak = clone(method).fit_labelled(sample)
+    assert np.abs(weak.predict_proba(X) - wanted.predict_proba(X)).max() > 1e-3

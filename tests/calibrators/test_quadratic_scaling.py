@@ -338,7 +338,7 @@ def test_a_fit_that_does_harm_is_replaced_by_the_identity(monkeypatch):
     """Only rounding can bring it about, so a solver that fails stands in."""
     log_odds, outcomes = some_rows()
 
-    def failing(expand, start, lower):
+    def failing(expand, start, lower, **options):
         return Solution(start * 3, nan, nan, nan, 0.0, 1, 1, Status.CONVERGED)
 
     monkeypatch.setattr(parametric, "bounded_newton", failing)

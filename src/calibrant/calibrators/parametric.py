@@ -1,6 +1,6 @@
 """Parametric calibrators: a method states its family once; fits, batches and intervals are functions of it."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -34,7 +34,7 @@ Vector = NDArray[np.float64]
 TOLERANCE = 1e-13
 
 
-class Parametric:
+class Parametric(ABC):
     """What calibrators with a family share, of several classes or of one event.
 
     A method writes :meth:`family`, and :meth:`_set_parameters` if its parameters have names of their own. Where the

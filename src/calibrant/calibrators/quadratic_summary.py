@@ -1,4 +1,4 @@
-"""Batches of a parametric method: earlier rows as the quadratic expansion of their loss around the last estimate."""
+"""Batches of a parametric method: earlier rows as a quadratic expansion of their loss."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self

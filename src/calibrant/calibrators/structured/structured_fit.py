@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 REACH = 1e3
 
 # Of more features than this, knots are found from a sample of the rows.
-KNOT_ENTRIES = 2**22
+KNOT_ENTRIES = 2**21
 
 # Entries from which on float32 stays float32, and a sample of about so many finds a place to start from.
 MANY_ENTRIES, SAMPLE_ENTRIES = 2**21, 2**20
