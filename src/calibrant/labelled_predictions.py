@@ -11,7 +11,11 @@ from calibrant.labels import encode_labels
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["LabelledPredictions"]
+__all__ = ["LabelledPredictions", "are_swapped"]
+
+SWAPPED = (
+    "labels and predictions are swapped; metrics, assess and compare take (y, p), calibrators fit(p, y)."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,8 +50,13 @@ class LabelledPredictions:
     @classmethod
     def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Check predictions, labels and weights against each other; see :doc:`/concepts` for labels."""
-        predictions = Predictions.parse(X)
-        labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
+        try:
+            predictions = Predictions.parse(X)
+            labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
+        except ValueError:
+            if are_swapped(X, y):
+                raise LabelError(SWAPPED) from None
+            raise
         if len(labels) != predictions.n_rows:
             raise LabelError(
                 f"there are {predictions.n_rows} rows of predictions but {len(labels)} labels; "
@@ -139,6 +148,37 @@ class LabelledPredictions:
         codes = np.searchsorted(columns, self.labels)
         predictions = self.predictions.restricted_to(columns)
         return type(self)(predictions, codes, self.classes[columns], self.weights, self.groups)
+
+
+def are_swapped(X: Any, y: Any) -> bool:
+    """Tell whether what was passed as predictions can be labels, and what was passed as labels only predictions.
+
+    >>> are_swapped([0, 1], [[0.9, 0.1], [0.2, 0.8]]), are_swapped(["no", "yes"], [0.1, 0.8]), are_swapped([0.1, 0.8], [0, 1])
+    (True, True, False)
+    """
+    return not isinstance(X, Predictions) and _can_be_labels(X) and _can_only_be_predictions(y)
+
+
+def _can_be_labels(X: Any) -> bool:
+    try:
+        given = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return False
+    if given.size == 0 or given.ndim == 0 or given.size != len(given):
+        return False
+    return given.dtype.kind != "f" or bool((given == np.round(given)).all())
+
+
+def _can_only_be_predictions(y: Any) -> bool:
+    if isinstance(y, Predictions):
+        return True
+    try:
+        given = np.asarray(y)
+    except ValueError:
+        return False
+    if given.dtype.kind not in "fiub":
+        return False
+    return (given.ndim == 2 and given.shape[1] > 1) or bool((given != np.round(given)).any())
 
 
 def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ def test_scores_before_are_those_of_the_metrics(found):
 
 
 def test_scores_after_are_those_of_rows_held_out(found):
-    result = compare(P, Y, METHODS).result(found.recommendation.method)
+    result = compare(Y, P, METHODS).result(found.recommendation.method)
     for name, metric in {"log-loss": log_loss, "Brier score": brier_score, "accuracy": accuracy}.items():
         assert named(found.scores, name).after.value == pytest.approx(
             metric(Y, result.predictions), rel=1e-12
@@ -71,7 +71,7 @@ def test_scores_after_are_those_of_rows_held_out(found):
 
 
 def test_the_gain_has_an_interval_for_all_methods_at_once(found):
-    result = compare(P, Y, METHODS).result(found.recommendation.method)
+    result = compare(Y, P, METHODS).result(found.recommendation.method)
     wide = loss_difference(Y, P, result.predictions, level=0.975)
     gain = found.recommendation.gain
     assert (gain.value, gain.low, gain.high) == pytest.approx((-wide.estimate, -wide.high, -wide.low))
@@ -245,7 +245,7 @@ def test_rows_outside_the_sample_are_mapped_by_what_was_fitted_to_it(monkeypatch
     chosen = drawn_rows(Rows.parse(Y, P, None, None), 300, 10**9, 0)
     others = np.setdiff1d(np.arange(600), chosen)
     fitted = registry.make("temperature").fit(P[chosen], Y[chosen])
-    held_out = compare(P[chosen], Y[chosen], ["temperature"]).result("temperature").predictions
+    held_out = compare(Y[chosen], P[chosen], ["temperature"]).result("temperature").predictions
     loss = (
         300 * log_loss(Y[others], fitted.predict_proba(P[others])) + 300 * log_loss(Y[chosen], held_out)
     ) / 600

@@ -137,8 +137,8 @@ def tried(
     if why_not:
         return Trial(None, None, None, (), None, None, False, None, None, why_not)
     comparison = compare(
-        sample.predictions,
         sample.labels,
+        sample.predictions,
         chosen_methods,
         sample_weight=sample.weights,
         groups=sample.groups,
