@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
+from calibrant.labelled_predictions import shift_warning
+from calibrant.predictions import log_odds_look_like_probabilities
 from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.event_evidence import ENOUGH_SURPRISES
@@ -46,6 +48,7 @@ def pitfalls(
 ) -> tuple[Pitfall, ...]:
     """Return all that apply, warnings first."""
     found = [
+        *_mistaken_input(rows),
         *_zeros(summary, rows, evidence),
         *_rows(summary, evidence),
         *_mistakes(summary, rows, level),
@@ -66,6 +69,17 @@ def _warning(text: str) -> Pitfall:
 
 def _note(text: str) -> Pitfall:
     return Pitfall("note", text)
+
+
+def _mistaken_input(rows: Rows) -> list[Pitfall]:
+    found = []
+    if shift := rows.data.shift_of_labels:
+        found.append(_warning(shift_warning(rows.n_classes, shift).capitalize()))
+    if log_odds_look_like_probabilities(rows.predictions):
+        found.append(
+            _warning("All log-odds are between 0 and 1, as probabilities are; check that they are log-odds.")
+        )
+    return found
 
 
 def _zeros(summary: DataSummary, rows: Rows, evidence: Evidence) -> list[Pitfall]:

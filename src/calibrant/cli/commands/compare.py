@@ -10,6 +10,7 @@ from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, format_options, level_option, prediction_options
 from calibrant.cli.rendering import delivered, number_text, percent_text
 from calibrant.cli.result import Result, Section
+from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.comparison import Comparison, MethodResult
@@ -86,6 +87,7 @@ def _read(path: Path, choice: dict[str, Any]) -> Table:
     with open_source(path) as source:
         file = PredictionFile(source, **choice)
         table = file.read()
+        check_declared(path, table.predictions)
         noted(file.notes)
         return table
 
