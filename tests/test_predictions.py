@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from calibrant import LabelledPredictions, Predictions
 from calibrant.errors import PredictionError
-from calibrant.predictions import ROW_SUM_TOLERANCE, look_like_probabilities
+from calibrant.mistaken_space import look_like_probabilities
+from calibrant.predictions import ROW_SUM_TOLERANCE
 from calibrant.space import Space
 from strategies import logit_matrices, probability_matrices
 

@@ -8,19 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
+from calibrant.mistaken_space import look_like_probabilities
 from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.space import Space
 
-__all__ = [
-    "FLOOR_WITHOUT_ZEROS",
-    "ROW_SUM_TOLERANCE",
-    "Predictions",
-    "log_odds_look_like_probabilities",
-    "look_like_probabilities",
-]
+__all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions"]
 
 FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
 """Probability that stands in for a zero if the calibration rows had none."""
@@ -28,7 +23,6 @@ FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
 ROW_SUM_TOLERANCE = 1e-3
 """How far the sum of a row of probabilities may be from one, with room for float32 and for printed digits."""
 
-ROWS_TO_SUSPECT = 20
 ROUNDING_OF_LOGITS = 0.01  # beyond which differences of huge logits are no longer what they were
 
 FloatArray = NDArray[np.floating]
@@ -114,8 +108,7 @@ class Predictions:
         classes : sequence of K labels, optional
             Label of every column; a frame's column names serve when they match the labels.
         allow_probabilities : bool, default=False
-            Accept rows that look like probabilities, see :func:`~calibrant.predictions.look_like_probabilities`;
-            by default they are refused.
+            Accept several rows that all lie between 0 and 1 and sum to one, which are refused by default.
         """
         matrix, names = _as_matrix(logits, "logits")
         with np.errstate(invalid="ignore", over="ignore"):
@@ -258,32 +251,6 @@ class Predictions:
             f"Predictions({self.n_rows} rows, {self.n_classes} classes, {self.space.value}, "
             f"{self.scores.dtype})"
         )
-
-
-def look_like_probabilities(scores: FloatArray) -> bool:
-    """Tell whether several rows of several columns all lie between 0 and 1 and sum to one.
-
-    One row may do so by chance, and a column of log-odds may lie between 0 and 1.
-
-    >>> look_like_probabilities(np.array([[0.9, 0.1], [0.2, 0.8]])), look_like_probabilities(np.array([[0.9, 0.1]]))
-    (True, False)
-    """
-    if len(scores) < 2 or scores.shape[1] < 2:
-        return False
-    sums = scores.sum(axis=1, dtype=np.float64)
-    return bool(np.abs(sums - 1).max() <= ROW_SUM_TOLERANCE and scores.min() >= 0 and scores.max() <= 1)
-
-
-def log_odds_look_like_probabilities(predictions: Predictions) -> bool:
-    """Tell whether log-odds of one column, of twenty rows or more, all lie between 0 and 1: odd, but possible.
-
-    >>> log_odds_look_like_probabilities(Predictions.from_logits(np.linspace(0.1, 0.9, 50)))
-    True
-    """
-    scores = predictions.scores
-    if predictions.space is not Space.LOGITS or scores.shape[1] != 2 or len(scores) < ROWS_TO_SUSPECT:
-        return False
-    return bool(scores.min() >= 0 and scores.max() <= 1 and not scores[:, 0].any())
 
 
 def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:

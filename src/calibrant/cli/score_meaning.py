@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Calibrator
 from calibrant.cli.notes import note
 from calibrant.errors import PredictionError
-from calibrant.predictions import Predictions, log_odds_look_like_probabilities, look_like_probabilities
+from calibrant.mistaken_space import log_odds_look_like_probabilities, look_like_probabilities
+from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.tables.score_columns import ScoreColumns
 
@@ -36,7 +37,7 @@ def check_declared(path: Path, predictions: Predictions) -> None:
             f"{path}: these look like probabilities, all between 0 and 1 with rows that sum to 1; say --space probabilities, "
             "or add --as-declared if they are logits."
         )
-    if log_odds_look_like_probabilities(predictions):
+    if log_odds_look_like_probabilities(predictions.scores):
         note(
             "all log-odds are between 0 and 1, as probabilities are; say --space probabilities if that is what they are."
         )

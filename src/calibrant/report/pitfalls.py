@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
 from calibrant.labelled_predictions import shift_warning
-from calibrant.predictions import log_odds_look_like_probabilities
+from calibrant.mistaken_space import log_odds_look_like_probabilities
 from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.event_evidence import ENOUGH_SURPRISES
@@ -14,6 +14,7 @@ from calibrant.report.figures import figure
 from calibrant.report.plain import percent, quoted
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
+from calibrant.space import Space
 from calibrant.wording import counted
 
 __all__ = ["pitfalls"]
@@ -74,8 +75,10 @@ def _note(text: str) -> Pitfall:
 def _mistaken_input(rows: Rows) -> list[Pitfall]:
     found = []
     if shift := rows.data.shift_of_labels:
-        found.append(_warning(shift_warning(rows.n_classes, shift).capitalize()))
-    if log_odds_look_like_probabilities(rows.predictions):
+        said = shift_warning(rows.n_classes, shift)
+        found.append(_warning(f"{said[0].upper()}{said[1:]}"))
+    given = rows.predictions
+    if given.space is Space.LOGITS and log_odds_look_like_probabilities(given.scores):
         found.append(
             _warning("All log-odds are between 0 and 1, as probabilities are; check that they are log-odds.")
         )
