@@ -32,7 +32,7 @@ from calibrant.metrics import (
 )
 from calibrant.report import assess
 from calibrant.report.class_rows import noise_of_ece
-from calibrant.report.event_evidence import binomial_bound
+from calibrant.report.event_counts import EventCounts
 from calibrant.report.roc import area_estimate, roc_area
 from calibrant.report.rows import Rows, drawn_rows
 from calibrant.report.trial import default_methods
@@ -213,11 +213,12 @@ def test_the_interval_of_the_area_covers_it():
     assert 0.9 <= covered / 200 <= 0.99
 
 
-def test_the_binomial_bound_is_the_binomial_tail_for_equal_probabilities():
-    """Two of ten at 1 %: P = 1 - 0.99^10 - 10 0.01 0.99^9, doubled; one is within the expected 0.1 plus one."""
+def test_the_number_of_events_has_the_binomial_tail_for_equal_probabilities():
+    """Two of ten at 1 %: P = 1 - 0.99^10 - 10 0.01 0.99^9, doubled; non-events where events are the rule."""
     tail = 1 - 0.99**10 - 10 * 0.01 * 0.99**9
-    assert binomial_bound(2, 10, 0.01) == pytest.approx(2 * tail)
-    assert binomial_bound(1, 10, 0.01) == 1.0
+    happened = np.arange(10) < 2
+    assert EventCounts.of(np.full(10, 0.01), happened).p_value == pytest.approx(2 * tail)
+    assert EventCounts.of(np.full(10, 0.99), ~happened).p_value == pytest.approx(2 * tail)
 
 
 def test_the_noise_of_a_binned_error_is_what_calibrated_predictions_have_on_average():

@@ -94,8 +94,9 @@ def assess(
     -----
     **Verdict.** A family of up to five tests, each valid by itself, is adjusted after Holm; the predictions are called
     miscalibrated if the smallest adjusted p-value is at most one minus the level, so that calibrated ones are with no
-    more than that probability. If none objects, they are called calibrated only if an error of five points would have
-    been seen with a probability of 80 %, and unclear otherwise. See :doc:`/report`.
+    more than that probability. If none objects, they are called calibrated only if an error of five points, and for rare
+    events a factor of two, would have been seen with a probability of 80 %. Otherwise the verdict is unclear, or that events
+    are too few. See :doc:`/report`.
 
     **Advice.** Of the methods tried, the first whose log-loss on rows held out is within one standard error of the
     lowest is chosen. It is recommended if its gain over doing nothing is more than noise, by an interval that holds

@@ -10,7 +10,7 @@ from calibrant.metrics import calibration_error_lower_bound, classwise_ece
 from calibrant.metrics.events import columns
 from calibrant.report.contents import ClassRow, Estimate
 from calibrant.report.evidence import Evidence
-from calibrant.report.means import mean_estimate
+from calibrant.report.means import gap_estimate
 from calibrant.report.plain import number
 from calibrant.report.rows import Rows
 
@@ -60,7 +60,7 @@ def class_rows(
                 ece=float(before_ece[column]),
                 ece_noise=float(noise[column]),
                 lower_bound=lower_bound,
-                p_value=evidence.class_events[column].p_value,
+                p_value=evidence.class_events[column].p_value_of_both,
                 adjusted_p_value=float(adjusted[column]),
                 direction=_direction(gap, slope) if off[column] else "none",
                 after_ece=None if after_ece is None else float(after_ece[column]),
@@ -96,9 +96,10 @@ def _in_the_large(
     rows: Rows, column: int, probabilities: NDArray[np.floating], level: float
 ) -> tuple[float, Estimate]:
     """Return the mean probability of a class, and how far it is above the share of the class."""
-    gaps = probabilities.astype(np.float64) - (rows.data.labels == column)
+    happened = rows.data.labels == column
     definition = "mean probability minus share of the rows"
-    return rows.mean(probabilities), mean_estimate("calibration in the large", gaps, rows, level, definition)
+    gap = gap_estimate("calibration in the large", probabilities, happened, rows, level, definition)
+    return rows.mean(probabilities), gap
 
 
 def _slope(problem: Rows, level: float) -> Estimate | None:

@@ -1,16 +1,19 @@
 """The numbers behind the pictures of a report: reliability curves, cumulative differences, sensitivity to bins."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.plots.bin_sensitivity import bin_sensitivity
 from calibrant.plots.cumulative_curve import cumulative_curve
 from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_curve
 from calibrant.report.contents import BinSensitivityNumbers, ClassRow, CumulativeNumbers, Curve, Numbers
-from calibrant.report.plain import number
+from calibrant.report.event_counts import RARE
+from calibrant.report.plain import number, numbers
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
 
@@ -24,6 +27,10 @@ N_RESAMPLES, N_RESAMPLES_OF_CLASSES = 400, 100
 
 # Digits of what is only drawn.
 DIGITS = 6
+
+# Bins of rare events, and how far above them axes end.
+N_BINS, EVENTS_PER_BIN = 15, 5
+ROOM_ABOVE, SMALLEST_LIMIT = 1.2, 1e-4
 
 
 def curves(
@@ -115,6 +122,13 @@ def _curve(
     about: dict[str, Any] = {"kind": "auto"}
     if column is not None:
         about = {"kind": "class", "label": rows.data.classes[column]}
+    scores = _scores(rows, column)
+    rate = rows.mean(scores)
+    if rate <= RARE:  # bins of equal width would have nearly all rows in the first
+        about |= {
+            "strategy": "quantile",
+            "n_bins": int(np.clip(rate * rows.n_rows / EVENTS_PER_BIN, 2, N_BINS)),
+        }
     curve = reliability_curve(
         rows.labels,
         rows.predictions,
@@ -125,7 +139,30 @@ def _curve(
         random_state=random_state,
         **about,
     )
-    return _plain(method, curve, None if column is None else rows.class_names[column])
+    drawn = _plain(method, curve, None if column is None else rows.class_names[column])
+    return drawn if rate > RARE else _enlarged(drawn, scores)
+
+
+def _scores(rows: Rows, column: int | None) -> NDArray[np.float64]:
+    """Return the probabilities of a class, or of the main event."""
+    if column is None and rows.n_classes > 2:
+        return rows.confidence
+    probabilities = rows.predictions.probabilities[:, 1 if column is None else column]
+    return np.clip(probabilities.astype(np.float64), 0.0, 1.0)
+
+
+def _enlarged(curve: Curve, scores: NDArray[np.float64]) -> Curve:
+    """Return a diagram whose axes end not far above its bins, at 1, 2 or 5 times a power of ten."""
+    highest = max(value for value in (*curve.mean_score, *curve.mean_outcome) if value is not None)
+    needed = ROOM_ABOVE * max(highest, SMALLEST_LIMIT)
+    power = 10.0 ** np.floor(np.log10(needed))
+    limit = float(
+        min(1.0, next(times * power for times in (1, 2, 5, 10) if times * power >= needed * (1 - 1e-9)))
+    )
+    count, edges = np.histogram(np.minimum(scores, limit), len(curve.histogram_count), (0.0, limit))
+    return replace(
+        curve, limit=limit, histogram_edges=numbers(edges), histogram_count=tuple(int(each) for each in count)
+    )
 
 
 def _plain(method: str, curve: ReliabilityCurve, label: str | None) -> Curve:
