@@ -9,6 +9,7 @@ from calibrant.hypothesis_tests import calibration_slope_intercept
 from calibrant.metrics import calibration_error_lower_bound, classwise_ece
 from calibrant.metrics.events import columns
 from calibrant.report.contents import ClassRow, Estimate
+from calibrant.report.error_rows import certain_error
 from calibrant.report.evidence import Evidence
 from calibrant.report.means import gap_estimate
 from calibrant.report.plain import number
@@ -135,8 +136,7 @@ def _lower_bound(problem: Rows, level: float) -> float | None:
     found = calibration_error_lower_bound(
         problem.labels, problem.predictions, sample_weight=problem.weights, kind="positive", level=level
     )
-    limit = number(found.limit)
-    return None if limit is None else max(limit, 0.0)
+    return certain_error(found)
 
 
 def _direction(gap: Estimate, slope: Estimate | None) -> Direction:

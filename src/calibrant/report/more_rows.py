@@ -17,22 +17,23 @@ from calibrant.report.baseline import reference_of
 from calibrant.report.contents import LearningNumbers
 from calibrant.report.figures import figure
 from calibrant.report.plain import numbers, percent
-from calibrant.report.rows import Rows
-from calibrant.report.trial import Trial
+from calibrant.report.rows import Rows, drawn_rows
+from calibrant.report.trial import LITTLE, Trial
 from calibrant.wording import counted
 
 __all__ = ["in_words", "learning_numbers", "takes_long"]
 
-# A share of the loss that is not worth speaking of.
-LITTLE = 0.005
+# Rows of a learning curve, whose intervals are resampled.
+MOST_ROWS = 50_000
 
 
 def learning_numbers(
-    trial: Trial, sample: Rows, n_rows: int, cv: Any, level: float, random_state: int
+    trial: Trial, n_rows: int, cv: Any, level: float, random_state: int
 ) -> tuple[LearningNumbers | None, str]:
-    """Return the learning curve of the chosen method on the sample, and what it says; without one, why there is none.
+    """Return the learning curve of the chosen method, and what it says; without one, why there is none.
 
-    Its folds are those of the trial, so that its last point is the log-loss that the table of methods shows.
+    Its rows and folds are those of the trial, so that its last point is the log-loss that the table of methods shows. Of very
+    many rows it takes a part, and says so.
     """
     if trial.chosen is None or trial.calibrator is None:
         return None, ""
@@ -47,6 +48,8 @@ def learning_numbers(
             None,
             "There is no learning curve, since it needs a number of folds, and cv gives the splits themselves.",
         )
+    drawn = drawn_rows(trial.rows, MOST_ROWS, MOST_ROWS * trial.rows.n_classes, random_state)
+    sample = trial.rows.take(drawn)
     method = clone(trial.calibrator) if isinstance(trial.calibrator, Calibrator) else trial.calibrator
     try:
         with held_back(), warnings.catch_warnings():
@@ -70,6 +73,8 @@ def learning_numbers(
     # The loss of the table, which raises zeros only where they were refuted.
     curve = replace(curve, uncalibrated=sample.data.log_loss(reference_of(sample)))
     said = in_words(curve, n_rows, name, trial.helps)
+    if drawn is not None:
+        said += f" The curve is of {sample.n_rows:,} rows drawn at random, so that its numbers are not those of the table."
     found = LearningNumbers(
         method=name,
         sizes=tuple(curve.sizes.tolist()),

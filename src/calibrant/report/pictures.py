@@ -34,28 +34,35 @@ ROOM_ABOVE, SMALLEST_LIMIT = 1.2, 1e-4
 
 
 def curves(
-    rows: Rows, sample: Rows, trial: Trial, classes: tuple[ClassRow, ...], level: float, random_state: int
+    rows: Rows,
+    sample: Rows,
+    sample_after: Rows | None,
+    trial: Trial,
+    classes: tuple[ClassRow, ...],
+    level: float,
+    random_state: int,
 ) -> tuple[Curve, ...]:
     """Return the main event as given, after the chosen method and others; then single classes, the worst first.
 
-    As given and after the chosen method on all rows; other methods and single classes on the sample.
+    As given and after the chosen method on all rows; other methods on those of the trial, single classes on the sample.
     """
     found = [_curve(UNCALIBRATED, rows, None, N_RESAMPLES, level, random_state)]
     if trial.chosen is not None and trial.after is not None:
         found.append(_curve(trial.chosen.name, trial.after, None, N_RESAMPLES, level, random_state))
     for result in _others(trial):
         assert result.predictions is not None
-        mapped = sample.with_predictions(result.predictions)
+        mapped = trial.rows.with_predictions(result.predictions)
         found.append(_curve(result.name, mapped, None, N_RESAMPLES_OF_CLASSES, level, random_state))
     if rows.n_classes > 2:
         columns = {name: column for column, name in enumerate(rows.class_names)}
         for row in classes[:MOST_CLASSES]:
             column = columns[row.label]
             found.append(_curve(UNCALIBRATED, sample, column, N_RESAMPLES_OF_CLASSES, level, random_state))
-            if trial.chosen is not None and trial.sample_after is not None:
-                mapped = trial.sample_after
+            if trial.chosen is not None and sample_after is not None:
                 found.append(
-                    _curve(trial.chosen.name, mapped, column, N_RESAMPLES_OF_CLASSES, level, random_state)
+                    _curve(
+                        trial.chosen.name, sample_after, column, N_RESAMPLES_OF_CLASSES, level, random_state
+                    )
                 )
     return tuple(found)
 
@@ -83,11 +90,13 @@ def cumulative_numbers(rows: Rows, trial: Trial) -> tuple[CumulativeNumbers, ...
     return tuple(found)
 
 
-def bin_sensitivities(sample: Rows, trial: Trial, random_state: int) -> tuple[BinSensitivityNumbers, ...]:
+def bin_sensitivities(
+    sample: Rows, sample_after: Rows | None, trial: Trial, random_state: int
+) -> tuple[BinSensitivityNumbers, ...]:
     """Return the binned error of the predicted class for several numbers of bins, as given and after."""
     stages = [(UNCALIBRATED, sample)]
-    if trial.chosen is not None and trial.sample_after is not None:
-        stages.append((trial.chosen.name, trial.sample_after))
+    if trial.chosen is not None and sample_after is not None:
+        stages.append((trial.chosen.name, sample_after))
     found = []
     for method, some in stages:
         curve = bin_sensitivity(

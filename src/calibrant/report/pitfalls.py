@@ -58,7 +58,7 @@ def pitfalls(
         *_weights(summary),
         *_copies(rows),
         *_methods(trial, advice),
-        *_parts(summary, rows, sample),
+        *_parts(summary, rows, sample, trial),
         *_always(summary, rows),
     ]
     return tuple(sorted(found, key=lambda pitfall: pitfall.severity != "warning"))
@@ -271,7 +271,7 @@ def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
     return found
 
 
-def _parts(summary: DataSummary, rows: Rows, sample: Rows) -> list[Pitfall]:
+def _parts(summary: DataSummary, rows: Rows, sample: Rows, trial: Trial) -> list[Pitfall]:
     found = []
     if rows.n_rows < summary.n_rows:
         found.append(
@@ -283,9 +283,12 @@ def _parts(summary: DataSummary, rows: Rows, sample: Rows) -> list[Pitfall]:
     if sample.n_rows < rows.n_rows:
         found.append(
             _note(
-                f"Methods were tried, and calibration errors, decompositions and pictures of single classes computed, on "
-                f"{sample.n_rows} rows drawn at random."
+                f"Calibration errors, decompositions and pictures of single classes are of {sample.n_rows} rows drawn at random."
             )
+        )
+    if trial.rows.n_rows < rows.n_rows:
+        found.append(
+            _note(f"Methods were tried on {trial.rows.n_rows} of {rows.n_rows} rows, drawn at random.")
         )
     return found
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from calibrant.metrics import LowerBound
 from calibrant.report.contents import ClassRow, Estimate, EventNumbers, Verdict
+from calibrant.report.error_rows import certain_error
 from calibrant.report.event_counts import events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
 from calibrant.report.plain import class_named, percent, points, quoted
@@ -61,7 +62,7 @@ def verdict(
         if IMPOSSIBLE in evidence.objecting and len(evidence.objecting) > 1:
             sentences.append(_sentence(_impossible(rows)))
     # A weaker bound that shows nothing would read as if it contradicted the means.
-    if bound is not None and bound.n_folds > 1 and (bound.limit > 0 or not _is_beyond_noise(gap)):
+    if bound is not None and bound.n_folds > 1 and (certain_error(bound) > 0 or not _is_beyond_noise(gap)):
         sentences.append(_size_sentence(bound, status))
     if off and rows.n_classes > 2:
         sentences.append(_classes_sentence(off, rows.n_classes))
@@ -290,15 +291,16 @@ def _signed(share: float) -> str:
 
 def _size_sentence(bound: LowerBound, status: Status) -> str:
     about = "of the confidence" if bound.kind == "confidence" else "of the probability"
-    if bound.limit <= 0:
+    least = certain_error(bound)
+    if least <= 0:
         return f"A bound on the mean error {about}, from rows held out, shows none by itself."
     if status != "miscalibrated":
         return (
             f"Taken by itself, not adjusted for the tests, the cross-fitted bound has the mean error {about} at "
-            f"{points(bound.limit)} or more; the estimate is {points(bound.estimate)}."
+            f"{points(least)} or more; the estimate is {points(bound.estimate)}."
         )
     return (
-        f"The mean error {about} is at least {points(bound.limit)} with {100 * bound.level:g} % confidence; the estimate is "
+        f"The mean error {about} is at least {points(least)} with {100 * bound.level:g} % confidence; the estimate is "
         f"{points(bound.estimate)}."
     )
 

@@ -95,14 +95,14 @@ def _promised_and_observed(assessment: "Assessment") -> list[KeyFigure]:
     data, events = assessment.data, assessment.verdict.events
     expected = "" if events is None else f", {number(events.expected, digits=2)} {events.name}"
     observed = "" if events is None else f", {count(events.observed)} {events.name}"
-    if data.n_classes != 2:
+    row = next((row for row in assessment.classes if row.label == data.classes[1]), None)
+    if data.n_classes != 2 or row is None:
         return [
             KeyFigure(
                 "Mean confidence", percent(data.mean_confidence), f"what the predictions promise{expected}"
             ),
             KeyFigure("Accuracy", percent(data.accuracy), f"what happened{observed}"),
         ]
-    row = next(row for row in assessment.classes if row.label == data.classes[1])
     name = f"class {quoted(row.label)}"
     return [
         KeyFigure("Predicted rate", percent(row.mean_probability), f"mean probability of {name}{expected}"),
