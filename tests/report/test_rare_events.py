@@ -1,5 +1,7 @@
 """Rare events: a factor counts and not points, and too few of them are a verdict of its own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import poisson
@@ -7,6 +9,7 @@ from scipy.stats import poisson
 from calibrant.report import assess, event_counts
 from calibrant.report.event_counts import EventCounts, events_for_factor
 from calibrant.report.evidence import evidence_of
+from calibrant.report.html.sections import contents_of
 from calibrant.report.rows import Rows
 
 
@@ -162,6 +165,14 @@ def test_diagrams_of_rare_events_have_bins_of_equal_mass_and_axes_that_end_above
     common = assess(*rare(2000, 0.15), methods=[]).curves[0]
     assert "bins of equal width" in common.definition
     assert common.limit == 1
+
+
+def test_diagrams_before_and_after_have_the_same_axes():
+    found = assess(*rare(20_000, 0.004, 2.0), methods=["platt"])
+    before, after = found.curves[0], replace(found.curves[1], limit=0.01)
+    sections = contents_of(replace(found, curves=(replace(before, limit=0.05), after)))
+    pictures = [figure.picture for figure in sections["parts"]["reliability"]["pair"]]
+    assert all(">0.05<" in picture for picture in pictures)
 
 
 def test_tiles_show_the_predicted_and_the_observed_rate():
