@@ -130,6 +130,17 @@ def test_mistakes_of_a_sure_classifier_are_rare_events_too():
     assert verdict.headline.startswith("Too few mistakes to tell: 3 mistakes expected")
 
 
+def test_a_rare_class_that_is_off_by_a_factor_is_the_worst():
+    """Three times too high, but by fewer points than its neighbours are too low."""
+    generator = np.random.default_rng(0)
+    scores = 1.5 * generator.normal(size=(30_000, 3)) - [0, 0, 6]
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    y = (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1)
+    q = p * [1, 0.9, 3]
+    verdict = assess(y, q / q.sum(axis=1, keepdims=True), methods=[]).verdict
+    assert "; worst is class 2, too high: " in verdict.headline
+
+
 def test_rare_events_of_groups_are_worth_fewer():
     """Ten copies of every row tell no more than one."""
     y, p = rare(20_000, 0.003)

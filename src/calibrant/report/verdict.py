@@ -7,7 +7,7 @@ import numpy as np
 from calibrant.metrics import LowerBound
 from calibrant.report.contents import ClassRow, Estimate, EventNumbers, Verdict
 from calibrant.report.error_rows import certain_error
-from calibrant.report.event_counts import events_for_factor
+from calibrant.report.event_counts import RARE, events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
 from calibrant.report.plain import class_named, percent, points, quoted
 from calibrant.report.rows import Rows
@@ -220,16 +220,28 @@ def _nowhere(evidence: Evidence, level: float, what: str) -> str:
 
 
 def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
-    """Return the class whose mean probability is furthest off, if that is further than the mean confidence is."""
-    sizes = [0.0 if row.in_the_large.value is None else abs(row.in_the_large.value) for row in off]
-    if not sizes or max(sizes) <= abs(gap.value or 0.0):
+    """Return the rare class that is off by the largest factor, or else the class whose mean probability is furthest off.
+
+    A factor counts from two on, a difference if it is larger than that of the mean confidence.
+    """
+    on_average = [row for row in off if row.direction in MEANS]
+    if not on_average:
         return ""
-    row = off[sizes.index(max(sizes))]
-    return (
-        f"; worst is {class_named(row.label)}, {row.direction} by {points(max(sizes))}"
-        if row.direction in MEANS
-        else ""
-    )
+    row = max(on_average, key=_factor)
+    if _factor(row) >= WORTH_FACTOR:
+        rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
+        return f"; worst is {class_named(row.label)}, {row.direction}: {rates}"
+    row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0))
+    size = abs(row.in_the_large.value or 0.0)
+    if size <= abs(gap.value or 0.0):
+        return ""
+    return f"; worst is {class_named(row.label)}, {row.direction} by {points(size)}"
+
+
+def _factor(row: ClassRow) -> float:
+    """Return by which factor the mean probability of a rare class is off; one for others."""
+    low, high = sorted((row.mean_probability, row.share))
+    return 1.0 if high > RARE else high / low if low > 0 else np.inf
 
 
 def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evidence, level: float) -> str:
