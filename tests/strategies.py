@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import DTypeLike, NDArray
 
+from calibrant.mistaken_space import look_like_probabilities
+
 FLOATS = st.sampled_from([np.float32, np.float64])
 
 
@@ -61,7 +63,8 @@ def logit_matrices(
     limit = draw(st.sampled_from([5.0, 50.0, bound]))
     whole = st.integers(-3, 3).map(float)
     elements = draw(st.sampled_from([whole, st.floats(-limit, limit, width=32)]))
-    return draw(hnp.arrays(np.float64, shape, elements=elements)).astype(draw(dtype))
+    logits = draw(hnp.arrays(np.float64, shape, elements=elements)).astype(draw(dtype))
+    return -logits if look_like_probabilities(logits) else logits  # which would be refused
 
 
 @st.composite

@@ -10,6 +10,8 @@ from scipy.sparse import csr_array, csr_matrix
 
 from calibrant import Identity, LabelledPredictions, Predictions, TemperatureScaling
 from calibrant.errors import LabelError, PredictionError, WeightError
+from calibrant.metrics import confidence_ece, log_loss
+from calibrant.report import assess
 
 PROBABILITIES = [[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.5, 0.3, 0.2]]
 LABELS = [0, 1, 2, 1]
@@ -273,6 +275,33 @@ def test_rows_of_one_class_only(labels):
 def test_rows_of_one_class_once_those_without_weight_are_left_out():
     message = refusal(LabelError, TemperatureScaling().fit, PROBABILITIES, LABELS, [1, 0, 0, 0])
     assert_one_sentence_with_advice(message, r"class 0", r"at least two classes are needed")
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1, 0], ["no", "yes", "yes", "no"], pd.Series([0, 1, 1, 0])])
+@pytest.mark.parametrize(
+    "scores",
+    [TWO_CLASSES, np.array(TWO_CLASSES)[:, 1], pd.DataFrame(TWO_CLASSES), Predictions.parse(TWO_CLASSES)],
+)
+def test_swapped_labels_and_predictions_are_named(labels, scores):
+    for call in (
+        lambda: TemperatureScaling().fit(labels, scores),
+        lambda: log_loss(scores, labels),
+        lambda: confidence_ece(scores, labels),
+        lambda: assess(scores, labels),
+    ):
+        message = refusal(LabelError, call)
+        assert_one_sentence_with_advice(
+            message, r"labels and predictions are swapped", r"take \(y, p\), calibrators fit\(p, y\)"
+        )
+
+
+@pytest.mark.parametrize(
+    ("predictions", "labels"),
+    [(TWO_CLASSES, np.eye(2)[[0, 1, 1, 0]]), ([0.1, 0.2], [0.1, 0.3]), ([[0.5, 0.5], [0.5]], [0, 1])],
+)
+def test_other_mistakes_are_not_called_swapped(predictions, labels):
+    with pytest.raises(ValueError, match=r"^(?!.*swapped)"):
+        LabelledPredictions.parse(predictions, labels)
 
 
 def test_another_number_of_columns_than_in_fit():

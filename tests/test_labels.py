@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant import LabelledPredictions, Predictions
-from calibrant.errors import LabelError
+from calibrant.errors import CalibrationWarning, LabelError
 from calibrant.labels import encode_labels
 from strategies import class_orders, labels_with_all_classes
 
@@ -144,14 +144,60 @@ def test_column_numbers_still_work_when_the_columns_have_other_names():
     assert encoded([1, 0, 1], 2, ["p_cat", "p_dog"]) == ([1, 0, 1], [0, 1])
 
 
-def test_sorted_order_still_works_when_the_columns_have_other_names():
-    assert encoded(["dog", "cat"], 2, ["p_cat", "p_dog"]) == ([1, 0], ["cat", "dog"])
+@pytest.mark.parametrize("columns", [["p_dog", "p_cat"], ["dog (%)", "cat (%)"], ["p_dog_1", "p_cat_1"]])
+def test_names_of_columns_may_share_a_beginning_and_an_end(columns):
+    assert encoded(["dog", "cat"], 2, columns) == ([0, 1], ["dog", "cat"])
+    assert encoded(["cat"], 2, columns) == ([1], ["dog", "cat"])
 
 
-def test_names_of_a_frame_count_only_if_every_label_is_among_them():
-    frame = pd.DataFrame([[0.2, 0.8], [0.6, 0.4]], columns=["cat", "p_dog"])
-    data = LabelledPredictions.parse(frame, ["dog", "cat"])
-    assert (data.labels.tolist(), data.classes.tolist()) == ([1, 0], ["cat", "dog"])
+@pytest.mark.parametrize("columns", [["p0", "p1"], ["1", "2"], ["score 1 of 2", "score 2 of 2"]])
+def test_sorted_order_decides_where_names_only_count_the_columns(columns):
+    assert encoded(["dog", "cat"], 2, columns) == ([1, 0], ["cat", "dog"])
+
+
+@pytest.mark.parametrize("columns", [["cat", "p_dog"], ["Dog", "Cat"], ["x", "y"]])
+def test_sorted_order_does_not_overrule_names(columns):
+    """Columns Dog, Cat with labels dog, cat would be swapped without a word."""
+    frame = pd.DataFrame([[0.2, 0.8], [0.6, 0.4]], columns=columns)
+    with pytest.raises(
+        LabelError, match=r"are not among the classes .*; correct the labels or the class names"
+    ):
+        LabelledPredictions.parse(frame, ["dog", "cat"])
+
+
+def shifted_problem(n_rows=200, n_classes=4, right=0.8, seed=0):
+    """Return probabilities whose arg-max is right in 80 % of the rows, and true column numbers."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, n_classes, n_rows)
+    predicted = np.where(generator.random(n_rows) < right, labels, generator.integers(0, n_classes, n_rows))
+    return np.full((n_rows, n_classes), 0.1) + (1 - 0.1 * n_classes) * np.eye(n_classes)[predicted], labels
+
+
+@pytest.mark.parametrize(
+    ("first", "absent", "named"),
+    [(1, 3, r"1\.\.4.*classes=\[1, \.\.\., 4\]"), (-1, 0, r"-1\.\.2.*classes=\[-1, \.\.\., 2\]")],
+)
+def test_labels_that_start_elsewhere_without_one_class_are_told(first, absent, named):
+    """Labels 1..4 without 4, or -1..2 without -1, pass for column numbers."""
+    p, labels = shifted_problem()
+    kept = labels != absent
+    with pytest.warns(CalibrationWarning, match=rf"far better as {named}"):
+        LabelledPredictions.parse(p[kept], labels[kept] + first)
+    names = np.arange(first, first + 4)
+    data = LabelledPredictions.parse(
+        Predictions.from_probabilities(p[kept], classes=names), labels[kept] + first
+    )
+    assert data.labels.tolist() == labels[kept].tolist()
+
+
+@pytest.mark.parametrize("right", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("absent", [0, 3])
+def test_column_numbers_without_one_class_are_not_suspected(right, absent):
+    """From classifiers that only guess to good ones; the settings make every warning an error."""
+    for seed in range(20):
+        p, labels = shifted_problem(right=right, seed=seed)
+        kept = labels != absent
+        assert LabelledPredictions.parse(p[kept], labels[kept]).labels.tolist() == labels[kept].tolist()
 
 
 def test_column_names_of_a_plain_pandas_frame_are_the_column_numbers():

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant import LabelledPredictions, Predictions
+from calibrant.errors import PredictionError
+from calibrant.mistaken_space import look_like_probabilities
 from calibrant.predictions import ROW_SUM_TOLERANCE
 from calibrant.space import Space
 from strategies import logit_matrices, probability_matrices
@@ -19,11 +21,45 @@ PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]])
 
 
 def given_as(matrix, space):
-    make = Predictions.from_probabilities if space == "probabilities" else Predictions.from_logits
-    return make(matrix)
+    if space == "probabilities":
+        return Predictions.from_probabilities(matrix)
+    return Predictions.from_logits(matrix, allow_probabilities=True)
 
 
 both_spaces = pytest.mark.parametrize("space", ["probabilities", "logits"])
+
+
+# Probabilities that are declared as logits
+
+
+ROUNDED = PROBABILITIES + np.array([[0.0004, 0.0, 0.0], [0.0, -0.0004, 0.0]])
+
+
+@pytest.mark.parametrize(
+    "matrix", [PROBABILITIES, PROBABILITIES.astype(np.float32), ROUNDED, pd.DataFrame(PROBABILITIES)]
+)
+def test_probabilities_declared_as_logits_are_refused(matrix):
+    with pytest.raises(
+        PredictionError, match=r"look like probabilities, not logits.*allow_probabilities=True"
+    ):
+        Predictions.from_logits(matrix)
+    assert Predictions.from_logits(matrix, allow_probabilities=True).space is Space.LOGITS
+
+
+@pytest.mark.parametrize(
+    "matrix", [PROBABILITIES[:1], np.log(PROBABILITIES), [0.1, 0.9, 0.4], [[0.1, 0.9], [0.2, 0.9]]]
+)
+def test_logits_are_accepted_though_some_could_be_probabilities(matrix):
+    assert Predictions.from_logits(matrix).space is Space.LOGITS
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_small_logits_are_not_mistaken_for_probabilities(n_classes):
+    """Ten thousand pairs of rows each of two kinds of logits near zero."""
+    generator = np.random.default_rng(0)
+    for scale in (0.3, 1.0):
+        pairs = generator.normal(0, scale, (10_000, 2, n_classes))
+        assert not any(look_like_probabilities(pair) for pair in pairs)
 
 
 # What is kept
@@ -121,13 +157,13 @@ def test_probabilities_are_kept_as_given_within_the_tolerance():
 
 
 def test_parsing_what_is_parsed_gives_the_same_object():
-    predictions = Predictions.from_logits(PROBABILITIES)
+    predictions = Predictions.from_logits(PROBABILITIES, allow_probabilities=True)
     assert Predictions.parse(predictions) is predictions
     assert Predictions.parse(PROBABILITIES).space is Space.PROBABILITIES
 
 
 def test_length_sizes_and_name():
-    predictions = Predictions.from_logits(PROBABILITIES.astype(np.float32))
+    predictions = Predictions.from_logits(PROBABILITIES.astype(np.float32), allow_probabilities=True)
     assert (len(predictions), predictions.n_rows, predictions.n_classes) == (2, 2, 3)
     assert repr(predictions) == "Predictions(2 rows, 3 classes, logits, float32)"
 
@@ -196,7 +232,7 @@ def test_probabilities_that_were_given_are_not_copied():
 
 
 def test_logits_that_were_given_are_not_copied():
-    predictions = Predictions.from_logits(PROBABILITIES)
+    predictions = Predictions.from_logits(PROBABILITIES, allow_probabilities=True)
     assert predictions.logits is predictions.scores
 
 
@@ -270,8 +306,7 @@ def test_the_first_of_equal_scores_is_predicted(space):
 def test_chosen_rows(space, rows):
     matrix = np.tile(PROBABILITIES, (2, 1)) + np.array([0.0, 0.0, 1e-4, 1e-4])[:, np.newaxis]
     names = ["a", "b", "c"]
-    make = Predictions.from_probabilities if space == "probabilities" else Predictions.from_logits
-    predictions = make(matrix, classes=names).with_floor(1e-5)
+    predictions = dataclasses.replace(given_as(matrix, space), classes=np.array(names)).with_floor(1e-5)
     chosen = predictions.take(rows)
     np.testing.assert_array_equal(chosen.scores, matrix[rows])
     assert (chosen.space, chosen.floor, chosen.classes.tolist()) == (space, 1e-5, names)

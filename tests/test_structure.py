@@ -24,7 +24,7 @@ BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 LAYERS = [
     {"errors", "options", "wording", "notices", "tabular"},
     {"numerics"},
-    {"space", "predictions", "labels", "labelled_predictions"},
+    {"space", "mistaken_space", "predictions", "labels", "labelled_predictions"},
     {"objective", "solvers", "binning"},
     {"calibrator", "batches"},
     {"registry"},

@@ -6,12 +6,17 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import LabelError, WeightError
-from calibrant.labels import encode_labels
+from calibrant.errors import CalibrationWarning, LabelError, WeightError
+from calibrant.labels import encode_labels, shift_of_labels
+from calibrant.notices import warn_user
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["LabelledPredictions"]
+__all__ = ["LabelledPredictions", "are_swapped", "shift_warning"]
+
+SWAPPED = (
+    "labels and predictions are swapped; metrics, assess and compare take (y, p), calibrators fit(p, y)."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,14 +51,21 @@ class LabelledPredictions:
     @classmethod
     def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Check predictions, labels and weights against each other; see :doc:`/concepts` for labels."""
-        predictions = Predictions.parse(X)
-        labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
+        try:
+            predictions = Predictions.parse(X)
+            labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
+        except ValueError:
+            if are_swapped(X, y):
+                raise LabelError(SWAPPED) from None
+            raise
         if len(labels) != predictions.n_rows:
             raise LabelError(
                 f"there are {predictions.n_rows} rows of predictions but {len(labels)} labels; "
                 "pass one label per row."
             )
         data = cls(predictions, labels, classes)
+        if data.shift_of_labels:
+            warn_user(shift_warning(data.n_classes, data.shift_of_labels), CalibrationWarning)
         if sample_weight is None:
             return data
         weights = _parsed_weights(sample_weight, predictions.n_rows)
@@ -69,6 +81,15 @@ class LabelledPredictions:
     def n_classes(self) -> int:
         """Number of classes, K."""
         return self.predictions.n_classes
+
+    @property
+    def shift_of_labels(self) -> int:
+        """Whether column numbers look like labels that start from 1 (-1) or from -1 (1); 0 if they do not."""
+        if self.classes.dtype.kind not in "iu" or not np.array_equal(self.classes, np.arange(self.n_classes)):
+            return 0
+        if self.n_classes < 3 or (self.labels.min() == 0 and self.labels.max() == self.n_classes - 1):
+            return 0
+        return shift_of_labels(self.labels, self.predictions.predicted, self.n_classes)
 
     @property
     def total_weight(self) -> float:
@@ -139,6 +160,46 @@ class LabelledPredictions:
         codes = np.searchsorted(columns, self.labels)
         predictions = self.predictions.restricted_to(columns)
         return type(self)(predictions, codes, self.classes[columns], self.weights, self.groups)
+
+
+def shift_warning(n_classes: int, shift: int) -> str:
+    """Return what to do about labels that look shifted by one column."""
+    first = -shift
+    return (
+        f"labels are taken as column numbers 0..{n_classes - 1}, but agree with the predicted classes far better as "
+        f"{first}..{n_classes - 1 + first}; if they are, pass Predictions with classes=[{first}, ..., {n_classes - 1 + first}]."
+    )
+
+
+def are_swapped(X: Any, y: Any) -> bool:
+    """Tell whether what was passed as predictions can be labels, and what was passed as labels only predictions.
+
+    >>> are_swapped([0, 1], [[0.9, 0.1], [0.2, 0.8]]), are_swapped(["no", "yes"], [0.1, 0.8]), are_swapped([0.1, 0.8], [0, 1])
+    (True, True, False)
+    """
+    return not isinstance(X, Predictions) and _can_be_labels(X) and _can_only_be_predictions(y)
+
+
+def _can_be_labels(X: Any) -> bool:
+    try:
+        given = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return False
+    if given.size == 0 or given.ndim == 0 or given.size != len(given):
+        return False
+    return given.dtype.kind != "f" or bool((given == np.round(given)).all())
+
+
+def _can_only_be_predictions(y: Any) -> bool:
+    if isinstance(y, Predictions):
+        return True
+    try:
+        given = np.asarray(y)
+    except ValueError:
+        return False
+    if given.dtype.kind not in "fiub":
+        return False
+    return (given.ndim == 2 and given.shape[1] > 1) or bool((given != np.round(given)).any())
 
 
 def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:

@@ -1,16 +1,20 @@
 """Labels to column numbers: which class each calibration row really had."""
 
+import re
 from collections.abc import Sized
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 
 from calibrant.errors import LabelError
 
-__all__ = ["encode_labels"]
+__all__ = ["encode_labels", "shift_of_labels"]
 
 SHOWN = 5  # how many offending labels an error message lists
+SURELY = 1e-4  # p-value below which labels one column further fit better than chance explains
 LARGEST = 2.0**63  # floats from here on are no integers any more
 
 
@@ -19,9 +23,11 @@ def encode_labels(
 ) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return ``(codes, classes)``: the column number of every label and the label of every column.
 
-    In this order: names given with the predictions, if every label is among them; the sorted categories of
-    categorical labels of pandas, if they are K; column numbers, if all labels are integers 0..K-1; sorted order,
-    if exactly K different labels occur. Anything else is refused.
+    In this order: names given with the predictions, if every label is among them, as they are or without what all names
+    begin and end with (p_cat, p_dog); the sorted categories of categorical labels of pandas, if they are K; column
+    numbers, if all labels are integers 0..K-1; sorted order,
+    if exactly K different labels occur and the columns have no names, or only numbered ones such as p0, p1.
+    Anything else is refused.
 
     >>> encode_labels(["cat", "dog", "cat"], 2)
     (array([0, 1, 0]), array(['cat', 'dog'], dtype='<U3'))
@@ -30,9 +36,10 @@ def encode_labels(
     """
     labels = _as_vector(y)
     if classes is not None:
-        codes = _codes_among(labels, classes)
-        if codes is not None:
-            return codes, classes
+        for names in (classes, _without_common_ends(classes)):
+            codes = _codes_among(labels, names)
+            if codes is not None:
+                return codes, names
     categories = getattr(getattr(y, "dtype", None), "categories", None)  # a method where it is not of pandas
     if isinstance(categories, Sized) and len(categories) == n_classes:
         named = np.sort(_as_vector(categories))
@@ -42,9 +49,59 @@ def encode_labels(
     if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < n_classes:
         return labels.astype(np.intp, copy=False), np.arange(n_classes)
     occurring, codes = np.unique(labels, return_inverse=True)
-    if len(occurring) == n_classes:
+    if len(occurring) == n_classes and (classes is None or _are_numbered(classes)):
         return codes.astype(np.intp, copy=False), occurring
     raise LabelError(_explanation(labels, occurring, n_classes, classes))
+
+
+def shift_of_labels(labels: NDArray[np.intp], predicted: NDArray[np.intp], n_classes: int) -> int:
+    """Return 1 or -1 if column numbers agree with the predicted classes far better one further or one back, else 0.
+
+    Labels 1..K without the last class, or -1, 0, 1 without the first, pass for column numbers. Shifted labels must agree
+    more often than those given by a sign test, and those given less often than chance.
+
+    >>> shift_of_labels(np.array([1, 2] * 20), np.array([0, 1] * 20), 3)
+    -1
+    """
+    shares = np.bincount(labels, minlength=n_classes) / len(labels)
+    by_chance = float(shares @ np.bincount(predicted, minlength=n_classes))
+    right = int(np.count_nonzero(predicted == labels))
+    if right >= by_chance:
+        return 0
+    for shift, free in ((-1, labels.min() > 0), (1, labels.max() < n_classes - 1)):
+        if free:
+            shifted = int(np.count_nonzero(predicted == labels + shift))
+            if shifted and bdtrc(shifted - 1, shifted + right, 0.5) < SURELY:
+                return shift
+    return 0
+
+
+def _without_common_ends(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return names of columns without what all of them begin and end with, but for digits.
+
+    >>> _without_common_ends(np.array(["p_2_raw", "p_10_raw"]))
+    array(['2', '10'], dtype='<U2')
+    """
+    if classes.dtype.kind != "U":
+        return classes
+    names = classes.tolist()
+    for _ in range(2):  # from the front, then from the back
+        alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+        common = len("".join(letters[0] for letters in alike).rstrip("0123456789"))
+        names = [name[common:][::-1] for name in names]
+    return np.array(names)
+
+
+def _are_numbered(classes: NDArray[Any]) -> bool:
+    """Tell whether names of columns only count them, so that sorted labels go by position.
+
+    >>> _are_numbered(np.array(["p0", "p1"])), _are_numbered(np.array(["p_dog", "p_cat"])), _are_numbered(np.arange(3))
+    (True, False, True)
+    """
+    if classes.dtype.kind != "U":
+        return bool((np.diff(classes) == 1).all())
+    stems = {re.sub(r"\d+", "#", name, count=1) for name in classes.tolist()}
+    return len(stems) == 1 and "#" in next(iter(stems))
 
 
 def _as_vector(y: Any) -> NDArray[Any]:

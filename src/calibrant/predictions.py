@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
+from calibrant.mistaken_space import look_like_probabilities
 from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
@@ -96,16 +97,29 @@ class Predictions:
         return cls(_read_only(matrix), Space.PROBABILITIES, _class_names(classes, names, matrix), floor)
 
     @classmethod
-    def from_logits(cls, logits: Any, *, classes: Any = None) -> Self:
+    def from_logits(cls, logits: Any, *, classes: Any = None, allow_probabilities: bool = False) -> Self:
         """Parse logits: (n, K) scores before the softmax, or (n,) or (n, 1) log-odds of the positive class.
 
         Any finite numbers will do; log-probabilities are logits too.
+
+        Parameters
+        ----------
+        logits : array, list, pandas or polars frame
+        classes : sequence of K labels, optional
+            Label of every column; a frame's column names serve when they match the labels.
+        allow_probabilities : bool, default=False
+            Accept several rows that all lie between 0 and 1 and sum to one, which are refused by default.
         """
         matrix, names = _as_matrix(logits, "logits")
         with np.errstate(invalid="ignore", over="ignore"):
             totals = matrix.sum(axis=1, dtype=np.float64)
         if not np.isfinite(totals).all():
             _raise_not_finite(matrix, "logits", "replace masked classes by a large negative number")
+        if not allow_probabilities and look_like_probabilities(matrix):
+            raise PredictionError(
+                "these look like probabilities, not logits: all are between 0 and 1 and every row sums to 1; use "
+                "Predictions.from_probabilities, or insist by from_logits(..., allow_probabilities=True)."
+            )
         if matrix.shape[1] == 1:
             matrix = np.hstack([np.zeros_like(matrix), matrix])
         return cls(_read_only(matrix), Space.LOGITS, _class_names(classes, names, matrix))

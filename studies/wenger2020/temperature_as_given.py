@@ -36,5 +36,7 @@ class TemperatureAsGiven(Calibrator):
 
 def _as_logits(predictions: Predictions) -> Predictions:
     if predictions.space is Space.PROBABILITIES:
-        return Predictions.from_logits(predictions.scores, classes=predictions.classes)
+        return Predictions.from_logits(
+            predictions.scores, classes=predictions.classes, allow_probabilities=True
+        )
     return predictions

@@ -68,8 +68,11 @@ def test_pooling_is_the_mean_of_all_answers_about_a_row(data, logits):
     )
     rng = np.random.default_rng(len(tests))
     parse = Predictions.from_logits if logits else Predictions.from_probabilities
+    sign = -1 if logits else 1  # which keeps logits from looking like probabilities
     parts = [
-        HeldOut(None, "", np.array(test), parse(rng.dirichlet([1.0] * 3, len(test))), np.array([], int))
+        HeldOut(
+            None, "", np.array(test), parse(sign * rng.dirichlet([1.0] * 3, len(test))), np.array([], int)
+        )
         for test in tests
     ]
     rows, predictions = pool(parts, n_rows)

@@ -217,3 +217,48 @@ def test_a_positive_class_needs_a_single_column(run):
         "--positive is for one column of scores, but val.csv has 3, 'p_cat', 'p_dog' and 'p_owl'"
         in result.stderr
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate",
+        "evaluate --stream",
+        "fit -o out.npz",
+        "report -o out.html",
+        "compare --methods temperature",
+    ],
+)
+def test_probabilities_declared_as_logits_are_refused_unless_the_user_insists(run, command):
+    name, *rest = command.split()
+    line = f"{name} val.csv --label animal --space logits --columns p_* {' '.join(rest)}"
+    if name in ("fit", "report"):
+        line += " --method temperature" if name == "fit" else " --methods temperature"
+    result = run(line, expected=1)
+    assert result.stderr == (
+        "Error: val.csv: these look like probabilities, all between 0 and 1 with rows that sum to 1; say --space "
+        "probabilities, or add --as-declared if they are logits.\n"
+    )
+    run(f"{line} --as-declared")
+
+
+def test_log_odds_between_zero_and_one_are_noted(run, folder):
+    p, y = probabilities(120, 0)
+    write_scores(folder / "a.csv", ["score"], p[:, :1], (y == 0).astype(int))
+    found = run("evaluate a.csv --space logits --metrics log_loss --no-tests")
+    assert (
+        "Note: all log-odds are between 0 and 1, as probabilities are; say --space probabilities"
+        in found.stderr
+    )
+    assert run("evaluate a.csv --space probabilities --metrics log_loss --no-tests").stderr == ""
+
+
+def test_labels_one_column_further_are_noted(run, folder):
+    """Labels 1, 2, 3 without 3, for columns p0, p1, p2."""
+    p, y = probabilities(120, 0)
+    write_scores(folder / "a.csv", ["p0", "p1", "p2"], p[y < 2], y[y < 2] + 1)
+    found = run("evaluate a.csv --space probabilities --metrics accuracy --no-tests")
+    assert found.stderr == (
+        "Note: labels are taken as column numbers 0..2, but agree with the predicted classes far better as 1..3; if they "
+        "are, name the columns [1, ..., 3].\n"
+    )

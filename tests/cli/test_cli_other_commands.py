@@ -14,7 +14,7 @@ from calibrant.comparison import compare
 def test_compare_gives_the_numbers_of_the_library(run):
     p, y = probabilities(120, 0)
     content = json.loads(run(f"compare val.csv {COLUMNS} --methods vector,temperature --format json").stdout)
-    own = compare(p, y, ["vector", "temperature"])
+    own = compare(y, p, ["vector", "temperature"])
     assert [record["method"] for record in content["methods"]] == [result.name for result in own.results]
     for record, result in zip(content["methods"], own.results, strict=True):
         assert record["log_loss"] == pytest.approx(result.scores["log_loss"])
@@ -32,7 +32,7 @@ def test_compare_measures_on_a_test_file(run):
         f"compare val.csv {COLUMNS} --methods temperature --test test.csv --metrics smooth_ece --format json"
     )
     content = json.loads(run(line).stdout)
-    own = compare(p, y, ["temperature"], test=(test_p, test_y), metrics=["smooth_ece"])
+    own = compare(y, p, ["temperature"], test=(test_y, test_p), metrics=["smooth_ece"])
     assert content["n_test_rows"] == 90
     for name in ("log_loss", "smooth_ece"):
         assert content["methods"][1][name] == pytest.approx(own.results[1].scores[name])

@@ -35,7 +35,7 @@ def test_out_of_fold_rows_are_those_of_a_loop_over_the_folds():
     """A second implementation with scikit-learn's splitter."""
     p, y = over_confident(203)
     splitter = KFold(4, shuffle=True, random_state=1)
-    found = compare(p, y, ["temperature", "vector"], cv=splitter)
+    found = compare(y, p, ["temperature", "vector"], cv=splitter)
     for name in ("temperature", "vector"):
         expected = np.empty_like(p)
         for train, test in splitter.split(p):
@@ -54,7 +54,7 @@ def test_out_of_fold_rows_are_those_of_a_loop_over_the_folds():
 def test_test_rows_are_measured_by_a_map_fitted_to_all_calibration_rows():
     p, y = over_confident(300)
     q, z = over_confident(150, seed=1)
-    found = compare(p, NAMES[y], ["temperature"], test=(q, NAMES[z]))
+    found = compare(NAMES[y], p, ["temperature"], test=(NAMES[z], q))
     fitted = TemperatureScaling().fit(p, y)
     assert found.result("temperature").scores["log_loss"] == pytest.approx(
         log_loss(z, fitted.predict_proba(q))
@@ -66,7 +66,7 @@ def test_test_rows_are_measured_by_a_map_fitted_to_all_calibration_rows():
 
 def test_doing_nothing_comes_first_and_the_rest_by_log_loss():
     p, y = over_confident(400)
-    found = compare(p, y, ["isotonic", "temperature", "uncalibrated"])
+    found = compare(y, p, ["isotonic", "temperature", "uncalibrated"])
     assert found.results[0].name == "uncalibrated"
     losses = [result.scores["log_loss"] for result in found.results[1:]]
     assert losses == sorted(losses)
@@ -77,22 +77,22 @@ def test_doing_nothing_comes_first_and_the_rest_by_log_loss():
 
 def test_a_method_that_does_nothing_differs_by_zero():
     p, y = over_confident(60)
-    found = compare(p, y, [Chain([Identity()])])
+    found = compare(y, p, [Chain([Identity()])])
     (difference,) = [result.differences["log_loss"] for result in found.results[1:]]
     assert (difference.estimate, difference.low, difference.high) == (0.0, 0.0, 0.0)
 
 
 def test_logits_in_their_own_space():
     p, y = over_confident(120)
-    found = compare(Predictions.from_logits(np.log(p) + 3), y, ["temperature"])
-    given = compare(p, y, ["temperature"])
+    found = compare(y, Predictions.from_logits(np.log(p) + 3), ["temperature"])
+    given = compare(y, p, ["temperature"])
     assert found.best.scores["log_loss"] == pytest.approx(given.best.scores["log_loss"])
 
 
 def test_refuted_zeros_count_as_the_floor_for_the_difference_only():
     p = np.array([[1.0, 0.0], [0.9, 0.1], [0.2, 0.8], [0.0, 1.0]] * 20)
     y = np.array([0, 0, 1, 1] * 15 + [1, 1, 0, 0] * 5)
-    found = compare(p, y, ["temperature"])
+    found = compare(y, p, ["temperature"])
     assert found.result("uncalibrated").scores["log_loss"] == np.inf
     assert np.isfinite(found.result("temperature").differences["log_loss"].estimate)
 
@@ -101,8 +101,8 @@ def test_groups_stay_together_and_widen_the_interval():
     """Every row eight times over: as groups, one eighth of the rows are independent."""
     p, y = over_confident(60)
     repeated, labels, groups = np.repeat(p, 8, axis=0), np.repeat(y, 8), np.repeat(np.arange(60), 8)
-    apart = compare(repeated, labels, ["temperature"])
-    together = compare(repeated, labels, ["temperature"], groups=groups)
+    apart = compare(labels, repeated, ["temperature"])
+    together = compare(labels, repeated, ["temperature"], groups=groups)
     widths = [each.result("temperature").differences["log_loss"].width for each in (apart, together)]
     assert widths[1] > 2 * widths[0]
     assert "groups kept together" in together.how
@@ -111,8 +111,8 @@ def test_groups_stay_together_and_widen_the_interval():
 def test_a_weight_of_zero_leaves_a_row_out():
     p, y = over_confident(101)
     weights = np.r_[np.ones(100), 0]
-    weighted = compare(p, y, ["temperature"], sample_weight=weights)
-    without = compare(p[:100], y[:100], ["temperature"], sample_weight=np.ones(100))
+    weighted = compare(y, p, ["temperature"], sample_weight=weights)
+    without = compare(y[:100], p[:100], ["temperature"], sample_weight=np.ones(100))
     assert weighted.n_rows == 100
     assert weighted.best.scores == pytest.approx(without.best.scores)
 
@@ -124,7 +124,7 @@ def test_a_failure_is_recorded_and_does_not_stop_the_rest(monkeypatch):
         raise ValueError("this method never works.")
 
     monkeypatch.setattr(PlattScaling, "_fit", fail)
-    found = compare(p, y, [PlattScaling(), "temperature"])
+    found = compare(y, p, [PlattScaling(), "temperature"])
     failed = found.results[-1]
     assert failed.failed
     assert failed.error == "this method never works"
@@ -137,14 +137,35 @@ def test_a_failure_is_recorded_and_does_not_stop_the_rest(monkeypatch):
 def test_notes_hold_what_the_fits_warned_of():
     p, y = over_confident(80)
     y = np.where(y == 3, 2, y)
-    found = compare(p, y, ["temperature"])
+    found = compare(y, p, ["temperature"])
     assert any("no calibration row has class 3" in note for note in found.result("temperature").notes)
+
+
+def test_the_base_of_the_differences_is_named():
+    p, y = over_confident(80)
+    found = compare(y, p, ["temperature"])
+    assert found.base == "the uncalibrated predictions"
+    assert str(found).endswith(
+        "Differences are from the uncalibrated predictions, row by row; negative is better."
+    )
+
+
+def test_infinite_losses_beside_finite_differences_are_explained():
+    """Rows of quarters, one of which gives the true class nothing: the floor is an eighth."""
+    p = np.array([[0.75, 0.25]] * 20 + [[0.25, 0.75]] * 20 + [[1.0, 0.0]] * 2)
+    found = compare([0, 0, 0, 1] * 5 + [1, 1, 1, 0] * 5 + [0, 1], p, ["temperature"])
+    assert found.results[0].scores["log_loss"] == np.inf
+    assert np.isfinite(found.result("temperature").differences["log_loss"].estimate)
+    assert found.base == "the uncalibrated predictions with zeros raised to 0.12"
+    assert "The log-loss of uncalibrated is inf: a true class has the probability zero in some row." in str(
+        found
+    )
 
 
 def test_progress_counts_every_fit():
     p, y = over_confident(60)
     seen = []
-    compare(p, y, ["temperature", "vector"], cv=3, progress=lambda *told: seen.append(told))
+    compare(y, p, ["temperature", "vector"], cv=3, progress=lambda *told: seen.append(told))
     assert [done for done, _, _ in seen] == list(range(13))
     assert {total for _, total, _ in seen} == {12}
     assert seen[-1] == (12, 12, "")
@@ -152,7 +173,7 @@ def test_progress_counts_every_fit():
 
 def test_without_a_last_fit_there_is_no_calibrator():
     p, y = over_confident(60)
-    found = compare(p, y, ["temperature"], refit=False)
+    found = compare(y, p, ["temperature"], refit=False)
     assert found.result("temperature").calibrator is None
     assert not found.result("temperature").failed
 
@@ -160,7 +181,7 @@ def test_without_a_last_fit_there_is_no_calibrator():
 def test_methods_within_two_standard_errors_of_the_best_are_told():
     """Told again from the losses of single rows."""
     p, y = over_confident(300)
-    found = compare(p, y, ["temperature", "ets", "structured-vector", "isotonic"])
+    found = compare(y, p, ["temperature", "ets", "structured-vector", "isotonic"])
 
     def losses(result):
         return -np.log(result.predictions.probabilities[np.arange(300), y])
@@ -177,7 +198,7 @@ def test_methods_within_two_standard_errors_of_the_best_are_told():
 
 def test_further_metrics_and_the_table():
     p, y = over_confident(60)
-    found = compare(p, y, ["temperature"], metrics=["smooth_ece", accuracy])
+    found = compare(y, p, ["temperature"], metrics=["smooth_ece", accuracy])
     table = found.columns()
     assert table["smooth_ece"][0] == pytest.approx(smooth_ece(y, p))
     assert list(table["method"]) == ["uncalibrated", "temperature"]
@@ -187,7 +208,7 @@ def test_further_metrics_and_the_table():
 
 def test_the_same_numbers_for_methods_that_draw_random_ones():
     p, y = over_confident(80)
-    first, second = (compare(p, y, ["pts"], cv=2, random_state=3) for _ in range(2))
+    first, second = (compare(y, p, ["pts"], cv=2, random_state=3) for _ in range(2))
     assert first.best.scores == second.best.scores
 
 
@@ -200,25 +221,37 @@ def test_the_same_numbers_for_methods_that_draw_random_ones():
         ({"cv": 1}, ParameterError, "cv must be a whole number of at least 2"),
         ({"metrics": ["nonsense"]}, ParameterError, "there is no metric 'nonsense'"),
         ({"level": 2}, ParameterError, "level"),
-        ({"test": ([[0.5, 0.5]], [1])}, ParameterError, "test rows must have the classes"),
+        ({"test": ([1], [[0.5, 0.5]])}, ParameterError, "test rows must have the classes"),
         ({"groups": [1, 2]}, ParameterError, "groups must have one entry per row"),
     ],
 )
 def test_what_has_no_meaning_is_refused(options, error, message):
     p, y = over_confident(40)
     with pytest.raises(error, match=message):
-        compare(p, y, **{"methods": ["temperature"], **options})
+        compare(y, p, **{"methods": ["temperature"], **options})
 
 
 def test_one_row_cannot_be_held_out():
     with pytest.raises(PredictionError, match="one row cannot be held out"):
-        compare([[0.5, 0.5]], [0], ["temperature"])
+        compare([0], [[0.5, 0.5]], ["temperature"])
+
+
+@pytest.mark.parametrize("scores", ["several columns", "one column", "parsed"])
+def test_predictions_first_still_work_with_a_warning(scores):
+    p, y = over_confident(100, n_classes=2)
+    given = {"several columns": p, "one column": p[:, 1], "parsed": Predictions.from_probabilities(p)}[scores]
+    expected = compare(
+        y, given, ["temperature"], test=(y[:50], given[:50] if scores != "parsed" else given.take(range(50)))
+    )
+    with pytest.warns(DeprecationWarning, match=r"labels first, compare\(y, p, ...\)"):
+        found = compare(given, y, ["temperature"], test=(expected.data.predictions, y[:50]))
+    assert found.result("temperature").scores == expected.result("temperature").scores
 
 
 def test_an_unknown_result_is_refused():
     p, y = over_confident(40)
     with pytest.raises(ParameterError, match="there is no result of 'vector'"):
-        compare(p, y, ["temperature"]).result("vector")
+        compare(y, p, ["temperature"]).result("vector")
 
 
 def test_folds_do_not_know_the_labels():
@@ -241,7 +274,7 @@ def test_the_gain_of_many_intercepts_on_calibrated_rows_is_not_flattered():
         generator = np.random.default_rng(seed)
         p = generator.dirichlet(np.ones(10), 200)
         y = (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1)
-        found = compare(p, y, ["bias-corrected-temperature"], refit=False)
+        found = compare(y, p, ["bias-corrected-temperature"], refit=False)
         gains.append(found.results[1].differences["log_loss"].estimate)
     assert np.mean(gains) > 0.01
 
@@ -251,6 +284,6 @@ def test_rounded_scores_are_compared_as_those_before_rounding():
     p = generator.uniform(0.02, 0.98, 1000)
     y = (generator.random(1000) < p).astype(int)
     losses = [
-        compare(each, y, ["isotonic"]).result("isotonic").scores["log_loss"] for each in (p, p.round(1))
+        compare(y, each, ["isotonic"]).result("isotonic").scores["log_loss"] for each in (p, p.round(1))
     ]
     assert losses[1] == pytest.approx(losses[0], abs=0.02)

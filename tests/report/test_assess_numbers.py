@@ -1,5 +1,6 @@
 """Numbers of the report: those of the library's own functions, on rows that no map was fitted to."""
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -32,9 +33,10 @@ from calibrant.metrics import (
 )
 from calibrant.report import assess
 from calibrant.report.class_rows import noise_of_ece
-from calibrant.report.event_evidence import binomial_bound
+from calibrant.report.error_rows import certain_error
+from calibrant.report.event_counts import EventCounts
 from calibrant.report.roc import area_estimate, roc_area
-from calibrant.report.rows import Rows, drawn_rows
+from calibrant.report.rows import Rows, drawn_by_class, drawn_rows
 from calibrant.report.trial import default_methods
 
 Y, P = drawn(600, 3)
@@ -60,7 +62,7 @@ def test_scores_before_are_those_of_the_metrics(found):
 
 
 def test_scores_after_are_those_of_rows_held_out(found):
-    result = compare(P, Y, METHODS).result(found.recommendation.method)
+    result = compare(Y, P, METHODS).result(found.recommendation.method)
     for name, metric in {"log-loss": log_loss, "Brier score": brier_score, "accuracy": accuracy}.items():
         assert named(found.scores, name).after.value == pytest.approx(
             metric(Y, result.predictions), rel=1e-12
@@ -71,7 +73,7 @@ def test_scores_after_are_those_of_rows_held_out(found):
 
 
 def test_the_gain_has_an_interval_for_all_methods_at_once(found):
-    result = compare(P, Y, METHODS).result(found.recommendation.method)
+    result = compare(Y, P, METHODS).result(found.recommendation.method)
     wide = loss_difference(Y, P, result.predictions, level=0.975)
     gain = found.recommendation.gain
     assert (gain.value, gain.low, gain.high) == pytest.approx((-wide.estimate, -wide.high, -wide.low))
@@ -91,12 +93,17 @@ def test_errors_are_those_of_the_metrics(found):
     }.items():
         assert named(found.errors, name).before.value == pytest.approx(value, rel=1e-12)
     bound = calibration_error_lower_bound(Y, P)
-    shown = named(found.errors, "L1 error, lower bound").before
-    assert (shown.value, shown.low, shown.high) == (
-        pytest.approx(bound.estimate),
-        pytest.approx(bound.limit),
-        None,
-    )
+    assert named(found.errors, "L1 error, 95 % lower bound").before.value == pytest.approx(bound.limit)
+    assert named(found.errors, "L1 error, cross-fitted").before.value == pytest.approx(bound.estimate)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "limit", "shown"), [(0.02, 0.03, 0.02), (0.03, 0.02, 0.02), (-0.01, 0.0, 0.0)]
+)
+def test_a_lower_bound_is_never_above_its_estimate(estimate, limit, shown):
+    """It comes from folds that only earlier ones judge, and may be above the estimate from all folds."""
+    bound = calibration_error_lower_bound(Y, P)
+    assert certain_error(replace(bound, estimate=estimate, limit=limit)) == shown
 
 
 def test_decompositions_add_up_and_are_those_of_decompose(found):
@@ -213,11 +220,12 @@ def test_the_interval_of_the_area_covers_it():
     assert 0.9 <= covered / 200 <= 0.99
 
 
-def test_the_binomial_bound_is_the_binomial_tail_for_equal_probabilities():
-    """Two of ten at 1 %: P = 1 - 0.99^10 - 10 0.01 0.99^9, doubled; one is within the expected 0.1 plus one."""
+def test_the_number_of_events_has_the_binomial_tail_for_equal_probabilities():
+    """Two of ten at 1 %: P = 1 - 0.99^10 - 10 0.01 0.99^9, doubled; non-events where events are the rule."""
     tail = 1 - 0.99**10 - 10 * 0.01 * 0.99**9
-    assert binomial_bound(2, 10, 0.01) == pytest.approx(2 * tail)
-    assert binomial_bound(1, 10, 0.01) == 1.0
+    happened = np.arange(10) < 2
+    assert EventCounts.of(np.full(10, 0.01), happened).p_value == pytest.approx(2 * tail)
+    assert EventCounts.of(np.full(10, 0.99), ~happened).p_value == pytest.approx(2 * tail)
 
 
 def test_the_noise_of_a_binned_error_is_what_calibrated_predictions_have_on_average():
@@ -240,17 +248,17 @@ def test_samples_keep_groups_whole():
 
 
 def test_rows_outside_the_sample_are_mapped_by_what_was_fitted_to_it(monkeypatch):
-    monkeypatch.setattr(import_module("calibrant.report.assess"), "SAMPLE_ROWS", 300)
+    monkeypatch.setattr(import_module("calibrant.report.trial"), "QUICK_NUMBERS", 300 * P.shape[1])
     found = assess(Y, P, methods=["temperature"])
     chosen = drawn_rows(Rows.parse(Y, P, None, None), 300, 10**9, 0)
     others = np.setdiff1d(np.arange(600), chosen)
     fitted = registry.make("temperature").fit(P[chosen], Y[chosen])
-    held_out = compare(P[chosen], Y[chosen], ["temperature"]).result("temperature").predictions
+    held_out = compare(Y[chosen], P[chosen], ["temperature"]).result("temperature").predictions
     loss = (
         300 * log_loss(Y[others], fitted.predict_proba(P[others])) + 300 * log_loss(Y[chosen], held_out)
     ) / 600
     assert named(found.scores, "log-loss").after.value == pytest.approx(loss)
-    assert "300 rows" in " ".join(pitfall.text for pitfall in found.pitfalls)
+    assert "Methods were tried on 300 of 600 rows" in " ".join(pitfall.text for pitfall in found.pitfalls)
     assert found.repeatability.settings["rows on which methods were tried"] == "300"
 
 
@@ -267,3 +275,79 @@ def test_default_methods_are_known_and_begin_with_the_simplest(n_classes):
     names = default_methods(5000, n_classes)
     assert names[0] == "temperature"
     assert set(names) <= set(registry.calibrators())
+
+
+# Which rows methods are tried on
+
+
+def rare_rows(n_rows, rate, seed=0):
+    generator = np.random.default_rng(seed)
+    p = np.minimum(rate * np.exp(generator.normal(size=n_rows) - 0.5), 0.5)
+    return (generator.random(n_rows) < p).astype(int), p
+
+
+def test_quick_methods_get_all_rows():
+    y, p = rare_rows(30_000, 0.002)
+    found = assess(y, 3 * p, methods=["temperature", "platt", "isotonic"])
+    assert found.repeatability.settings["rows on which methods were tried"] == "30000"
+    own = compare(y, 3 * p, ["temperature", "platt", "isotonic"], refit=False)
+    for row in found.recommendation.methods:
+        assert row.log_loss == pytest.approx(own.result(row.name).scores["log_loss"])
+    assert not any("drawn at random" in pitfall.text for pitfall in found.pitfalls)
+
+
+def test_samples_keep_the_rows_of_rare_classes_with_weights_that_restore_their_share():
+    y, p = rare_rows(50_000, 0.002)
+    rows = Rows.parse(y, p, None, None)
+    drawn_numbers, sample = drawn_by_class(rows, 10_000, 0)
+    assert (y[drawn_numbers] == 1).sum() == y.sum()
+    assert len(drawn_numbers) == sample.n_rows <= 10_000
+    assert np.average(sample.data.labels, weights=sample.weights) == pytest.approx(y.mean(), rel=1e-3)
+    assert sample.weights.mean() == pytest.approx(1)
+
+
+def test_samples_of_common_classes_are_drawn_as_they_come():
+    y, p = drawn(3000, 3)
+    numbers, sample = drawn_by_class(Rows.parse(y, p, None, None), 1000, 0)
+    assert sample.weights is None
+    assert numbers.tolist() == drawn_rows(Rows.parse(y, p, None, None), 1000, 3000, 0).tolist()
+
+
+def test_slow_methods_learn_from_all_rare_events(monkeypatch):
+    """The odds of 40 events in 20,000 rows are four times too high; a random tenth would have four of them."""
+    monkeypatch.setattr(import_module("calibrant.report.trial"), "SLOW_ROWS", 2000)
+    y, p = rare_rows(20_000, 0.002)
+    found = assess(y, 4 * p / (1 + 3 * p), methods=["bias-corrected-temperature"])
+    fitted = registry.make("bias-corrected-temperature").fit(4 * p / (1 + 3 * p), y)
+    everything = log_loss(y, fitted.predict_proba(4 * p / (1 + 3 * p)))
+    after = named(found.scores, "log-loss").after.value
+    assert after == pytest.approx(everything, rel=0.02)
+    assert "more of rare classes, with weights that restore their shares" in found.recommendation.how
+
+
+# What is worth doing
+
+
+def test_a_gain_that_is_beyond_noise_but_tiny_is_not_worth_it():
+    """A temperature of 1.08 in 60,000 rows gains one in a thousand of the log-loss."""
+    y, p = drawn(60_000, 2)
+    found = assess(y, powered(p, 1.08), methods=["temperature"])
+    assert found.recommendation.gain.low > 0
+    assert found.recommendation.action == "keep"
+    assert found.recommendation.headline.startswith(
+        "Keep the probabilities as they are: temperature would lower the log-loss, but only by 0.000"
+    )
+    assert not found.recommendation.more_rows.startswith("More rows would help")
+
+
+def test_decisions_about_two_classes_are_those_at_one_half():
+    y, p = drawn(3000, 2)
+    sentences = " ".join(assess(y, powered(p, 2.0), methods=["temperature"]).recommendation.sentences)
+    assert (
+        "No row crosses 50 %, so that the predicted classes stay; decisions at other thresholds may change."
+        in sentences
+    )
+    assert "It changes no decision" not in sentences
+    y, p = drawn(3000, 3)
+    sentences = " ".join(assess(y, powered(p, 2.0), methods=["temperature"]).recommendation.sentences)
+    assert "It changes no decision: the predicted class of every row stays" in sentences

@@ -139,5 +139,5 @@ def test_calibrated_predictions_are_seldom_to_be_calibrated(n_classes, methods):
     advised = 0
     for seed in range(150):
         rows = Rows.parse(*drawn(300, n_classes, seed), None, None)
-        advised += tried(rows, None, methods, 5, 0.95, seed, None).helps
+        advised += tried(rows, methods, 5, 0.95, seed, None).helps
     assert advised / 150 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)

@@ -38,7 +38,7 @@ def test_the_gap_of_means_stays_within_what_is_possible():
     p = np.tile([1.0, 0.0], (100, 1))
     y = np.r_[np.zeros(99, int), 1]
     gap = assess(y, p, methods=[]).slopes[0]
-    assert gap.high == pytest.approx(0.0, abs=1e-12)
+    assert -1 < gap.low < gap.value < gap.high <= 0
 
 
 @pytest.mark.parametrize("n_groups", [1, 2])
@@ -79,9 +79,8 @@ def test_groups_that_differ_in_their_slopes_keep_the_level():
 
 
 def test_an_error_below_zero_is_shown_as_none_with_its_estimate_in_the_note():
-    shown = _not_negative(Estimate("L1 error, lower bound", -0.1212, -0.3))
-    assert (shown.value, shown.low, shown.note) == (0.0, 0.0, "estimate below zero (-0.1212): none seen")
-    assert _not_negative(Estimate("error", 0.2, -0.1)).low == 0.0
+    shown = _not_negative(Estimate("L1 error, cross-fitted", -0.1212))
+    assert (shown.value, shown.note) == (0.0, "estimate below zero (-0.1212): none seen")
     found = assess(*drawn(60, 3), methods=[])
     assert all(row.before.value >= 0 for row in found.errors)
     assert all(row.lower_bound is None or row.lower_bound >= 0 for row in found.classes)

@@ -98,9 +98,10 @@ def test_temperature_as_given_of_logits_is_temperature_scaling():
     )
     p = given.probabilities
     of_p = TemperatureAsGiven().fit(p, y)
+    taken = Predictions.from_logits(p, allow_probabilities=True)
     assert np.allclose(
         of_p.predict_proba(p),
-        TemperatureScaling().fit(Predictions.from_logits(p), y).predict_proba(Predictions.from_logits(p)),
+        TemperatureScaling().fit(taken, y).predict_proba(taken),
     )
     assert not np.allclose(of_p.predict_proba(p), usual.predict_proba(given), atol=0.01)
 

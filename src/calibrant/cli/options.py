@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from calibrant.cli.rendering import FORMATS
+from calibrant.cli.score_meaning import AS_DECLARED
 from calibrant.errors import ParameterError
 from calibrant.space import Space
 
@@ -39,6 +40,13 @@ def prediction_options(command: Command) -> Command:
             help="What the scores are; never guessed.",
         ),
         click.option(
+            "--as-declared",
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Accept logits that look like probabilities.",
+        ),
+        click.option(
             "--columns",
             metavar="PATTERN",
             help="Columns of scores: 'p_*', or names with commas [all other columns of numbers].",
@@ -55,6 +63,10 @@ def prediction_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[AS_DECLARED] = given
 
 
 def format_options(command: Command) -> Command:

@@ -1,25 +1,46 @@
-"""Whether a file has the kind of scores that a calibrator was fitted on, if nobody says."""
+"""Whether a file has the kind of scores that was declared, or that a calibrator was fitted on."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
 from calibrant.cli.notes import note
 from calibrant.errors import PredictionError
-from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
+from calibrant.mistaken_space import log_odds_look_like_probabilities, look_like_probabilities
+from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.tables.score_columns import ScoreColumns
 
-__all__ = ["check_meaning", "noting_probabilities"]
+__all__ = ["AS_DECLARED", "check_declared", "check_meaning", "noting_probabilities"]
+
+AS_DECLARED = "calibrant.as_declared"
+"""Under which the context of a command keeps that scores are to be taken for what they were declared as."""
 
 MEANINGS = {
     Space.PROBABILITIES: {"probabilities", "probability", "probs", "prob", "proba"},
     Space.LOGITS: {"logits", "logit"},
 }
+
+
+def check_declared(path: Path, predictions: Predictions) -> None:
+    """Refuse probabilities that were declared as logits, unless the user insists."""
+    context = click.get_current_context(silent=True)
+    if predictions.space is not Space.LOGITS or (context is not None and context.meta.get(AS_DECLARED)):
+        return
+    if look_like_probabilities(predictions.scores):
+        raise PredictionError(
+            f"{path}: these look like probabilities, all between 0 and 1 with rows that sum to 1; say --space probabilities, "
+            "or add --as-declared if they are logits."
+        )
+    if log_odds_look_like_probabilities(predictions.scores):
+        note(
+            "all log-odds are between 0 and 1, as probabilities are; say --space probabilities if that is what they are."
+        )
 
 
 def check_meaning(path: Path, calibrator: Calibrator, columns: ScoreColumns, space: str | None) -> None:
@@ -42,7 +63,7 @@ def noting_probabilities(calibrator: Calibrator) -> Callable[[Predictions], NDAr
 
     def calibrated(predictions: Predictions) -> NDArray[np.floating]:
         nonlocal is_first
-        if is_first and _look_like_probabilities(predictions.scores):
+        if is_first and look_like_probabilities(predictions.scores):
             note(
                 "these look like probabilities, but the calibrator was fitted on logits; say --space probabilities if "
                 "they are."
@@ -51,9 +72,3 @@ def noting_probabilities(calibrator: Calibrator) -> Callable[[Predictions], NDAr
         return calibrator.predict_proba(predictions)
 
     return calibrated
-
-
-def _look_like_probabilities(scores: NDArray[np.floating]) -> bool:
-    if scores.min() < 0 or scores.max() > 1:
-        return False
-    return bool(np.abs(scores.sum(axis=1, dtype=np.float64) - 1).max() <= ROW_SUM_TOLERANCE)

@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 
 from calibrant.cli.measurement import Measurement, rooted
 from calibrant.cli.metric_choice import Metric, name_of
+from calibrant.cli.score_meaning import check_declared
 from calibrant.errors import ParameterError, WeightError
 from calibrant.metrics.declaration import describe, options_of
 from calibrant.predictions import Predictions
@@ -113,6 +114,8 @@ def measured_in_batches(
     generator = np.random.default_rng(0)
     n_rows, counted_rows, groups = 0, 0, set()
     for table in file.batches(batch_rows):
+        if n_rows == 0:
+            check_declared(file.path, table.predictions)
         n_rows += table.predictions.n_rows
         progress(n_rows)
         part_of_row = _parts_of_rows(table, generator)

@@ -24,6 +24,7 @@ REPLACEMENTS = {
     "use cumulative_test or spiegelhalter_test, or say what a zero stands for by "
     "Predictions.from_probabilities(..., floor=...)": "the other tests need none",
     "; use consistency_test": "",
+    "pass Predictions with classes=": "name the columns ",
     "a file that Calibrator.save wrote": "a file that 'calibrant fit' saved",
     "test rows by test=": "test rows by --test",
     "wrap it in OneVsRest": "choose another method",

@@ -12,15 +12,15 @@ from sklearn.base import clone
 from calibrant import metrics as metric_functions
 from calibrant import registry
 from calibrant.calibrator import Calibrator
-from calibrant.comparison.comparison import UNCALIBRATED, Comparison
+from calibrant.comparison.comparison import UNCALIBRATED, UNCALIBRATED_TEXT, Comparison
 from calibrant.comparison.method_result import MethodResult
 from calibrant.comparison.random_folds import random_folds
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.intervals.groups import group_numbers
-from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.labelled_predictions import LabelledPredictions, are_swapped
 from calibrant.metrics.declaration import describe
-from calibrant.notices import held_back
+from calibrant.notices import held_back, warn_user
 from calibrant.numerics.folds import Fold
 from calibrant.options import check_level
 from calibrant.predictions import Predictions
@@ -36,8 +36,8 @@ Progress = Callable[[int, int, str], object]
 
 
 def compare(
-    X: Any,
-    y: Any,
+    y_true: Any,
+    y_proba: Any,
     methods: Sequence[str | Calibrator],
     *,
     sample_weight: Any = None,
@@ -63,10 +63,10 @@ def compare(
 
     Parameters
     ----------
-    X : array, frame or Predictions
-        Predictions of the calibration rows.
-    y : array of shape (n,)
-        True classes.
+    y_true : array of shape (n,)
+        True classes of the calibration rows.
+    y_proba : array, frame or Predictions
+        Their predictions.
     methods : sequence of str or Calibrator
         Registry names (``+`` composes) or calibrators with parameters of their own. Doing nothing is added.
     sample_weight : array of shape (n,), optional
@@ -76,7 +76,7 @@ def compare(
     cv : int, splitter or iterable of splits, default=5
         Folds; a number of them deals out rows, or groups, at random. Folds that hold out every class in its share
         would hide errors of the intercepts, and flatter methods that fit many. Not used with ``test``.
-    test : tuple (X, y) or (X, y, sample_weight), optional
+    test : tuple (y_true, y_proba) or (y_true, y_proba, sample_weight), optional
         Rows to measure on instead; methods are fitted to all calibration rows. ``groups`` are then of no use for the
         intervals and only keep rows together inside methods that hold rows out.
     metrics : sequence of str or function, optional
@@ -99,16 +99,16 @@ def compare(
     --------
     >>> p = [[0.9, 0.1]] * 60 + [[0.1, 0.9]] * 60
     >>> y = ([0, 0, 1] * 20) + ([1, 1, 0] * 20)           # sure of itself, right in two of three
-    >>> found = compare(p, y, ["temperature", "shared-map"])
+    >>> found = compare(y, p, ["temperature", "shared-map"])
     >>> found.how
     'Measured on all 120 rows, each by a map fitted without its fold (5 folds)'
     >>> found.result("temperature").differences["log_loss"].high < 0
     True
     """
     check_level(level)
-    data = LabelledPredictions.parse(X, y, sample_weight)
+    data = _parsed(y_true, y_proba, sample_weight)
     if groups is not None:
-        data = replace(data, groups=group_numbers(groups, len(np.asarray(y)), sample_weight))
+        data = replace(data, groups=group_numbers(groups, len(y_true), sample_weight))
     calibrators = _calibrators(methods, random_state)
     functions = _functions(metrics)
     folds = None
@@ -118,7 +118,7 @@ def compare(
         folds = random_folds(cv, data, random_state)
         measured, how = data, _how(folds, data)
     else:
-        measured = LabelledPredictions.parse(*test)
+        measured = _parsed(*test)
         if not np.array_equal(measured.classes, data.classes):
             raise ParameterError(
                 f"test rows must have the classes of the calibration rows, {data.classes.tolist()}, but have "
@@ -144,9 +144,22 @@ def compare(
         results.append(result)
     if progress is not None:
         progress(total, total, "")
+    base = UNCALIBRATED_TEXT
+    if reference is not measured.predictions:
+        base += f" with zeros raised to {measured.predictions.floor:.2g}"
     return Comparison(
-        tuple(sorted(results, key=_place)), measured, data.n_rows, measured.n_rows, how, float(level)
+        tuple(sorted(results, key=_place)), measured, data.n_rows, measured.n_rows, how, float(level), base
     )
+
+
+def _parsed(y_true: Any, y_proba: Any, sample_weight: Any = None) -> LabelledPredictions:
+    if are_swapped(y_proba, y_true):
+        warn_user(
+            "compare takes labels first, compare(y, p, ...); predictions first will be an error in a later version.",
+            DeprecationWarning,
+        )
+        y_true, y_proba = y_proba, y_true
+    return LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
 
 def _place(result: MethodResult) -> tuple[bool, bool, float]:

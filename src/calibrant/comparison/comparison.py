@@ -16,6 +16,7 @@ from calibrant.tabular import Tabular
 __all__ = ["UNCALIBRATED", "Comparison"]
 
 UNCALIBRATED = "uncalibrated"
+UNCALIBRATED_TEXT = "the uncalibrated predictions"
 
 # A paired difference of means beyond this many standard errors is hardly chance.
 STANDARD_ERRORS = 2.0
@@ -36,6 +37,9 @@ class Comparison(Tabular):
         How rows were held out, in words.
     level : float
         Level of the intervals.
+    base : str
+        What the differences are taken from, in words: the uncalibrated predictions, or these with zeros raised to the
+        floor where a true class had the probability zero and the log-loss is infinite.
     """
 
     results: tuple[MethodResult, ...]
@@ -44,6 +48,7 @@ class Comparison(Tabular):
     n_test_rows: int
     how: str
     level: float
+    base: str = UNCALIBRATED_TEXT
 
     def result(self, name: str) -> MethodResult:
         """Return the result of a method by its name."""
@@ -58,6 +63,15 @@ class Comparison(Tabular):
     def measured(self) -> tuple[MethodResult, ...]:
         """The results of methods that did not fail."""
         return tuple(result for result in self.results if not result.failed)
+
+    @property
+    def base_sentence(self) -> str:
+        """What the differences are taken from, and why some losses are infinite."""
+        said = f"Differences are from {self.base}, row by row; negative is better."
+        infinite = [result.name for result in self.measured if np.isinf(result.scores["log_loss"])]
+        if not infinite:
+            return said
+        return f"{said} The log-loss of {', '.join(infinite)} is inf: a true class has the probability zero in some row."
 
     @property
     def best(self) -> MethodResult:
@@ -131,4 +145,4 @@ class Comparison(Tabular):
                 f"{result.scores['brier_score']:6.4f}    {result.scores['accuracy']:6.4f}  "
                 f"{100 * (result.changed or 0.0):5.1f} %"
             )
-        return "\n".join([*lines, f"{self.how}."])
+        return "\n".join([*lines, f"{self.how}.", self.base_sentence])

@@ -47,9 +47,9 @@ def compare_all(classifier: Scored) -> Compared:
     n_classes = classifier.calibration.n_classes
     fitting = [name for name, maker in makers.items() if n_classes == 2 or not maker.traits.binary_only]
     comparison = compare(
-        classifier.calibration,
         classifier.calibration_labels,
+        classifier.calibration,
         fitting,
-        test=(classifier.test, classifier.test_labels),
+        test=(classifier.test_labels, classifier.test),
     )
     return Compared(classifier, comparison, tuple(name for name in makers if name not in fitting))

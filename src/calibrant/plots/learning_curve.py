@@ -105,7 +105,9 @@ class LearningCurve(Tabular):
         """Return the loss to be expected with so many calibration rows, and its standard error.
 
         By a + b / n, the law of the excess loss of any fixed number of parameters for many rows, fitted by least
-        squares with weights n to the sizes of at least an eighth of the largest; b is at least zero. The
+        squares with weights n to the sizes of at least an eighth of the largest; a and b are at least zero. Points from
+        which the loss falls faster than the law allows are left out; ``trend.is_supported`` tells whether three or more are
+        left that follow it. The
         standard error is that of the fitted curve, infinite with fewer than three sizes: it does not know whether the
         method would go on to follow the law.
         """

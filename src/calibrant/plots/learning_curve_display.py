@@ -166,7 +166,9 @@ class LearningCurveDisplay(PredictionDisplay):
         return True
 
     def _continuation(self, curve: LearningCurve, colour: str) -> None:
-        """Draw how the curve may go on with more rows."""
+        """Draw how the curve may go on with more rows, where the points bear it."""
+        if not curve.trend.is_supported:
+            return
         sizes = np.geomspace(curve.sizes[-1], FURTHER * curve.sizes[-1], 30)
         expected = [curve.expected(float(size)) for size in sizes]
         self.ax_.plot(sizes, [loss for loss, _ in expected], color=colour, linestyle=":", linewidth=1.4)

@@ -22,13 +22,13 @@ from calibrant.report.score_rows import score_rows
 from calibrant.report.slopes import mean_gap, slope_estimates
 from calibrant.report.steps import Progress, Steps
 from calibrant.report.trial import tried
-from calibrant.report.verdict import verdict
+from calibrant.report.verdict import is_small, verdict
 
 __all__ = ["assess"]
 
-# Rows times classes that are measured at most, and rows and numbers that costly parts are given.
+# Rows times classes that are measured at most, and rows, for two classes and for more, and numbers that costly parts get.
 MEASURED_NUMBERS = 20_000_000
-SAMPLE_ROWS, SAMPLE_NUMBERS = 10_000, 5_000_000
+SAMPLE_ROWS_OF_TWO, SAMPLE_ROWS, SAMPLE_NUMBERS = 50_000, 10_000, 5_000_000
 
 # Steps and about how long each takes.
 STEPS: dict[str, float] = {
@@ -94,15 +94,19 @@ def assess(
     -----
     **Verdict.** A family of up to five tests, each valid by itself, is adjusted after Holm; the predictions are called
     miscalibrated if the smallest adjusted p-value is at most one minus the level, so that calibrated ones are with no
-    more than that probability. If none objects, they are called calibrated only if an error of five points would have
-    been seen with a probability of 80 %, and unclear otherwise. See :doc:`/report`.
+    more than that probability. If none objects, they are called calibrated only if an error of five points, and for rare
+    events a factor of two, would have been seen with a probability of 80 %. Otherwise the verdict is unclear, or that events
+    are too few. See :doc:`/report`.
 
     **Advice.** Of the methods tried, the first whose log-loss on rows held out is within one standard error of the
     lowest is chosen. It is recommended if its gain over doing nothing is more than noise, by an interval that holds
-    for all methods tried at once; or, where a true class had the probability zero, if the Brier score falls so.
+    for all methods tried at once; or, where a true class had the probability zero, if the Brier score falls so. A gain of less
+    than half a percent is not worth it, unless the tests show more than a small error.
 
-    **Many rows.** Up to :math:`2 \cdot 10^7` probabilities are measured, of more a random part. Methods are tried on at
-    most 10,000 rows and :math:`5 \cdot 10^6` probabilities; the rest is then mapped by what was fitted to these.
+    **Many rows.** Up to :math:`2 \cdot 10^7` probabilities are measured, of more a random part. Quick methods, such as those
+    that two classes get by default, are tried on up to :math:`2 \cdot 10^6` of them. Others are tried on 10,000 rows,
+    among which are up to 500 of every rare class, with weights that restore its share; the rest is then mapped by what was
+    fitted to these.
 
     Examples
     --------
@@ -131,16 +135,21 @@ def assess(
         rows = given.take(drawn_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
         # Splits that are listed name rows by their numbers among all.
         is_free = is_whole(cv, 2) or hasattr(cv, "split")
-        drawn = drawn_rows(rows, SAMPLE_ROWS, SAMPLE_NUMBERS, random_state) if is_free else None
+        most = SAMPLE_ROWS_OF_TWO if rows.n_classes == 2 else SAMPLE_ROWS
+        drawn = drawn_rows(rows, most, SAMPLE_NUMBERS, random_state)
         sample = rows.take(drawn)
     with steps("testing"):
         evidence = evidence_of(rows, sample, level, random_state)
     with steps("trying methods"):
-        trial = tried(rows, drawn, methods, cv, level, random_state, steps.within)
-    after, sample_after = (trial.after, trial.sample_after) if trial.helps else (None, None)
+        small = evidence.p_value > 1 - level or is_small(evidence, level)
+        trial = tried(
+            rows, methods, cv, level, random_state, steps.within, may_sample=is_free, small_error=small
+        )
+        sample_mapped = None if trial.after is None else trial.after.take(drawn)
+    after, sample_after = (trial.after, sample_mapped) if trial.helps else (None, None)
     with steps("learning curve"):
-        learning, more_rows = learning_numbers(trial, sample, given.n_rows, cv, level, random_state)
-        advice = recommendation(rows, trial, evidence.p_value, more_rows, sample.n_rows, level)
+        learning, more_rows = learning_numbers(trial, given.n_rows, cv, level, random_state)
+        advice = recommendation(rows, trial, evidence.p_value, more_rows, level)
     with steps("classes"):
         classes = class_rows(rows, after, sample, evidence, level)
     with steps("scores"):
@@ -151,9 +160,9 @@ def assess(
     with steps("decompositions"):
         parts = decompositions(sample, sample_after, level)
     with steps("pictures"):
-        drawings = curves(rows, sample, trial, classes, level, random_state)
+        drawings = curves(rows, sample, sample_mapped, trial, classes, level, random_state)
         paths = cumulative_numbers(rows, trial)
-        sensitivities = bin_sensitivities(sample, trial, random_state)
+        sensitivities = bin_sensitivities(sample, sample_mapped, trial, random_state)
     steps.finish()
     settings = {
         "level": level,
@@ -162,7 +171,7 @@ def assess(
         "random_state": random_state,
         "rows given": given.n_rows,
         "rows measured": rows.n_rows,
-        "rows on which methods were tried": sample.n_rows,
+        "rows on which methods were tried": trial.rows.n_rows,
         "weights": "yes" if summary.weighted else "no",
         "groups": "no" if summary.n_groups is None else summary.n_groups,
     }

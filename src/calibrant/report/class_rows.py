@@ -9,8 +9,9 @@ from calibrant.hypothesis_tests import calibration_slope_intercept
 from calibrant.metrics import calibration_error_lower_bound, classwise_ece
 from calibrant.metrics.events import columns
 from calibrant.report.contents import ClassRow, Estimate
+from calibrant.report.error_rows import certain_error
 from calibrant.report.evidence import Evidence
-from calibrant.report.means import mean_estimate
+from calibrant.report.means import gap_estimate
 from calibrant.report.plain import number
 from calibrant.report.rows import Rows
 
@@ -60,7 +61,7 @@ def class_rows(
                 ece=float(before_ece[column]),
                 ece_noise=float(noise[column]),
                 lower_bound=lower_bound,
-                p_value=evidence.class_events[column].p_value,
+                p_value=evidence.class_events[column].p_value_of_both,
                 adjusted_p_value=float(adjusted[column]),
                 direction=_direction(gap, slope) if off[column] else "none",
                 after_ece=None if after_ece is None else float(after_ece[column]),
@@ -96,9 +97,10 @@ def _in_the_large(
     rows: Rows, column: int, probabilities: NDArray[np.floating], level: float
 ) -> tuple[float, Estimate]:
     """Return the mean probability of a class, and how far it is above the share of the class."""
-    gaps = probabilities.astype(np.float64) - (rows.data.labels == column)
+    happened = rows.data.labels == column
     definition = "mean probability minus share of the rows"
-    return rows.mean(probabilities), mean_estimate("calibration in the large", gaps, rows, level, definition)
+    gap = gap_estimate("calibration in the large", probabilities, happened, rows, level, definition)
+    return rows.mean(probabilities), gap
 
 
 def _slope(problem: Rows, level: float) -> Estimate | None:
@@ -134,8 +136,7 @@ def _lower_bound(problem: Rows, level: float) -> float | None:
     found = calibration_error_lower_bound(
         problem.labels, problem.predictions, sample_weight=problem.weights, kind="positive", level=level
     )
-    limit = number(found.limit)
-    return None if limit is None else max(limit, 0.0)
+    return certain_error(found)
 
 
 def _direction(gap: Estimate, slope: Estimate | None) -> Direction:

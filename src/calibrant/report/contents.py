@@ -16,6 +16,7 @@ __all__ = [
     "DataSummary",
     "Decomposition",
     "Estimate",
+    "EventNumbers",
     "LearningNumbers",
     "MethodRow",
     "Pitfall",
@@ -80,14 +81,38 @@ class DataSummary:
 
 
 @dataclass(frozen=True)
+class EventNumbers:
+    """Observed and expected number of rare events.
+
+    Attributes
+    ----------
+    name : str
+        What is counted, such as "rows of class 1" or "mistakes".
+    expected : float
+        Sum of their probabilities.
+    observed : int
+    factor_too_high, factor_too_low : float or None
+        By how many times the probabilities must be too high, or too low, to be seen with a probability of 80 %; None if
+        no factor would be.
+    """
+
+    name: str
+    expected: float
+    observed: int
+    factor_too_high: float | None
+    factor_too_low: float | None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Calibrated or not, how sure that is, in which direction and for which classes.
 
     Attributes
     ----------
-    status : {"calibrated", "miscalibrated", "unclear"}
+    status : {"calibrated", "miscalibrated", "unclear", "too-few-events"}
         "calibrated" means that no test objects and that an error worth speaking of would have been seen; "unclear" that no test
-        objects, but the rows are too few to see such an error.
+        objects, but the rows are too few to see such an error; "too-few-events" that no test objects, but so few rare events are
+        expected that probabilities twice too high or too low could go unseen.
     headline : str
         One sentence.
     sentences : tuple of str
@@ -98,15 +123,18 @@ class Verdict:
         Labels of classes whose probabilities are off beyond noise, the worst first.
     smallest_detectable : float or None
         Error in the confidence that these rows would show with a probability of 80 %.
+    events : EventNumbers or None
+        Of the rarer outcome of the main event, where at most one in ten is expected.
     """
 
-    status: Literal["calibrated", "miscalibrated", "unclear"]
+    status: Literal["calibrated", "miscalibrated", "unclear", "too-few-events"]
     headline: str
     sentences: tuple[str, ...]
     direction: Literal["over-confident", "under-confident", "mixed", "none"]
     worst_classes: tuple[str, ...]
     p_value: float
     smallest_detectable: float | None
+    events: EventNumbers | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +222,10 @@ class TestRow:
 
 @dataclass(frozen=True)
 class Curve:
-    """A reliability diagram: bins, isotonic curve, band and histogram of one event and one method."""
+    """A reliability diagram: bins, isotonic curve, band and histogram of one event and one method.
+
+    ``limit`` is where both axes end: at 1, or for rare events not far above the bins.
+    """
 
     method: str
     event: str
@@ -217,6 +248,7 @@ class Curve:
     band_high: Numbers
     histogram_edges: Numbers
     histogram_count: tuple[int, ...]
+    limit: float = 1.0
 
 
 @dataclass(frozen=True)

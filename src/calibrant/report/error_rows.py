@@ -26,7 +26,7 @@ from calibrant.report.plain import class_named, estimate_of, number
 from calibrant.report.rows import Rows
 from calibrant.wording import counted
 
-__all__ = ["error_rows", "lower_bound"]
+__all__ = ["certain_error", "error_rows", "lower_bound"]
 
 N_RESAMPLES = 200
 
@@ -43,6 +43,11 @@ def lower_bound(rows: Rows, level: float) -> LowerBound | None:
     return calibration_error_lower_bound(
         rows.labels, rows.predictions, sample_weight=rows.weights, kind=_kind(rows), level=level
     )
+
+
+def certain_error(bound: LowerBound) -> float:
+    """Return the lower confidence bound, and no more than the estimate, which comes from other folds and may be below it."""
+    return max(0.0, min(bound.limit, bound.estimate))
 
 
 def error_rows(
@@ -97,16 +102,25 @@ def _about(rows: Rows) -> str:
 
 
 def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[ScoreRow]:
-    definition = (
-        f"mean absolute error of the probability {_about(rows)}, in expectation never too large; "
-        f"{bound.recalibrator} recalibration fitted on other folds; the lower end is a one-sided limit"
-    )
+    about = f"mean absolute error of the probability {_about(rows)}"
+
+    def limit(of: LowerBound) -> Estimate:
+        definition = (
+            f"one-sided lower confidence bound of the {about}; folds judged by recalibration on earlier ones"
+        )
+        return Estimate(
+            f"L1 error, {100 * of.level:g} % lower bound",
+            certain_error(of),
+            level=of.level,
+            definition=definition,
+        )
 
     def whole(of: LowerBound) -> Estimate:
+        definition = (
+            f"{about}, in expectation never too large; {of.recalibrator} recalibration fitted on other folds"
+        )
         return _not_negative(
-            Estimate(
-                "L1 error, lower bound", number(of.estimate), number(of.limit), None, of.level, definition
-            )
+            Estimate("L1 error, cross-fitted", number(of.estimate), level=of.level, definition=definition)
         )
 
     def part(name: str, of: LowerBound, value: float | None) -> Estimate:
@@ -117,7 +131,7 @@ def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[Sco
         "over-confidence": "rows whose probability is too extreme",
         "under-confidence": "rows whose probability is not extreme enough",
     }
-    found = [ScoreRow(whole(bound), None if after is None else whole(after), None)]
+    found = [ScoreRow(row(bound), None if after is None else row(after), None) for row in (limit, whole)]
     for name, attribute in (("over-confidence", "overconfidence"), ("under-confidence", "underconfidence")):
         found.append(
             ScoreRow(
@@ -132,10 +146,8 @@ def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[Sco
 def _not_negative(estimate: Estimate) -> Estimate:
     """Return an estimate of what is at least zero; one below says that noise hides it, if there is anything."""
     if estimate.value is None or estimate.value >= 0:
-        return estimate if estimate.low is None else replace(estimate, low=max(estimate.low, 0.0))
-    note = f"estimate below zero ({estimate.value:.4f}): none seen"
-    low = None if estimate.low is None else 0.0
-    return replace(estimate, value=0.0, low=low, note=note)
+        return estimate
+    return replace(estimate, value=0.0, note=f"estimate below zero ({estimate.value:.4f}): none seen")
 
 
 def _debiased(rows: Rows, after: Rows | None, kind: Kind, level: float, random_state: int) -> ScoreRow:

@@ -11,9 +11,10 @@ from scipy.stats import binom
 from calibrant.hypothesis_tests.cumulative import PathNoise
 from calibrant.metrics.utility import Prospect, Utility
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
+from calibrant.report.event_counts import EventCounts
 from calibrant.report.rows import Rows
 
-__all__ = ["ENOUGH_SURPRISES", "EventEvidence", "binomial_bound", "event_evidence", "rare_detectable"]
+__all__ = ["ENOUGH_SURPRISES", "EventEvidence", "event_evidence", "rare_detectable"]
 
 # Sum of the variances p (1 - p): about the number of surprises that are expected. Below it limits of many rows are rough.
 ENOUGH_SURPRISES = 10.0
@@ -39,8 +40,12 @@ class EventEvidence:
         How many times larger groups make the variance of sums of residuals.
     how : str
         What was tested and where the p-value comes from, as a sentence.
+    counts : EventCounts
+        Observed and expected number of events, in rows whatever their weights.
     is_exact : bool
-        Whether counts were judged by exact bounds, since few surprises are expected.
+        Whether counts were judged by exact tests, since few surprises are expected.
+    is_grouped : bool
+        Whether rows depend on each other, so that their numbers of events have no known distribution.
     """
 
     statistic: float
@@ -48,14 +53,26 @@ class EventEvidence:
     surprises: float
     design_effect: float
     how: str
+    counts: EventCounts
     is_exact: bool = False
+    is_grouped: bool = False
+
+    @property
+    def counts_apart(self) -> bool:
+        """Whether the number of events is a further test: of rare ones, independent and not judged already."""
+        return self.counts.is_rare and not self.is_exact and not self.is_grouped
+
+    @property
+    def p_value_of_both(self) -> float:
+        """P-value of the cumulative test and of the number of events, by Bonferroni where both are used."""
+        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.counts_apart else self.p_value
 
 
 def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
     """Test whether an event happens as often as its probability says.
 
     By the cumulative test with Kuiper's statistic. Where fewer than ten surprises are expected its limit of many rows is
-    rough, and the numbers of events and of surprises are judged instead by :func:`binomial_bound`. Where rows belong to
+    rough, and the numbers of events and of surprises are judged instead, see :class:`EventCounts`. Where rows belong to
     groups, the standard deviation is multiplied by the root of the design effect, the largest over intervals of scores,
     and the number of groups less one is the degrees of freedom.
     """
@@ -67,37 +84,39 @@ def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
     scores = ScoreGroups.of(prospect.expected, prospect.tolerance)
     residuals = prospect.realised(data.labels) - prospect.expected
     statistic = RANGE.measure(scores.path(residuals, rows.weights))
+    probability = np.clip(prospect.expected, 0.0, 1.0)
+    happened = np.asarray(prospect.realised(data.labels)) > 0
+    counts = EventCounts.of(probability, happened)
     if rows.groups is not None:
         effect, n_groups = _design_effect(rows, prospect, weights, variance)
         p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, n_groups)
         how = f"{KUIPER}; rows of one of {n_groups} groups depend on each other, design effect {effect:.3g}."
-        return EventEvidence(statistic, p_value, surprises, effect, how)
+        return EventEvidence(statistic, p_value, surprises, effect, how, counts, is_grouped=True)
     if surprises >= ENOUGH_SURPRISES:
         noise = PathNoise.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
         p_value = noise.p_value(statistic, prospect.tolerance)
-        return EventEvidence(statistic, p_value, surprises, 1.0, f"{KUIPER}; limit of many rows.")
-    happened = np.asarray(prospect.realised(data.labels)) > 0
+        return EventEvidence(statistic, p_value, surprises, 1.0, f"{KUIPER}; limit of many rows.", counts)
     return EventEvidence(
         statistic,
-        _rare_p_value(np.clip(prospect.expected, 0.0, 1.0), happened),
+        _rare_p_value(counts, probability, happened),
         surprises,
         1.0,
-        "Events, and surprises, should be as many as the probabilities promise; exact binomial bounds, since few surprises "
-        "are expected.",
+        "Events, and surprises, should be as many as the probabilities promise; exact Poisson-binomial tails, since few "
+        "surprises are expected.",
+        counts,
         is_exact=True,
     )
 
 
-def _rare_p_value(probability: NDArray[np.float64], happened: NDArray[np.bool_]) -> float:
-    """Return a p-value from two exact bounds: how often the event happened, and how often what was less probable did."""
-    n_rows = len(probability)
+def _rare_p_value(
+    counts: EventCounts, probability: NDArray[np.float64], happened: NDArray[np.bool_]
+) -> float:
+    """Return a p-value from two counts: how often the event happened, and how often what was less probable did."""
     likely = probability >= 0.5
-    surprised = int(np.count_nonzero(happened != likely))
-    of_events = binomial_bound(int(np.count_nonzero(happened)), n_rows, float(probability.mean()))
-    of_surprises = binomial_bound(
-        surprised, n_rows, float(np.where(likely, 1 - probability, probability).mean())
-    )
-    return min(1.0, 2 * min(of_events, of_surprises))
+    if likely.all() or not likely.any():  # the surprises are the rarer outcome
+        return counts.p_value
+    surprises = EventCounts.of(np.where(likely, 1 - probability, probability), happened != likely)
+    return min(1.0, 2 * min(counts.p_value, surprises.p_value))
 
 
 def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float = 0.8) -> float:
@@ -113,24 +132,6 @@ def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float
     # Half of the level for either of the two bounds, and half of it for either side.
     needed = int(binom.isf(alpha / 4, n_rows, mean)) + 1
     return max(0.0, float(gammaincinv(needed, power)) / n_rows - mean)
-
-
-def binomial_bound(happened: int, n_rows: int, mean_probability: float) -> float:
-    r"""Return a p-value, never too small, of the hypothesis that n events have given probabilities of known mean.
-
-    After Hoeffding, a sum N of independent events with probabilities of mean :math:`\bar p` has lighter tails than the
-    binomial distribution of the same mean: :math:`P(N \ge k) \le P(B \ge k)` for :math:`k \ge n \bar p + 1`, and likewise
-    below. Twice the smaller one, and one in between.
-
-    >>> binomial_bound(2, 100, 0.02), round(binomial_bound(5, 100, 0.002), 8)
-    (1.0, 4.11e-06)
-    """
-    expected = n_rows * mean_probability
-    if happened >= expected + 1:
-        return min(1.0, 2 * float(binom.sf(happened - 1, n_rows, mean_probability)))
-    if happened <= expected - 1:
-        return min(1.0, 2 * float(binom.cdf(happened, n_rows, mean_probability)))
-    return 1.0
 
 
 def _design_effect(

@@ -20,7 +20,7 @@ from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
 from calibrant.ranking import holm
 from calibrant.report.baseline import is_refuted
-from calibrant.report.contents import TestRow
+from calibrant.report.contents import EventNumbers, TestRow
 from calibrant.report.event_evidence import ENOUGH_SURPRISES, EventEvidence, event_evidence, rare_detectable
 from calibrant.report.plain import class_named
 from calibrant.report.rows import Rows, drawn_rows
@@ -63,6 +63,10 @@ class Evidence:
     smallest_detectable : float or None
         Error of the main event that would lead to a verdict of miscalibrated with a probability of 80 %; None if not
         even the largest would.
+    events : EventNumbers or None
+        Observed and expected number of the rarer outcome of the main event, where that is rare.
+    alpha : float
+        Level of one test among all that count.
     surest : str
         Name of the test with the smallest p-value.
     n_counted : int
@@ -79,6 +83,8 @@ class Evidence:
     class_adjusted: tuple[float, ...]
     line: SlopeIntercept | None
     smallest_detectable: float | None
+    events: EventNumbers | None
+    alpha: float
     surest: str
     n_counted: int
     objecting: tuple[str, ...]
@@ -115,6 +121,8 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
             True,
         )
     ]
+    if main.counts_apart:
+        findings.append(_count_finding(main, event))
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
         findings.append(_classes_together(rows, class_events))
@@ -140,6 +148,7 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
     )
     tests = tuple(_row(finding, adjusted.get(finding.name)) for finding in findings)
     surest = min(family, key=lambda finding: finding.p_value)
+    alpha = (1 - level) / len(family)
     return Evidence(
         tests=tests,
         p_value=float(adjusted[surest.name]),
@@ -148,7 +157,9 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
         class_events=class_events,
         class_adjusted=class_adjusted,
         line=line,
-        smallest_detectable=_detectable(rows, utility, main, (1 - level) / len(family)),
+        smallest_detectable=_detectable(rows, utility, main, alpha),
+        events=_events(rows, main, alpha),
+        alpha=alpha,
         surest=surest.name if surest.event == "" else f"{surest.name}, {surest.event}",
         n_counted=len(family),
         objecting=tuple(name for name, p_value in adjusted.items() if p_value <= 1 - level),
@@ -169,14 +180,27 @@ def _row(finding: _Finding, adjusted: float | None) -> TestRow:
 
 def _class_evidence(rows: Rows, main: EventEvidence) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
     if rows.n_classes == 2:  # one hypothesis: either class tells all of the other
-        return (main, main), (main.p_value, main.p_value)
+        return (main, main), (main.p_value_of_both, main.p_value_of_both)
     events = tuple(event_evidence(rows, OneClass(column)) for column in range(rows.n_classes))
-    return events, tuple(holm([event.p_value for event in events]).tolist())
+    return events, tuple(holm([event.p_value_of_both for event in events]).tolist())
+
+
+def _count_finding(main: EventEvidence, event: str) -> _Finding:
+    counts = main.counts
+    return _Finding(
+        "Number of events",
+        event if counts.of_event else f"{event}, mistakes",
+        float(counts.observed),
+        counts.p_value,
+        f"{counts.observed} observed, {counts.expected:.4g} expected in {counts.n_rows} rows; exact Poisson-binomial tails.",
+        True,
+    )
 
 
 def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding:
-    smallest = min(range(len(events)), key=lambda column: events[column].p_value)
-    p_value = min(1.0, len(events) * events[smallest].p_value)
+    p_values = [event.p_value_of_both for event in events]
+    smallest = p_values.index(min(p_values))
+    p_value = min(1.0, len(events) * p_values[smallest])
     return _Finding(
         "Cumulative tests of all classes",
         "every class",
@@ -312,6 +336,18 @@ def _impossible(rows: Rows) -> list[_Finding]:
             True,
         )
     ]
+
+
+def _events(rows: Rows, main: EventEvidence, alpha: float) -> EventNumbers | None:
+    counts = main.counts
+    if not counts.is_rare:
+        return None
+    if rows.n_classes == 2:
+        name = f"rows of {class_named(rows.class_names[int(counts.of_event)])}"
+    else:
+        name = "right predictions" if counts.of_event else "mistakes"
+    factors = counts.fewer(main.design_effect).seen_factors(alpha)
+    return EventNumbers(name, counts.expected, counts.observed, *factors)
 
 
 def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float) -> float | None:

@@ -9,10 +9,14 @@ from scipy.special import stdtrit
 
 from calibrant.intervals import clopper_pearson
 from calibrant.report.contents import Estimate
+from calibrant.report.event_counts import RARE
 from calibrant.report.plain import number
 from calibrant.report.rows import Rows
 
-__all__ = ["mean_estimate", "share_estimate", "standard_error"]
+__all__ = ["gap_estimate", "mean_estimate", "share_estimate", "standard_error"]
+
+# With fewer events, or non-events, a t interval of their share is rough.
+FEW_EVENTS = 30
 
 
 def standard_error(values: NDArray[Any], rows: Rows) -> tuple[float, float]:
@@ -62,6 +66,35 @@ def mean_estimate(
         level=level,
         definition=f"{definition}; {by}",
         higher_is_better=higher_is_better,
+    )
+
+
+def gap_estimate(
+    name: str,
+    probability: NDArray[np.floating[Any]],
+    happened: NDArray[np.bool_],
+    rows: Rows,
+    level: float,
+    definition: str,
+) -> Estimate:
+    """Return by how much a mean probability is above the share of the rows in which its event happened.
+
+    With few, rare events by the exact interval of their share, the probabilities taken as given.
+    """
+    mean = rows.mean(probability)
+    n_events = int(happened.sum())
+    few = min(n_events, rows.n_rows - n_events) < min(FEW_EVENTS, RARE * rows.n_rows)
+    if rows.weights is not None or rows.groups is not None or not few:
+        gaps = probability.astype(np.float64) - happened
+        return mean_estimate(name, gaps, rows, level, definition, bounds=(mean - 1, mean))
+    low, high = clopper_pearson(n_events, rows.n_rows, level)
+    return Estimate(
+        name=name,
+        value=mean - n_events / rows.n_rows,
+        low=mean - float(high),
+        high=mean - float(low),
+        level=level,
+        definition=f"{definition}; Clopper-Pearson interval of the share",
     )
 
 

@@ -1,16 +1,19 @@
 """The numbers behind the pictures of a report: reliability curves, cumulative differences, sensitivity to bins."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.plots.bin_sensitivity import bin_sensitivity
 from calibrant.plots.cumulative_curve import cumulative_curve
 from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_curve
 from calibrant.report.contents import BinSensitivityNumbers, ClassRow, CumulativeNumbers, Curve, Numbers
-from calibrant.report.plain import number
+from calibrant.report.event_counts import RARE
+from calibrant.report.plain import number, numbers
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
 
@@ -25,30 +28,41 @@ N_RESAMPLES, N_RESAMPLES_OF_CLASSES = 400, 100
 # Digits of what is only drawn.
 DIGITS = 6
 
+# Bins of rare events, and how far above them axes end.
+N_BINS, EVENTS_PER_BIN = 15, 5
+ROOM_ABOVE, SMALLEST_LIMIT = 1.2, 1e-4
+
 
 def curves(
-    rows: Rows, sample: Rows, trial: Trial, classes: tuple[ClassRow, ...], level: float, random_state: int
+    rows: Rows,
+    sample: Rows,
+    sample_after: Rows | None,
+    trial: Trial,
+    classes: tuple[ClassRow, ...],
+    level: float,
+    random_state: int,
 ) -> tuple[Curve, ...]:
     """Return the main event as given, after the chosen method and others; then single classes, the worst first.
 
-    As given and after the chosen method on all rows; other methods and single classes on the sample.
+    As given and after the chosen method on all rows; other methods on those of the trial, single classes on the sample.
     """
     found = [_curve(UNCALIBRATED, rows, None, N_RESAMPLES, level, random_state)]
     if trial.chosen is not None and trial.after is not None:
         found.append(_curve(trial.chosen.name, trial.after, None, N_RESAMPLES, level, random_state))
     for result in _others(trial):
         assert result.predictions is not None
-        mapped = sample.with_predictions(result.predictions)
+        mapped = trial.rows.with_predictions(result.predictions)
         found.append(_curve(result.name, mapped, None, N_RESAMPLES_OF_CLASSES, level, random_state))
     if rows.n_classes > 2:
         columns = {name: column for column, name in enumerate(rows.class_names)}
         for row in classes[:MOST_CLASSES]:
             column = columns[row.label]
             found.append(_curve(UNCALIBRATED, sample, column, N_RESAMPLES_OF_CLASSES, level, random_state))
-            if trial.chosen is not None and trial.sample_after is not None:
-                mapped = trial.sample_after
+            if trial.chosen is not None and sample_after is not None:
                 found.append(
-                    _curve(trial.chosen.name, mapped, column, N_RESAMPLES_OF_CLASSES, level, random_state)
+                    _curve(
+                        trial.chosen.name, sample_after, column, N_RESAMPLES_OF_CLASSES, level, random_state
+                    )
                 )
     return tuple(found)
 
@@ -76,11 +90,13 @@ def cumulative_numbers(rows: Rows, trial: Trial) -> tuple[CumulativeNumbers, ...
     return tuple(found)
 
 
-def bin_sensitivities(sample: Rows, trial: Trial, random_state: int) -> tuple[BinSensitivityNumbers, ...]:
+def bin_sensitivities(
+    sample: Rows, sample_after: Rows | None, trial: Trial, random_state: int
+) -> tuple[BinSensitivityNumbers, ...]:
     """Return the binned error of the predicted class for several numbers of bins, as given and after."""
     stages = [(UNCALIBRATED, sample)]
-    if trial.chosen is not None and trial.sample_after is not None:
-        stages.append((trial.chosen.name, trial.sample_after))
+    if trial.chosen is not None and sample_after is not None:
+        stages.append((trial.chosen.name, sample_after))
     found = []
     for method, some in stages:
         curve = bin_sensitivity(
@@ -115,6 +131,13 @@ def _curve(
     about: dict[str, Any] = {"kind": "auto"}
     if column is not None:
         about = {"kind": "class", "label": rows.data.classes[column]}
+    scores = _scores(rows, column)
+    rate = rows.mean(scores)
+    if rate <= RARE:  # bins of equal width would have nearly all rows in the first
+        about |= {
+            "strategy": "quantile",
+            "n_bins": int(np.clip(rate * rows.n_rows / EVENTS_PER_BIN, 2, N_BINS)),
+        }
     curve = reliability_curve(
         rows.labels,
         rows.predictions,
@@ -125,7 +148,30 @@ def _curve(
         random_state=random_state,
         **about,
     )
-    return _plain(method, curve, None if column is None else rows.class_names[column])
+    drawn = _plain(method, curve, None if column is None else rows.class_names[column])
+    return drawn if rate > RARE else _enlarged(drawn, scores)
+
+
+def _scores(rows: Rows, column: int | None) -> NDArray[np.float64]:
+    """Return the probabilities of a class, or of the main event."""
+    if column is None and rows.n_classes > 2:
+        return rows.confidence
+    probabilities = rows.predictions.probabilities[:, 1 if column is None else column]
+    return np.clip(probabilities.astype(np.float64), 0.0, 1.0)
+
+
+def _enlarged(curve: Curve, scores: NDArray[np.float64]) -> Curve:
+    """Return a diagram whose axes end not far above its bins, at 1, 2 or 5 times a power of ten."""
+    highest = max(value for value in (*curve.mean_score, *curve.mean_outcome) if value is not None)
+    needed = ROOM_ABOVE * max(highest, SMALLEST_LIMIT)
+    power = 10.0 ** np.floor(np.log10(needed))
+    limit = float(
+        min(1.0, next(times * power for times in (1, 2, 5, 10) if times * power >= needed * (1 - 1e-9)))
+    )
+    count, edges = np.histogram(np.minimum(scores, limit), len(curve.histogram_count), (0.0, limit))
+    return replace(
+        curve, limit=limit, histogram_edges=numbers(edges), histogram_count=tuple(int(each) for each in count)
+    )
 
 
 def _plain(method: str, curve: ReliabilityCurve, label: str | None) -> Curve:

@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
+from calibrant.labelled_predictions import shift_warning
+from calibrant.mistaken_space import log_odds_look_like_probabilities
 from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.event_evidence import ENOUGH_SURPRISES
@@ -12,6 +14,7 @@ from calibrant.report.figures import figure
 from calibrant.report.plain import percent, quoted
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
+from calibrant.space import Space
 from calibrant.wording import counted
 
 __all__ = ["pitfalls"]
@@ -46,6 +49,7 @@ def pitfalls(
 ) -> tuple[Pitfall, ...]:
     """Return all that apply, warnings first."""
     found = [
+        *_mistaken_input(rows),
         *_zeros(summary, rows, evidence),
         *_rows(summary, evidence),
         *_mistakes(summary, rows, level),
@@ -54,7 +58,7 @@ def pitfalls(
         *_weights(summary),
         *_copies(rows),
         *_methods(trial, advice),
-        *_parts(summary, rows, sample),
+        *_parts(summary, rows, sample, trial),
         *_always(summary, rows),
     ]
     return tuple(sorted(found, key=lambda pitfall: pitfall.severity != "warning"))
@@ -66,6 +70,19 @@ def _warning(text: str) -> Pitfall:
 
 def _note(text: str) -> Pitfall:
     return Pitfall("note", text)
+
+
+def _mistaken_input(rows: Rows) -> list[Pitfall]:
+    found = []
+    if shift := rows.data.shift_of_labels:
+        said = shift_warning(rows.n_classes, shift)
+        found.append(_warning(f"{said[0].upper()}{said[1:]}"))
+    given = rows.predictions
+    if given.space is Space.LOGITS and log_odds_look_like_probabilities(given.scores):
+        found.append(
+            _warning("All log-odds are between 0 and 1, as probabilities are; check that they are log-odds.")
+        )
+    return found
 
 
 def _zeros(summary: DataSummary, rows: Rows, evidence: Evidence) -> list[Pitfall]:
@@ -254,7 +271,7 @@ def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
     return found
 
 
-def _parts(summary: DataSummary, rows: Rows, sample: Rows) -> list[Pitfall]:
+def _parts(summary: DataSummary, rows: Rows, sample: Rows, trial: Trial) -> list[Pitfall]:
     found = []
     if rows.n_rows < summary.n_rows:
         found.append(
@@ -266,9 +283,12 @@ def _parts(summary: DataSummary, rows: Rows, sample: Rows) -> list[Pitfall]:
     if sample.n_rows < rows.n_rows:
         found.append(
             _note(
-                f"Methods were tried, and calibration errors, decompositions and pictures of single classes computed, on "
-                f"{sample.n_rows} rows drawn at random."
+                f"Calibration errors, decompositions and pictures of single classes are of {sample.n_rows} rows drawn at random."
             )
+        )
+    if trial.rows.n_rows < rows.n_rows:
+        found.append(
+            _note(f"Methods were tried on {trial.rows.n_rows} of {rows.n_rows} rows, drawn at random.")
         )
     return found
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,16 @@ import numpy as np
 from calibrant.intervals import Interval
 from calibrant.report.contents import Estimate, Numbers
 
-__all__ = ["class_named", "estimate_of", "number", "numbers", "percent", "points", "quoted"]
+__all__ = [
+    "class_named",
+    "decimals_of_percent",
+    "estimate_of",
+    "number",
+    "numbers",
+    "percent",
+    "points",
+    "quoted",
+]
 
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
@@ -53,12 +63,22 @@ def estimate_of(
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Return a share in percent.
+    """Return a share in percent, with two digits that count where it is next to 0 or 1.
 
-    >>> percent(0.12345), percent(1.0, 0)
-    ('12.3 %', '100 %')
+    >>> percent(0.12345), percent(1.0, 0), percent(0.00123), percent(0.99877), percent(1e-9)
+    ('12.3 %', '100 %', '0.12 %', '99.88 %', '0.00000010 %')
     """
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{max(digits, decimals_of_percent(share))}f} %"
+
+
+def decimals_of_percent(share: float) -> int:
+    """Return how many decimals show two digits of the distance of a share from 0 or 1; none where one is enough.
+
+    >>> decimals_of_percent(0.25), decimals_of_percent(0.0042), decimals_of_percent(0.0)
+    (0, 2, 0)
+    """
+    size = 100 * min(abs(share), abs(1 - abs(share)))
+    return 1 - floor(log10(size)) if 0 < size < 1 else 0
 
 
 def points(share: float) -> str:

@@ -7,7 +7,7 @@ from calibrant.report.baseline import baseline_text, is_refuted, reference_of
 from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.figures import figure
 from calibrant.report.means import mean_estimate
-from calibrant.report.plain import estimate_of, number, percent, points
+from calibrant.report.plain import class_named, estimate_of, number, percent, points
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
 from calibrant.wording import counted, p_text
@@ -18,13 +18,11 @@ __all__ = ["recommendation"]
 CLEAR = 0.001
 
 
-def recommendation(
-    rows: Rows, trial: Trial, p_value: float, more_rows: str, sample_size: int, level: float
-) -> Recommendation:
+def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, level: float) -> Recommendation:
     """Return what to do with these predictions, whose calibration tests doubt by an adjusted ``p_value``."""
     baseline = baseline_text(rows)
     methods = () if trial.comparison is None else _method_rows(trial.comparison, baseline, is_refuted(rows))
-    how = _how(rows, trial, sample_size)
+    how = _how(rows, trial)
     if trial.chosen is None or trial.gain is None or trial.after is None:
         return Recommendation(
             action="keep",
@@ -71,7 +69,7 @@ def recommendation(
                 f"But it raises the Brier score, by {figure(trial.brier.estimate, digits=3)}, beyond noise.",
             )
     else:
-        headline = _to_keep(trial, gain, p_value, level)
+        headline = _to_keep(rows, trial, gain, share, p_value, level)
         sentences = ()
     return Recommendation(
         action="calibrate" if trial.helps else "keep",
@@ -114,17 +112,30 @@ def _to_calibrate(rows: Rows, trial: Trial, gain: Estimate, share: float | None)
     return f"Calibrate with {name}: {gained} on rows that it was not fitted to."
 
 
-def _to_keep(trial: Trial, gain: Estimate, p_value: float, level: float) -> str:
+def _to_keep(
+    rows: Rows, trial: Trial, gain: Estimate, share: float | None, p_value: float, level: float
+) -> str:
     assert trial.chosen is not None
+    name = trial.chosen.name
+    if trial.surely and gain.value is not None:
+        part = "" if share is None else f", {percent(share, 2)} of it"
+        return (
+            f"Keep the probabilities as they are: {name} would lower the log-loss, but only by "
+            f"{figure(gain.value, digits=2)} nats per row{part}."
+        )
     if p_value > 1 - level:
         return "Keep the probabilities as they are: no method gains more than noise."
     objection = f"the tests object{' clearly' if p_value < CLEAR else ''} ({p_text(p_value)})"
     brought = (
-        f"what {trial.chosen.name} gains may be noise"
+        f"what {name} gains may be noise"
         if gain.value is not None and gain.value > 0
         else "no method that was tried gains anything"
     )
-    return f"Keep the probabilities as they are for now: {objection}, but {brought}; more rows would tell."
+    if trial.rows.n_rows < rows.n_rows:
+        remedy = f"methods were fitted to {trial.rows.n_rows:,} of {rows.n_rows:,} rows, and temperature alone would get all"
+    else:
+        remedy = "more rows would tell"
+    return f"Keep the probabilities as they are for now: {objection}, but {brought}; {remedy}."
 
 
 def _gain(difference: Interval, method: str, n_methods: int, baseline: str) -> Estimate:
@@ -171,19 +182,31 @@ def _costs(
     rows: Rows, after: Rows, accuracy: Estimate, sharpness: Estimate, changed: float
 ) -> tuple[str, ...]:
     said = []
-    if changed == 0:
+    two = rows.n_classes == 2
+    if changed == 0 and two:
+        said.append(
+            "No row crosses 50 %, so that the predicted classes stay; decisions at other thresholds may change."
+        )
+    elif changed == 0:
         said.append(
             "It changes no decision: the predicted class of every row stays, and so does the accuracy."
         )
     else:
         said.append(
-            f"It changes {percent(changed, 2)} of the decisions; accuracy goes from {percent(rows.mean(rows.hits), 2)} to "
-            f"{percent(rows.mean(after.hits), 2)}{_ends(accuracy)}."
+            f"It changes {percent(changed, 2)} of the decisions{' at 50 %' if two else ''}; accuracy goes from "
+            f"{percent(rows.mean(rows.hits), 2)} to {percent(rows.mean(after.hits), 2)}{_ends(accuracy)}."
         )
-    said.append(
-        f"Mean confidence goes from {percent(rows.mean(rows.confidence))} to {percent(rows.mean(after.confidence))}"
-        f"{_ends(sharpness)}."
-    )
+    if two:
+        before, later = (rows.mean(some.predictions.probabilities[:, 1]) for some in (rows, after))
+        said.append(
+            f"The mean probability of {class_named(rows.class_names[1])} goes from {percent(before)} to {percent(later)}; "
+            f"{percent(rows.mean(rows.data.labels == 1))} of the rows have it."
+        )
+    else:
+        said.append(
+            f"Mean confidence goes from {percent(rows.mean(rows.confidence))} to {percent(rows.mean(after.confidence))}"
+            f"{_ends(sharpness)}."
+        )
     return tuple(said)
 
 
@@ -206,13 +229,16 @@ def _alternatives(trial: Trial) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _how(rows: Rows, trial: Trial, sample_size: int) -> str:
+def _how(rows: Rows, trial: Trial) -> str:
     if trial.comparison is None:
         return f"Nothing was tried, since {trial.why_not}."
     said = f"{trial.comparison.how}."
-    if sample_size < rows.n_rows:
+    if trial.rows.n_rows < rows.n_rows:
+        rare = ""
+        if trial.rows.weights is not None and rows.weights is None:
+            rare = ", more of rare classes, with weights that restore their shares"
         said += (
-            f" These are drawn at random from {rows.n_rows}; the others are mapped by the chosen method as fitted to the "
+            f" These are drawn at random from {rows.n_rows}{rare}; the others are mapped by the chosen method as fitted to the "
             "drawn ones, so that before and after are compared on all of them."
         )
     return said

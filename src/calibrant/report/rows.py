@@ -11,9 +11,12 @@ from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
-__all__ = ["Rows", "drawn_rows"]
+__all__ = ["Rows", "drawn_by_class", "drawn_rows"]
 
 Numbers = NDArray[np.intp]
+
+# Rows of a class that a sample keeps, however rare the class is.
+KEPT_OF_CLASS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +120,33 @@ class Rows:
         happened = (self.data.labels == column).astype(np.intp)
         predictions = Predictions.from_probabilities(probability, classes=np.arange(2))
         return type(self)(LabelledPredictions(predictions, happened, np.arange(2), self.weights, self.groups))
+
+
+def drawn_by_class(rows: Rows, limit: int, random_state: int) -> tuple[Numbers | None, Rows]:
+    """Return the numbers of up to so many drawn rows, None for all, and these rows.
+
+    Of rare classes, which would be left with a few rows only, up to 500 are kept. Weights give every class its share again,
+    so that weighted fits and means are those of all rows but for noise. Groups are drawn whole, whatever their classes.
+    """
+    drawn = drawn_rows(rows, limit, limit * rows.n_classes, random_state)
+    if drawn is None or rows.groups is not None:
+        return drawn, rows.take(drawn)
+    labels, generator = rows.data.labels, np.random.default_rng(random_state)
+    counts = np.bincount(labels, minlength=rows.n_classes)
+    least = np.minimum(counts, min(KEPT_OF_CLASS, limit // (2 * rows.n_present)))
+    if (counts * limit >= least * rows.n_rows).all():
+        return drawn, rows.take(drawn)
+    others = counts - least
+    wanted = least + (limit - least.sum()) * others // max(int(others.sum()), 1)
+    chosen = [
+        generator.choice(np.flatnonzero(labels == column), wanted[column], replace=False)
+        for column in np.flatnonzero(wanted)
+    ]
+    drawn = np.sort(np.concatenate(chosen)).astype(np.intp)
+    sample = rows.take(drawn)
+    weights = (counts / np.maximum(wanted, 1))[sample.data.labels]
+    weights *= 1.0 if sample.weights is None else sample.weights
+    return drawn, Rows(replace(sample.data, weights=weights / weights.mean()))
 
 
 def drawn_rows(rows: Rows, most_rows: int, most_numbers: int, random_state: int) -> Numbers | None:

@@ -7,7 +7,7 @@ from calibrant.hypothesis_tests import SlopeIntercept
 from calibrant.hypothesis_tests.log_odds import LogOdds
 from calibrant.hypothesis_tests.slope_intercept import Coefficient
 from calibrant.report.contents import Estimate
-from calibrant.report.means import mean_estimate
+from calibrant.report.means import gap_estimate
 from calibrant.report.plain import class_named, number
 from calibrant.report.rows import Rows
 from calibrant.space import Space
@@ -24,15 +24,7 @@ def mean_gap(rows: Rows, level: float) -> Estimate:
     else:
         scores, happened = rows.confidence, rows.hits
         definition = "mean confidence in the predicted class minus accuracy"
-    mean = rows.mean(scores)
-    return mean_estimate(
-        "mean probability minus frequency",
-        scores - happened,
-        rows,
-        level,
-        definition,
-        bounds=(mean - 1, mean),
-    )
+    return gap_estimate("mean probability minus frequency", scores, happened, rows, level, definition)
 
 
 def slope_estimates(rows: Rows, line: SlopeIntercept | None, level: float) -> tuple[Estimate, ...]:

@@ -13,14 +13,24 @@ from calibrant.intervals import Interval, loss_difference
 from calibrant.metrics.row_losses import Loss
 from calibrant.predictions import Predictions
 from calibrant.report.baseline import is_refuted, reference_of
-from calibrant.report.rows import Numbers, Rows
+from calibrant.report.rows import Numbers, Rows, drawn_by_class
 from calibrant.space import Space
 from calibrant.wording import counted
 
-__all__ = ["Trial", "default_methods", "no_trial", "tried"]
+__all__ = ["LITTLE", "Trial", "default_methods", "most_rows", "no_trial", "tried"]
 
 Methods = Sequence[str | Calibrator]
 LOSSES: tuple[Loss, ...] = ("log", "brier")
+
+# Methods whose fits take a second or so for a million probabilities, and how many of these are tried at most.
+QUICK = frozenset(
+    {UNCALIBRATED, "temperature", "platt", "beta", "isotonic", "frequency-binning", "width-binning"}
+)
+QUICK_NUMBERS = 2_000_000
+SLOW_ROWS, SLOW_NUMBERS = 10_000, 5_000_000
+
+# A share of the loss that is not worth speaking of.
+LITTLE = 0.005
 
 # With fewer rows no method has anything to learn from that could be told from noise.
 FEWEST_ROWS = 20
@@ -36,7 +46,9 @@ class Trial:
     Attributes
     ----------
     comparison : Comparison or None
-        On the sample; None if nothing could be tried.
+        None if nothing could be tried.
+    rows : Rows
+        The rows on which methods were compared: all, or a sample with all rows of rare classes.
     chosen : MethodResult or None
         The simplest method whose log-loss is within one standard error of the lowest.
     calibrator : str, Calibrator or None
@@ -50,22 +62,22 @@ class Trial:
         The same of the Brier score.
     helps : bool
         Whether to use it; see :func:`tried`.
-    after, sample_after : Rows or None
-        All measured rows, and those of the sample, as mapped without them.
+    after : Rows or None
+        All measured rows, as mapped without them.
     why_not : str
         Why nothing was tried; empty if something was.
     """
 
-    comparison: Comparison | None
-    chosen: MethodResult | None
-    calibrator: str | Calibrator | None
-    near: tuple[str, ...]
-    gain: Interval | None
-    brier: Interval | None
-    helps: bool
-    after: Rows | None
-    sample_after: Rows | None
-    why_not: str
+    rows: Rows
+    why_not: str = ""
+    comparison: Comparison | None = None
+    chosen: MethodResult | None = None
+    calibrator: str | Calibrator | None = None
+    near: tuple[str, ...] = ()
+    gain: Interval | None = None
+    brier: Interval | None = None
+    helps: bool = False
+    after: Rows | None = None
 
     @property
     def surely(self) -> bool:
@@ -116,52 +128,50 @@ def no_trial(rows: Rows) -> str:
 
 def tried(
     rows: Rows,
-    sample_numbers: Numbers | None,
     methods: Methods | None,
     cv: Any,
     level: float,
     random_state: int,
     progress: Callable[[int, int, str], object] | None,
+    *,
+    may_sample: bool = True,
+    small_error: bool = False,
 ) -> Trial:
-    """Compare methods on a sample by cross-validation, choose one, and measure its gain on all rows.
+    """Compare methods by cross-validation, choose one, and measure its gain on all rows.
 
-    Rows outside of the sample are mapped by the method as fitted to the sample, so that no row is mapped by what was
-    fitted to it. The chosen one helps if the interval of its gain, adjusted for the number of methods, is above zero;
-    or, where zeros were refuted and their log-loss is infinite, if the Brier score falls beyond noise.
+    Quick methods get all rows, others a sample that keeps the rows of rare classes; the rest is then mapped by the
+    method as fitted to the sample, so that no row is mapped by what was fitted to it. The chosen one helps if the interval of
+    its gain, adjusted for the number of methods, is above zero; or, where zeros were refuted and their log-loss is
+    infinite, if the Brier score falls beyond noise. Where tests show no more than a ``small_error``, it must also take off half a
+    percent of the log-loss.
     """
-    sample = rows.take(sample_numbers)
-    why_not = no_trial(sample)
-    chosen_methods = default_methods(sample.n_rows, sample.n_classes) if methods is None else list(methods)
-    if not why_not and not chosen_methods:
-        why_not = "no method was to be tried"
+    chosen_methods = default_methods(rows.n_rows, rows.n_classes) if methods is None else list(methods)
+    limit = most_rows(chosen_methods, rows.n_classes) if may_sample else rows.n_rows
+    drawn, sample = drawn_by_class(rows, limit, random_state)
+    names = {str(method): method for method in chosen_methods if str(method) != UNCALIBRATED}
+    why_not = no_trial(sample) or ("" if names else "no method was to be tried")
     if why_not:
-        return Trial(None, None, None, (), None, None, False, None, None, why_not)
+        return Trial(sample, why_not)
     comparison = compare(
-        sample.predictions,
         sample.labels,
+        sample.predictions,
         chosen_methods,
         sample_weight=sample.weights,
         groups=sample.groups,
         cv=cv,
         level=level,
-        refit=sample_numbers is not None,
+        refit=drawn is not None,
         random_state=random_state,
         progress=progress,
     )
-    names = {str(method): method for method in chosen_methods}
-    names.pop(UNCALIBRATED, None)
-    if not names:
-        why_not = "no method was to be tried"
-        return Trial(comparison, None, None, (), None, None, False, None, None, why_not)
     ordered = [comparison.result(name) for name in names]
     usable = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
     if not usable:
-        return Trial(comparison, None, None, (), None, None, False, None, None, "every method failed")
+        return Trial(sample, "every method failed", comparison)
     near = _within_one_standard_error(comparison, usable)
     chosen = near[0]
     assert chosen.predictions is not None
-    sample_after = sample.with_predictions(chosen.predictions)
-    after = sample_after if sample_numbers is None else _all_rows(rows, sample_numbers, chosen)
+    after = rows.with_predictions(chosen.predictions) if drawn is None else _all_rows(rows, drawn, chosen)
     gain, brier = (
         loss_difference(
             rows.labels,
@@ -174,10 +184,30 @@ def tried(
         )
         for loss in LOSSES
     )
-    helps = gain.high < 0 or (is_refuted(rows) and brier.high < 0)
-    others = tuple(result.name for result in near[1:])
-    asked = names[chosen.name]
-    return Trial(comparison, chosen, asked, others, gain, brier, helps, after, sample_after, "")
+    is_much = not small_error or -gain.estimate >= LITTLE * rows.data.log_loss(reference_of(rows))
+    helps = (gain.high < 0 and is_much) or (is_refuted(rows) and brier.high < 0)
+    return Trial(
+        sample,
+        comparison=comparison,
+        chosen=chosen,
+        calibrator=names[chosen.name],
+        near=tuple(result.name for result in near[1:]),
+        gain=gain,
+        brier=brier,
+        helps=helps,
+        after=after,
+    )
+
+
+def most_rows(methods: Methods, n_classes: int) -> int:
+    """Return how many rows these methods are tried on: a million of two classes, ten thousand where one of them is slow.
+
+    >>> most_rows(["temperature", "platt"], 2), most_rows(["temperature", "shared-vector"], 3)
+    (1000000, 10000)
+    """
+    if all(isinstance(method, str) and method in QUICK for method in methods):
+        return max(1, QUICK_NUMBERS // n_classes)
+    return max(1, min(SLOW_ROWS, SLOW_NUMBERS // n_classes))
 
 
 def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult]) -> list[MethodResult]:

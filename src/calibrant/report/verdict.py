@@ -5,19 +5,22 @@ from typing import Literal
 import numpy as np
 
 from calibrant.metrics import LowerBound
-from calibrant.report.contents import ClassRow, Estimate, Verdict
+from calibrant.report.contents import ClassRow, Estimate, EventNumbers, Verdict
+from calibrant.report.error_rows import certain_error
+from calibrant.report.event_counts import RARE, events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
 from calibrant.report.plain import class_named, percent, points, quoted
 from calibrant.report.rows import Rows
 from calibrant.wording import counted, p_text
 
-__all__ = ["WORTH_SPEAKING_OF", "verdict"]
+__all__ = ["is_small", "verdict"]
 
-# An error of so much of all rows is one that a reader would want to know of.
+# An error of so much of all rows is one that a reader would want to know of; of rare events, a factor of two.
 WORTH_SPEAKING_OF = 0.05
+WORTH_FACTOR = 2.0
 
-# Below it an error that is there beyond doubt is still a small one.
-SMALL = 0.01
+# Below it, as a share of all rows and of those with the rarer outcome, an error beyond doubt is still a small one.
+SMALL, SMALL_SHARE = 0.01, 0.1
 
 # A part of the error that is at least this share of the opposite one makes the direction mixed.
 NOTABLE = 0.5
@@ -26,7 +29,7 @@ SHOWN_CLASSES = 5
 MEANS = ("too high", "too low")
 
 Direction = Literal["over-confident", "under-confident", "mixed", "none"]
-Status = Literal["calibrated", "miscalibrated", "unclear"]
+Status = Literal["calibrated", "miscalibrated", "unclear", "too-few-events"]
 
 
 def verdict(
@@ -40,12 +43,15 @@ def verdict(
     """Return the verdict.
 
     Miscalibrated if the smallest p-value, adjusted for the number of tests, is at most one minus the level. Else
-    calibrated if an error of five points would have been seen with a probability of 80 %, and unclear if not.
+    calibrated if an error of five points, and for rare events a factor of two, would have been seen with a probability of
+    80 %; unclear, or too few events, if not.
     """
     detectable = evidence.smallest_detectable
     status: Status = "unclear"
     if evidence.p_value <= 1 - level:
         status = "miscalibrated"
+    elif evidence.events is not None and rows.n_groups != 1 and not _shows_factor(evidence.events):
+        status = "too-few-events"
     elif detectable is not None and detectable <= WORTH_SPEAKING_OF:
         status = "calibrated"
     direction = _direction(rows, evidence, bound, gap, level) if status == "miscalibrated" else "none"
@@ -56,7 +62,7 @@ def verdict(
         if IMPOSSIBLE in evidence.objecting and len(evidence.objecting) > 1:
             sentences.append(_sentence(_impossible(rows)))
     # A weaker bound that shows nothing would read as if it contradicted the means.
-    if bound is not None and bound.n_folds > 1 and (bound.limit > 0 or not _is_beyond_noise(gap)):
+    if bound is not None and bound.n_folds > 1 and (certain_error(bound) > 0 or not _is_beyond_noise(gap)):
         sentences.append(_size_sentence(bound, status))
     if off and rows.n_classes > 2:
         sentences.append(_classes_sentence(off, rows.n_classes))
@@ -69,6 +75,24 @@ def verdict(
         worst_classes=tuple(row.label for row in off),
         p_value=evidence.p_value,
         smallest_detectable=detectable,
+        events=evidence.events,
+    )
+
+
+def _shows_factor(events: EventNumbers) -> bool:
+    """Tell whether probabilities that are twice too high or too low would have been seen."""
+    factors = (events.factor_too_high, events.factor_too_low)
+    return all(factor is not None and factor <= WORTH_FACTOR for factor in factors)
+
+
+def is_small(evidence: Evidence, level: float) -> bool:
+    """Tell whether all errors that show are below one point, and below a tenth of the rate of the rarer outcome."""
+    classes = zip(evidence.class_events, evidence.class_adjusted, strict=True)
+    objecting = [event for event, p_value in classes if p_value <= 1 - level]
+    return all(
+        event.statistic
+        < min(SMALL, SMALL_SHARE * max(event.counts.expected, event.counts.observed) / event.counts.n_rows)
+        for event in (evidence.main, *objecting)
     )
 
 
@@ -123,10 +147,22 @@ def _headline(
     level: float,
 ) -> str:
     if status == "calibrated":
+        if evidence.events is not None:
+            return (
+                f"No sign of miscalibration: {_counted_events(evidence.events)}; a factor of "
+                f"{_larger_factor(evidence.events):.2g} would probably have been seen."
+            )
         assert evidence.smallest_detectable is not None
         return (
             "No sign of miscalibration, and an error of "
             f"{points(evidence.smallest_detectable)} or more would probably have been seen."
+        )
+    if status == "too-few-events":
+        assert evidence.events is not None
+        noun = "mistakes" if evidence.events.name == "mistakes" else "events"
+        return (
+            f"Too few {noun} to tell: {_counted_events(evidence.events)}. Probabilities that are twice too high or too low "
+            "could go unseen."
         )
     if status == "unclear":
         unit, number = ("row", rows.n_rows) if rows.n_groups is None else ("group", rows.n_groups)
@@ -136,8 +172,7 @@ def _headline(
         )
     if evidence.objecting == (IMPOSSIBLE,):
         return f"Not calibrated: {_impossible(rows)}."
-    small = evidence.main.statistic < SMALL and all(row.ece - row.ece_noise < SMALL for row in off)
-    opening = "Not calibrated, though by little" if small else "Not calibrated"
+    opening = "Not calibrated, though by little" if is_small(evidence, level) else "Not calibrated"
     if rows.n_classes == 2:
         return f"{opening}: {_two_classes(rows, direction, gap, evidence, level)}."
     if direction == "mixed":
@@ -154,6 +189,18 @@ def _headline(
         f"{opening}: the predictions are {direction}, {percent(rows.mean(rows.confidence))} sure on average and right in "
         f"{percent(rows.mean(rows.hits))}{_worst_class(off, gap)}."
     )
+
+
+def _counted_events(events: EventNumbers) -> str:
+    return f"{_number(events.expected)} {events.name} expected, {events.observed or 'none'} observed"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"
+
+
+def _larger_factor(events: EventNumbers) -> float:
+    return max(events.factor_too_high or np.inf, events.factor_too_low or np.inf)
 
 
 def _nowhere(evidence: Evidence, level: float, what: str) -> str:
@@ -173,28 +220,47 @@ def _nowhere(evidence: Evidence, level: float, what: str) -> str:
 
 
 def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
-    """Return the class whose mean probability is furthest off, if that is further than the mean confidence is."""
-    sizes = [0.0 if row.in_the_large.value is None else abs(row.in_the_large.value) for row in off]
-    if not sizes or max(sizes) <= abs(gap.value or 0.0):
+    """Return the rare class that is off by the largest factor, or else the class whose mean probability is furthest off.
+
+    A factor counts from two on, a difference if it is larger than that of the mean confidence.
+    """
+    on_average = [row for row in off if row.direction in MEANS]
+    if not on_average:
         return ""
-    row = off[sizes.index(max(sizes))]
-    return (
-        f"; worst is {class_named(row.label)}, {row.direction} by {points(max(sizes))}"
-        if row.direction in MEANS
-        else ""
-    )
+    row = max(on_average, key=_factor)
+    if _factor(row) >= WORTH_FACTOR:
+        rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
+        return f"; worst is {class_named(row.label)}, {row.direction}: {rates}"
+    row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0))
+    size = abs(row.in_the_large.value or 0.0)
+    if size <= abs(gap.value or 0.0):
+        return ""
+    return f"; worst is {class_named(row.label)}, {row.direction} by {points(size)}"
+
+
+def _factor(row: ClassRow) -> float:
+    """Return by which factor the mean probability of a rare class is off; one for others."""
+    low, high = sorted((row.mean_probability, row.share))
+    return 1.0 if high > RARE else high / low if low > 0 else np.inf
 
 
 def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evidence, level: float) -> str:
-    about = f"the probabilities of {class_named(rows.class_names[1])}"
+    counts, events = evidence.main.counts, evidence.events
+    about = (
+        f"the probabilities of {class_named(rows.class_names[1 if events is None else int(counts.of_event)])}"
+    )
     parts = []
     if direction == "over-confident":
         parts.append("too extreme (over-confident)")
     if direction == "under-confident":
         parts.append("too timid (under-confident)")
-    if gap.value is not None and gap.low is not None and gap.low > 0:
+    if events is not None:
+        if not evidence.main.is_grouped and counts.p_value <= 1 - level:
+            how = "high" if events.expected > events.observed else "low"
+            parts.append(f"too {how} on average, {_counted_events(events)}")
+    elif gap.value is not None and gap.low is not None and gap.low > 0:
         parts.append(f"too high by {points(gap.value)} on average")
-    if gap.value is not None and gap.high is not None and gap.high < 0:
+    elif gap.value is not None and gap.high is not None and gap.high < 0:
         parts.append(f"too low by {points(gap.value)} on average")
     return f"{about} are {' and '.join(parts)}" if parts else _nowhere(evidence, level, about)
 
@@ -237,15 +303,16 @@ def _signed(share: float) -> str:
 
 def _size_sentence(bound: LowerBound, status: Status) -> str:
     about = "of the confidence" if bound.kind == "confidence" else "of the probability"
-    if bound.limit <= 0:
+    least = certain_error(bound)
+    if least <= 0:
         return f"A bound on the mean error {about}, from rows held out, shows none by itself."
     if status != "miscalibrated":
         return (
             f"Taken by itself, not adjusted for the tests, the cross-fitted bound has the mean error {about} at "
-            f"{points(bound.limit)} or more; the estimate is {points(bound.estimate)}."
+            f"{points(least)} or more; the estimate is {points(bound.estimate)}."
         )
     return (
-        f"The mean error {about} is at least {points(bound.limit)} with {100 * bound.level:g} % confidence; the estimate is "
+        f"The mean error {about} is at least {points(least)} with {100 * bound.level:g} % confidence; the estimate is "
         f"{points(bound.estimate)}."
     )
 
@@ -267,6 +334,8 @@ def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
     if detectable is None:
         few = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
         return f"{few} are too few to be sure of finding even the largest error."
+    if evidence.events is not None:
+        return _factor_sentence(rows, evidence.events, evidence.alpha, status)
     what = (
         "surprises beyond those promised"
         if evidence.main.is_exact
@@ -284,3 +353,20 @@ def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
     return (
         f"{seen}. To see {points(WORTH_SPEAKING_OF)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
     )
+
+
+def _factor_sentence(rows: Rows, events: EventNumbers, alpha: float, status: Status) -> str:
+    factors = {"high": events.factor_too_high, "low": events.factor_too_low}
+    shown = [f"{factor:.2g} times too {way}" for way, factor in factors.items() if factor is not None]
+    expected = f"With {_number(events.expected)} {events.name} expected"
+    if shown:
+        seen = (
+            f"{expected}, probabilities {' or '.join(shown)} are seen with a probability of 80 %; smaller errors may stay "
+            "unseen."
+        )
+    else:
+        seen = f"{expected}, no factor is sure to be seen."
+    if status != "too-few-events" or events.expected == 0:
+        return seen
+    needed = events_for_factor(WORTH_FACTOR, alpha) / events.expected * rows.n_rows
+    return f"{seen} To see a factor of two, about {float(f'{needed:.2g}'):,.0f} rows are needed."

@@ -52,7 +52,9 @@ class ScoreParser:
         """Return the scores of a batch."""
         scores = batch.scores(self._columns.names)
         if self._space is Space.LOGITS:
-            return Predictions.from_logits(scores)
+            return Predictions.from_logits(
+                scores, allow_probabilities=True
+            )  # the command line checks the whole file
         if scores.shape[1] == 1:
             self._check_range(batch, scores, 1 + ROW_SUM_TOLERANCE)
             np.minimum(scores, 1, out=scores)

@@ -10,6 +10,7 @@ from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, format_options, level_option, prediction_options
 from calibrant.cli.rendering import delivered, number_text, percent_text
 from calibrant.cli.result import Result, Section
+from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.comparison import Comparison, MethodResult
@@ -52,7 +53,8 @@ def compare(
 ) -> None:
     """Compare calibration methods on rows that they were not fitted to.
 
-    Differences are those from doing nothing, row by row; negative is better.
+    Differences are those from the uncalibrated predictions, row by row;
+    negative is better.
     """
     check_writable(output, file, test_file)
     names = _names(methods)
@@ -62,13 +64,13 @@ def compare(
         rows = _read(file, choice)
         test = None if test_file is None else _read(test_file, {**choice, "group": None})
         comparison = compared(
-            rows.predictions,
             rows.labels,
+            rows.predictions,
             names,
             sample_weight=rows.weights,
             groups=rows.groups,
             cv=cv,
-            test=None if test is None else (test.predictions, test.labels, test.weights),
+            test=None if test is None else (test.labels, test.predictions, test.weights),
             metrics=None if metrics is None else _names(metrics),
             level=level,
             refit=False,
@@ -85,13 +87,14 @@ def _read(path: Path, choice: dict[str, Any]) -> Table:
     with open_source(path) as source:
         file = PredictionFile(source, **choice)
         table = file.read()
+        check_declared(path, table.predictions)
         noted(file.notes)
         return table
 
 
 def _result(comparison: Comparison, file: Path) -> Result:
     best = comparison.best.name
-    notes = [f"{comparison.how}. Lower is better; differences of the log-loss from doing nothing."]
+    notes = [f"{comparison.how}. {comparison.base_sentence}"]
     near = [result.name for result in comparison.equally_good()]
     notes.append(
         f"Lowest log-loss: {best}."
@@ -126,6 +129,7 @@ def _result(comparison: Comparison, file: Path) -> Result:
         "classes": classes,
         "level": comparison.level,
         "how": comparison.how,
+        "base": comparison.base,
         "best": best,
     }
     heading = f"{file.name}: {counted(comparison.n_rows, 'row')}, {len(classes)} classes"

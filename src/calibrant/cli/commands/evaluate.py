@@ -14,6 +14,7 @@ from calibrant.cli.notes import noted, said
 from calibrant.cli.options import check_writable, format_options, level_option, prediction_options
 from calibrant.cli.rendering import delivered, number_text
 from calibrant.cli.result import Result, Section
+from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.streamed_evaluation import measured_in_batches
 from calibrant.cli.waiting import Waiting
 from calibrant.metrics.declaration import traits_of
@@ -90,6 +91,8 @@ def evaluate(
             notes.append(f"Left out, since they need all rows in memory: {', '.join(missing)}.")
         else:
             table = predictions.read()
+            check_declared(file, table.predictions)
+            table.labelled()  # warns, if at all, of labels that do not fit
             n_rows = table.predictions.n_rows
             measurements = measured(table, chosen, level, resamples, waiting.update)
             waiting.update(1, 1, "tests")

@@ -14,6 +14,7 @@ from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, prediction_options
 from calibrant.cli.rendering import delivered, number_text, percent_text
 from calibrant.cli.result import Result, Section
+from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.waiting import Waiting, messages_in
 from calibrant.metrics import brier_score, log_loss
 from calibrant.tables.opening import open_source
@@ -70,6 +71,7 @@ def fit(
     with Waiting("reading") as waiting, open_source(file) as source:
         predictions = PredictionFile(source, **choice)
         table = predictions.read()
+        check_declared(file, table.predictions)
         noted(predictions.notes)
         waiting.update(0, None, f"fitting {method}")
         groups: dict[str, Any] = {} if table.groups is None else {"groups": table.groups}

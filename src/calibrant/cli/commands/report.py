@@ -8,6 +8,7 @@ import click
 from calibrant.cli.method_choice import made
 from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, level_option, prediction_options
+from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.persistence.replacing import replacing
@@ -63,6 +64,7 @@ def report(
     with Waiting("reading") as waiting, open_source(file) as source:
         predictions = PredictionFile(source, **choice)
         table = predictions.read()
+        check_declared(file, table.predictions)
         assessment = assess(
             table.labels,
             table.predictions,

@@ -7,7 +7,18 @@ from math import ceil, floor, log10
 from calibrant.report.html.markup import Markup, element, joined
 from calibrant.report.html.number_text import MINUS, has_value
 
-__all__ = ["Plot", "Scale", "bounds", "chart", "legend", "marker", "path", "tick_text", "ticks_between"]
+__all__ = [
+    "Plot",
+    "Scale",
+    "bounds",
+    "chart",
+    "legend",
+    "marker",
+    "path",
+    "tick_text",
+    "tick_texts",
+    "ticks_between",
+]
 
 Point = tuple[float | None, float | None]
 
@@ -19,7 +30,7 @@ WIDEST_DIGIT = 8.2
 
 @dataclass(frozen=True)
 class Scale:
-    """Linear map of values to pixels, or of their logarithms."""
+    """Linear map of values to pixels, or of their logarithms; what lies beyond an end is drawn there."""
 
     low: float
     high: float
@@ -29,6 +40,7 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
+        value = min(max(value, low), high)
         if self.logarithmic:
             value, low, high = log10(value), log10(low), log10(high)
         share = (value - low) / (high - low) if high > low else 0.5

@@ -12,8 +12,9 @@ STAGES = (("before", "square"), ("after", "circle"))
 
 def classwise_chart(curves: tuple[Curve, ...]) -> Markup:
     """Return the diagram of a class; the first curve is before calibration, the second after."""
-    plot = Plot.of((0.0, 1.0), (0.0, 1.0), left=30, top=8, right=192, height=150)
-    labelled = [0.0, 0.5, 1.0]
+    limit = max(curve.limit for curve in curves)
+    plot = Plot.of((0.0, limit), (0.0, limit), left=30, top=8, right=192, height=150)
+    labelled = [0.0, limit / 2, limit]
     grid = " ".join(f"M{plot.x.start:.0f} {plot.y(tick):.1f}H{plot.x.end:.0f}" for tick in labelled)
     ticks = [
         element("text", f"{tick:g}", class_="tick", x=plot.x.start - 5, y=plot.y(tick) + 4, text_anchor="end")
@@ -29,7 +30,9 @@ def classwise_chart(curves: tuple[Curve, ...]) -> Markup:
         element("path", class_="grid", d=grid),
         *ticks,
         element(
-            "path", class_="diagonal", d=f"M{plot.x(0):.1f} {plot.y(0):.1f}L{plot.x(1):.1f} {plot.y(1):.1f}"
+            "path",
+            class_="diagonal",
+            d=f"M{plot.x.start:.1f} {plot.y.start:.1f}L{plot.x.end:.1f} {plot.y.end:.1f}",
         ),
         *(bins_of(curve, plot, *stage) for curve, stage in zip(curves, STAGES, strict=False)),
         width=WIDTH,

@@ -3,6 +3,7 @@
 from math import isfinite, isinf, isnan
 
 from calibrant.report.contents import Estimate
+from calibrant.report.plain import decimals_of_percent
 
 __all__ = [
     "DASH",
@@ -21,6 +22,7 @@ __all__ = [
 
 DASH = "–"
 MINUS = "−"
+SMALLEST_PERCENT = 0.0001
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 # Names of metrics that read better otherwise than with their underscores replaced.
@@ -72,30 +74,31 @@ def number(value: float | None, *, signed: bool = False, digits: int = 4, tiny: 
 def percent(value: float | None, decimals: int = 1, *, signed: bool = False) -> str:
     r"""Return a share in percent.
 
-    >>> percent(0.1234), percent(-0.02, signed=True), percent(None), percent(0.0001)
-    ('12.3\xa0%', '−2.0\xa0%', '–', '< 0.1\xa0%')
+    >>> percent(0.1234), percent(-0.02, signed=True), percent(None), percent(0.00012), percent(1e-9)
+    ('12.3\xa0%', '−2.0\xa0%', '–', '0.012\xa0%', '< 0.0001\xa0%')
     """
     if value is None or isnan(value):
         return DASH
     size = 100 * abs(value)
     sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
-    smallest = 10.0**-decimals
-    if 0 < size < smallest / 2:
-        return f"{'> −' if value < 0 else '< '}{smallest:g}\N{NO-BREAK SPACE}%"
+    if 0 < size < SMALLEST_PERCENT:
+        return f"{'> −' if value < 0 else '< '}{SMALLEST_PERCENT:.4f}\N{NO-BREAK SPACE}%"
+    decimals = max(decimals, min(decimals_of_percent(value), 4))
     return f"{sign}{size:.{decimals}f}\N{NO-BREAK SPACE}%"
 
 
 def points(value: float | None, *, signed: bool = True) -> str:
     """Return a difference of shares in percentage points, without the unit.
 
-    >>> points(0.0123), points(-0.5), points(0.0)
-    ('+1.23', '−50.00', '0.00')
+    >>> points(0.0123), points(-0.5), points(0.0), points(0.00042)
+    ('+1.23', '−50.00', '0.00', '+0.042')
     """
     if value is None or isnan(value):
         return DASH
-    rounded = round(100 * value, 2)
+    decimals = max(2, min(decimals_of_percent(value), 4))
+    rounded = round(100 * value, decimals)
     sign = MINUS if rounded < 0 else "+" if signed and rounded > 0 else ""
-    return f"{sign}{abs(rounded):.2f}"
+    return f"{sign}{abs(rounded):.{decimals}f}"
 
 
 def count(value: float | None) -> str:

@@ -1,7 +1,7 @@
 """Reliability chart: bins with intervals and gaps, isotonic curve with its band, histogram of the scores."""
 
-from calibrant.report.contents import Curve
-from calibrant.report.html.axes import Plot, Scale, chart, legend
+from calibrant.report.contents import Curve, Numbers
+from calibrant.report.html.axes import Plot, Scale, chart, legend, tick_texts, ticks_between
 from calibrant.report.html.markup import Markup, element, joined
 from calibrant.report.html.number_text import count, has_value, number, percent, sentence
 
@@ -15,8 +15,9 @@ NARROWEST_TARGET = 5.0
 
 def reliability_chart(curve: Curve) -> Markup:
     """Return the chart; a bin is a group with its numbers as title, which the script shows as a tooltip."""
-    plot = Plot.of((0.0, 1.0), (0.0, 1.0), height=PLOT_HEIGHT, top=10)
-    ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    ends = (0.0, curve.limit)
+    plot = Plot.of(ends, ends, height=PLOT_HEIGHT, top=10)
+    ticks = ticks_between(*ends)
     top_of_strip = plot.y.start + 14
     strip = Scale(
         0.0, float(max(curve.histogram_count, default=0) or 1), top_of_strip + STRIP_HEIGHT, top_of_strip
@@ -39,7 +40,9 @@ def reliability_chart(curve: Curve) -> Markup:
         element("g", band_and_curve(curve, plot), class_="isotonic"),
         element("g", *(bin_group(curve, index, plot, strip.start) for index in filled), class_="bins"),
         element(
-            "path", class_="diagonal", d=f"M{plot.x(0):.1f} {plot.y(0):.1f}L{plot.x(1):.1f} {plot.y(1):.1f}"
+            "path",
+            class_="diagonal",
+            d=f"M{plot.x.start:.1f} {plot.y.start:.1f}L{plot.x.end:.1f} {plot.y.end:.1f}",
         ),
         element("g", isotonic_line(curve, plot), class_="isotonic"),
         class_="reliability",
@@ -50,10 +53,8 @@ def strip_frame(below: Plot, plot: Plot, ticks: list[float]) -> Markup:
     """Return the axes: the vertical one beside the plot, the horizontal one below the histogram."""
     horizontal = below.frame(ticks, [], "Predicted probability", "")
     vertical = [
-        element(
-            "text", f"{tick:.1f}", class_="tick", x=plot.x.start - 7, y=plot.y(tick) + 4, text_anchor="end"
-        )
-        for tick in ticks
+        element("text", text, class_="tick", x=plot.x.start - 7, y=plot.y(tick) + 4, text_anchor="end")
+        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
     ]
     middle = (plot.y.start + plot.y.end) / 2
     turned = f"translate(13 {middle:.1f}) rotate(-90)"
@@ -133,7 +134,7 @@ def rectangle(class_: str, x: float, y: float, width: float, height: float) -> M
 
 
 def edges_of(curve: Curve, index: int) -> tuple[float, float]:
-    """Return the edges of a bin; an edge without a value is that of the axis."""
+    """Return the edges of a bin; an edge without a value is 0 or 1."""
     left, right = curve.edges[index], curve.edges[index + 1]
     return (
         max(left, 0.0) if left is not None and has_value(left) else 0.0,
@@ -166,11 +167,17 @@ def between(template: str, low: float | None, high: float | None) -> str:
 
 
 def band_and_curve(curve: Curve, plot: Plot) -> Markup:
-    return plot.band(curve.band_score, curve.band_low, curve.band_high, "band")
+    return plot.band(within(curve.band_score, curve.limit), curve.band_low, curve.band_high, "band")
 
 
 def isotonic_line(curve: Curve, plot: Plot) -> Markup:
-    return plot.line(zip(curve.isotonic_score, curve.isotonic_outcome, strict=True), "curve")
+    scores = within(curve.isotonic_score, curve.limit)
+    return plot.line(zip(scores, curve.isotonic_outcome, strict=True), "curve")
+
+
+def within(scores: Numbers, limit: float) -> Numbers:
+    """Return scores with None for those beyond the end of the axis."""
+    return tuple(None if score is None or score > limit else score for score in scores)
 
 
 def reliability_legend(level: str) -> Markup:

@@ -1,5 +1,6 @@
 """Contents of the page, in the order in which it shows them."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calibrant.report.contents import Curve, Decomposition, Estimate
@@ -128,11 +129,15 @@ def reliability(assessment: "Assessment") -> dict[str, Any] | None:
         return None
     events = list(dict.fromkeys((curve.event, curve.label) for curve in assessment.curves))
     names = list(dict.fromkeys(curve.method for curve in assessment.curves))
+    # Diagrams of one event, before and after, have the same axes.
+    limits = {
+        event: max(curve.limit for curve in assessment.curves if curve.event == event) for event, _ in events
+    }
     figures = [
         Figure(
             f"curve-{index}",
             curve.method,
-            reliability_chart(curve),
+            reliability_chart(replace(curve, limit=limits[curve.event])),
             bins_table(curve, f"bins-{index}"),
             event=str(events.index((curve.event, curve.label))),
             method=str(names.index(curve.method)),

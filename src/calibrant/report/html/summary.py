@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from calibrant.report.contents import DataSummary, Estimate, Recommendation, Repeatability, Verdict
 from calibrant.report.html.number_text import (
+    DASH,
     count,
     has_value,
     interval,
@@ -32,7 +33,12 @@ __all__ = [
 ]
 
 MOST_NAMES = 20
-STATUS = {"calibrated": "Calibrated", "miscalibrated": "Not calibrated", "unclear": "Unclear"}
+STATUS = {
+    "calibrated": "Calibrated",
+    "miscalibrated": "Not calibrated",
+    "unclear": "Unclear",
+    "too-few-events": "Too few events to tell",
+}
 
 
 class KeyFigure(NamedTuple):
@@ -53,7 +59,10 @@ def banner_of(verdict: Verdict) -> dict[str, str]:
     """Return the verdict in two words and in a sentence, which does not say the two words again."""
     status = STATUS[verdict.status]
     headline = verdict.headline
-    if headline.lower().startswith(f"{status.lower()}:"):
+    if verdict.status == "too-few-events":
+        status, _, headline = headline.partition(":")
+        headline = sentence(headline)
+    elif headline.lower().startswith(f"{status.lower()}:"):
         headline = sentence(headline[len(status) + 1 :])
     elif verdict.direction != "none":
         status = f"{status}: {verdict.direction}"
@@ -62,18 +71,43 @@ def banner_of(verdict: Verdict) -> dict[str, str]:
 
 def key_figures(assessment: "Assessment") -> list[KeyFigure]:
     """Return what the verdict rests on."""
-    data, verdict = assessment.data, assessment.verdict
+    verdict = assessment.verdict
     figures = [
-        KeyFigure("Mean confidence", percent(data.mean_confidence), "what the predictions promise"),
-        KeyFigure("Accuracy", percent(data.accuracy), "what happened"),
+        *_promised_and_observed(assessment),
         KeyFigure("p-value", p_value(verdict.p_value), "chance of such deviations if calibrated"),
     ]
-    if has_value(verdict.smallest_detectable):
+    if verdict.events is not None:
+        factors = (verdict.events.factor_too_high, verdict.events.factor_too_low)
+        text = " / ".join(DASH if factor is None else f"{factor:.2g} ×" for factor in factors)
+        figures.append(
+            KeyFigure("Smallest visible factor", text, "too high / too low, seen with a probability of 80 %")
+        )
+    elif has_value(verdict.smallest_detectable):
         text = f"{points(verdict.smallest_detectable, signed=False)} points"
         figures.append(
             KeyFigure("Smallest visible error", text, "seen with a probability of 80 % on so many rows")
         )
     return figures
+
+
+def _promised_and_observed(assessment: "Assessment") -> list[KeyFigure]:
+    """Return rates of the second of two classes, or of right predictions; rare ones with their numbers of rows."""
+    data, events = assessment.data, assessment.verdict.events
+    expected = "" if events is None else f", {number(events.expected, digits=2)} {events.name}"
+    observed = "" if events is None else f", {count(events.observed)} {events.name}"
+    row = next((row for row in assessment.classes if row.label == data.classes[1]), None)
+    if data.n_classes != 2 or row is None:
+        return [
+            KeyFigure(
+                "Mean confidence", percent(data.mean_confidence), f"what the predictions promise{expected}"
+            ),
+            KeyFigure("Accuracy", percent(data.accuracy), f"what happened{observed}"),
+        ]
+    name = f"class {quoted(row.label)}"
+    return [
+        KeyFigure("Predicted rate", percent(row.mean_probability), f"mean probability of {name}{expected}"),
+        KeyFigure("Observed rate", percent(row.share), f"share of {name}{observed}"),
+    ]
 
 
 def recommended_figures(recommendation: Recommendation) -> list[KeyFigure]:

@@ -1,0 +1,173 @@
+"""Observed against expected number of events: an exact test, and the factor that it would show."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, pdtr
+
+from calibrant.plots.consistency_limits import poisson_binomial
+from calibrant.plots.score_cells import ScoreCells
+
+__all__ = ["POWER", "RARE", "EventCounts", "events_for_factor"]
+
+RARE = 0.1
+"""Events of at most this rate are rare: what an error of five points is to others, a factor is to them."""
+
+POWER = 0.8
+"""Probability with which an error is to be seen."""
+
+# Probabilities that are told apart, and a variance above which an expansion around the normal limit is as good.
+MOST_CELLS, ENOUGH_VARIANCE = 500, 10_000.0
+
+# Rounding of the transform; nothing smaller is known.
+SMALLEST = 1e-14
+
+LARGEST_FACTOR, MOST_EVENTS = 1000.0, 400
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class EventCounts:
+    r"""Number of events, or of non-events where these are fewer, with what probabilities promise.
+
+    If the probabilities are right, the number of events is Poisson-binomial; the p-value is twice its smaller tail,
+
+    .. math:: p = \min\bigl(1,\; 2 P(N \le k),\; 2 P(N \ge k)\bigr),
+
+    exact but for neighbouring probabilities that are pooled where more than 500 differ. Above a variance of 10,000 by
+    the first two terms of the Edgeworth expansion.
+
+    Attributes
+    ----------
+    probability, count : ndarray of shape (c,)
+        Probabilities of the rarer outcome, and how many rows have each.
+    observed : int
+        How often it happened.
+    of_event : bool
+        Whether the event itself is counted, and not its absence.
+    """
+
+    probability: Vector
+    count: NDArray[np.intp]
+    observed: int
+    of_event: bool
+
+    @classmethod
+    def of(cls, probability: Vector, happened: NDArray[np.bool_]) -> Self:
+        """Count events, or what is left if the probabilities promise more events than that.
+
+        >>> counts = EventCounts.of(np.full(1000, 0.006), np.arange(1000) < 12)
+        >>> round(counts.expected, 6), counts.observed, round(counts.p_value, 4)
+        (6.0, 12, 0.0395)
+        """
+        of_event = bool(probability.mean() <= 0.5)
+        if not of_event:
+            probability, happened = 1 - probability, ~happened
+        cells = ScoreCells.of(probability, happened, None, MOST_CELLS)
+        return cls(cells.score, cells.count.sum(axis=1), int(happened.sum()), of_event)
+
+    def fewer(self, times: float) -> Self:
+        """Return the same with fewer rows, as those of groups are worth by their design effect."""
+        count = self.count if times == 1 else np.ceil(self.count / times).astype(np.intp)
+        return type(self)(self.probability, count, self.observed, self.of_event)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.count.sum())
+
+    @property
+    def expected(self) -> float:
+        """Sum of the probabilities."""
+        return float(self.count @ self.probability)
+
+    @property
+    def rate(self) -> float:
+        """Mean probability of the rarer outcome."""
+        return self.expected / self.n_rows
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether the rarer outcome is to be judged by a factor."""
+        return self.rate <= RARE
+
+    @cached_property
+    def p_value(self) -> float:
+        """Two-sided p-value of the observed number."""
+        below, above = self._tails(np.array([self.observed]))
+        return float(min(1.0, 2 * min(below[0], above[0])))
+
+    def power(self, factor: float, alpha: float) -> float:
+        """Return how probable a p-value of at most ``alpha`` is if events are ``factor`` times as frequent as predicted."""
+        reach = int(12 * np.sqrt(max(factor, 1.0) * self.expected) + 20)
+        numbers = np.arange(
+            max(0, int(self.expected) - reach), int(max(factor, 1.0) * self.expected) + reach + 1
+        )
+        below, above = self._tails(numbers)
+        rejected = 2 * np.minimum(below, above) <= alpha
+        true = EventCounts(
+            np.minimum(factor * self.probability, 1.0), self.count, self.observed, self.of_event
+        )
+        true_below, true_above = true._tails(numbers)
+        low, high = rejected & (below < above), rejected & (below >= above)
+        return float(true_below[low].max(initial=0.0) + true_above[high].max(initial=0.0))
+
+    def seen_factors(self, alpha: float) -> tuple[float | None, float | None]:
+        """Return by which factor probabilities must be too high, and too low, to be seen with a probability of 80 %.
+
+        None where no factor is large enough: probabilities of events that never happen promise too few of them.
+        """
+        return self._factor(alpha, too_high=True), self._factor(alpha, too_high=False)
+
+    def _factor(self, alpha: float, *, too_high: bool) -> float | None:
+        def is_seen(factor: float) -> bool:
+            return self.power(1 / factor if too_high else factor, alpha) >= POWER
+
+        largest = LARGEST_FACTOR if too_high else min(LARGEST_FACTOR, 1 / max(self.rate, 1 / LARGEST_FACTOR))
+        if self.expected == 0 or not is_seen(largest):
+            return None
+        low, high = 1.0, largest
+        while high / low > 1.01:
+            middle = float(np.sqrt(low * high))
+            low, high = (low, middle) if is_seen(middle) else (middle, high)
+        return high
+
+    def _tails(self, numbers: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Return the probabilities of at most, and of at least, each of some numbers of events."""
+        variances = self.count * self.probability * (1 - self.probability)
+        variance = float(variances.sum())
+        if variance > ENOUGH_VARIANCE:
+            skewness = float(variances @ (1 - 2 * self.probability)) / variance**1.5
+
+            def tail(sign: int) -> Vector:
+                x = sign * (numbers + 0.5 * sign - self.expected) / np.sqrt(variance)
+                density = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+                share: Vector = ndtr(x) + sign * skewness * (1 - x * x) / 6 * density
+                return np.clip(share, SMALLEST, 1.0)
+
+            return tail(1), tail(-1)
+        first, mass = poisson_binomial(self.probability, self.count)
+        up_to = np.concatenate([[0.0], np.cumsum(mass)])
+        from_on = np.concatenate([np.cumsum(mass[::-1])[::-1], [0.0]])
+        below = up_to[np.clip(numbers - first + 1, 0, len(mass))]
+        above = from_on[np.clip(numbers - first, 0, len(mass))]
+        return np.clip(below, SMALLEST, 1.0), np.clip(above, SMALLEST, 1.0)
+
+
+def events_for_factor(factor: float, alpha: float) -> int:
+    """Return how many rare events must be expected to see that they are predicted this many times too high.
+
+    >>> events_for_factor(2.0, 0.05)
+    28
+    """
+    expected = np.arange(1, MOST_EVENTS)
+    numbers = np.arange(expected[-1])
+    # The largest number that is significantly small for each expectation, none of which is -1.
+    critical = (2 * pdtr(numbers, expected[:, np.newaxis]) <= alpha).sum(axis=1) - 1
+    power = np.where(critical >= 0, pdtr(np.maximum(critical, 0), expected / factor), 0.0)
+    enough = np.minimum.accumulate((power >= POWER)[::-1])[::-1]
+    return int(expected[np.argmax(enough)])
