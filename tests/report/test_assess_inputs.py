@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from report_rows import drawn, powered
 
 from calibrant import Predictions
-from calibrant.errors import ParameterError
+from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.metrics import log_loss
 from calibrant.report import Assessment, assess
 from data import load
@@ -222,3 +222,20 @@ def test_a_method_that_chooses_for_itself_has_no_learning_curve():
     found = assess(Y[:100], P[:100], methods=["auto"], cv=2)
     assert found.learning is None
     assert "learning_curve" in found.recommendation.more_rows
+
+
+def test_labels_one_column_further_are_a_pitfall():
+    """Labels 1..3 without 3, taken as column numbers 0..2."""
+    y, p = drawn(400, 3)
+    with pytest.warns(CalibrationWarning, match="far better as 1..3"):
+        found = assess(y[y < 2] + 1, p[y < 2], methods=[])
+    assert any(
+        pitfall.severity == "warning" and "pass Predictions with classes=[1, ..., 3]" in pitfall.text
+        for pitfall in found.pitfalls
+    )
+
+
+def test_log_odds_between_zero_and_one_are_a_pitfall():
+    y, p = drawn(100, 2)
+    found = assess(y, Predictions.from_logits(p[:, 1]), methods=[])
+    assert any("All log-odds are between 0 and 1" in pitfall.text for pitfall in found.pitfalls)
