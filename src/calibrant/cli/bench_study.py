@@ -74,8 +74,8 @@ class Study:
         with Store(self.store_path, create=create) as store:
             yield store
 
-    def report(self, planned: Plan, store: Store, output: Path | None) -> Path:
-        """Write the report and return its folder."""
+    def report(self, planned: Plan, store: Store, output: Path | None, *, own_code: bool = False) -> Path:
+        """Write the report and return its folder; own code of the recipe may run only if the study was run."""
         folder = self.output_folder(output)
         records = planned.records(store)
         runs = [run for run in store.runs() if run.study == self.recipe.name]
@@ -85,6 +85,7 @@ class Study:
             cache_folder=store.outputs_folder.resolve(),
             runs=runs,
             checked=True,
+            own_code=own_code,
         )
         return folder
 

@@ -15,7 +15,7 @@ from calibrant.cli.result import Result, Section
 from calibrant.errors import StudyError
 from calibrant.studies import read_recipe
 from calibrant.studies import run as run_plan
-from calibrant.studies.recipe import FILE_NAME
+from calibrant.studies.recipe import FILE_NAME, check_own_code
 from calibrant.studies.record import DONE
 from calibrant.studies.report_contents import duration_text
 from calibrant.studies.results import Results
@@ -74,6 +74,9 @@ def run(
 ) -> None:
     """Run what is not there yet, and write the report.
 
+    This runs the Python files that the recipe names, so run only recipes that
+    you trust; all other commands read them as text.
+
     Every result is kept as soon as it is there: a run that was stopped, in
     whatever way, goes on where it was if the same command is given again.
     """
@@ -82,6 +85,7 @@ def run(
         raise click.UsageError("--scheduler is for --backend dask.")
     study = Study.named(recipe, form, data, store)
     planned = study.plan(shown=True)
+    check_own_code(study.recipe)
     study.output_folder(output)
     with study.opened(create=True) as opened:
         try:
@@ -102,7 +106,7 @@ def run(
                 "Give the same command again to go on."
             )
             context.exit(ExitCode.INTERRUPTED)
-        folder = study.report(planned, opened, output)
+        folder = study.report(planned, opened, output, own_code=True)
         failed = summary.total - len(opened.keys(DONE) & {unit.key for unit in planned.units})
     new = summary.done + summary.failed + summary.too_slow
     click.echo(f"{study.name}: {counted(summary.total, 'unit')}, of which {new} run now.")
