@@ -109,6 +109,8 @@ class ArrowSource(Source):
         first_row = 0
         with self._readable():
             for rows in self._record_batches(n_rows, columns):
+                # Offsets, lengths and text of a damaged file would be followed out of memory otherwise.
+                rows.validate(full=True)
                 for start in range(0, rows.num_rows, n_rows):
                     part = rows.slice(start, n_rows)
                     yield ArrowBatch(self.path, first_row, part)
@@ -142,9 +144,9 @@ class ArrowSource(Source):
         pyarrow = pyarrow_module()
         try:
             yield
-        except FileNotFoundError:
+        except (FileNotFoundError, FileFormatError):
             raise
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             empty = self.path.stat().st_size == 0
@@ -163,7 +165,7 @@ class ParquetSource(ArrowSource):
 
         self.path = path
         with self._readable():
-            self.file = parquet.ParquetFile(path)
+            self.file = parquet.ParquetFile(path, page_checksum_verification=True)
             self._set_schema(self.file.schema_arrow)
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
