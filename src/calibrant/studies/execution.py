@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import calibrant
+from calibrant.persistence.replacing import sweep
 from calibrant.studies.outputs import OutputsCache
 from calibrant.studies.plan import Plan
 from calibrant.studies.recipe import check_own_code
@@ -132,8 +133,7 @@ def run(
     """
     check_own_code(plan.recipe)
     with store.locked(), opened(backend, jobs, scheduler) as workers:
-        for unfinished in store.outputs_folder.glob(".calibrant-*.tmp"):  # of a run that was killed
-            unfinished.unlink(missing_ok=True)
+        sweep(store.outputs_folder)
         session = _Session(plan, store, workers, backend, retry_failed, on_progress)
         return session.go()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, LabelError, MissingExtraError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
-from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.cells import check_finite, check_names, check_no_nul, check_weights
 from calibrant.tables.default_columns import default_columns
 from calibrant.tables.score_columns import ScoreColumns, check_distinct, columns_asked_for
 from calibrant.tables.source import Source
@@ -71,7 +71,9 @@ class ArrowBatch(Batch):
                 raise LabelError(
                     f"{self._path}: column {column!r} is of type {kind}; integers or text are needed there."
                 ) from None
-        texts = np.array(array.to_pylist(), dtype=str)
+        found = array.to_pylist()
+        check_no_nul(np.array(["\0" in text for text in found], dtype=bool), self._path, column, self.place)
+        texts = np.array(found, dtype=str)
         check_names(np.char.str_len(texts) == 0, self._path, column, self.place)
         return texts
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
-from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.cells import check_finite, check_names, check_no_nul, check_weights
 from calibrant.tables.npz_members import NpzMembers
 from calibrant.tables.score_columns import ScoreColumns, check_column, listed
 from calibrant.tables.source import Source
@@ -54,6 +54,7 @@ class NpzBatch(Batch):
         path, values = self._source.path, np.array(self._flat(column, LabelError))
         if values.dtype.kind in "SU":
             values = _as_text(values, path, column)
+            check_no_nul(_has_nul(values), path, column, self.place)
             check_names(np.char.str_len(values) == 0, path, column, self.place)
             return values
         if values.dtype.kind == "f":
@@ -185,7 +186,20 @@ def _as_text(values: NDArray[Any], path: Path, name: str) -> NDArray[np.str_]:
             return np.char.decode(values, "utf-8")
         except UnicodeDecodeError as error:
             raise FileFormatError(sentence) from error
-    codes = np.ascontiguousarray(values).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
-    if (codes > LAST_CODE_POINT).any():
+    if (_codes(values) > LAST_CODE_POINT).any():
         raise FileFormatError(sentence)
     return values
+
+
+def _codes(texts: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return the numbers of the characters of some texts, (n, longest), with zeros behind the end."""
+    kind = np.dtype("u4").newbyteorder(texts.dtype.byteorder)
+    codes: NDArray[np.uint32] = np.ascontiguousarray(texts).view(kind)
+    return codes.reshape(len(texts), -1) if texts.dtype.itemsize else np.zeros((len(texts), 1), np.uint32)
+
+
+def _has_nul(texts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which texts have a zero before their end."""
+    codes = _codes(texts)
+    found: NDArray[np.bool_] = ((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any(axis=1)
+    return found

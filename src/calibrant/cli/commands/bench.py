@@ -10,8 +10,10 @@ from calibrant.cli.bench_study import Study, conditions, output_option, study_op
 from calibrant.cli.exit_codes import ExitCode
 from calibrant.cli.notes import note, said
 from calibrant.cli.options import check_writable, format_options
+from calibrant.cli.printing import printed
 from calibrant.cli.rendering import delivered
 from calibrant.cli.result import Result, Section
+from calibrant.cli.suggesting import SuggestingGroup
 from calibrant.errors import StudyError
 from calibrant.studies import read_recipe
 from calibrant.studies import run as run_plan
@@ -28,7 +30,7 @@ jobs_option = click.option(
 )
 
 
-class InOrder(click.Group):
+class InOrder(SuggestingGroup):
     """Commands in the order of use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -109,9 +111,9 @@ def run(
         folder = study.report(planned, opened, output, own_code=True)
         failed = summary.total - len(opened.keys(DONE) & {unit.key for unit in planned.units})
     new = summary.done + summary.failed + summary.too_slow
-    click.echo(f"{study.name}: {counted(summary.total, 'unit')}, of which {new} run now.")
-    click.echo(f"Time: {duration_text(summary.seconds)}.")
-    click.echo(f"The report is in {folder / 'report.html'}.")
+    printed(f"{study.name}: {counted(summary.total, 'unit')}, of which {new} run now.")
+    printed(f"Time: {duration_text(summary.seconds)}.")
+    printed(f"The report is in {folder / 'report.html'}.")
     why = f"{folder / 'report.html'} says why, and --retry-failed runs what failed again."
     if not summary.total:
         raise StudyError(
@@ -160,7 +162,7 @@ def report(
     planned = study.plan(shown=True)
     with study.opened() as opened:
         folder = study.report(planned, opened, output)
-    click.echo(f"The report is in {folder / 'report.html'}.")
+    printed(f"The report is in {folder / 'report.html'}.")
 
 
 @bench.command()
@@ -202,9 +204,9 @@ def forget(
             keys |= study.old_keys(opened)
         number = len(keys & opened.keys()) if dry_run else opened.forget(keys)
     if dry_run:
-        click.echo(f"{counted(number, 'result')} would go from {study.store_path}.")
+        printed(f"{counted(number, 'result')} would go from {study.store_path}.")
         return
-    click.echo(f"{counted(number, 'result')} {'is' if number == 1 else 'are'} gone from {study.store_path}.")
+    printed(f"{counted(number, 'result')} {'is' if number == 1 else 'are'} gone from {study.store_path}.")
 
 
 @bench.command(name="list")

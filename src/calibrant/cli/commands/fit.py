@@ -17,9 +17,8 @@ from calibrant.cli.result import Result, Section
 from calibrant.cli.waiting import Waiting, messages_in
 from calibrant.metrics import brier_score, log_loss
 from calibrant.tables.opening import open_source
-from calibrant.tables.score_columns import LONGEST_NAME
 from calibrant.tables.table import PredictionFile, Table
-from calibrant.wording import counted
+from calibrant.wording import LONGEST_NAME, counted
 
 __all__ = ["fit"]
 

@@ -8,6 +8,7 @@ import click
 from calibrant.cli.method_choice import made
 from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable, level_option, prediction_options
+from calibrant.cli.printing import printed
 from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.persistence.replacing import replacing
@@ -82,5 +83,5 @@ def report(
     noted(predictions.notes)
     with replacing(output) as stream:
         stream.write(text.encode())
-    click.echo(translated(str(assessment)).rstrip())
-    click.echo(f"\nThe report is in {output}.", err=True)
+    printed(translated(str(assessment)).rstrip())
+    printed(f"\nThe report is in {output}.", err=True)
