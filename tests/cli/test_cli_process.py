@@ -223,7 +223,9 @@ def test_the_nearest_command_is_suggested(folder, line, said):
     assert said in result.stderr
 
 
-@pytest.mark.parametrize("line", ["--version", "--help", "evalute", ""])
+@pytest.mark.parametrize(
+    "line", ["--version", "--help", "evalute", "", "fit --help", "evaluate --spce logits", "bench status -h"]
+)
 def test_what_needs_no_numbers_imports_no_library_of_numbers(line):
     """Each of them takes a second or more to import; a wall clock would depend on the machine."""
     program = (

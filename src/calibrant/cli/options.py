@@ -7,11 +7,20 @@ from typing import Any, TypeVar
 
 import click
 
-from calibrant.cli.rendering import FORMATS
 from calibrant.errors import ParameterError
 from calibrant.space import Space
 
-__all__ = ["check_writable", "format_options", "level_option", "normalise_option", "prediction_options"]
+__all__ = [
+    "FORMAT_NAMES",
+    "check_writable",
+    "format_options",
+    "level_option",
+    "normalise_option",
+    "prediction_options",
+]
+
+FORMAT_NAMES = ("table", "json", "csv", "markdown")
+"""Ways to write a result, as :mod:`calibrant.cli.rendering` has them."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,7 +77,7 @@ def format_options(command: Command) -> Command:
     return click.option(
         "--format",
         "format_name",
-        type=click.Choice(list(FORMATS)),
+        type=click.Choice(FORMAT_NAMES),
         default="table",
         show_default=True,
         help="How the result is written.",
