@@ -2,9 +2,10 @@
 
 from typing import Any
 
-import numpy as np
+__all__ = ["LONGEST_NAME", "class_text", "counted", "p_text", "shortened"]
 
-__all__ = ["class_text", "counted", "p_text"]
+LONGEST_NAME = 40
+"""How many letters of a name a message or a table shows."""
 
 # About where float64 ends: below it a tail probability is zero only for want of digits.
 SMALLEST_SHOWN = 1e-300
@@ -33,8 +34,18 @@ def counted(number: int, noun: str) -> str:
 def class_text(label: Any) -> str:
     """Return a class by its label as the user knows it.
 
+    >>> import numpy as np
     >>> class_text(np.array(["no", "yes"])[1]), class_text(np.arange(2)[1])
     ("class 'yes'", 'class 1')
     """
-    plain = label.item() if isinstance(label, np.generic) else label
+    plain = label.item() if hasattr(label, "item") else label  # of numpy
     return f"class {plain!r}"
+
+
+def shortened(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return a text, or the beginning of one that is too long to be read.
+
+    >>> shortened("a" * 300, 8)
+    'aaaaaaa…'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

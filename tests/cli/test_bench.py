@@ -16,7 +16,7 @@ import pytest
 from animal_files import folder, run  # noqa: F401
 
 from calibrant.cli import bench_progress
-from calibrant.studies import Progress
+from calibrant.studies import Progress, Record, Store, plan, read_recipe
 
 RECIPE = """
 title = "Two animals"
@@ -361,3 +361,123 @@ def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(study, folder
     assert "Traceback" not in errors
     assert "are kept in animals.sqlite. Give the same command again to go on." in errors
     assert "The report" not in output
+
+
+# Who runs code
+
+
+TRAP = """
+from pathlib import Path
+
+Path("it-ran").touch()
+
+def leave(**parameters):
+    Path("it-ran").touch()
+
+def rows(*, seed, data_folder):
+    leave()
+
+def trial(*, seed, data_folder):
+    leave()
+    return {"value": 1.0}
+
+class Classifier:
+    def __init__(self):
+        leave()
+
+class Calibrator:
+    def __init__(self):
+        leave()
+"""
+
+TRAPS = """
+title = "Traps"
+[[data]]
+name = "cats"
+scores = "cats.npz"
+calibrators = ["TempS", "Own", "Parts"]
+[[data]]
+name = "rows"
+generator = "trap.py:rows"
+calibrators = ["TempS"]
+classifiers = []
+[[data]]
+name = "table"
+features = "table.csv"
+label = "y"
+calibrators = ["TempS"]
+[classifiers]
+own = "trap.py:Classifier"
+installed = "installed_trap:Classifier"
+shell = { estimator = "subprocess:Popen", parameters = { args = ["touch", "it-ran"] } }
+[calibrators]
+TempS = "temperature"
+Own = "trap.py:Calibrator"
+Parts = { parts = [{ method = "temperature" }, { method = "trap.py:Calibrator" }] }
+[splits]
+kind = "random"
+[measures]
+log_loss = "log_loss"
+[[trials]]
+name = "trial"
+function = "trap.py:trial"
+[[pictures]]
+name = "chosen"
+kind = "chosen"
+calibrator = "Own"
+parameter = "depth"
+[[pictures]]
+name = "predictions"
+kind = "probabilities"
+data = "cats"
+"""
+
+
+@pytest.fixture
+def traps(study, folder):
+    """A recipe whose every piece of own code leaves a file behind."""
+    place = folder / "traps"
+    place.mkdir()
+    (place / "recipe.toml").write_text(TRAPS.replace("classifiers = []\n", ""))
+    (place / "trap.py").write_text(TRAP)
+    (folder / "installed_trap.py").write_text(TRAP)
+    (place / "table.csv").write_text("a,y\n1,0\n2,1\n")
+    shutil.copy(study / "cats.npz", place / "cats.npz")
+    return place
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bench list .",
+        "bench status traps",
+        "bench report traps",
+        "bench forget traps --failed",
+        "bench forget traps --old --dry-run",
+    ],
+)
+def test_only_running_a_study_runs_its_code(traps, folder, command, monkeypatch):
+    """In a process of its own, whose folder is on the path of modules, as in ``python -m calibrant``."""
+    monkeypatch.syspath_prepend(str(folder))
+    with Store(folder / "traps.sqlite") as store:
+        planned = plan(read_recipe(traps), traps)
+        store.add(*(Record(unit.key, dict(unit.labels), "done", {"log_loss": 1.0}) for unit in planned.units))
+    done = subprocess.run(
+        [sys.executable, "-m", "calibrant", *command.split()],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "it-ran").exists()
+    if command == "bench report traps":
+        assert "code of the recipe" in (folder / "traps-results" / "report.md").read_text()
+
+
+def test_running_a_study_imports_its_code_first(run, traps, folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    result = run("bench run traps", 1)
+    assert (folder / "it-ran").exists()
+    assert "Own" in result.stderr
+    assert not (folder / "traps.sqlite").exists()

@@ -142,11 +142,11 @@ def test_a_full_disk_leaves_the_old_file(run, folder, monkeypatch):
     (folder / "out.csv").write_text("old")
 
     def full(*_):
-        raise OSError(28, "No space left on device", "out.csv")
+        raise OSError(28, "No space left on device")  # as writing to an open file says it
 
     monkeypatch.setattr("calibrant.tables.csv_sink.CsvSink.write", full)
     result = run("apply test.csv --calibrator cal.npz -o out.csv", expected=1)
-    assert result.stderr == "Error: out.csv: no space left on device.\n"
+    assert result.stderr == "Error: out.csv: no space left on device; make room, or choose another place.\n"
     assert (folder / "out.csv").read_text() == "old"
     assert not list(folder.glob(".calibrant-*"))
 
@@ -178,7 +178,7 @@ def test_a_wrong_method_metric_or_parameter_is_named_with_one_that_comes_close(r
 def test_wrong_usage_has_a_code_of_its_own(run):
     assert "Missing option '--space'" in run("evaluate val.csv --label animal", expected=2).stderr
     assert "No such option" in run(f"evaluate val.csv {COLUMNS} --nope", expected=2).stderr
-    assert "No such command" in run("frobnicate", expected=2).stderr
+    assert "there is no command 'frobnicate'; known are evaluate, fit" in run("frobnicate", expected=2).stderr
     run("", expected=2)
     assert "--space" in run("evaluate --help").stdout
 
@@ -187,7 +187,7 @@ def test_an_error_of_the_program_itself_has_a_code_of_its_own_and_a_traceback_on
     def broken(*_, **__):
         raise RuntimeError("the impossible")
 
-    monkeypatch.setattr("calibrant.cli.commands.evaluate.measured", broken)
+    monkeypatch.setattr("calibrant.cli.work.evaluate.measured", broken)
     result = run(f"evaluate val.csv {COLUMNS}", expected=3)
     assert "Traceback" not in result.stderr
     assert "RuntimeError: the impossible; run again with --debug" in result.stderr

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from animal_files import COLUMNS, csv_text, folder, run  # noqa: F401
 
@@ -61,7 +62,7 @@ main(sys.argv[1:])
 
 @pytest.mark.parametrize(
     ("number", "code", "remains"),
-    [(signal.SIGINT, 130, 0), (signal.SIGTERM, 143, 0), (signal.SIGKILL, -9, 1)],
+    [(signal.SIGINT, 130, 0), (signal.SIGTERM, 143, 0), (signal.SIGHUP, 129, 0), (signal.SIGKILL, -9, 1)],
 )
 def test_a_signal_while_writing_leaves_the_old_file(folder, run, number, code, remains):
     """Only a process that is killed cannot remove its temporary file; the old file is whole all the same."""
@@ -77,6 +78,167 @@ def test_a_signal_while_writing_leaves_the_old_file(folder, run, number, code, r
     assert "Traceback" not in rest
     assert (folder / "out.csv").read_text() == "old"
     assert len(list(folder.glob(".calibrant-*"))) == remains
+    if remains:  # until somebody writes in that folder again
+        ended("apply test.csv --calibrator cal.npz -o other.csv", folder)
+        assert not list(folder.glob(".calibrant-*"))
+
+
+def test_a_process_that_ignores_hanging_up_goes_on(folder, run):
+    """As nohup starts it."""
+    run(f"fit val.csv {COLUMNS} --method temperature -o cal.npz")
+    ignored = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    command = [sys.executable, "-c", ignored + SLOW.replace("sleep(30)", "sleep(1)")]
+    command += ["apply", "test.csv", "--calibrator", "cal.npz", "-o", "out.csv"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "writing\n"
+    process.send_signal(signal.SIGHUP)
+    process.stderr.read()
+    process.stderr.close()
+    assert process.wait(20) == 0
+    assert (folder / "out.csv").exists()
+
+
+# Streams that are closed, or that nobody reads
+
+
+def in_a_shell(line: str, folder) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        line.replace("calibrant", f"{sys.executable} -m calibrant"),
+        cwd=folder,
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+EVALUATE = f"calibrant evaluate val.csv {COLUMNS} --metrics log_loss --no-tests"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{EVALUATE} >&-",
+        f"{EVALUATE} 2>&-",
+        f"{EVALUATE} <&- >&- 2>&-",
+        "calibrant --help >&-",
+        "calibrant --version >&- 2>&-",
+        f"calibrant fit val.csv {COLUMNS} --method temperature -o cal.npz >&- && test -s cal.npz",
+    ],
+)
+def test_closed_streams_are_no_error(line, folder):
+    result = in_a_shell(line, folder)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_an_error_with_closed_streams_keeps_its_code(folder):
+    assert in_a_shell("calibrant evaluate none.csv --space logits >&- 2>&-", folder).returncode == 1
+
+
+def test_a_file_never_takes_the_place_of_a_closed_stream(folder):
+    """Otherwise what is printed would be in the middle of the file that is written."""
+    line = f"{EVALUATE} --format json"
+    in_a_shell(f"{line} -o expected.json", folder)
+    in_a_shell(f"{line} -o found.json >&- 2>&- <&-", folder)
+    assert (folder / "found.json").read_bytes() == (folder / "expected.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "line", [EVALUATE, "calibrant --help", "calibrant evaluate none.csv --space logits 2>&1"]
+)
+def test_a_reader_that_is_gone(line, folder):
+    result = in_a_shell(f"( sleep 0.1; {line}; echo $? >&2 ) 2>code | true; cat code", folder)
+    said = (folder / "code").read_text()
+    assert said == "141\n", said
+    assert result.returncode == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.parametrize("line", [EVALUATE, "calibrant --help"])
+def test_no_room_for_the_output_is_one_sentence(line, folder):
+    result = in_a_shell(f"{line} >/dev/full", folder)
+    assert result.returncode == 1
+    assert (
+        result.stderr
+        == "Error: standard output: no space left on device; make room, or choose another place.\n"
+    )
+
+
+# Names that would steer a terminal
+
+
+HOSTILE = "\x1b[31mcat\x07\x9b2J\u202e"
+SHOWN = r"\x1b[31mcat\x07\x9b2J\u202e"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fit hostile.npz --space probabilities --label y --columns p --method vector -o {name}.npz",
+        "evaluate hostile.npz --space probabilities --label y --columns p --metrics log_loss --no-tests",
+        "evaluate hostile.npz --space probabilities --label y --columns p --metrics log_loss --no-tests --format json",
+        "evaluate hostile.npz --space probabilities --label y --columns p --metrics log_loss --format markdown",
+        "evaluate hostile.npz --space probabilities --label {name} --columns p",
+        "evaluate {name}.csv --space probabilities",
+        "frobnicate{name}",
+        "evaluate hostile.npz --space {name}",
+    ],
+)
+def test_control_characters_of_names_never_reach_a_terminal(folder, line):
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(3), 60)
+    classes = np.array([HOSTILE, "dog", "owl"])
+    np.savez(folder / "hostile.npz", p=p, classes=classes, y=classes[np.arange(60) % 3])
+    words = [word.replace("{name}", HOSTILE) for word in line.split()]
+    result = subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False)
+    printed = result.stdout + result.stderr
+    assert not set(printed) & set("\x1b\x07\x9b\u202e")
+    assert "x1b" in printed or "u001b" in printed
+    assert "this should not have happened" not in printed
+
+
+def test_a_program_gets_names_as_they_are(folder):
+    """In CSV on a pipe; a terminal gets them made visible."""
+    (folder / "names.csv").write_text("y,p_a\x1bb,p_c\n" + "a\x1bb,0.9,0.1\nc,0.2,0.8\n" * 20)
+    line = "compare names.csv --space probabilities --methods temperature --format csv"
+    assert ended(line, folder).returncode == 0
+
+
+# What is typed wrongly
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("evalute", "there is no command 'evalute'; did you mean evaluate?"),
+        ("Report", "there is no command 'Report'; did you mean report?"),
+        ("bench stauts", "there is no command 'stauts'; did you mean status?"),
+        ("xyz", "there is no command 'xyz'; known are evaluate, fit, "),
+    ],
+)
+def test_the_nearest_command_is_suggested(folder, line, said):
+    result = ended(line, folder)
+    assert result.returncode == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["--version", "--help", "evalute", "", "fit --help", "evaluate --spce logits", "bench status -h"]
+)
+def test_what_needs_no_numbers_imports_no_library_of_numbers(line):
+    """Each of them takes a second or more to import; a wall clock would depend on the machine."""
+    program = (
+        "import sys\nfrom calibrant.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n"
+        "    print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *line.split()], capture_output=True, text=True, check=False
+    )
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "click" in loaded
+    assert not loaded & {"numpy", "scipy", "sklearn", "pandas", "pyarrow", "matplotlib", "joblib"}
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])

@@ -2,14 +2,18 @@
 
 import errno
 import os
+import secrets
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from crafted_archives import three_of_four
 
-from calibrant import load
+from calibrant import TemperatureScaling, load
 from calibrant.persistence import archive, writing
+from calibrant.persistence import replacing as module_of_replacing
 
 OLD = b"the old file"
 
@@ -132,3 +136,83 @@ def test_a_new_file_has_the_usual_permissions(tmp_path):
     three_of_four().save(tmp_path / "calibrator")
     (tmp_path / "other").touch()
     assert (tmp_path / "calibrator").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+# What killed processes leave
+
+
+def left_behind(folder, content=b"half"):
+    path = folder / f".calibrant-{secrets.token_hex(8)}.tmp"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def unswept(monkeypatch):
+    monkeypatch.setattr(module_of_replacing, "_SWEPT", set())
+
+
+@pytest.mark.usefixtures("unswept")
+def test_temporary_files_of_killed_processes_are_removed(path):
+    left = left_behind(path.parent)
+    others = [
+        path.parent / name for name in (".calibrant-mine.tmp", "calibrant-0123456789abcdef.tmp", ".other.tmp")
+    ]
+    for other in others:
+        other.write_bytes(b"not ours")
+    three_of_four().save(path)
+    assert not left.exists()
+    assert all(other.exists() for other in others)
+
+
+@pytest.mark.usefixtures("unswept")
+def test_temporary_files_of_a_process_that_runs_stay(path):
+    program = (
+        "import sys, time\nfrom calibrant.persistence.replacing import replacing\n"
+        "with replacing(sys.argv[1]) as stream:\n"
+        "    stream.write(b'half')\n    stream.flush()\n    print('writing', flush=True)\n    sys.stdin.read()\n"
+    )
+    other = path.with_name("other")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(other)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"writing\n"
+    three_of_four().save(path)
+    (temporary,) = path.parent.glob(".calibrant-*.tmp")
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.stdout.close()
+    assert other.read_bytes() == b"half"
+    assert not temporary.exists()
+
+
+@pytest.mark.usefixtures("unswept")
+def test_a_file_that_its_writer_is_about_to_lock_stays(path):
+    new, old = left_behind(path.parent, b""), left_behind(path.parent, b"")
+    os.utime(old, (0, 0))
+    three_of_four().save(path)
+    assert new.exists()
+    assert not old.exists()
+
+
+@pytest.mark.usefixtures("unswept")
+def test_links_of_such_names_are_not_followed(path, tmp_path):
+    target = tmp_path / "precious"
+    target.write_bytes(b"precious")
+    link = path.parent / ".calibrant-0123456789abcdef.tmp"
+    link.symlink_to(target)
+    three_of_four().save(path)
+    assert target.read_bytes() == b"precious"
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(path):
+    with pytest.raises(OSError, match="No space") as caught, module_of_replacing.replacing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("labels", [["a\0b", "a\0c"], ["\0a", "a"]])
+def test_labels_with_a_nul_inside_come_back(path, labels):
+    fitted = TemperatureScaling().fit([[0.9, 0.1]] * 4, [labels[0]] * 3 + [labels[1]])
+    fitted.save(path)
+    assert load(path).classes_.tolist() == sorted(labels)

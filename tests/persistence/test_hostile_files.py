@@ -269,11 +269,11 @@ def swap_classes_with(other):
         (lambda state: state.update(inverse_temperature_=0.50001), "predicts otherwise"),
         (
             lambda state: state.update(inverse_temperature_={"float": "7ff8000000000000"}),
-            "predicts otherwise",
+            "does not predict probabilities",
         ),
         (lambda state: state.update(inverse_temperature_="half"), "does not predict .ValueError"),
         (lambda state: state.pop("inverse_temperature_"), "does not predict .AttributeError"),
-        (lambda state: state.update(present_columns_=[17]), "does not predict .IndexError"),
+        (lambda state: state.update(present_columns_=[17]), "present_columns_ of TemperatureScaling must be"),
         (lambda state: state.update(floor_="x"), "does not predict"),
         (lambda state: state.update(space_="images"), "space_ is 'images'"),
         (lambda state: state.update(space_=[]), r"space_ is \[\]"),

@@ -4,7 +4,7 @@ import pytest
 from study_folders import GRID, TRIALS, write_study
 
 from calibrant.errors import RecipeError
-from calibrant.studies import read_recipe
+from calibrant.studies import Store, plan, read_recipe, run
 from calibrant.studies.specifications import CalibratorSpec
 
 MINIMAL = """
@@ -323,21 +323,38 @@ def test_own_code_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (
-            "import no_such_module\n",
-            "cannot be imported, ModuleNotFoundError: No module named 'no_such_module'",
-        ),
-        ("raise SystemExit(3)\n", "cannot be imported, SystemExit: 3"),
+        ("def run(:\n", "trial.py cannot be read, SyntaxError"),
         ("def other(): pass\n", "there is no 'run' in trial.py"),
         ("run = 7\n", "trial.py:run is no function, but int"),
         ("def run(*, seed, data_folder, levels): pass\n", "cannot be called with seed, data_folder, level: "),
     ],
 )
-def test_the_code_of_a_trial_is_tried_before_anything_runs(code, said, tmp_path):
+def test_the_code_of_a_trial_is_checked_by_its_source(code, said, tmp_path):
     folder = write_study(tmp_path / "study", TRIALS.replace("own.py:noise", "trial.py:run"))
     (folder / "trial.py").write_text(code)
     with pytest.raises(RecipeError, match=said) as caught:
         read_recipe(folder)
+    assert "the trial 'noise': trial.py:run" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "import no_such_module\ndef run(**_): pass\n",
+            "cannot be imported, ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("def run(**_): pass\nraise SystemExit(3)\n", "cannot be imported, SystemExit: 3"),
+        ("run = 'text'.upper()\n", "trial.py:run is no function, but str"),
+    ],
+)
+def test_the_code_of_a_trial_is_imported_before_anything_runs(code, said, tmp_path):
+    folder = write_study(tmp_path / "study", TRIALS.replace("own.py:noise", "trial.py:run"))
+    (folder / "trial.py").write_text(code)
+    planned = plan(read_recipe(folder))
+    with Store(tmp_path / "store.sqlite") as store, pytest.raises(RecipeError, match=said) as caught:
+        run(planned, store)
     assert "the trial 'noise': trial.py:run" in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -132,7 +132,7 @@ def test_a_store_of_a_later_format(store):
         connection.execute("PRAGMA user_version = 7")
     connection.close()
     with pytest.raises(
-        StoreError, match=r"later calibrant, in format 7, and this one knows 1; update"
+        StoreError, match=r"later calibrant, in format 7, and this one knows 2; update"
     ) as caught:
         Store(store.path)
     assert one_sentence(caught.value)
@@ -202,7 +202,7 @@ def test_a_transaction_that_was_not_ended_is_undone_by_the_next_process(store):
         "connection.execute('BEGIN')\n"
         "connection.execute('DELETE FROM records')\n"
         "for number in range(2000):\n"
-        "    connection.execute(\"INSERT INTO records VALUES (?, '', '', '', '', '', 0, 0)\", (str(number) * 50,))\n"
+        "    connection.execute(\"INSERT INTO records VALUES (?, '', '', '', '', '', 0, 0, '')\", (str(number) * 50,))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     size = store.path.stat().st_size
@@ -211,3 +211,165 @@ def test_a_transaction_that_was_not_ended_is_undone_by_the_next_process(store):
     assert store.path.with_name("store.sqlite-journal").exists()
     with Store(store.path) as opened:
         assert [record.key for record in opened.records()] == ["abc"]
+
+
+# Damage
+
+
+def filled(path, n_records=200):
+    """A store with many records and two runs, and what is in it."""
+    with Store(path) as store:
+        for number in range(2):
+            run = store.begin_run(
+                "study", None, jobs=1, backend="loky", processors=2, versions={"numpy": "2"}
+            )
+            store.add(
+                *(
+                    Record(
+                        f"{1000 * number + unit:064x}",
+                        {"data": "iris", "calibrator": "beta", "repeat": unit},
+                        "done" if unit % 5 else "failed",
+                        {"log_loss": unit / 7, "brier": unit / 11},
+                        {"chosen": [{"depth": unit}]},
+                        "" if unit % 5 else "no way.",
+                        unit / 13,
+                    )
+                    for unit in range(n_records // 2)
+                ),
+                run=run,
+                seconds=3.5,
+            )
+    with Store(path) as store:
+        return content(store)
+
+
+def content(store):
+    return {record.key: repr(record) for record in store.records()}, repr(store.runs())
+
+
+def test_two_hundred_damaged_stores(tmp_path):
+    """Each is refused in one sentence, or what can be read of it is what was written."""
+    path = tmp_path / "store.sqlite"
+    records, runs = filled(path)
+    whole = path.read_bytes()
+    generator = np.random.default_rng(0)
+    complaints = []
+    for number in range(200):
+        changed = bytearray(whole)
+        place = int(generator.integers(len(whole)))
+        if number % 4 == 0:
+            changed[place] ^= 1 << int(generator.integers(8))
+        elif number % 4 == 1:
+            changed[place : place + 16] = generator.bytes(16)[: len(whole) - place]
+        elif number % 4 == 2:
+            page = 4096 * int(generator.integers(len(whole) // 4096))
+            changed[page : page + 4096] = bytes(4096) if place % 2 else generator.bytes(4096)
+        else:
+            del changed[place:]
+        path.write_bytes(bytes(changed))
+        try:
+            with Store(path) as store:
+                found, found_runs = content(store)
+        except StoreError as error:
+            complaints.append(error)
+        else:
+            assert found.items() <= records.items(), number
+            assert found_runs in (runs, "[]"), number
+    assert all(one_sentence(error) and str(path) in str(error) for error in complaints)
+    assert len(complaints) > 100
+
+
+def test_a_number_that_was_changed_is_noticed(tmp_path):
+    path = tmp_path / "store.sqlite"
+    filled(path, 4)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE records SET numbers = replace(numbers, '0.1', '0.9')")
+    connection.commit()
+    connection.close()
+    with (
+        Store(path) as store,
+        pytest.raises(StoreError, match=r"is damaged: the row '.*' of the table records"),
+    ):
+        store.records()
+
+
+def test_a_run_that_was_changed_is_noticed(tmp_path):
+    path = tmp_path / "store.sqlite"
+    filled(path, 4)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE runs SET study = 'other'")
+    connection.commit()
+    connection.close()
+    with Store(path) as store, pytest.raises(StoreError, match=r"is damaged: the row '1' of the table runs"):
+        store.runs()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON records BEGIN DELETE FROM records; END",
+        "CREATE VIEW v AS SELECT 1",
+        "ALTER TABLE records ADD COLUMN more TEXT",
+        "ALTER TABLE records ADD COLUMN more TEXT GENERATED ALWAYS AS (key || key) VIRTUAL",
+        "ALTER TABLE records DROP COLUMN checksum",
+        "DROP TABLE runs",
+    ],
+)
+def test_a_store_with_other_tables_than_ours(tmp_path, statement):
+    path = tmp_path / "store.sqlite"
+    filled(path, 4)
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError, match=r"is damaged: .*table") as caught:
+        Store(path)
+    assert one_sentence(caught.value)
+
+
+def without_checksums(path):
+    """Turn a store into one of format 1."""
+    connection = sqlite3.connect(path)
+    for table in ("runs", "records"):
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+
+
+def test_a_store_without_checksums_is_read_and_gets_them_when_it_is_written_to(tmp_path):
+    path = tmp_path / "store.sqlite"
+    records, runs = filled(path, 10)
+    without_checksums(path)
+    before = path.read_bytes()
+    with Store(path) as store, Store(path) as second:
+        assert content(store) == (records, runs)
+        assert path.read_bytes() == before
+        store.add(ALL_KINDS)
+        second.add(Record("b", {}, "done"))
+    with Store(path) as store:
+        assert len(content(store)[0]) == 12
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    assert connection.execute("SELECT count(*) FROM records WHERE checksum IS NULL").fetchone() == (0,)
+    connection.execute("UPDATE records SET checksum = NULL WHERE key = 'b'")
+    connection.commit()
+    connection.close()
+    with Store(path) as store, pytest.raises(StoreError, match="checksum"):
+        store.records()
+
+
+def test_a_damaged_record_of_an_old_store_is_one_sentence(tmp_path):
+    path = tmp_path / "store.sqlite"
+    filled(path, 4)
+    without_checksums(path)
+    for column, value in (("labels", "[1]"), ("numbers", "{"), ("status", "gone"), ("details", b"\xff")):
+        connection = sqlite3.connect(path)
+        connection.execute(f"UPDATE records SET {column} = ?", (value,))
+        connection.commit()
+        connection.close()
+        with (
+            Store(path) as store,
+            pytest.raises(StoreError, match=r"is damaged: the record '0+' cannot be read"),
+        ):
+            store.records()

@@ -4,6 +4,7 @@ import pytest
 
 from calibrant.errors import RecipeError
 from calibrant.studies.own_code import code_fingerprint, is_reference, load_object
+from calibrant.studies.static_code import check_reference, source_of
 
 
 def test_a_file_is_loaded_once_and_anew_when_it_changes(tmp_path):
@@ -69,3 +70,54 @@ def test_what_goes_wrong_is_one_sentence(tmp_path, text, words):
 def test_references_have_two_parts(tmp_path, reference):
     with pytest.raises(RecipeError, match="name follows the colon"):
         load_object(reference, tmp_path)
+
+
+# Without running it
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def method(): pass\n",
+        "class method: pass\n",
+        "import json as method\n",
+        "from json import *\n",
+        "try:\n    method = 1\nexcept Exception:\n    pass\n",
+        "if True:\n    def method(): pass\n",
+        "first, (second, method) = 1, (2, 3)\n",
+        "def __getattr__(name): return 1\n",
+        "for method in range(3):\n    pass\n",
+    ],
+)
+def test_names_are_found_in_the_source(tmp_path, text):
+    (tmp_path / "own.py").write_text(f"raise SystemExit\n{text}")
+    check_reference("own.py:method", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["other = 1\n", "def other():\n    method = 1\n", "class A:\n    method = 1\n"]
+)
+def test_names_that_a_module_does_not_define(tmp_path, text):
+    (tmp_path / "own.py").write_text(text)
+    with pytest.raises(RecipeError, match=r"no 'method' in own\.py"):
+        check_reference("own.py:method", tmp_path)
+
+
+def test_a_source_that_is_nested_too_deep_is_one_sentence(tmp_path):
+    (tmp_path / "own.py").write_text("(" * 100_000)
+    with pytest.raises(RecipeError, match=r"own\.py cannot be read"):
+        check_reference("own.py:method", tmp_path)
+
+
+def test_the_file_of_an_installed_module_is_found_without_importing_it(tmp_path, monkeypatch):
+    """find_spec of the standard library imports the packages around a module."""
+    package = tmp_path / "package_of_traps"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit\n")
+    (package / "inner.py").write_text("raise SystemExit\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert source_of("package_of_traps.inner:name", tmp_path) == package / "inner.py"
+    assert len(code_fingerprint("package_of_traps.inner:name", tmp_path)) == 64
+    with pytest.raises(RecipeError, match=r"there is no module package_of_traps.outer"):
+        source_of("package_of_traps.outer:name", tmp_path)
+    assert source_of("os.path:join", tmp_path).name == "posixpath.py"

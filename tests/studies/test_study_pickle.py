@@ -1,6 +1,7 @@
 """Pickles of studies: arrays and nothing else."""
 
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
@@ -173,6 +174,118 @@ def test_text_in_another_encoding(tmp_path):
     )
     with pytest.raises(StudyDataError, match="rot13"):
         load_pickle(tmp_path / "text.p")
+
+
+# Bounds of memory and time
+
+
+def long_binput(number):
+    return b"]r" + number.to_bytes(4, "little") + b"."
+
+
+def nested(depth, width, start=b"K\x01"):
+    """A tuple of tuples of tuples, each of which holds the one before several times: width to the depth items."""
+    content = start + b"q\x00"
+    for number in range(1, depth + 1):
+        content += b"(" + b"h" + bytes([number - 1]) + (b"h" + bytes([number - 1])) * (width - 1)
+        content += b"tq" + bytes([number])
+    return content + b"."
+
+
+def bytes_of(text):
+    return b"X" + len(text).to_bytes(4, "little") + text
+
+
+HOSTILE = {
+    "memo": long_binput(2**28),
+    "memo, the largest": long_binput(2**32 - 1),
+    "bytes that are not there": b"\x80\x05\x96" + (2**33).to_bytes(8, "little") + b".",
+    "text that is not there": b"\x80\x04\x8d" + (2**40).to_bytes(8, "little") + b".",
+    "frame that is not there": b"\x80\x04\x95" + (2**40).to_bytes(8, "little") + b"N.",
+    "copies of copies": nested(18, 10),
+    "keys of keys": nested(18, 10)[:-1] + b"}h\x12Ns.",
+    "nested beyond the stack": b"(" * 100_000 + b"t" * 100_000 + b".",
+    "tuples in tuples": b")" + b"\x85" * 100_000 + b".",
+    "encoded again and again": bytes_of(b"a" * 50_000)
+    + b"q\x00X\x06\x00\x00\x00latin1q\x01c_codecs\nencode\nq\x02"
+    + b"]"
+    + b"h\x02h\x00h\x01\x86Ra" * 20_000
+    + b".",
+    "numbers without end": b"I" + b"9" * 200_000 + b"\n.",
+    "an array of many rows and no bytes": b"cnumpy._core.numeric\n_frombuffer\n(C\x00cnumpy\ndtype\n(X\x02\x00\x00\x00f8"
+    b"tR\x8a\x08" + (10**15).to_bytes(8, "little") + b"K\x00\x86X\x01\x00\x00\x00Ct\x81R.",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of processes differ")
+def test_memory_and_time_are_bounded_by_the_size_of_the_file(tmp_path):
+    """In a process that has 1 GB more than it began with, and ten seconds of processor time for all files."""
+    for number, content in enumerate(HOSTILE.values()):
+        (tmp_path / f"{number:02}.p").write_bytes(content)
+    program = (
+        "import resource, sys\nfrom pathlib import Path\n"
+        "from calibrant.errors import StudyDataError\nfrom calibrant.studies.safe_pickle import load_pickle\n"
+        "now = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (now + 2**30,) * 2)\n"
+        "spent = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + 11,) * 2)\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "for path in sorted(Path(sys.argv[1]).iterdir()):\n"
+        "    try:\n        load_pickle(path)\n        said = 'read'\n"
+        "    except StudyDataError as error:\n        said = error\n"
+        "    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, said, flush=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    lines = done.stdout.splitlines()
+    told = dict(zip(HOSTILE, lines, strict=False))
+    assert len(lines) == len(HOSTILE), (told, done.stderr[-300:])
+    for name, line in told.items():
+        megabytes, said = line.split(" ", 1)
+        assert int(megabytes) < 60, name
+        assert "more memory than there is" not in said, name
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("copies of copies", "repeats its parts far more often than it has bytes"),
+        ("keys of keys", "keys are neither text nor numbers"),
+        ("encoded again and again", "far more memory than it has bytes"),
+    ],
+)
+def test_what_is_said_of_such_files(tmp_path, name, reason):
+    (tmp_path / "hostile.p").write_bytes(HOSTILE[name])
+    with pytest.raises(StudyDataError, match=f"not a pickle of numpy arrays alone: it.*{reason}"):
+        load_pickle(tmp_path / "hostile.p")
+
+
+def test_a_part_that_occurs_twice_is_no_danger(tmp_path):
+    labels = np.arange(100)
+    names = ["a", "b"] * 50
+    content = {"first": (labels, names), "second": (labels, names)}
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        (tmp_path / "twice.p").write_bytes(pickle.dumps(content, protocol))
+        found = load_pickle(tmp_path / "twice.p")
+        assert np.array_equal(found["first"][0], found["second"][0])
+        assert found["second"][1] == names
+
+
+def test_bytes_of_python_2_in_its_oldest_protocol(tmp_path):
+    """Text in quotes with escapes, of bytes that are no ASCII."""
+    numbers = np.array([1.5, -2.0, 200.25])
+    raw = repr(numbers.tobytes())[1:].encode()
+    content = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I3\ntcnumpy\ndtype\n"
+        b"(S'f8'\nI0\nI1\ntR(I3\nS'<'\nNNNI-1\nI-1\nI0\ntbI00\nS" + raw + b"\ntb."
+    )
+    (tmp_path / "oldest.p").write_bytes(content)
+    assert np.array_equal(load_pickle(tmp_path / "oldest.p"), numbers)
 
 
 def test_damaged_files_are_one_sentence(tmp_path):

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from calibrant.errors import LabelError, PredictionError
+from calibrant.space import Space
+from calibrant.tables import read_predictions
 from calibrant.tables.class_matching import match_classes
+from calibrant.tables.opening import open_source
+from calibrant.tables.rewriting import rewrite
 from calibrant.tables.score_columns import ScoreColumns, columns_asked_for, listed, without_common_ends
 
 FILE = Path("a.csv")
@@ -117,3 +121,39 @@ def test_common_ends_are_taken_off():
 
 def test_lists_are_short():
     assert listed(np.arange(100).tolist(), 3) == "0, 1, 2 and 97 more"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather", ".npz"])
+def test_labels_with_a_nul_are_refused(tmp_path, ending):
+    """numpy drops a NUL at the end of text, so that two classes would become one."""
+    path = tmp_path / f"rows{ending}"
+    labels = ["a\0b", "c"] * 3 if ending == ".npz" else ["a\0", "a"] * 3
+    if ending == ".csv":
+        path.write_text("y,p_a,p_b\n" + "".join(f"{label},0.5,0.5\n" for label in labels))
+    elif ending == ".npz":
+        np.savez(path, y=np.array(labels), probs=np.full((6, 2), 0.5))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import feather, parquet
+
+        table = pyarrow.table({"y": labels, "p_a": [0.5] * 6, "p_b": [0.5] * 6})
+        (parquet.write_table if ending == ".parquet" else feather.write_feather)(table, path)
+    with pytest.raises(LabelError, match=r"row 1.*, column 'y' has a NUL character; remove it"):
+        read_predictions(path, space="probabilities", label="y")
+
+
+def test_a_class_with_a_nul_cannot_name_a_column_of_text(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("y,p_a,p_b\na,0.5,0.5\n")
+    with open_source(path) as source:
+        columns = source.score_columns("p_*", ["y"], Space.PROBABILITIES)
+        with pytest.raises(PredictionError, match="would have a NUL character in its name"):
+            rewrite(
+                source,
+                tmp_path / "out.csv",
+                columns,
+                Space.PROBABILITIES,
+                lambda rows: rows.probabilities,
+                appended=["q_a\0b", "q_b"],
+            )
+    assert sorted(tmp_path.iterdir()) == [path]

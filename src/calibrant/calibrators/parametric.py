@@ -55,10 +55,10 @@ class Parametric(ABC):
         """Parameters of the fitted map."""
         return self.solution_.theta
 
-    def _set_parameters(self, theta: Vector) -> None:
+    def _set_parameters(self, theta: Vector) -> None:  # noqa: B027 (nothing to name)
         """Set the fitted attributes that follow from the parameters."""
 
-    def _prepare(self, source: RowSource) -> None:
+    def _prepare(self, source: RowSource) -> None:  # noqa: B027 (nothing to know)
         """Set the fitted attributes that the family depends on."""
 
     def _use(self, solution: Solution) -> None:

@@ -6,11 +6,12 @@ import time
 from dataclasses import replace
 from typing import Self
 
-import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from calibrant.cli.printing import in_one_line, printed
 from calibrant.studies import Progress
 from calibrant.studies.report_contents import duration_text
 
@@ -55,7 +56,7 @@ class StudyProgress:
                 self._task,
                 completed=progress.done + progress.failed,
                 total=progress.total,
-                description=f"{text}  {label}".rstrip(),
+                description=escape(in_one_line(f"{text}  {label}".rstrip())),
             )
             return
         with self._lock:
@@ -85,7 +86,7 @@ class StudyProgress:
 
     def _say(self, text: str) -> None:
         self._first, self._said = False, time.monotonic()
-        click.echo(text, err=True)
+        printed(text, err=True)
 
     def _keep_saying(self) -> None:
         """Say how far it is while long units let nobody know."""

@@ -1,14 +1,11 @@
 """A study as the command line takes it: recipe, form, data folder and store."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, TypeVar
-
-import click
 
 from calibrant.cli.notes import note
 from calibrant.errors import ParameterError, StudyError
@@ -18,9 +15,7 @@ from calibrant.studies.results import Results
 from calibrant.studies.shown_checks import check_shown
 from calibrant.wording import counted
 
-__all__ = ["Study", "conditions", "output_option", "study_options"]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+__all__ = ["Study", "conditions"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +69,8 @@ class Study:
         with Store(self.store_path, create=create) as store:
             yield store
 
-    def report(self, planned: Plan, store: Store, output: Path | None) -> Path:
-        """Write the report and return its folder."""
+    def report(self, planned: Plan, store: Store, output: Path | None, *, own_code: bool = False) -> Path:
+        """Write the report and return its folder; own code of the recipe may run only if the study was run."""
         folder = self.output_folder(output)
         records = planned.records(store)
         runs = [run for run in store.runs() if run.study == self.recipe.name]
@@ -85,6 +80,7 @@ class Study:
             cache_folder=store.outputs_folder.resolve(),
             runs=runs,
             checked=True,
+            own_code=own_code,
         )
         return folder
 
@@ -107,40 +103,6 @@ class Study:
         """Folder of the report where none is named."""
         folder = Path(f"{self.recipe.name}-results")
         return folder / self.recipe.form if self.recipe.form else folder
-
-
-def study_options(command: Command) -> Command:
-    """Add the recipe, and where its data and results are."""
-    options = [
-        click.argument("recipe", type=click.Path(path_type=Path)),
-        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [the whole]."),
-        click.option(
-            "--data",
-            type=click.Path(path_type=Path),
-            metavar="FOLDER",
-            help="Where files of data are [CALIBRANT_DATA, or beside the recipe].",
-        ),
-        click.option(
-            "--store",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The file of all results [named after the recipe].",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def output_option(command: Command) -> Command:
-    """Add where the report goes."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="FOLDER",
-        help="Folder for the report [named after the recipe].",
-    )(command)
 
 
 def conditions(texts: tuple[str, ...]) -> dict[str, list[str]]:

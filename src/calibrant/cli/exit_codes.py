@@ -1,5 +1,6 @@
 """Exit codes, and which of them an error stands for."""
 
+import errno
 import os
 from enum import IntEnum
 
@@ -13,10 +14,14 @@ from calibrant.errors import (
     WeightError,
 )
 
-__all__ = ["ExitCode", "explained"]
+__all__ = ["FULL", "ExitCode", "explained"]
 
 # Other errors of values, such as those of numpy, are none that a user could do something about.
 DATA_ERRORS = (FileFormatError, LabelError, ParameterError, PredictionError, StudyError, WeightError)
+
+
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+"""What the system says of a disk, or a share of it, that is full."""
 
 
 class ExitCode(IntEnum):
@@ -27,6 +32,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     BUG = 3
     LIMIT_EXCEEDED = 4
+    HUNG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
@@ -49,7 +55,8 @@ def explained(error: Exception) -> tuple[ExitCode, str]:
                 reason = "this folder takes no new files"
             path = f"cannot write in {folder}"
         name = f"{path}: " if path else ""
-        return ExitCode.BAD_INPUT, f"{name}{reason[:1].lower()}{reason[1:].rstrip('.')}."
+        advice = "; make room, or choose another place" if error.errno in FULL else ""
+        return ExitCode.BAD_INPUT, f"{name}{reason[:1].lower()}{reason[1:].rstrip('.')}{advice}."
     if isinstance(error, MemoryError):
         return (
             ExitCode.BAD_INPUT,

@@ -6,8 +6,7 @@ import numpy as np
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
-from calibrant.tables.score_columns import shortened
-from calibrant.wording import counted
+from calibrant.wording import counted, shortened
 
 __all__ = ["learnt"]
 

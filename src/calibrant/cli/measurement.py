@@ -7,7 +7,7 @@ from typing import Any
 from calibrant.cli.rendering import number_text
 from calibrant.cli.translation import translated
 from calibrant.hypothesis_tests import Coefficient, TestResult
-from calibrant.tables.score_columns import shortened
+from calibrant.wording import shortened
 
 __all__ = ["TEST_LEVEL", "Measurement", "TestRow", "rooted"]
 

@@ -10,11 +10,9 @@ from calibrant.cli.method_choice import literal
 from calibrant.errors import ParameterError
 from calibrant.metrics.declaration import options_of
 
-__all__ = ["DEFAULT_METRICS", "Metric", "chosen_metrics", "name_of"]
+__all__ = ["Metric", "chosen_metrics", "name_of"]
 
 Metric = Callable[..., Any]
-
-DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,debiased_ece,smooth_ece"
 
 
 def chosen_metrics(names: str, n_bins: int | None = None) -> list[Metric]:

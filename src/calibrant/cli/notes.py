@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import click
-
+from calibrant.cli.printing import in_one_line, printed
 from calibrant.cli.translation import translated
 from calibrant.errors import CalibrationWarning
-from calibrant.tables.score_columns import LONGEST_NAME, shortened
+from calibrant.wording import LONGEST_NAME, shortened
 
 __all__ = ["note", "noted", "notes_of_warnings", "said"]
 
@@ -35,10 +34,11 @@ def noted(sentences: Iterable[str]) -> None:
 def said(sentence: str) -> None:
     """Print a sentence on stderr: one line, which only a terminal gets broken between words."""
     text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
+    text = in_one_line(text)
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
-    click.echo(text, err=True)
+    printed(text, err=True)
 
 
 @contextmanager

@@ -7,12 +7,24 @@ from typing import Any, TypeVar
 
 import click
 
-from calibrant.cli.rendering import FORMATS
-from calibrant.cli.score_meaning import AS_DECLARED
 from calibrant.errors import ParameterError
 from calibrant.space import Space
 
-__all__ = ["check_writable", "format_options", "level_option", "normalise_option", "prediction_options"]
+__all__ = [
+    "AS_DECLARED",
+    "FORMAT_NAMES",
+    "check_writable",
+    "format_options",
+    "level_option",
+    "normalise_option",
+    "prediction_options",
+]
+
+AS_DECLARED = "calibrant.as_declared"
+"""Under which the context of a command keeps that scores are to be taken for what they were declared as."""
+
+FORMAT_NAMES = ("table", "json", "csv", "markdown")
+"""Ways to write a result, as :mod:`calibrant.cli.rendering` has them."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -80,7 +92,7 @@ def format_options(command: Command) -> Command:
     return click.option(
         "--format",
         "format_name",
-        type=click.Choice(list(FORMATS)),
+        type=click.Choice(FORMAT_NAMES),
         default="table",
         show_default=True,
         help="How the result is written.",

@@ -1,17 +1,21 @@
 """The program ``calibrant``: its commands, and one sentence with an exit code for whatever goes wrong."""
 
-import os
+import errno
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 import click
 
 import calibrant as package
-from calibrant.cli.exit_codes import ExitCode, explained
+from calibrant.cli.exit_codes import FULL, ExitCode, explained
 from calibrant.cli.notes import notes_of_warnings, said
+from calibrant.cli.printing import StreamError, flush, printed, silence
+from calibrant.cli.suggesting import SuggestingGroup
 
 __all__ = ["Program", "calibrant"]
 
@@ -30,7 +34,7 @@ COMMANDS = {
 """Names of the commands, each of which is loaded when it is used, and what they do."""
 
 
-class Program(click.Group):
+class Program(SuggestingGroup):
     """A group of commands that ends with a documented exit code, and with a traceback only if asked for."""
 
     def main(  # type: ignore[override]
@@ -40,22 +44,48 @@ class Program(click.Group):
         arguments = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in arguments
         arguments = [argument for argument in arguments if argument != DEBUG]
+        try:
+            code = self._run(arguments, prog_name, debug, extra)
+        except StreamError as error:
+            code = _lost(error)
+        try:
+            flush()
+        except StreamError as error:
+            code = _lost(error)
+        sys.exit(code)
+
+    def _run(self, arguments: list[str], prog_name: str | None, debug: bool, extra: dict[str, Any]) -> int:
         extra["standalone_mode"] = False
         try:
             with notes_of_warnings(debug):
                 code = super().main(arguments, prog_name, **extra)
         except click.ClickException as error:
-            error.show()
-            code = error.exit_code
+            shown = StringIO()
+            error.show(shown)
+            printed(shown.getvalue(), err=True, nl=False)
+            return error.exit_code
         except (click.Abort, KeyboardInterrupt):
             said("Interrupted; nothing was left half-written.")
-            code = ExitCode.INTERRUPTED
+            return ExitCode.INTERRUPTED
+        except StreamError:
+            raise
         except Exception as error:
             if debug:
                 traceback.print_exc()
-            code, sentence = explained(error)
+            number, sentence = explained(error)
             said(f"Error: {sentence}")
-        sys.exit(int(code) if isinstance(code, int) else ExitCode.FINE)
+            return number
+        return int(code) if isinstance(code, int) else ExitCode.FINE
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse the command line; --help and --version print here."""
+        with _streams_told():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, or print its help."""
+        with _streams_told():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands, in the order of use."""
@@ -73,16 +103,26 @@ class Program(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, and be quiet if nobody reads what it prints."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # What is still to be printed when Python ends must go somewhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(ExitCode.BROKEN_PIPE)
-        return result
+
+@contextmanager
+def _streams_told() -> Iterator[None]:
+    """Tell errors of stdout from those of files, which have a name; click itself would end with a code of its own."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in (errno.EPIPE, *FULL):
+            raise StreamError(sys.stdout, error) from error
+        raise
+
+
+def _lost(error: StreamError) -> ExitCode:
+    """Be quiet if nobody reads what is printed; say so if there is no room for it."""
+    silence(error.stream)
+    if error.reason.errno in FULL:
+        with suppress(StreamError):
+            said(f"Error: {str(error).removesuffix('.')}; make room, or choose another place.")
+        return ExitCode.BAD_INPUT
+    return ExitCode.BROKEN_PIPE
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -96,5 +136,5 @@ def calibrant(debug: bool) -> None:
 
     Exit codes: 0 fine, 1 a file or its data cannot be used, 2 wrong usage,
     3 an error of the program itself, 4 a limit of --fail-above is exceeded,
-    130 interrupted.
+    129 hung up, 130 interrupted, 141 nobody reads the output, 143 terminated.
     """

@@ -14,13 +14,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from calibrant.cli.printing import CONTROL, in_one_line, printed
 from calibrant.cli.result import Result, Section
 from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
@@ -37,11 +37,32 @@ def delivered(result: Result, format_name: str, output: Path | None) -> None:
     if output is not None:
         with replacing(output) as stream:
             stream.write(FORMATS[format_name](result).encode())
-    elif format_name == "table" and sys.stdout.isatty():
+        return
+    in_terminal = sys.stdout.isatty()
+    if format_name == "table" and in_terminal:
         width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST)
-        click.echo(_table_text(result, width, in_colour="NO_COLOR" not in os.environ), nl=False)
+        printed(_table_text(result, width, in_colour="NO_COLOR" not in os.environ), nl=False, raw=True)
     else:
-        click.echo(FORMATS[format_name](result), nl=False)
+        # A program gets the names as they are, a terminal never.
+        printed(FORMATS[format_name](result), nl=False, raw=format_name == "csv" and not in_terminal)
+
+
+def _cleaned(result: Result) -> Result:
+    """Return a result for readers, in which control characters of names are visible."""
+    sections = tuple(
+        replace(
+            section,
+            headers=tuple(map(in_one_line, section.headers)),
+            rows=[tuple(map(in_one_line, row)) for row in section.rows],
+        )
+        for section in result.sections
+    )
+    return replace(
+        result,
+        heading=in_one_line(result.heading),
+        sections=sections,
+        notes=tuple(map(in_one_line, result.notes)),
+    )
 
 
 def _as_table(result: Result) -> str:
@@ -50,6 +71,7 @@ def _as_table(result: Result) -> str:
 
 def _table_text(result: Result, width: int, in_colour: bool = False) -> str:
     """Return a heading, tables without frames, and notes."""
+    result = _cleaned(result)
     stream = StringIO()
     console = Console(
         file=stream,
@@ -80,6 +102,7 @@ def _table_text(result: Result, width: int, in_colour: bool = False) -> str:
 
 
 def _as_markdown(result: Result) -> str:
+    result = _cleaned(result)
     parts = [f"{result.heading}\n"]
     for section in result.sections:
         rule = ["---" if number in section.text_columns else "---:" for number in range(len(section.headers))]
@@ -100,7 +123,9 @@ def _as_json(result: Result) -> str:
         **{section.name: list(section.records) for section in result.sections},
         "notes": list(result.notes),
     }
-    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # JSON leaves those beyond ASCII as they are, and takes them in its own spelling as well.
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _as_csv(result: Result) -> str:

@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
 from calibrant.cli.notes import note
+from calibrant.cli.options import AS_DECLARED
 from calibrant.errors import PredictionError
 from calibrant.mistaken_space import log_odds_look_like_probabilities, look_like_probabilities
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.tables.score_columns import ScoreColumns
 
-__all__ = ["AS_DECLARED", "check_declared", "check_meaning", "noting_probabilities"]
-
-AS_DECLARED = "calibrant.as_declared"
-"""Under which the context of a command keeps that scores are to be taken for what they were declared as."""
+__all__ = ["check_declared", "check_meaning", "noting_probabilities"]
 
 MEANINGS = {
     Space.PROBABILITIES: {"probabilities", "probability", "probs", "prob", "proba"},

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from calibrant.cli.printing import in_one_line
 
 __all__ = ["Waiting", "messages_in"]
 
@@ -36,7 +39,7 @@ class Waiting:
         if sys.stderr.isatty():
             columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(30), TimeRemainingColumn()
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task(what, total=None)
+            self._task = self._bar.add_task(escape(in_one_line(what)), total=None)
             self._timer = threading.Timer(SECONDS_UNTIL_SHOWN, self._bar.start)
             self._timer.daemon = True
 
@@ -45,7 +48,7 @@ class Waiting:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)
             if what:
-                self._bar.update(self._task, description=what)
+                self._bar.update(self._task, description=escape(in_one_line(what)))
 
     def __enter__(self) -> Self:
         if self._bar is not None:

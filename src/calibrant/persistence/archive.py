@@ -1,8 +1,8 @@
 """The zip archive around header and arrays, written plainly and read with suspicion.
 
 Only stored members are read, every byte of the file must belong to exactly one of them or to the
-directory, and arrays must be as large as they declare; so reading needs no more memory than the file has
-bytes, whatever the file says.
+directory, and arrays must be as large as they declare; so arrays need no more memory than the file has
+bytes, whatever the file says. Header and directory, which become many small objects of Python, have a largest size.
 """
 
 import errno
@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.persistence.npy import PREAMBLE_SIZE, Layout, array_from_bytes, header_size, parse_layout
-from calibrant.persistence.schema import ARRAY_MEMBER, HEADER_MEMBER, UnreadableError, array_member, quoted
+from calibrant.persistence.schema import (
+    ARRAY_MEMBER,
+    HEADER_MEMBER,
+    MAX_DIRECTORY_BYTES,
+    MAX_HEADER_BYTES,
+    UnreadableError,
+    array_member,
+    quoted,
+)
 
 __all__ = ["ArchiveReader", "File", "StoredArray", "write_archive"]
 
@@ -28,6 +36,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the same calibrator gives the same bytes, whene
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 END_SIZE = 22
 LARGEST_NPY_HEADER = 65_546
+LARGEST_EMPTY = 2**16
 PICKLE_STARTS = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 
 
@@ -40,6 +49,23 @@ def write_archive(stream: File, header: bytes, arrays: Sequence[NDArray[Any]]) -
             info.file_size = array.nbytes + LARGEST_NPY_HEADER  # decides whether zip64 is needed
             with archive.open(info, "w") as member:
                 np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+class _BoundedReads:
+    """A file of which no more is read at a time than a directory may have bytes."""
+
+    def __init__(self, stream: File) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        if size > MAX_DIRECTORY_BYTES:
+            raise UnreadableError(
+                f"has a directory of {size} bytes, but at most {MAX_DIRECTORY_BYTES} are read"
+            )
+        return self._stream.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @dataclass(frozen=True)
@@ -56,6 +82,11 @@ class _Member:
 class ArchiveReader:
     """A file of which nothing is believed before it is checked.
 
+    Attributes
+    ----------
+    n_bytes : int
+        Size of the file.
+
     Raises
     ------
     UnreadableError
@@ -64,7 +95,7 @@ class ArchiveReader:
 
     def __init__(self, stream: File) -> None:
         self._stream = stream
-        self._size = stream.seek(0, io.SEEK_END)
+        self.n_bytes = stream.seek(0, io.SEEK_END)
         archive = self._opened()
         self._infos = archive.infolist()
         self._directory_start = archive.start_dir
@@ -78,6 +109,10 @@ class ArchiveReader:
                 f"is a zip archive without {HEADER_MEMBER}, so it is not a file that Calibrator.save wrote"
             )
         member = self._located(infos[0])
+        if member.end - member.data > MAX_HEADER_BYTES:
+            raise UnreadableError(
+                f"has a {HEADER_MEMBER} of {member.end - member.data} bytes, but at most {MAX_HEADER_BYTES} are read"
+            )
         self._stream.seek(member.data)
         text = self._stream.read(member.end - member.data)
         self._check_sum(member, zlib.crc32(text))
@@ -126,12 +161,14 @@ class ArchiveReader:
             raise UnreadableError("is not a zip archive, so it is not a file that Calibrator.save wrote")
         damage = "is damaged: it begins as a zip archive but its end is missing or makes no sense"
         try:
-            return zipfile.ZipFile(self._stream)
+            return zipfile.ZipFile(_BoundedReads(self._stream))
         except OSError as error:
             # A nonsensical offset is damage; an input or output error is not.
             if error.errno not in (None, errno.EINVAL):
                 raise
             raise UnreadableError(damage) from error
+        except UnreadableError:
+            raise
         except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError, struct.error) as error:
             raise UnreadableError(damage) from error
 
@@ -161,7 +198,7 @@ class ArchiveReader:
             if member.start != position:
                 raise UnreadableError(f"is damaged: before {member.name} is an overlap or something else")
             position = member.end
-        self._stream.seek(self._size - END_SIZE)
+        self._stream.seek(self.n_bytes - END_SIZE)
         end = self._stream.read(END_SIZE)
         if (
             position != self._directory_start
@@ -184,6 +221,9 @@ class ArchiveReader:
                 f"is damaged: {member.name} declares {quoted(layout.n_bytes)} bytes "
                 f"but has {max(member.end - offset, 0)}"
             )
+        if max(layout.shape, default=0) > max(self.n_bytes, LARGEST_EMPTY):
+            # An array without items may claim any length.
+            raise UnreadableError(f"is damaged: {member.name} declares more rows than the file has bytes")
         return StoredArray(member, offset, layout)
 
     def _check_sum(self, member: _Member, checksum: int) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
+from calibrant.numerics.row_blocks import one_thread
 from calibrant.numerics.simplex import softmax
+from calibrant.persistence.limits import TimeIsUpError, watched
 from calibrant.persistence.schema import UnreadableError, quoted
-from calibrant.predictions import Predictions
+from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
 from calibrant.space import Space
 
 __all__ = ["MAX_ROWS", "TOLERANCE", "Probe", "probe_inputs"]
@@ -17,6 +19,10 @@ __all__ = ["MAX_ROWS", "TOLERANCE", "Probe", "probe_inputs"]
 MAX_ROWS = 8
 TOLERANCE = 1e-6
 """How far predictions may differ: far above the rounding of any machine, far below any use."""
+
+SECONDS = 30.0
+SECONDS_PER_MEGABYTE = 1.0
+"""Processor time that a probe may take, with a file of a given size."""
 
 FloatArray = NDArray[np.floating]
 
@@ -43,18 +49,30 @@ class Probe:
         first, second = (_predicted(calibrator, inputs) for _ in range(2))
         return cls(inputs, first if np.array_equal(first, second, equal_nan=True) else None)
 
-    def check(self, calibrator: Calibrator) -> None:
-        """Raise :class:`UnreadableError` unless ``calibrator`` gives ``outputs`` for ``inputs``."""
+    def check(self, calibrator: Calibrator, n_bytes: int = 0) -> None:
+        """Raise :class:`UnreadableError` unless ``calibrator`` gives ``outputs`` for ``inputs``, in a bounded time.
+
+        The predictions must be probabilities whatever the file says they were.
+        """
+        seconds = SECONDS + SECONDS_PER_MEGABYTE * n_bytes / 2**20
         try:
-            predicted = _predicted(calibrator, self.inputs)
+            # In one thread, which is the one that is watched.
+            with watched(seconds), one_thread():
+                predicted = _predicted(calibrator, self.inputs)
+        except TimeIsUpError:
+            raise UnreadableError(
+                f"is damaged: the calibrator in it takes more than {seconds:.0f} seconds for {len(self.inputs)} rows"
+            ) from None
         except Exception as error:
             raise UnreadableError(
                 "is damaged: the calibrator in it does not predict "
                 f"({type(error).__name__}: {quoted(str(error))})"
             ) from error
+        if not _are_probabilities(predicted):
+            raise UnreadableError("is damaged: the calibrator in it does not predict probabilities")
         if self.outputs is None:
             return
-        if not np.allclose(predicted, self.outputs, rtol=0, atol=TOLERANCE, equal_nan=True):
+        if not np.allclose(predicted, self.outputs, rtol=0, atol=TOLERANCE):
             raise UnreadableError(
                 "is damaged: the calibrator in it predicts otherwise than when it was saved"
             )
@@ -83,6 +101,11 @@ def probe_inputs(n_classes: int, space: Space) -> FloatArray:
         return softmax(logits)
     logits += np.array([[0.0], [1.7], [-2.9], [0.3], [-0.7]])  # raw logits need not be centred
     return logits
+
+
+def _are_probabilities(rows: FloatArray) -> bool:
+    sums = rows.sum(axis=1, dtype=np.float64)
+    return bool((rows >= 0).all() and (np.abs(sums - 1) <= ROW_SUM_TOLERANCE).all())  # not so for NaN
 
 
 def _predicted(calibrator: Calibrator, inputs: FloatArray) -> FloatArray:

@@ -1,7 +1,11 @@
 """load: a calibrator from a file that may come from anywhere."""
 
+import io
 import json
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,11 +19,13 @@ from calibrant.persistence.probe import MAX_ROWS, Probe
 from calibrant.persistence.schema import (
     FORMAT,
     HEADER_MEMBER,
+    MAX_HEADER_ITEMS,
     SCHEMA_VERSION,
     UnreadableError,
     array_member,
     quoted,
 )
+from calibrant.persistence.validation import UnsoundError, check_fitted
 from calibrant.space import Space
 
 __all__ = ["load", "read_calibrator"]
@@ -50,10 +56,11 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
 
     Notes
     -----
-    A file from an unknown source does no harm: nothing in it is evaluated, unpickled or imported, no more
-    memory is taken than the file has bytes, and the names of class, parameters and attributes must be known
-    or of a plain form. A few rows with the predictions made when it was saved are in the file; they are
-    predicted again, and a file for which the result differs by more than 1e-6 is refused.
+    A file from an unknown source does no harm: nothing in it is evaluated, unpickled or imported, arrays take no more
+    memory than the file has bytes, and the names of class, parameters and attributes must be known
+    or of a plain form. Fitted arrays must be finite, and methods check the structure of what they follow, such as trees.
+    A few rows with the predictions made when it was saved are in the file; they are
+    predicted again, in a bounded time, and a file for which the result differs by more than 1e-6 is refused.
 
     Examples
     --------
@@ -70,11 +77,26 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     >>> loaded.temperature_ == fitted.temperature_
     True
     """
-    with open(path, "rb") as stream:
-        try:
+    try:
+        with _opened(path) as stream:
             return read_calibrator(stream)
-        except UnreadableError as error:
-            raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+    except UnreadableError as error:
+        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
+    """Open a regular file; a pipe would block, and a device may never end."""
+
+    def without_waiting(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    with open(path, "rb", opener=without_waiting) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise UnreadableError(
+                "is not a regular file but a pipe or a device; copy what it gives into a file"
+            )
+        yield stream
 
 
 def read_calibrator(stream: File) -> Calibrator:
@@ -97,11 +119,17 @@ def read_calibrator(stream: File) -> Calibrator:
 
     calibrator, probe = _decoded(header, Decoder(lambda index: archive.read(arrays[index])))
     _check_base(calibrator)
-    _checked_probe(probe, len(calibrator.classes_)).check(calibrator)
+    try:
+        check_fitted(calibrator)
+    except UnsoundError as error:
+        raise UnreadableError(f"is damaged: {error}") from error
+    _checked_probe(probe, len(calibrator.classes_)).check(calibrator, archive.n_bytes)
     return calibrator
 
 
 def _parsed_header(text: bytes) -> dict[str, Any]:
+    if sum(map(text.count, (b",", b"[", b"{"))) > MAX_HEADER_ITEMS:
+        raise UnreadableError(f"has more than {MAX_HEADER_ITEMS} values in its {HEADER_MEMBER}")
     try:
         header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -165,7 +193,8 @@ def _checked_probe(probe: tuple[Any, Any], n_classes: int) -> Probe:
             and rows.ndim == 2
             and rows.shape == inputs.shape
             and rows.shape[1] == n_classes
-            and 1 <= len(rows) <= MAX_ROWS,
+            and 1 <= len(rows) <= MAX_ROWS
+            and bool(np.isfinite(rows).all()),
             f"the probe must be 1 to {MAX_ROWS} rows of {n_classes} numbers",
         )
     return Probe(inputs, outputs)

@@ -1,13 +1,28 @@
 """Replace a file as a whole or not at all."""
 
+import errno
 import os
+import re
 import secrets
 import shutil
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedRandom
 
-__all__ = ["replacing"]
+if sys.platform != "win32":  # where nobody can remove or rename a file that is open
+    import fcntl
+
+__all__ = ["replacing", "sweep"]
+
+TEMPORARY = re.compile(r"\.calibrant-[0-9a-f]{16}\.tmp")
+SECONDS_TO_LOCK = 60.0
+"""Age below which an empty temporary file may be one that its writer is about to lock."""
+
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+_SWEPT: set[str] = set()
 
 
 @contextmanager
@@ -17,24 +32,71 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     The temporary file is in the same folder, since only within one file system is renaming a single step. It
     reaches the disk before it is renamed; otherwise a power failure could leave a new name on old blocks.
     Whatever is raised meanwhile, an interrupt included, leaves the old file as it was. A symbolic link is
-    followed, and an existing file passes on its permissions.
+    followed, and an existing file passes on its permissions. Temporary files that a killed process left in the folder are
+    removed. An error of a full disk names ``path``.
     """
     target = os.path.realpath(os.fsdecode(path))
     folder = os.path.dirname(target)
+    if folder not in _SWEPT:
+        _SWEPT.add(folder)
+        sweep(folder)
     temporary = os.path.join(folder, f".calibrant-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "x+b") as stream:
+            _lock(stream.fileno())
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        with suppress(FileNotFoundError):
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    except BaseException:
+            if sys.platform != "win32":  # still locked
+                _rename(temporary, target)
+        if sys.platform == "win32":
+            _rename(temporary, target)
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno in FULL:
+            error.filename = os.fsdecode(path)
         raise
     _flush_folder(folder)
+
+
+def sweep(folder: str | os.PathLike[str]) -> None:
+    """Remove temporary files of ours in a folder whose writers are no longer running.
+
+    A writer holds a lock on its file, which the system takes back when the process dies.
+    """
+    with suppress(OSError):
+        names = [entry.name for entry in os.scandir(folder) if TEMPORARY.fullmatch(entry.name)]
+        for name in names:
+            with suppress(OSError):
+                _remove_if_abandoned(os.path.join(folder, name))
+
+
+def _remove_if_abandoned(path: str) -> None:
+    if sys.platform == "win32":
+        os.unlink(path)  # fails while it is open
+        return
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer runs
+        status = os.fstat(descriptor)
+        if status.st_size > 0 or time.time() - status.st_mtime > SECONDS_TO_LOCK:
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):  # of a file system without locks, where nothing can be swept either
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _rename(temporary: str, target: str) -> None:
+    with suppress(FileNotFoundError):
+        shutil.copymode(target, temporary)
+    os.replace(temporary, target)
 
 
 def _flush_folder(folder: str) -> None:

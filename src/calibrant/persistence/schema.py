@@ -33,6 +33,9 @@ __all__ = [
     "FORMAT",
     "HEADER_MEMBER",
     "MAX_DEPTH",
+    "MAX_DIRECTORY_BYTES",
+    "MAX_HEADER_BYTES",
+    "MAX_HEADER_ITEMS",
     "MAX_INTEGER_BITS",
     "RECORDS",
     "SCHEMA_VERSION",
@@ -49,6 +52,15 @@ SCHEMA_VERSION: Final = 1
 HEADER_MEMBER: Final = "header.json"
 ARRAY_MEMBER: Final = re.compile(r"array_(0|[1-9][0-9]{0,8})\.npy")
 STATE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*_")
+
+MAX_HEADER_BYTES: Final = 2**24
+"""Room for the maps of one class each against the rest, of some 20,000 classes."""
+
+MAX_HEADER_ITEMS: Final = 1_000_000
+"""Values in the header, each of which takes some hundred bytes as an object of Python."""
+
+MAX_DIRECTORY_BYTES: Final = 2**24
+"""Directory of the archive, with about 60 bytes for every array."""
 
 MAX_DEPTH: Final = 64
 """How deep values may be nested: room for any real calibrator, none for exhausting the stack."""

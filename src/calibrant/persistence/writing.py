@@ -16,6 +16,7 @@ from calibrant.persistence.probe import Probe
 from calibrant.persistence.reading import read_calibrator
 from calibrant.persistence.replacing import replacing
 from calibrant.persistence.schema import FORMAT, SCHEMA_VERSION, UnreadableError, UnstorableError
+from calibrant.persistence.validation import UnsoundError, check_fitted
 
 __all__ = ["save"]
 
@@ -61,6 +62,13 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
             f"{name} cannot be saved, because {subject} {error.what}; a file holds numbers, text, arrays, "
             "lists, tuples, dicts and the calibrators of the registry."
         ) from None
+    try:
+        check_fitted(calibrator)
+    except UnsoundError as error:
+        raise FileFormatError(
+            f"{name} cannot be saved, because {error}; fit it again with finite numbers, or name attributes in which NaN "
+            "has a meaning in _non_finite_state of the class."
+        ) from error
     for replacement in encoder.replacements:
         warnings.warn(
             f"the parameter {replacement.where} of {name} is {replacement.what}, which a file cannot hold; "

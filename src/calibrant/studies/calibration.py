@@ -22,8 +22,9 @@ from calibrant.studies.fitted_maps import Map, chosen_parameters, fitted_map
 from calibrant.studies.outputs_parts import BaseOutputs, Part, averaged
 from calibrant.studies.own_code import is_reference, load_object
 from calibrant.studies.specifications import CalibratorSpec
+from calibrant.studies.static_code import check_reference
 
-__all__ = ["Calibrated", "calibrate", "check_calibrator", "make_calibrator"]
+__all__ = ["Calibrated", "calibrate", "check_calibrator", "make_calibrator", "needs_own_code"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +113,24 @@ def make_calibrator(spec: CalibratorSpec, recipe_folder: Path, seed: int, **para
     return Chain(stages, cross_fit=cross_fit)
 
 
-def check_calibrator(spec: CalibratorSpec, recipe_folder: Path) -> None:
-    """Refuse a calibrator that cannot be made, with any of the values of its grid."""
+def needs_own_code(spec: CalibratorSpec) -> bool:
+    """Tell whether a calibrator, or a part of it, is code of the recipe.
+
+    >>> needs_own_code(CalibratorSpec("t", "temperature")), needs_own_code(CalibratorSpec("o", "own.py:Method"))
+    (False, True)
+    """
+    return any(is_reference(method) for method in _methods(spec))
+
+
+def _methods(spec: CalibratorSpec) -> list[str]:
+    return [str(part.get("method")) for part in spec.parts] if spec.parts else [spec.method]
+
+
+def check_calibrator(spec: CalibratorSpec, recipe_folder: Path, *, own_code: bool = True) -> None:
+    """Refuse a calibrator that cannot be made, with any of the values of its grid.
+
+    Without ``own_code``, code of the recipe is looked up and not run.
+    """
     if spec.select not in ("cross-validation", "training"):
         raise RecipeError(
             f"calibrator {spec.name!r}: select must be 'cross-validation' or 'training', not {spec.select!r}."
@@ -122,6 +139,11 @@ def check_calibrator(spec: CalibratorSpec, recipe_folder: Path) -> None:
         raise RecipeError(
             f"calibrator {spec.name!r}: refit must be 'whole' or 'average', not {spec.refit!r}."
         )
+    if not own_code and needs_own_code(spec):
+        for method in _methods(spec):
+            if is_reference(method):
+                check_reference(method, recipe_folder)
+        return
     for point in grid_points(spec):
         calibrator = make_calibrator(spec, recipe_folder, 0, **point)
         if not hasattr(calibrator, "fit") or not (

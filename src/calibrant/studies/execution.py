@@ -10,8 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import calibrant
+from calibrant.persistence.replacing import sweep
 from calibrant.studies.outputs import OutputsCache
 from calibrant.studies.plan import Plan
+from calibrant.studies.recipe import check_own_code
 from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
 from calibrant.studies.schedule import Schedule
 from calibrant.studies.store import Store
@@ -70,7 +72,7 @@ def run(
     retry_failed: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
-    """Run the units of a plan that the store does not have.
+    """Run the units of a plan that the store does not have; this imports and runs the own code of the recipe.
 
     Parameters
     ----------
@@ -100,6 +102,8 @@ def run(
 
     Raises
     ------
+    RecipeError
+        If own code of the recipe cannot be imported or called; nothing is run then.
     StoreError
         If the store or the outputs cannot be written, or another run uses them; what is finished is kept.
 
@@ -127,9 +131,9 @@ def run(
     >>> first.done, second.reused, means
     (2, 2, [3.5, 10.5])
     """
+    check_own_code(plan.recipe)
     with store.locked(), opened(backend, jobs, scheduler) as workers:
-        for unfinished in store.outputs_folder.glob(".calibrant-*.tmp"):  # of a run that was killed
-            unfinished.unlink(missing_ok=True)
+        sweep(store.outputs_folder)
         session = _Session(plan, store, workers, backend, retry_failed, on_progress)
         return session.go()
 

@@ -1,20 +1,13 @@
 """Limits of processor time, in the main thread of a process and in any other."""
 
-import ctypes
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
+from calibrant.persistence.limits import REPEAT_SECONDS, TimeIsUpError, repeated_at_the_end, watched
+
 __all__ = ["TimeIsUpError", "limited"]
-
-# Of processor time, after which the error is raised once more in work that caught it; longer than what tidying up takes.
-REPEAT_SECONDS = 1.0
-
-
-class TimeIsUpError(BaseException):
-    """Raised in the midst of work; no error that a method may catch."""
 
 
 @contextmanager
@@ -29,7 +22,7 @@ def limited(seconds: float | None) -> Iterator[None]:
     ...     while True:
     ...         pass
     Traceback (most recent call last):
-    calibrant.studies.limits.TimeIsUpError
+    calibrant.persistence.limits.TimeIsUpError
     """
     if seconds is None:
         yield
@@ -37,7 +30,7 @@ def limited(seconds: float | None) -> Iterator[None]:
         with _by_signal(seconds):
             yield
     else:
-        with _by_watching(seconds):
+        with watched(seconds):
             yield
 
 
@@ -53,71 +46,8 @@ def _by_signal(seconds: float) -> Iterator[None]:
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds, REPEAT_SECONDS)
     try:
-        with _repeated_at_the_end(is_up, over):
+        with repeated_at_the_end(is_up, over):
             yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-
-
-@contextmanager
-def _repeated_at_the_end(is_up: threading.Event, over: threading.Event) -> Iterator[None]:
-    """Raise the error, whatever else was raised in its place or not at all, if the time was up; say that the work is over."""
-    try:
-        yield
-    except TimeIsUpError:
-        raise
-    except BaseException as error:
-        if is_up.is_set():
-            raise TimeIsUpError from error
-        raise
-    finally:
-        over.set()
-    if is_up.is_set():
-        raise TimeIsUpError
-
-
-@contextmanager
-def _by_watching(seconds: float) -> Iterator[None]:
-    """Watch this thread from another one, which raises the error in it."""
-    thread = threading.get_ident()
-    spent = _clock_of(thread)
-    start = spent()
-    is_up, over = threading.Event(), threading.Event()
-    lock = threading.Lock()
-
-    def watch() -> None:
-        end = start + seconds
-        while not over.wait(max(end - spent(), 0.01)):
-            if spent() < end:
-                continue
-            with lock:
-                if not over.is_set():
-                    is_up.set()
-                    _raise_in(thread, TimeIsUpError)
-            end += REPEAT_SECONDS
-
-    watcher = threading.Thread(target=watch, daemon=True, name="calibrant-limit")
-    watcher.start()
-    try:
-        with _repeated_at_the_end(is_up, over):
-            yield
-    finally:
-        with lock:
-            over.set()
-            _raise_in(thread, None)  # one that has been sent and has not arrived is taken back
-        watcher.join()
-
-
-def _clock_of(thread: int) -> Callable[[], float]:
-    """Return a function for the processor time of a thread, or the time on the wall where there is no such clock."""
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return time.monotonic
-    clock = time.pthread_getcpuclockid(thread)
-    return lambda: time.clock_gettime(clock)
-
-
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
-    )

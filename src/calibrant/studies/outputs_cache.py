@@ -1,6 +1,7 @@
 """Cache of base outputs: one file for every key, whole or not there."""
 
 import json
+import struct
 import zipfile
 import zlib
 from io import BytesIO
@@ -20,6 +21,12 @@ from calibrant.synthetic.task import SyntheticTask
 __all__ = ["OutputsCache"]
 
 FORMAT = 1
+
+# What numpy and the archive raise of a file that is not whole.
+DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, ValueError, KeyError, IndexError),
+    *(TypeError, AttributeError, OverflowError, NotImplementedError, RuntimeError, SyntaxError),
+)
 
 
 class OutputsCache:
@@ -48,7 +55,7 @@ class OutputsCache:
             # Opened here, since numpy leaves a file open that is not whole.
             with self.path(key).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 return _decoded({name: file[name] for name in file.files})
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        except DAMAGE:
             return None
 
     def put(self, key: str, outputs: BaseOutputs) -> None:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from calibrant.errors import RecipeError
+from calibrant.studies.static_code import reference_parts, source_of
 
 __all__ = ["code_fingerprint", "is_reference", "load_function", "load_object"]
 
@@ -33,7 +34,7 @@ def load_object(reference: str, recipe_folder: Path) -> Any:
     >>> load_object("math:sqrt", Path("."))(9.0)
     3.0
     """
-    place, name = _parts(reference)
+    place, name = reference_parts(reference)
     module = _module(place, reference, recipe_folder)
     try:
         return getattr(module, name)
@@ -68,46 +69,26 @@ def load_function(
 
 
 def code_fingerprint(reference: str, recipe_folder: Path) -> str:
-    """Return a hash of the file that holds a piece of code; nothing for names of ours.
+    """Return a hash of the file that holds a piece of code, which is not run; nothing for names of ours.
 
     >>> code_fingerprint("temperature", Path("."))
     ''
     """
     if not is_reference(reference):
         return ""
-    place, _ = _parts(reference)
-    if place.endswith(".py"):
-        path = _path(place, reference, recipe_folder)
-    else:
-        origin = getattr(_module(place, reference, recipe_folder), "__file__", None)
-        if origin is None:  # built in
-            return hashlib.sha256(f"{place} {sys.version}".encode()).hexdigest()
-        path = Path(origin)
+    path = source_of(reference, recipe_folder)
+    if path is None:  # built in
+        place, _ = reference_parts(reference)
+        return hashlib.sha256(f"{place} {sys.version}".encode()).hexdigest()
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _parts(reference: str) -> tuple[str, str]:
-    place, _, name = reference.rpartition(":")
-    if not place or not name.isidentifier():
-        raise RecipeError(
-            f"code is written as file.py:name or package.module:name, not {reference!r}; the name follows the colon."
-        )
-    return place, name
-
-
-def _path(place: str, reference: str, recipe_folder: Path) -> Path:
-    path = recipe_folder / place
-    if not path.is_file():
-        raise RecipeError(
-            f"{reference}: there is no file {path.name} in {path.parent}; paths are relative to the folder of the recipe."
-        )
-    return path
 
 
 def _module(place: str, reference: str, recipe_folder: Path) -> ModuleType:
     try:
         if place.endswith(".py"):
-            return _from_file(_path(place, reference, recipe_folder))
+            path = source_of(reference, recipe_folder)
+            assert path is not None
+            return _from_file(path)
         return importlib.import_module(place)
     except RecipeError:
         raise

@@ -12,8 +12,9 @@ from calibrant.plots.class_probability_box_display import ClassProbabilityBoxDis
 from calibrant.plots.classwise_display import ClasswiseReliabilityDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.reliability_display import ReliabilityDisplay
-from calibrant.studies.calibration import calibrate
+from calibrant.studies.calibration import calibrate, needs_own_code
 from calibrant.studies.outputs import OutputsCache, base_outputs
+from calibrant.studies.own_code import is_reference
 from calibrant.studies.pictures_kinds import Built
 from calibrant.studies.pictures_options import PictureOptions
 from calibrant.studies.results import Results, label_text
@@ -23,16 +24,18 @@ from calibrant.studies.units import GridWork
 __all__ = ["pictures_of_predictions"]
 
 
-def pictures_of_predictions(cache_folder: Path | None) -> Callable[[Results, PictureOptions], Built]:
+def pictures_of_predictions(
+    cache_folder: Path | None, own_code: bool = False
+) -> Callable[[Results, PictureOptions], Built]:
     """Return what draws pictures of predictions, with the outputs of classifiers kept in a folder.
 
     Calibrators are fitted anew to the same rows with the same seeds. Classifiers are not trained: where their outputs are not
     kept, the picture is left out. Rows of all folds of one repeat, the first unless the picture says otherwise, are put
-    together.
+    together. Without ``own_code``, a picture that needs code of the recipe is left out.
     """
 
     def build(results: Results, picture: PictureOptions) -> Built:
-        found, notes = _predictions(results, picture, cache_folder)
+        found, notes = _predictions(results, picture, cache_folder, own_code)
         if not found:
             return Built({}, tuple(notes) or ("No unit that belongs to this picture is done.",))
         kind = picture.get("display", "reliability")
@@ -64,7 +67,7 @@ def pictures_of_predictions(cache_folder: Path | None) -> Callable[[Results, Pic
 
 
 def _predictions(
-    results: Results, picture: PictureOptions, cache_folder: Path | None
+    results: Results, picture: PictureOptions, cache_folder: Path | None, own_code: bool
 ) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
     """Return true classes and calibrated probabilities by calibrator."""
     conditions: dict[str, Any] = {"data": picture.get("data"), **picture.where}
@@ -92,6 +95,10 @@ def _predictions(
             return {}, [
                 "The outputs of the classifier are not kept any more, so it is not drawn; run the study again."
             ]
+        if not own_code and _runs_own_code(work, cache):
+            return {}, [
+                "It takes code of the recipe, which a report does not run; 'calibrant bench run' draws it."
+            ]
         rows.setdefault(label_text(unit.labels["calibrator"]), []).append(_calibrated(work, cache))
     found = {
         name: (
@@ -104,6 +111,17 @@ def _predictions(
     if wanted:
         found = {name: found[name] for name in wanted if name in found}
     return found, []
+
+
+def _runs_own_code(work: GridWork, cache: OutputsCache | None) -> bool:
+    request = work.request
+    if request.data.kind == "generated" or needs_own_code(work.calibrator):
+        return True
+    if request.classifier is None or not is_reference(request.classifier.estimator):
+        return False
+    # Outputs that are damaged or lack the rows of the training would be made again.
+    kept = None if cache is None or work.training is None else cache.get(work.training)
+    return kept is None or (request.keep_training and kept.parts[0].training is None)
 
 
 def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:

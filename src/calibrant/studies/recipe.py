@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrant.errors import RecipeError, StudyError
-from calibrant.studies.calibration import check_calibrator
+from calibrant.studies.calibration import check_calibrator, needs_own_code
 from calibrant.studies.classifiers import check_classifier
 from calibrant.studies.measures import check_measure
 from calibrant.studies.outputs import needs_training
@@ -33,9 +33,10 @@ from calibrant.studies.specifications import (
     SplitSpec,
     TrialSpec,
 )
+from calibrant.studies.static_code import check_function, check_reference
 from calibrant.studies.tables_options import TableOptions
 
-__all__ = ["FILE_NAME", "Recipe", "read_recipe"]
+__all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
 
 FILE_NAME = "recipe.toml"
 
@@ -108,7 +109,8 @@ class Recipe:
 def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
     """Return the recipe of a folder, or of a TOML file, in one of its forms.
 
-    All that can be checked without data is: keys, names, methods and their parameters, measures, tables and pictures.
+    All that can be checked without data and without running code is: keys, names, methods and their parameters, measures,
+    tables and pictures. Own code of the recipe is read as text and not imported; :func:`~calibrant.studies.run` imports it.
 
     Parameters
     ----------
@@ -154,6 +156,30 @@ def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
     except StudyError as error:
         raise type(error)(f"{file}: {error}") from error
     return recipe
+
+
+def check_own_code(recipe: Recipe) -> None:
+    """Import the code that a recipe names and refuse what cannot be used.
+
+    This runs the files beside the recipe, and so is done only where the study itself is to be run.
+
+    Raises
+    ------
+    RecipeError
+        If a file cannot be imported, or a class or function cannot be called with its parameters.
+    """
+    for data in recipe.data:
+        if data.kind == "generated":
+            parameters = data.options.get("parameters", {})
+            load_function(f"the data set {data.name!r}", data.source, parameters, recipe.folder)
+        for calibrator in recipe.calibrators_of(data):
+            if needs_own_code(calibrator):
+                check_calibrator(calibrator, recipe.folder)
+    for classifier in recipe.classifiers:
+        if is_reference(classifier.estimator):
+            check_classifier(classifier, recipe.folder)
+    for trial in recipe.trials:
+        load_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -243,7 +269,10 @@ def _check(recipe: Recipe) -> None:
     for data in recipe.data:
         _check_data(recipe, data)
     for classifier in recipe.classifiers:
-        check_classifier(classifier, recipe.folder)
+        if is_reference(classifier.estimator):
+            check_reference(classifier.estimator, recipe.folder)
+        else:
+            check_classifier(classifier, recipe.folder)
     for measure in recipe.measures:
         check_measure(measure)
     for trial in recipe.trials:
@@ -251,7 +280,7 @@ def _check(recipe: Recipe) -> None:
             raise RecipeError(
                 f"the trial {trial.name!r} names the function {trial.function!r}; write it as file.py:function."
             )
-        load_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
+        check_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
         for name, value in trial.parameters.items():
             if isinstance(value, list):  # which becomes a label
                 _check_label(recipe, f"the trial {trial.name!r}", name)
@@ -288,7 +317,7 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
             'set the kind of its splits to "given" or "random".'
         )
     for calibrator in recipe.calibrators_of(data):
-        check_calibrator(calibrator, recipe.folder)
+        check_calibrator(calibrator, recipe.folder, own_code=False)
         if needs_training(calibrator) and recipe.classifiers_of(data) == (None,):
             raise RecipeError(
                 f"{where} has no rows that a classifier was trained on, by which the calibrator {calibrator.name!r} is "
@@ -297,7 +326,7 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
     for name in data.labels:
         _check_label(recipe, where, name)
     if data.kind == "generated":
-        load_function(where, data.source, data.options.get("parameters", {}), recipe.folder)
+        check_function(where, data.source, data.options.get("parameters", {}), recipe.folder)
     files = [data.source, str(data.options.get("test", ""))] if data.kind == "scores" else []
     if "space" not in data.options and any(file and is_table(file) for file in files):
         raise RecipeError(

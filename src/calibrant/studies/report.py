@@ -28,6 +28,7 @@ def write_report(
     cache_folder: Path | None = None,
     runs: Sequence[Any] = (),
     checked: bool = False,
+    own_code: bool = False,
 ) -> list[Path]:
     """Write what came of a study into a folder.
 
@@ -46,6 +47,8 @@ def write_report(
         What the store knows of the runs: versions, processors, times.
     checked : bool, default=False
         Whether tables and pictures have been checked before, so that a recipe whose file has changed since is no obstacle.
+    own_code : bool, default=False
+        Whether own code of the recipe may run, for pictures of predictions that need it; they are left out otherwise.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def write_report(
         raise ParameterError(f"formats must be some of {', '.join(FORMATS)}, not {unknown[0]!r}.")
     if not checked:
         check_shown(results.plan)
-    contents = contents_of(results, pictures_of_predictions(cache_folder), runs)
+    contents = contents_of(results, pictures_of_predictions(cache_folder, own_code), runs)
     files: dict[str, bytes] = {}
     if "csv" in formats:
         files["results.csv"] = columns_text(results).encode()

@@ -1,140 +1,270 @@
-"""Pickles of arrays, read without running what they might contain."""
+"""Pickles of arrays, read without running what they might contain, within bounds of time and memory."""
 
-import math
+import codecs
 import pickle
-import re
+import pickletools
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.errors import StudyDataError
+from calibrant.studies.pickled_arrays import (
+    ADMITTED,
+    MOST_ARGUMENTS,
+    Budget,
+    Named,
+    PickledArray,
+    PickledType,
+)
 
 __all__ = ["load_pickle"]
 
-PLAIN_TYPE = re.compile(r"[biufSU]\d{1,6}")
-BYTE_ORDERS = ("<", ">", "=", "|")
 DEEPEST = 20  # tuples and lists within each other
+MOST_STEPS = 5_000_000  # instructions of a pickle, each of which may make a small object
+
+Stack = list[Any]
 
 
-class _Type:
-    """A type of numbers as a pickle spells it; stands in for numpy.dtype."""
-
-    __slots__ = ("_type",)
-
-    def __init__(self, name: Any, *_: Any) -> None:
-        if not isinstance(name, str) or not PLAIN_TYPE.fullmatch(name):
-            raise pickle.UnpicklingError(f"it has an array of type {name!r}")
-        self._type = np.dtype(name)
-
-    def __setstate__(self, state: Any) -> None:
-        # All but the byte order belongs to types that are made of others, and is refused with these.
-        order = state[1]
-        if order not in BYTE_ORDERS:
-            raise pickle.UnpicklingError(f"it has an array of byte order {order!r}")
-        self._type = self._type.newbyteorder(order)
-
-    def read(self, raw: Any, shape: Any, fortran: Any) -> NDArray[Any]:
-        """Return the array of some bytes; text stands for bytes in pickles of Python 2."""
-        if isinstance(raw, str):
-            raw = raw.encode("latin1")
-        if not isinstance(raw, bytes | bytearray):
-            raise pickle.UnpicklingError("it has an array of objects")
-        shape = tuple(int(size) for size in shape)
-        if min(shape, default=0) < 0 or math.prod(shape) * self._type.itemsize != len(raw):
-            raise pickle.UnpicklingError("it has an array of another size than its bytes")
-        array = np.frombuffer(bytes(raw), self._type) if raw else np.empty(0, self._type)
-        return array.reshape(shape, order="F" if fortran else "C")
-
-
-class _Array:
-    """An array before its content is known; stands in for what ``_reconstruct`` returns."""
-
-    __slots__ = ("content",)
-
-    def __init__(self, *_: Any) -> None:
-        self.content: NDArray[Any] | None = None
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, kind, fortran, raw = state
-        self.content = kind.read(raw, shape, fortran)
-
-
-class _FromBuffer:
-    """Stands in for numpy's function of the same name, by which protocol 5 writes arrays."""
-
-    __slots__ = ()
-
-    def __call__(self, raw: Any, kind: Any, shape: Any, order: Any, *_: Any) -> NDArray[Any]:
-        array: NDArray[Any] = kind.read(raw, shape, order == "F")
-        return array
-
-
-class _Scalar:
-    """Stands in for numpy's function of the same name."""
-
-    __slots__ = ()
-
-    def __call__(self, kind: Any, raw: Any) -> Any:
-        return kind.read(raw, (1,), False)[0]
-
-
-class _Encode:
-    """Stands in for ``_codecs.encode``, by which Python 3 writes bytes for Python 2."""
-
-    __slots__ = ()
-
-    def __call__(self, text: str, encoding: str) -> bytes:
-        if encoding != "latin1":
-            raise pickle.UnpicklingError(f"it has text in {encoding!r}")
-        return text.encode("latin1")
-
-
-class _NoBytes:
-    """Stands in for ``bytes``, which Python 3 calls without arguments for Python 2 where there are none."""
-
-    __slots__ = ()
-
-    def __call__(self) -> bytes:
-        return b""
-
-
-class _Word:
-    """Stands in for numpy.ndarray, which is only mentioned."""
-
-    __slots__ = ()
-
-
-# All that a pickle of numpy arrays and numbers asks for, under the names of old and new numpy, and what it gets.
-ADMITTED: dict[tuple[str, str], Any] = {
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _Array for core in ("core", "_core")},
-    **{(f"numpy.{core}.multiarray", "scalar"): _Scalar() for core in ("core", "_core")},
-    **{(f"numpy.{core}.numeric", "_frombuffer"): _FromBuffer() for core in ("core", "_core")},
-    ("numpy", "ndarray"): _Word(),
-    ("numpy", "dtype"): _Type,
-    ("_codecs", "encode"): _Encode(),
-    ("__builtin__", "bytes"): _NoBytes(),
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+PUSHED = {
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "STRING"),
+    *("BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
 }
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+IGNORED = {"PROTO", "FRAME"}
+INSTRUCTIONS = {each.code: each for each in pickletools.opcodes}
+KEYS = (str, bytes, int, float, bool, type(None), np.number, np.bool_)
 
 
-class _NumbersOnly(pickle.Unpickler):
-    """An unpickler that knows arrays and nothing else."""
+class _Machine:
+    """Carries out the instructions of a pickle that make arrays, numbers, text, tuples, lists and dicts.
 
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return ADMITTED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+    Python's own unpickler allocates what a pickle declares before it looks whether it is there, and hashes keys that are made
+    of others in time that grows exponentially. Here an instruction takes no more time and memory than it has bytes, or takes
+    it from a budget.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._stream = BytesIO(content)
+        self._budget = Budget(len(content))
+        self._stack: Stack = []
+        self._marked: list[Stack] = []
+        self._memo: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        """Return what the pickle makes."""
+        for _ in range(MOST_STEPS):
+            name, argument = self._instruction()
+            if name == "STOP":
+                return _Finished(self._budget.limit).of(self._stack.pop(), DEEPEST)
+            self._step(name, argument)
+        raise pickle.UnpicklingError(f"it has more than {MOST_STEPS} instructions")
+
+    def _instruction(self) -> tuple[str, Any]:
+        code = self._stream.read(1)
+        known = INSTRUCTIONS.get(code.decode("latin1"))
+        if known is None:
+            raise ValueError("the pickle ends too early, or has an unknown instruction")
+        if known.name == "STRING":  # whose reader in the standard library takes ASCII alone
+            return known.name, _quoted_text(self._stream.readline())
+        return known.name, None if known.arg is None else known.arg.reader(self._stream)
+
+    def _step(self, name: str, argument: Any) -> None:
+        stack = self._stack
+        if name in PUSHED:
+            stack.append(argument)
+        elif name in CONSTANTS:
+            stack.append(CONSTANTS[name])
+        elif name in TUPLES:
+            size = TUPLES[name]
+            if len(stack) < size:
+                raise ValueError("a tuple without items")
+            items = tuple(stack[-size:])
+            del stack[-size:]
+            stack.append(items)
+        elif name in IGNORED:
+            pass
+        else:
+            method = getattr(self, f"_{name.lower()}", None)
+            if method is None:
+                raise pickle.UnpicklingError(f"it has the instruction {name}")
+            method(argument)
+
+    # The stack and its marks
+
+    def _mark(self, _: Any) -> None:
+        self._marked.append(self._stack)
+        self._stack = []
+
+    def _since_mark(self) -> Stack:
+        items, self._stack = self._stack, self._marked.pop()
+        return items
+
+    def _pop(self, _: Any) -> None:
+        if self._stack:
+            self._stack.pop()
+        else:
+            self._since_mark()
+
+    def _pop_mark(self, _: Any) -> None:
+        self._since_mark()
+
+    def _dup(self, _: Any) -> None:
+        self._stack.append(self._stack[-1])
+
+    # What is remembered by a number
+
+    def _put(self, number: int) -> None:
+        self._memo[number] = self._stack[-1]
+
+    _binput = _long_binput = _put
+
+    def _memoize(self, _: Any) -> None:
+        self._memo[len(self._memo)] = self._stack[-1]
+
+    def _get(self, number: int) -> None:
+        self._stack.append(self._memo[number])
+
+    _binget = _long_binget = _get
+
+    # Tuples, lists and dicts
+
+    def _tuple(self, _: Any) -> None:
+        items = self._since_mark()
+        self._stack.append(tuple(items))
+
+    def _empty_list(self, _: Any) -> None:
+        self._stack.append([])
+
+    def _list(self, _: Any) -> None:
+        items = self._since_mark()
+        self._stack.append(items)
+
+    def _append(self, _: Any) -> None:
+        item = self._stack.pop()
+        self._of_top(list).append(item)
+
+    def _appends(self, _: Any) -> None:
+        items = self._since_mark()
+        self._of_top(list).extend(items)
+
+    def _empty_dict(self, _: Any) -> None:
+        self._stack.append({})
+
+    def _dict(self, _: Any) -> None:
+        items = self._since_mark()
+        self._stack.append({})
+        self._set(items)
+
+    def _setitem(self, _: Any) -> None:
+        value, key = self._stack.pop(), self._stack.pop()
+        self._set([key, value])
+
+    def _setitems(self, _: Any) -> None:
+        self._set(self._since_mark())
+
+    def _set(self, items: Stack) -> None:
+        target = self._of_top(dict)
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, KEYS) or (isinstance(key, int) and key.bit_length() > 64):
+                raise pickle.UnpicklingError("it has a dictionary whose keys are neither text nor numbers")
+            target[key] = value
+
+    def _of_top(self, kind: type) -> Any:
+        if type(self._stack[-1]) is not kind:
+            raise ValueError(f"no {kind.__name__} to be filled")
+        return self._stack[-1]
+
+    # Names
+
+    def _global(self, names: str) -> None:
+        module, _, name = names.partition(" ")
+        self._named(module, name)
+
+    def _stack_global(self, _: Any) -> None:
+        name, module = self._stack.pop(), self._stack.pop()
+        self._named(module, name)
+
+    def _named(self, module: Any, name: Any) -> None:
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise ValueError("names that are no text")
+        if (module, name) not in ADMITTED:
+            raise pickle.UnpicklingError(f"it asks for {module[:100]}.{name[:100]}")
+        self._stack.append(ADMITTED[module, name])
+
+    def _reduce(self, _: Any) -> None:
+        arguments, function = self._stack.pop(), self._stack.pop()
+        if not isinstance(function, Named) or function.call is None or type(arguments) is not tuple:
+            raise pickle.UnpicklingError("it calls what is no function")
+        if len(arguments) > MOST_ARGUMENTS:
+            raise pickle.UnpicklingError("it calls a function with too many arguments")
+        self._stack.append(function.call(self._budget, *arguments))
+
+    def _build(self, _: Any) -> None:
+        state = self._stack.pop()
+        target = self._stack[-1]
+        if isinstance(target, PickledType):
+            target.build(state)
+        elif isinstance(target, PickledArray):
+            _, shape, kind, fortran, raw = state
+            target.content = kind.read(raw, shape, fortran, self._budget)
+        else:
+            raise pickle.UnpicklingError("it changes what it names")
+
+
+class _Finished:
+    """Puts arrays into the places of what stood in for them.
+
+    Parts that occur several times are looked at once. Written out they may have no more items than the budget, or whoever goes
+    through them would never end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: dict[int, tuple[Any, int]] = {}
+
+    def of(self, value: Any, depth: int) -> Any:
+        """Return finished content."""
+        return self._sized(value, depth)[0]
+
+    def _sized(self, value: Any, depth: int) -> tuple[Any, int]:
+        if depth == 0:
+            raise pickle.UnpicklingError("it is nested too deeply")
+        if isinstance(value, PickledArray):
+            if value.content is None:
+                raise pickle.UnpicklingError("it has an array without content")
+            return value.content, value.content.nbytes + 1
+        if isinstance(value, np.ndarray):
+            return value, value.nbytes + 1
+        if isinstance(value, str | bytes | bytearray):
+            return value, len(value) + 1
+        if isinstance(value, PickledType | Named):
+            raise pickle.UnpicklingError("it has something else than arrays")
+        if not isinstance(value, tuple | list | dict):
+            return value, 1
+        if id(value) not in self._known:
+            parts = [
+                self._sized(each, depth - 1)
+                for each in (value.values() if isinstance(value, dict) else value)
+            ]
+            size = 1 + sum(part[1] for part in parts)
+            if size > self._limit:
+                raise pickle.UnpicklingError("it repeats its parts far more often than it has bytes")
+            items = [part[0] for part in parts]
+            found = dict(zip(value, items, strict=True)) if isinstance(value, dict) else type(value)(items)
+            self._known[id(value)] = found, size
+        return self._known[id(value)]
 
 
 def load_pickle(path: Path) -> Any:
     """Return the arrays, numbers, tuples, lists and dictionaries of a pickle.
 
     A pickle is a program. This one may name what rebuilds numpy arrays and nothing else, and even for that it gets functions
-    of our own, which make arrays of numbers and of text from bytes. Pickles of Python 2 are read as latin1, which is right for
-    arrays.
+    of our own, which make arrays of numbers and of text from bytes. Time and memory are bounded by the size of the file.
+    Pickles of Python 2 are read as latin1, which is right for arrays.
     """
     try:
         content = path.read_bytes()
@@ -143,7 +273,7 @@ def load_pickle(path: Path) -> Any:
     if content[:2] == b"PK":
         raise StudyDataError(f"{path} is an archive, not a pickle; give an NPZ file the ending .npz.")
     try:
-        return _finished(_NumbersOnly(BytesIO(content), encoding="latin1").load(), DEEPEST)
+        return _Machine(content).run()
     except pickle.UnpicklingError as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise StudyDataError(
@@ -158,18 +288,9 @@ def load_pickle(path: Path) -> Any:
         ) from error
 
 
-def _finished(value: Any, depth: int) -> Any:
-    """Return content with arrays in the places of what stood in for them."""
-    if depth == 0:
-        raise pickle.UnpicklingError("it is nested too deeply")
-    if isinstance(value, _Array):
-        if value.content is None:
-            raise pickle.UnpicklingError("it has an array without content")
-        return value.content
-    if isinstance(value, tuple | list):
-        return type(value)(_finished(each, depth - 1) for each in value)
-    if isinstance(value, dict):
-        return {key: _finished(each, depth - 1) for key, each in value.items()}
-    if isinstance(value, _Type | _Word | _Scalar | _Encode | _FromBuffer | _NoBytes | type):
-        raise pickle.UnpicklingError("it has something else than arrays")
-    return value
+def _quoted_text(line: bytes) -> str:
+    """Return text in quotes with escapes, of which Python 2 made arrays."""
+    text = line.rstrip(b"\n").strip()
+    if len(text) < 2 or text[:1] not in (b"'", b'"') or text[-1:] != text[:1]:
+        raise ValueError("text without quotes")
+    return codecs.escape_decode(text[1:-1])[0].decode("latin1")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrant.errors import RecipeError, StudyError
-from calibrant.studies.calibration import make_calibrator
+from calibrant.studies.calibration import make_calibrator, needs_own_code
 from calibrant.studies.paper_figures import read_figures
 from calibrant.studies.pictures_options import PictureOptions
 from calibrant.studies.recipe import FILE_NAME, Recipe, read_recipe
@@ -203,6 +203,9 @@ def _check_parameter(where: str, calibrator: Any, parameter: Any, forms: list[Re
         for spec in form.calibrators:
             if spec.name in _texts(calibrator):
                 names.update(dict.fromkeys(spec.grid))
+                if needs_own_code(spec):  # whose parameters nobody knows without running it
+                    names[ANYTHING] = None
+                    continue
                 names.update(dict.fromkeys(_parameters(make_calibrator(spec, form.folder, 0))))
     said = f"{where} asks for the parameter {parameter!r}, which {calibrator} does not have"
     _check_name(said, str(parameter), names)

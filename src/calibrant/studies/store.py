@@ -1,10 +1,9 @@
 """Store: one file that holds what came of every unit."""
 
 import json
-import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,22 +12,34 @@ from types import TracebackType
 from typing import Any, Self
 
 from calibrant.errors import StoreError
-from calibrant.studies.record import Record
+from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
+from calibrant.studies.store_checks import (
+    RECORD_COLUMNS,
+    RUN_COLUMNS,
+    DamagedError,
+    check_pages,
+    check_row,
+    check_tables,
+    checksum,
+    complaint,
+    mapping_in,
+    reason_of,
+)
 
 __all__ = ["FORMAT", "Run", "Store"]
 
-FORMAT = 1
+FORMAT = 2  # of which 1 has no checksums
 APPLICATION = 0x63616C62  # "calb", so that other databases are not taken for ours
 
 SCHEMA = """
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY, study TEXT NOT NULL, form TEXT, started TEXT NOT NULL, updated TEXT NOT NULL,
     seconds REAL NOT NULL, finished INTEGER NOT NULL, jobs INTEGER NOT NULL, backend TEXT NOT NULL,
-    processors INTEGER NOT NULL, versions TEXT NOT NULL
+    processors INTEGER NOT NULL, versions TEXT NOT NULL, checksum TEXT
 );
 CREATE TABLE records (
     key TEXT PRIMARY KEY NOT NULL, labels TEXT NOT NULL, status TEXT NOT NULL, numbers TEXT NOT NULL,
-    details TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL, run INTEGER
+    details TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL, run INTEGER, checksum TEXT
 ) WITHOUT ROWID;
 """
 
@@ -72,7 +83,9 @@ class Store:
     milliseconds, during which the next units run; those that end meanwhile are written together. Only the process
     that started the run writes; others may read meanwhile.
 
-    Numbers are kept as JSON with all their digits, and with Python's words for infinities and what is no number.
+    Numbers are kept as JSON with all their digits, and with Python's words for infinities and what is no number. Every row has a
+    checksum, which is compared when it is read. Stores of calibrant before format 2 have none; they are read as they are, and
+    get checksums when something is written to them.
 
     Examples
     --------
@@ -86,6 +99,7 @@ class Store:
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         self.path = Path(path)
         self._lock = threading.RLock()
+        self._is_ours = self._has_checksums = False
         if not create and not self.path.exists():
             raise StoreError(f"there is no store {self.path}; run the study first, or name another file.")
         if not self.path.parent.is_dir():
@@ -159,34 +173,43 @@ class Store:
             for record in records
         ]
         with self._transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany(
+                f"INSERT OR REPLACE INTO records VALUES ({', '.join('?' * (len(RECORD_COLUMNS) + 1))})",
+                [(*row, checksum(row)) for row in rows],
+            )
             if run is not None:
                 connection.execute(
                     "UPDATE runs SET updated = ?, seconds = ?, finished = finished + ? WHERE number = ?",
                     (_now(), seconds, len(rows), run),
                 )
+                _seal_runs(connection, run)
 
     def records(self, keys: Iterable[str] | None = None) -> list[Record]:
-        """Return all records, or those of some keys that are there, sorted by key."""
+        """Return all records, or those of some keys that are there, sorted by key; refuse one that has been changed."""
         wanted = None if keys is None else set(keys)
-        found = []
+        found: list[Record] = []
         with self._told():
-            rows = self._connection.execute(
-                "SELECT key, labels, status, numbers, details, message, seconds FROM records ORDER BY key"
-            )
-            for key, labels, status, numbers, details, message, seconds in rows:
+            for row in self._rows("records", RECORD_COLUMNS, "key"):
+                key, labels, status, numbers, details, message, seconds, _ = row
+                what = f"the record {str(key)[:8]!r}"
+                if (
+                    not all(isinstance(text, str) for text in (key, message))
+                    or status not in (DONE, FAILED, TOO_SLOW)
+                    or not isinstance(seconds, float)
+                    or (found and found[-1].key == key)
+                ):
+                    raise DamagedError(f"{what} cannot be read")
+                record = Record(
+                    key,
+                    mapping_in(labels, what),
+                    status,
+                    mapping_in(numbers, what),
+                    mapping_in(details, what),
+                    message,
+                    seconds,
+                )
                 if wanted is None or key in wanted:
-                    found.append(
-                        Record(
-                            key,
-                            json.loads(labels),
-                            status,
-                            json.loads(numbers),
-                            json.loads(details),
-                            message,
-                            seconds,
-                        )
-                    )
+                    found.append(record)
         return found
 
     def forget(self, keys: Iterable[str]) -> int:
@@ -215,18 +238,27 @@ class Store:
                 (study, form, now, now, jobs, backend, processors, _encoded(dict(versions))),
             )
             assert cursor.lastrowid is not None
+            _seal_runs(connection, cursor.lastrowid)
             return cursor.lastrowid
 
     def runs(self) -> list[Run]:
         """Return all runs that wrote to this store, in their order."""
         with self._told():
-            rows = self._connection.execute(
-                "SELECT study, form, started, updated, seconds, finished, jobs, backend, processors, versions"
-                " FROM runs ORDER BY number"
-            )
-            names = [column[0] for column in rows.description]
-            found = [dict(zip(names, row, strict=True)) for row in rows]
-        return [Run(**{**row, "versions": json.loads(row["versions"])}) for row in found]
+            found = []
+            for number, *row in self._rows("runs", RUN_COLUMNS, "number"):
+                columns = dict(zip(RUN_COLUMNS[1:], row, strict=True))
+                columns["versions"] = mapping_in(columns["versions"], f"run {number}")
+                found.append(Run(**columns))
+            return found
+
+    def _rows(self, table: str, columns: Sequence[str], order: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table, each of which is what was written."""
+        kept = "checksum" if self._has_checksums else "NULL"
+        rows = self._connection.execute(f"SELECT {', '.join(columns)}, {kept} FROM {table} ORDER BY {order}")
+        for *row, sum_kept in rows:
+            if self._has_checksums:
+                check_row(row, sum_kept, f"the row {str(row[0])[:8]!r} of the table {table}")
+            yield tuple(row)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -239,7 +271,7 @@ class Store:
             self.outputs_folder.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(file, timeout=0.0, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{file} cannot be written: {_reason(error)}.") from error
+            raise StoreError(f"{file} cannot be written: {reason_of(error)}.") from error
         try:
             try:
                 connection.execute("BEGIN EXCLUSIVE")
@@ -248,7 +280,7 @@ class Store:
                     raise StoreError(
                         f"another run is writing to {self.path}; wait until it ends, or name another store."
                     ) from None
-                raise StoreError(f"{file} cannot be written: {_reason(error)}.") from error
+                raise StoreError(f"{file} cannot be written: {reason_of(error)}.") from error
             yield
         finally:
             connection.close()
@@ -265,17 +297,22 @@ class Store:
                     f"{self.path} was written by a later calibrant, in format {version}, and this one knows {FORMAT}; "
                     "update calibrant, or name another store."
                 )
+            self._has_checksums = check_tables(connection)
+            check_pages(connection)
+            self._is_ours = True
             return
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise StoreError(f"{self.path} is a database of something else; name another file for the store.")
         with self._transaction():
             # Another process may have been faster.
             if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION:
+                self._has_checksums = check_tables(connection)
                 return
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
+            self._has_checksums = True
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -283,6 +320,8 @@ class Store:
         with self._told():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
+                if not self._has_checksums and self._is_ours:
+                    self._add_checksums()
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -290,36 +329,33 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def _add_checksums(self) -> None:
+        """Bring a store of format 1 to the present one; another process may have done so meanwhile."""
+        connection = self._connection
+        if not check_tables(connection):
+            for table in ("runs", "records"):
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN checksum TEXT")
+            for row in connection.execute(f"SELECT {', '.join(RECORD_COLUMNS)} FROM records").fetchall():
+                connection.execute("UPDATE records SET checksum = ? WHERE key = ?", (checksum(row), row[0]))
+            _seal_runs(connection)
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        self._has_checksums = True
+
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Say in one sentence what is wrong with the file."""
         try:
             with self._lock:
                 yield
-        except sqlite3.DatabaseError as error:
-            reason = _reason(error)
-            if "not a database" in reason or "malformed" in reason:
-                raise StoreError(f"{self.path} is not a store of calibrant; name another file.") from error
-            if "full" in reason:
-                raise StoreError(
-                    f"{self.path} cannot be written, since the disk is full; make room and run again: "
-                    "what is finished is kept."
-                ) from error
-            if "locked" in reason:
-                raise StoreError(
-                    f"{self.path} is held by another process; wait until it ends, or name another store."
-                ) from error
-            if "unable to open" in reason:
-                raise StoreError(
-                    f"{self.path} cannot be opened as a store; name another file, in a folder that can be written."
-                ) from error
-            if "readonly" in reason:
-                raise StoreError(
-                    f"{self.path} cannot be written, since it is for reading only; name another file."
-                ) from error
-            raise StoreError(
-                f"{self.path} cannot be used: {reason}; what was written before is kept."
-            ) from error
+        except (DamagedError, sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise StoreError(f"{self.path} {complaint(error)}") from error
+
+
+def _seal_runs(connection: sqlite3.Connection, number: int | None = None) -> None:
+    """Write the checksum of one run, or of all."""
+    chosen, values = ("", ()) if number is None else (" WHERE number = ?", (number,))
+    for row in connection.execute(f"SELECT {', '.join(RUN_COLUMNS)} FROM runs{chosen}", values).fetchall():
+        connection.execute("UPDATE runs SET checksum = ? WHERE number = ?", (checksum(row), row[0]))
 
 
 def _encoded(content: Mapping[str, Any]) -> str:
@@ -338,9 +374,3 @@ def _plain(value: Any) -> Any:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno else str(error)
-    return str(error)

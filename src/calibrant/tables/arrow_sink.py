@@ -44,7 +44,9 @@ class ArrowSink(Sink):
         if isinstance(source, ParquetSource):
             from pyarrow import parquet
 
-            self._writer: Any = parquet.ParquetWriter(stream, schema, compression=source.compression)
+            self._writer: Any = parquet.ParquetWriter(
+                stream, schema, compression=source.compression, write_page_checksum=True
+            )
         else:
             from pyarrow import ipc
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, LabelError, MissingExtraError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
-from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.cells import check_finite, check_names, check_no_nul, check_weights
 from calibrant.tables.default_columns import default_columns
 from calibrant.tables.score_columns import ScoreColumns, check_distinct, columns_asked_for
 from calibrant.tables.source import Source
@@ -71,7 +71,9 @@ class ArrowBatch(Batch):
                 raise LabelError(
                     f"{self._path}: column {column!r} is of type {kind}; integers or text are needed there."
                 ) from None
-        texts = np.array(array.to_pylist(), dtype=str)
+        found = array.to_pylist()
+        check_no_nul(np.array(["\0" in text for text in found], dtype=bool), self._path, column, self.place)
+        texts = np.array(found, dtype=str)
         check_names(np.char.str_len(texts) == 0, self._path, column, self.place)
         return texts
 
@@ -109,6 +111,8 @@ class ArrowSource(Source):
         first_row = 0
         with self._readable():
             for rows in self._record_batches(n_rows, columns):
+                # Offsets, lengths and text of a damaged file would be followed out of memory otherwise.
+                rows.validate(full=True)
                 for start in range(0, rows.num_rows, n_rows):
                     part = rows.slice(start, n_rows)
                     yield ArrowBatch(self.path, first_row, part)
@@ -142,9 +146,9 @@ class ArrowSource(Source):
         pyarrow = pyarrow_module()
         try:
             yield
-        except FileNotFoundError:
+        except (FileNotFoundError, FileFormatError):
             raise
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             empty = self.path.stat().st_size == 0
@@ -163,7 +167,7 @@ class ParquetSource(ArrowSource):
 
         self.path = path
         with self._readable():
-            self.file = parquet.ParquetFile(path)
+            self.file = parquet.ParquetFile(path, page_checksum_verification=True)
             self._set_schema(self.file.schema_arrow)
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import LabelError, PredictionError, WeightError
 
-__all__ = ["MISSING", "as_integers", "check_finite", "check_names", "check_weights"]
+__all__ = ["MISSING", "as_integers", "check_finite", "check_names", "check_no_nul", "check_weights"]
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "<na>", "#n/a"}
 """Texts that stand for a missing number, in any case."""
@@ -41,6 +41,14 @@ def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Plac
     if missing.any():
         raise LabelError(
             f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; remove rows without a value there."
+        )
+
+
+def check_no_nul(found: NDArray[np.bool_], path: Path, column: str, place: Place) -> None:
+    """Refuse labels or groups of which one has a NUL character, which numpy drops at the end of text."""
+    if found.any():
+        raise LabelError(
+            f"{path}: {place(int(np.argmax(found)))}, column {column!r} has a NUL character; remove it from the text."
         )
 
 

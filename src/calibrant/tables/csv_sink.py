@@ -8,6 +8,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.errors import PredictionError
 from calibrant.tables.batch import Batch
 from calibrant.tables.csv_source import CsvBatch, CsvSource, delimiter_of, is_compressed
 from calibrant.tables.sink import Sink
@@ -43,6 +44,11 @@ class CsvSink(Sink):
             self._compressed = gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
         self._stream: IO[bytes] = self._compressed or stream  # type: ignore[assignment]
         self._numbers = None if appended else [source.columns.index(column) for column in columns]
+        for column in columns if appended else ():
+            if "\0" in column:
+                raise PredictionError(
+                    f"{path}: the new column {column!r} would have a NUL character in its name; rename that class."
+                )
         header = source.header
         new = [field_of(column, self._delimiter) for column in columns] if appended else []
         self._stream.write(self._delimiter.join([*header.fields, *new]) + header.line_end)

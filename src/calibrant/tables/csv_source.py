@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
-from calibrant.tables.cells import MISSING, check_finite, check_names, check_weights
+from calibrant.tables.cells import MISSING, check_finite, check_names, check_no_nul, check_weights
 from calibrant.tables.default_columns import default_columns
 from calibrant.tables.score_columns import ScoreColumns, check_distinct, columns_asked_for
 from calibrant.tables.source import Source
@@ -23,6 +23,7 @@ from calibrant.wording import counted
 __all__ = ["CsvBatch", "CsvSource", "delimiter_of", "is_compressed"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NUL = b"\x00"
 ROWS_LOOKED_AT = 1000  # to tell columns of numbers from others
 BYTES_PER_CELL = 9  # about what a score takes in text
 COMPRESSION = 5
@@ -64,6 +65,8 @@ class CsvBatch(Batch):
             raise FileFormatError(
                 f"{self.source.path}: {self.place(row)}, column {column!r} is not UTF-8 text; convert the file first."
             ) from None
+        if NUL in b"".join(cells):
+            check_no_nul(np.array([NUL in cell for cell in cells]), self.source.path, column, self.place)
         check_names(np.char.str_len(texts) == 0, self.source.path, column, self.place)
         return texts
 
@@ -154,7 +157,7 @@ class CsvSource(Source):
             ) from error
 
     def _names(self, header: Record) -> tuple[str, ...]:
-        if b"\x00" in b"".join(header.fields):
+        if NUL in b"".join(header.fields):
             raise FileFormatError(
                 f"{self.path} is not UTF-8 text but perhaps UTF-16; convert the file first."
             )

@@ -1,7 +1,12 @@
 """Arrays of an NPZ file: mapped from the disk where they are stored as they are, else read."""
 
+import errno
+import math
+import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +22,17 @@ LOCAL_HEADER_SIZE = 30  # bytes of a member's own header before its name
 LENGTHS = slice(26, 30)  # where those bytes give the lengths of the name and of what follows it
 
 
+BLOCK = 2**20
+MOST_EXPANSION = 1100  # that deflate, the compression of NPZ files, can reach
+LONGEST_EMPTY = 2**16  # rows of an array without columns
+
+# What the libraries for archives and arrays raise of damaged bytes; errors of the disk are none of it.
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, OverflowError, KeyError),
+    *(NotImplementedError, RuntimeError, SyntaxError, TypeError),
+)
+
+
 class NpzMembers:
     """The arrays of an NPZ file by name; nothing in it is ever unpickled."""
 
@@ -24,42 +40,54 @@ class NpzMembers:
         self.path = path
         try:
             self._archive = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as error:
+        except (*DAMAGE, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
             what = "is empty" if path.stat().st_size == 0 else "is not a whole NPZ file"
             raise FileFormatError(f"{path} {what}; write it again, with numpy.savez.") from error
-        self.names = tuple(
-            name.removesuffix(".npy") for name in self._archive.namelist() if name.endswith(".npy")
-        )
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.types: dict[str, np.dtype[Any]] = {}
-        for name in self.names:
-            with self._opened(name) as stream:
-                self.shapes[name], _, self.types[name] = self._header(stream, name)
+        try:
+            members = [name for name in self._archive.namelist() if name.endswith(".npy")]
+            if len(set(members)) < len(members):
+                raise FileFormatError(f"{path} has two arrays of one name; write it again, with numpy.savez.")
+            self.names = tuple(name.removesuffix(".npy") for name in members)
+            self.shapes: dict[str, tuple[int, ...]] = {}
+            self.types: dict[str, np.dtype[Any]] = {}
+            for name in self.names:
+                with self._opened(name) as stream:
+                    self.shapes[name], _, self.types[name] = self._header(stream, name)
+                    self._check_size(name, stream.tell())
+        except BaseException:
+            self._archive.close()
+            raise
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return one array, without reading it if it lies in the file uncompressed."""
+        """Return one array, without reading it into memory if it lies in the file uncompressed.
+
+        The checksum of the archive is compared either way, so that damage is noticed.
+        """
         if self.types[name].hasobject:
             raise FileFormatError(
                 f"{self.path}: the array {name!r} holds Python objects, which are never loaded; save it as numbers or "
                 "as text, such as array.astype(str)."
             )
         info = self._archive.getinfo(f"{name}.npy")
-        if info.compress_type == zipfile.ZIP_STORED and np.prod(self.shapes[name]) > 0:
-            return self._mapped(name, info.header_offset)
-        try:
+        if info.compress_type == zipfile.ZIP_STORED and math.prod(self.shapes[name]) > 0:
             with self._opened(name) as stream:
-                array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
-                return array
-        except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-            raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.") from error
+                while stream.read(BLOCK):
+                    pass
+            return self._mapped(name, info.header_offset)
+        with self._opened(name) as stream:
+            array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
+            stream.read(1)  # the end, where the checksum is compared
+            return array
 
     def copy_to(self, other: zipfile.ZipFile, name: str) -> None:
         """Write one array into another archive, byte for byte."""
         info = self._archive.getinfo(f"{name}.npy")
         copied = zipfile.ZipInfo(info.filename, info.date_time)
         copied.compress_type = info.compress_type
-        with self._opened(name) as stream, other.open(copied, "w", force_zip64=True) as target:
-            while block := stream.read(2**20):
+        with other.open(copied, "w", force_zip64=True) as target:
+            for block in self._blocks(name):
                 target.write(block)
 
     def is_compressed(self, name: str) -> bool:
@@ -70,15 +98,40 @@ class NpzMembers:
         """Close the file."""
         self._archive.close()
 
-    def _opened(self, name: str) -> IO[bytes]:
-        return self._archive.open(f"{name}.npy")
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        with self._opened(name) as stream:
+            while block := stream.read(BLOCK):
+                yield block
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[IO[bytes]]:
+        """Open one array; whatever damage is found while it is read is told in one sentence."""
+        try:
+            with self._archive.open(f"{name}.npy") as stream:
+                yield stream
+        except FileFormatError:
+            raise
+        except DAMAGE as error:
+            raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.") from error
+
+    def _check_size(self, name: str, header_size: int) -> None:
+        """Refuse an array that declares another size than its member has, or a member that cannot have so many bytes."""
+        info = self._archive.getinfo(f"{name}.npy")
+        size = math.prod(self.shapes[name]) * self.types[name].itemsize
+        longest = max(self.shapes[name], default=0)
+        if (
+            (size != info.file_size - header_size and not self.types[name].hasobject)
+            or info.file_size > MOST_EXPANSION * info.compress_size + BLOCK
+            or (size == 0 and longest > max(self.path.stat().st_size, LONGEST_EMPTY))
+        ):
+            raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.")
 
     def _header(self, stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         try:
             version = npy.read_magic(stream)
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, fortran, dtype = read(stream)
-        except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        except DAMAGE as error:
             raise FileFormatError(
                 f"{self.path}: the member {name!r} is no array that numpy writes; write it again."
             ) from error
@@ -93,5 +146,5 @@ class NpzMembers:
             start = stream.tell()
         try:
             return np.memmap(self.path, dtype, "r", start, shape, "F" if fortran else "C")
-        except ValueError as error:
+        except DAMAGE as error:
             raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.") from error

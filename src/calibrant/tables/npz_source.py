@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.batch import Batch
-from calibrant.tables.cells import check_finite, check_names, check_weights
+from calibrant.tables.cells import check_finite, check_names, check_no_nul, check_weights
 from calibrant.tables.npz_members import NpzMembers
 from calibrant.tables.score_columns import ScoreColumns, check_column, listed
 from calibrant.tables.source import Source
@@ -22,6 +22,7 @@ USUAL_NAMES = {
     Space.LOGITS: ("logits", "z"),
 }
 CLASS_NAMES = ("classes", "class_names")
+LAST_CODE_POINT = 0x10FFFF
 
 
 class NpzBatch(Batch):
@@ -51,9 +52,9 @@ class NpzBatch(Batch):
     def names(self, column: str) -> NDArray[Any]:
         """Return text as text, and whole numbers as integers."""
         path, values = self._source.path, np.array(self._flat(column, LabelError))
-        if values.dtype.kind == "S":
-            values = np.char.decode(values, "utf-8")
-        if values.dtype.kind == "U":
+        if values.dtype.kind in "SU":
+            values = _as_text(values, path, column)
+            check_no_nul(_has_nul(values), path, column, self.place)
             check_names(np.char.str_len(values) == 0, path, column, self.place)
             return values
         if values.dtype.kind == "f":
@@ -170,5 +171,35 @@ class NpzSource(Source):
     def _class_names(self, n_columns: int) -> tuple[str, ...]:
         for name in self.columns:
             if name in CLASS_NAMES and self.members.shapes[name] == (n_columns,):
-                return tuple(str(one) for one in self.array(name).tolist())
+                found = self.array(name)
+                if found.dtype.kind in "SU":
+                    found = _as_text(np.array(found), self.path, name)
+                return tuple(str(one) for one in found.tolist())
         return tuple(str(number) for number in range(n_columns))
+
+
+def _as_text(values: NDArray[Any], path: Path, name: str) -> NDArray[np.str_]:
+    """Return text, of which bytes are UTF-8; refuse what is none."""
+    sentence = f"{path}: the array {name!r} is not Unicode text; write it again."
+    if values.dtype.kind == "S":
+        try:
+            return np.char.decode(values, "utf-8")
+        except UnicodeDecodeError as error:
+            raise FileFormatError(sentence) from error
+    if (_codes(values) > LAST_CODE_POINT).any():
+        raise FileFormatError(sentence)
+    return values
+
+
+def _codes(texts: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return the numbers of the characters of some texts, (n, longest), with zeros behind the end."""
+    kind = np.dtype("u4").newbyteorder(texts.dtype.byteorder)
+    codes: NDArray[np.uint32] = np.ascontiguousarray(texts).view(kind)
+    return codes.reshape(len(texts), -1) if texts.dtype.itemsize else np.zeros((len(texts), 1), np.uint32)
+
+
+def _has_nul(texts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which texts have a zero before their end."""
+    codes = _codes(texts)
+    found: NDArray[np.bool_] = ((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any(axis=1)
+    return found

@@ -8,10 +8,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from calibrant.errors import PredictionError
-from calibrant.wording import counted
+from calibrant.wording import counted, shortened
 
 __all__ = [
-    "LONGEST_NAME",
     "ScoreColumns",
     "affixes_around",
     "check_column",
@@ -20,13 +19,10 @@ __all__ = [
     "labels_in",
     "listed",
     "shared_affixes",
-    "shortened",
     "without_common_ends",
 ]
 
 SHOWN = 8  # how many names a message lists
-LONGEST_NAME = 40
-"""How many letters of a name a message or a table shows."""
 
 
 @dataclass(frozen=True)
@@ -192,12 +188,3 @@ def listed(names: Iterable[object], shown: int = SHOWN) -> str:
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts) or counted(
         0, "column"
     )
-
-
-def shortened(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return a text, or the beginning of one that is too long to be read.
-
-    >>> shortened("a" * 300, 8)
-    'aaaaaaa…'
-    """
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

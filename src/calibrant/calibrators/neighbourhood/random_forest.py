@@ -175,6 +175,20 @@ class RandomCalibrationForest(Neighbourhood):
         self.bins_ = grown.leaf_sums.leaves
         self.bin_sums_ = grown.leaf_sums.sums
 
+    def _check_fitted(self) -> None:
+        """Refuse trees, as from a forged file, in which a row would go round in circles or out of the arrays."""
+        n_points, n_classes = self.points_.shape
+        Trees(self.n_splits_, self.split_classes_, self.thresholds_, self.children_).check(n_classes)
+        n_leaves = np.asarray(self.n_splits_) + 1
+        if (self.bins_ is None) == (self.bin_sums_ is None):
+            raise ValueError("must have either bins_ or bin_sums_.")
+        if self.bins_ is not None:
+            fits = self.bins_.shape == (len(n_leaves), n_points) and self.bins_.dtype.kind in "iu"
+            if not fits or (self.bins_ < 0).any() or (self.bins_ >= n_leaves[:, np.newaxis]).any():
+                raise ValueError("has bins_ that are no bins of its trees.")
+        if self.bin_sums_ is not None and self.bin_sums_.shape != (int(n_leaves.sum()), n_classes + 1):
+            raise ValueError("has bin_sums_ of another shape than its trees.")
+
     def _fitted_means(self, size: float) -> ForestMeans:
         trees = Trees(self.n_splits_, self.split_classes_, self.thresholds_, self.children_)
         points = Points(self.points_, self.errors_, self.point_weights_)

@@ -1,34 +1,19 @@
 """``calibrant bench``: studies of many data sets, classifiers and methods, described by a recipe."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from calibrant.cli.bench_progress import StudyProgress
-from calibrant.cli.bench_status import status_of
-from calibrant.cli.bench_study import Study, conditions, output_option, study_options
-from calibrant.cli.exit_codes import ExitCode
-from calibrant.cli.notes import note, said
-from calibrant.cli.options import check_writable, format_options
-from calibrant.cli.rendering import delivered
-from calibrant.cli.result import Result, Section
-from calibrant.errors import StudyError
-from calibrant.studies import read_recipe
-from calibrant.studies import run as run_plan
-from calibrant.studies.recipe import FILE_NAME
-from calibrant.studies.record import DONE
-from calibrant.studies.report_contents import duration_text
-from calibrant.studies.results import Results
-from calibrant.wording import counted
+from calibrant.cli.bench_options import jobs_option, output_option, study_options
+from calibrant.cli.lazily import worker
+from calibrant.cli.options import format_options
+from calibrant.cli.suggesting import SuggestingGroup
 
 __all__ = ["bench"]
 
-jobs_option = click.option(
-    "--jobs", type=click.IntRange(-1), default=1, show_default=True, help="Processes; -1 for all processors."
-)
 
-
-class InOrder(click.Group):
+class InOrder(SuggestingGroup):
     """Commands in the order of use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -60,103 +45,33 @@ def bench() -> None:
 @click.option("--retry-failed", is_flag=True, help="Run again what failed or was too slow.")
 @output_option
 @click.pass_context
-def run(
-    context: click.Context,
-    recipe: Path,
-    form: str | None,
-    data: Path | None,
-    store: Path | None,
-    jobs: int,
-    backend: str,
-    scheduler: str | None,
-    retry_failed: bool,
-    output: Path | None,
-) -> None:
+def run(context: click.Context, /, **options: Any) -> None:
     """Run what is not there yet, and write the report.
+
+    This runs the Python files that the recipe names, so run only recipes that
+    you trust; all other commands read them as text.
 
     Every result is kept as soon as it is there: a run that was stopped, in
     whatever way, goes on where it was if the same command is given again.
     """
-    _check_jobs(jobs)
-    if scheduler is not None and backend != "dask":
-        raise click.UsageError("--scheduler is for --backend dask.")
-    study = Study.named(recipe, form, data, store)
-    planned = study.plan(shown=True)
-    study.output_folder(output)
-    with study.opened(create=True) as opened:
-        try:
-            with StudyProgress() as progress:
-                summary = run_plan(
-                    planned,
-                    opened,
-                    jobs=jobs,
-                    backend=backend,
-                    scheduler=scheduler,
-                    retry_failed=retry_failed,
-                    on_progress=progress.update,
-                )
-        except KeyboardInterrupt:
-            kept = len(opened.keys() & {unit.key for unit in planned.units})
-            said(
-                f"Interrupted; {kept} of {counted(len(planned.units), 'unit')} are kept in {study.store_path}. "
-                "Give the same command again to go on."
-            )
-            context.exit(ExitCode.INTERRUPTED)
-        folder = study.report(planned, opened, output)
-        failed = summary.total - len(opened.keys(DONE) & {unit.key for unit in planned.units})
-    new = summary.done + summary.failed + summary.too_slow
-    click.echo(f"{study.name}: {counted(summary.total, 'unit')}, of which {new} run now.")
-    click.echo(f"Time: {duration_text(summary.seconds)}.")
-    click.echo(f"The report is in {folder / 'report.html'}.")
-    why = f"{folder / 'report.html'} says why, and --retry-failed runs what failed again."
-    if not summary.total:
-        raise StudyError(
-            "there was nothing to be run, since all data and trials are left out; name the folder by --data."
-        )
-    if failed == summary.total:
-        raise StudyError(f"no unit is done, since all {failed} failed or were too slow; {why}")
-    if failed:
-        note(f"{counted(failed, 'unit')} failed or {'was' if failed == 1 else 'were'} too slow; {why}")
+    worker("bench", "run")(context, **options)
 
 
 @bench.command()
 @study_options
 @jobs_option
 @format_options
-def status(
-    recipe: Path,
-    form: str | None,
-    data: Path | None,
-    store: Path | None,
-    jobs: int,
-    format_name: str,
-    output: Path | None,
-) -> None:
+def status(**options: Any) -> None:
     """Tell what is there, how long the rest takes, and what failed."""
-    _check_jobs(jobs)
-    check_writable(output)
-    study = Study.named(recipe, form, data, store)
-    planned = study.plan(quiet=True)
-    records = []
-    if study.store_path.exists():
-        with study.opened() as opened:
-            records = planned.records(opened)
-    results = Results(planned, records)
-    delivered(status_of(results, study.name, _number_of(jobs)), format_name, output)
+    worker("bench", "status")(**options)
 
 
 @bench.command()
 @study_options
 @output_option
-def report(
-    recipe: Path, form: str | None, data: Path | None, store: Path | None, output: Path | None
-) -> None:
+def report(**options: Any) -> None:
     """Write tables, pictures and pages of what is there."""
-    study = Study.named(recipe, form, data, store)
-    planned = study.plan(shown=True)
-    with study.opened() as opened:
-        folder = study.report(planned, opened, output)
-    click.echo(f"The report is in {folder / 'report.html'}.")
+    worker("bench", "report")(**options)
 
 
 @bench.command()
@@ -167,74 +82,17 @@ def report(
 )
 @click.option("--old", is_flag=True, help="What the recipe does not ask for any more.")
 @click.option("--dry-run", is_flag=True, help="Only say how many results would go.")
-def forget(
-    recipe: Path,
-    form: str | None,
-    data: Path | None,
-    store: Path | None,
-    failed: bool,
-    texts: tuple[str, ...],
-    old: bool,
-    dry_run: bool,
-) -> None:
+def forget(**options: Any) -> None:
     """Remove results from the store, so that they are run again.
 
     --failed and --where together choose what is both.
     """
-    if not (failed or texts or old):
-        raise click.UsageError("say what to forget: --failed, --where LABEL=VALUE or --old.")
-    wanted = conditions(texts)
-    study = Study.named(recipe, form, data, store)
-    planned = study.plan()
-    with study.opened() as opened:
-        results = Results(planned, planned.records(opened))
-        unknown = [label for label in wanted if label not in results.labels]
-        if unknown:
-            raise StudyError(f"no unit has a label {unknown[0]!r}; there are {', '.join(results.labels)}.")
-        keys: set[str] = set()
-        if failed or wanted:
-            keys = {line.key for line in results.where(wanted) if not (failed and line.done)}
-        if old:
-            keys |= study.old_keys(opened)
-        number = len(keys & opened.keys()) if dry_run else opened.forget(keys)
-    if dry_run:
-        click.echo(f"{counted(number, 'result')} would go from {study.store_path}.")
-        return
-    click.echo(f"{counted(number, 'result')} {'is' if number == 1 else 'are'} gone from {study.store_path}.")
+    worker("bench", "forget")(**options)
 
 
 @bench.command(name="list")
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
 @format_options
-def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
+def list_recipes(**options: Any) -> None:
     """List the recipes in a folder."""
-    check_writable(output)
-    rows, records, notes = [], [], []
-    for path in sorted({*folder.glob(FILE_NAME), *folder.glob(f"*/{FILE_NAME}")}):
-        try:
-            recipe = read_recipe(path)
-        except StudyError as error:
-            notes.append(f"{path} is not to be used: {error}")
-            continue
-        rows.append((path.parent.name, ", ".join(recipe.forms), recipe.title))
-        records.append({"recipe": str(path.parent), "title": recipe.title, "forms": list(recipe.forms)})
-    section = Section("recipes", ("recipe", "forms", "title"), rows, records, text_columns=(0, 1, 2))
-    heading = counted(len(rows), "recipe")
-    delivered(
-        Result(heading, (section,) if rows else (), tuple(notes), {"folder": str(folder)}),
-        format_name,
-        output,
-    )
-
-
-def _check_jobs(jobs: int) -> None:
-    if jobs == 0:
-        raise click.UsageError("--jobs must be at least 1, or -1 for all processors.")
-
-
-def _number_of(jobs: int) -> int:
-    if jobs > 0:
-        return jobs
-    import joblib
-
-    return int(joblib.cpu_count())
+    worker("bench", "list_recipes")(**options)

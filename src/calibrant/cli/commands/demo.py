@@ -1,10 +1,11 @@
 """``calibrant demo``: three classifiers, calibrated by every method."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from calibrant.demo.run import main
+from calibrant.cli.lazily import worker
 
 __all__ = ["demo"]
 
@@ -17,6 +18,6 @@ __all__ = ["demo"]
     show_default=True,
     help="Folder for what the demo makes.",
 )
-def demo(output: Path) -> None:
+def demo(**options: Any) -> None:
     """Train three classifiers on handwritten digits and calibrate them with every method."""
-    main(["--output", str(output)])
+    worker("demo", "demo")(**options)

@@ -1,79 +1,20 @@
 """``calibrant methods``: all methods, with what they claim of themselves."""
 
-import inspect
-from pathlib import Path
 from typing import Any
 
 import click
 
-from calibrant import registry
-from calibrant.calibrator import Calibrator
-from calibrant.calibrators import Chain
-from calibrant.cli.options import check_writable, format_options
-from calibrant.cli.rendering import delivered
-from calibrant.cli.result import Result, Section
+from calibrant.cli.lazily import worker
+from calibrant.cli.options import format_options
 
 __all__ = ["methods"]
-
-TRAITS = {"A": "keeps_argmax", "I": "contains_identity", "L": "uses_raw_logits"}
 
 
 @click.command()
 @format_options
-def methods(format_name: str, output: Path | None) -> None:
+def methods(**options: Any) -> None:
     """List all calibration methods by name.
 
     A + between two names composes them: temperature+knn-kl.
     """
-    check_writable(output)
-    records = [_record(name) for name in registry.calibrators()]
-    rows = [
-        (
-            record["name"],
-            "".join(letter if record[key] else " " for letter, key in TRAITS.items()),
-            record["about"],
-        )
-        for record in records
-    ]
-    section = Section("methods", ("method", "traits", "what it does"), rows, records, (0, 1, 2))
-    notes = (
-        "Traits. A: the predicted class of every row, the arg-max, stays. I: the identity can be learnt, so the "
-        "loss on the calibration rows never rises. L: logits and their softmax give different maps.",
-        "A + between names composes them: temperature+knn-kl.",
-    )
-    delivered(Result(f"{len(records)} methods", (section,), notes), format_name, output)
-
-
-def _record(name: str) -> dict[str, Any]:
-    calibrator = registry.make(name)
-    traits = calibrator.traits
-    return {
-        "name": name,
-        "class": type(calibrator).__name__,
-        "about": _about(calibrator),
-        "keeps_argmax": traits.keeps_argmax,
-        "contains_identity": traits.contains_identity,
-        "uses_raw_logits": traits.uses_raw_logits,
-        "binary_only": traits.binary_only,
-        "parameters": {key: repr(value) for key, value in calibrator.get_params(deep=False).items()},
-    }
-
-
-def _about(calibrator: Calibrator) -> str:
-    """Return the first sentence on the class, and what its name here sets differently."""
-    if isinstance(calibrator, Chain):
-        return ", then ".join(type(part).__name__ for part in calibrator.calibrators) + "."
-    first = (inspect.getdoc(type(calibrator)) or "").partition("\n\n")[0].replace("\n", " ").replace("``", "")
-    defaults = type(calibrator)().get_params(deep=False) if _has_defaults(type(calibrator)) else {}
-    changed = {
-        key: value
-        for key, value in calibrator.get_params(deep=False).items()
-        if key in defaults and repr(defaults[key]) != repr(value)
-    }
-    options = ", ".join(f"{key}={value!r}" for key, value in changed.items())
-    return f"{first} ({options})" if options else first
-
-
-def _has_defaults(cls: type[Calibrator]) -> bool:
-    parameters = list(inspect.signature(cls).parameters.values())
-    return all(parameter.default is not parameter.empty for parameter in parameters)
+    worker("methods", "methods")(**options)

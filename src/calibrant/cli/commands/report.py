@@ -5,20 +5,10 @@ from typing import Any
 
 import click
 
-from calibrant.cli.method_choice import made
-from calibrant.cli.notes import noted
-from calibrant.cli.options import check_writable, level_option, prediction_options
-from calibrant.cli.score_meaning import check_declared
-from calibrant.cli.translation import translated
-from calibrant.cli.waiting import Waiting
-from calibrant.persistence.replacing import replacing
-from calibrant.report import assess
-from calibrant.tables.opening import open_source
-from calibrant.tables.table import PredictionFile
+from calibrant.cli.lazily import worker
+from calibrant.cli.options import level_option, prediction_options
 
 __all__ = ["report"]
-
-SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
 
 @click.command()
@@ -40,49 +30,9 @@ SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
-def report(
-    file: Path,
-    output: Path,
-    format_name: str | None,
-    methods: str | None,
-    cv: int,
-    level: float,
-    title: str | None,
-    **choice: Any,
-) -> None:
+def report(**options: Any) -> None:
     """Say in one page whether predictions are calibrated, how sure that is, and what to do.
 
     The page is one HTML file that needs nothing from outside.
     """
-    chosen = format_name or SUFFIXES.get(output.suffix.lower())
-    if chosen is None:
-        raise click.UsageError(f"the ending of {output} is not .html, .json or .md; give --format.")
-    check_writable(output, file)
-    names = None if methods is None else [name.strip() for name in methods.split(",")]
-    for name in names or []:
-        made(name)
-    with Waiting("reading") as waiting, open_source(file) as source:
-        predictions = PredictionFile(source, **choice)
-        table = predictions.read()
-        check_declared(file, table.predictions)
-        assessment = assess(
-            table.labels,
-            table.predictions,
-            sample_weight=table.weights,
-            groups=table.groups,
-            methods=names,
-            cv=cv,
-            level=level,
-            title=title or file.name,
-            progress=waiting.update,
-        )
-        text = {
-            "html": assessment.to_html,
-            "json": assessment.to_json,
-            "markdown": assessment.to_markdown,
-        }[chosen]()
-    noted(predictions.notes)
-    with replacing(output) as stream:
-        stream.write(text.encode())
-    click.echo(translated(str(assessment)).rstrip())
-    click.echo(f"\nThe report is in {output}.", err=True)
+    worker("report", "report")(**options)

@@ -1,0 +1,206 @@
+"""``calibrant evaluate``: metrics with intervals, and tests of calibration."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calibrant.cli.evaluation import measured, tested
+from calibrant.cli.exit_codes import ExitCode
+from calibrant.cli.measurement import TEST_LEVEL, Measurement, TestRow
+from calibrant.cli.metric_choice import chosen_metrics
+from calibrant.cli.notes import noted, said
+from calibrant.cli.options import check_writable
+from calibrant.cli.rendering import delivered, number_text
+from calibrant.cli.result import Result, Section
+from calibrant.cli.score_meaning import check_declared
+from calibrant.cli.streamed_evaluation import measured_in_batches
+from calibrant.cli.waiting import Waiting
+from calibrant.metrics.declaration import traits_of
+from calibrant.tables.opening import open_source
+from calibrant.tables.score_columns import listed
+from calibrant.tables.table import PredictionFile
+from calibrant.wording import counted
+
+__all__ = ["evaluate"]
+
+COPIES = 6  # of the scores that are in memory at the same time, about
+
+
+def evaluate(
+    context: click.Context,
+    /,
+    file: Path,
+    metrics: str,
+    bins: int | None,
+    level: float,
+    resamples: int | None,
+    with_tests: bool,
+    stream: bool | None,
+    fail_above: tuple[str, ...],
+    definitions: bool,
+    format_name: str,
+    output: Path | None,
+    **choice: Any,
+) -> None:
+    """Measure how well calibrated predictions are."""
+    check_writable(output, file)
+    limits = _limits(fail_above)
+    chosen = chosen_metrics(metrics, bins)
+    with open_source(file) as source, Waiting("reading") as waiting:
+        predictions = PredictionFile(source, **choice)
+        in_batches = _is_large(predictions) if stream is None else stream
+        tests: list[TestRow] = []
+        notes: list[str] = []
+        if in_batches:
+            found = measured_in_batches(
+                predictions, chosen, level, lambda done: waiting.update(done, None, f"{done} rows")
+            )
+            measurements, n_rows = found.measurements, found.n_rows
+            missing = [*found.left_out, "noise alone", *(["the tests of calibration"] if with_tests else [])]
+            notes.append(f"Left out, since they need all rows in memory: {', '.join(missing)}.")
+        else:
+            table = predictions.read()
+            check_declared(file, table.predictions)
+            table.labelled()  # warns, if at all, of labels that do not fit
+            n_rows = table.predictions.n_rows
+            measurements = measured(table, chosen, level, resamples, waiting.update)
+            waiting.update(1, 1, "tests")
+            if with_tests:
+                tests, notes = tested(table, level)
+            if predictions.group is not None:
+                notes.append("Intervals draw whole groups; tests and noise take rows as independent.")
+    noted(predictions.notes)
+    result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
+    delivered(result, format_name, output)
+    exceeded = _exceeded(limits, measurements)
+    for sentence in exceeded:
+        said(f"Limit exceeded: {sentence}")
+    if exceeded:
+        context.exit(ExitCode.LIMIT_EXCEEDED)
+
+
+def _is_large(predictions: PredictionFile) -> bool:
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # not on every system
+        memory = 4 * 2**30
+    return predictions.bytes_in_memory() * COPIES > memory / 2
+
+
+def _result(
+    predictions: PredictionFile,
+    n_rows: int,
+    level: float,
+    measurements: list[Measurement],
+    tests: list[TestRow],
+    notes: list[str],
+    definitions: bool,
+) -> Result:
+    assert predictions.match is not None
+    classes = predictions.match.classes
+    percent = f"{100 * level:g} % interval"
+    sections = []
+    if measurements:
+        n_shown = 4 if any(one.noise is not None for one in measurements) else 3
+        sections.append(
+            Section(
+                "metrics",
+                ("metric", "value", percent, "noise alone")[:n_shown],
+                [one.row()[:n_shown] for one in measurements],
+                [one.record() for one in measurements],
+            )
+        )
+    if tests:
+        sections.append(
+            Section(
+                "tests",
+                ("test of calibration", "value", percent, "p"),
+                [one.row() for one in tests],
+                [one.record() for one in tests],
+            )
+        )
+    facts: dict[str, Any] = {
+        "file": str(predictions.path),
+        "n_rows": n_rows,
+        "classes": classes,
+        "columns": list(predictions.columns.names),
+        "space": predictions.space.value,
+        "label": predictions.label,
+        "weight": predictions.weight,
+        "group": predictions.group,
+        "level": level,
+    }
+    heading = (
+        f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
+        f"{predictions.space.value}"
+    )
+    sentences = [*_sentences(measurements, tests, definitions), *notes, *_verdict(tests)]
+    return Result(heading, tuple(sections), tuple(sentences), facts)
+
+
+def _shown(classes: Any) -> str:
+    return listed(classes.tolist(), shown=5)
+
+
+def _verdict(tests: list[TestRow]) -> list[str]:
+    if not tests:
+        return []
+    against = sum(one.p_value <= TEST_LEVEL for one in tests)
+    return [
+        f"{against} of {counted(len(tests), 'test')} {'speaks' if against == 1 else 'speak'} against calibration at the "
+        f"{100 * TEST_LEVEL:g} % level."
+    ]
+
+
+def _sentences(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
+    sentences = []
+    if any(one.noise is not None for one in measurements):
+        sentences.append(
+            "Noise alone: what the metric would be on average for calibrated predictions with these scores."
+        )
+    if any(one.value == float("inf") for one in measurements):
+        sentences.append(
+            "inf: a true class had the probability zero; log_loss:floor=1e-6 counts zeros as one in a million."
+        )
+    outside = [one.metric for one in measurements if one.excludes_value]
+    if outside:
+        sentences.append(
+            f"The interval of {', '.join(outside)} leaves its value out, since resampling adds noise: read "
+            "debiased_ece instead."
+        )
+    sentences += [f"{one.name}: {one.caution}." for one in tests if one.caution]
+    defined = ", ".join(one.definition for one in measurements if not one.definition.endswith("()"))
+    if definitions and defined:
+        sentences.append(f"Definitions: {defined}.")
+    return sentences
+
+
+def _limits(texts: tuple[str, ...]) -> dict[str, float]:
+    limits = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            limits[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise click.UsageError(f"--fail-above takes METRIC=VALUE, such as log_loss=0.5, not {text!r}.")
+    return limits
+
+
+def _exceeded(limits: dict[str, float], measurements: list[Measurement]) -> list[str]:
+    values = {one.metric: one.value for one in measurements}
+    sentences = []
+    for name, limit in limits.items():
+        if name not in values:
+            raise click.UsageError(f"--fail-above {name}: it is not among the metrics {', '.join(values)}.")
+        higher = traits_of(chosen_metrics(name)[0]).higher_is_better
+        # Not a comparison of >: a value that is not a number passes no limit.
+        fine = values[name] >= limit if higher else values[name] <= limit
+        if not fine:
+            sentences.append(
+                f"{name} is {number_text(values[name])}, {'below' if higher else 'above'} {limit:g}."
+            )
+    return sentences

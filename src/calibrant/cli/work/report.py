@@ -1,0 +1,67 @@
+"""``calibrant report``: one page with a verdict, what to do, and the evidence."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calibrant.cli.method_choice import made
+from calibrant.cli.notes import noted
+from calibrant.cli.options import check_writable
+from calibrant.cli.printing import printed
+from calibrant.cli.score_meaning import check_declared
+from calibrant.cli.translation import translated
+from calibrant.cli.waiting import Waiting
+from calibrant.persistence.replacing import replacing
+from calibrant.report import assess
+from calibrant.tables.opening import open_source
+from calibrant.tables.table import PredictionFile
+
+__all__ = ["report"]
+
+SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
+
+
+def report(
+    file: Path,
+    output: Path,
+    format_name: str | None,
+    methods: str | None,
+    cv: int,
+    level: float,
+    title: str | None,
+    **choice: Any,
+) -> None:
+    """Say in one page whether predictions are calibrated, how sure that is, and what to do."""
+    chosen = format_name or SUFFIXES.get(output.suffix.lower())
+    if chosen is None:
+        raise click.UsageError(f"the ending of {output} is not .html, .json or .md; give --format.")
+    check_writable(output, file)
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    for name in names or []:
+        made(name)
+    with Waiting("reading") as waiting, open_source(file) as source:
+        predictions = PredictionFile(source, **choice)
+        table = predictions.read()
+        check_declared(file, table.predictions)
+        assessment = assess(
+            table.labels,
+            table.predictions,
+            sample_weight=table.weights,
+            groups=table.groups,
+            methods=names,
+            cv=cv,
+            level=level,
+            title=title or file.name,
+            progress=waiting.update,
+        )
+        text = {
+            "html": assessment.to_html,
+            "json": assessment.to_json,
+            "markdown": assessment.to_markdown,
+        }[chosen]()
+    noted(predictions.notes)
+    with replacing(output) as stream:
+        stream.write(text.encode())
+    printed(translated(str(assessment)).rstrip())
+    printed(f"\nThe report is in {output}.", err=True)
