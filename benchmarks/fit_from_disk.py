@@ -35,7 +35,9 @@ N_CLASSES = 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--names", default=",".join(NAMES))
     parser.add_argument("--one", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
@@ -49,7 +51,9 @@ def main() -> None:
         print(f"{'method':28s} {'CPU seconds':>12s} {'passes':>7s} {'peak MB':>8s}")
         for name in options.names.split(","):
             command = [sys.executable, __file__, "--one", name, folder]
-            print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip(), flush=True)
+            print(
+                subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip(), flush=True
+            )
 
 
 def write_rows(folder: Path, n_rows: int) -> None:

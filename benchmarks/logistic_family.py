@@ -50,7 +50,7 @@ from calibrant import (  # noqa: E402
     TemperatureScaling,
     VectorScaling,
 )
-from calibrant.calibrators.scaling.penalties import natural_strengths  # noqa: E402
+from calibrant.calibrators.scaling.affine import natural_strengths  # noqa: E402
 
 
 def made_rows(n_rows: int, n_classes: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ import warnings
 from baselines import SETS, halves
 
 from calibrant import OneVsRest, registry
-from calibrant.calibrators.reductions.normalisation import NORMALISATIONS
+from calibrant.calibrators.reductions.one_vs_rest import NORMALISATIONS
 from calibrant.metrics import brier_score, classwise_ece, log_loss
 
 

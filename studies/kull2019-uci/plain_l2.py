@@ -3,7 +3,7 @@
 from typing import Any
 
 from calibrant import DirichletCalibration
-from calibrant.calibrators.scaling.strengths import Strength
+from calibrant.calibrators.scaling.affine import Strength
 
 __all__ = ["PlainL2"]
 

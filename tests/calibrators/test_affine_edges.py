@@ -8,7 +8,7 @@ from sklearn.model_selection import ShuffleSplit
 
 from calibrant import DirichletCalibration, MatrixScaling, Predictions, TemperatureScaling, VectorScaling
 from calibrant.calibrators.scaling.affine import SEVERITY
-from calibrant.calibrators.scaling.dirichlet_parameters import LinearParameters
+from calibrant.calibrators.scaling.dirichlet import LinearParameters
 from calibrant.errors import ConvergenceWarning
 from calibrant.solvers import Status
 

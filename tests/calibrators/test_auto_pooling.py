@@ -5,8 +5,8 @@ import pytest
 
 from calibrant import Identity, IsotonicCalibration, TemperatureScaling, VectorScaling
 from calibrant.calibrators.automatic.candidates import Candidate
-from calibrant.calibrators.automatic.pooling import PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY, pooled, single
 from calibrant.calibrators.automatic.trials import Trial, Trials
+from calibrant.calibrators.combinators.auto import PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY, pooled, single
 
 
 def trials_of(losses, fold_numbers=None, weights=None, units=None):

@@ -25,8 +25,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calibrant import CalibratedClassifier, Predictions, TemperatureScaling
+from calibrant.calibrators.combinators.calibrated_classifier import HeldOut, pool
 from calibrant.calibrators.combinators.estimator_response import IMPOSSIBLE
-from calibrant.calibrators.combinators.out_of_fold import HeldOut, pool
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning
 
 

@@ -6,7 +6,7 @@ from over_confident_rows import over_confident
 
 from calibrant import DecisionCalibration
 from calibrant.calibrators.neighbourhood import decision_search
-from calibrant.calibrators.neighbourhood.decision_partition import Thoroughness
+from calibrant.calibrators.neighbourhood.decision_repairs import Thoroughness
 from calibrant.errors import CalibrationWarning
 from calibrant.metrics import brier_score, cost_gap
 from calibrant.synthetic import tasks

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from calibrant.calibrators.neighbourhood.decision_adjustment import adjustments
 from calibrant.calibrators.neighbourhood.decision_losses import best_decisions, worst_loss
-from calibrant.calibrators.neighbourhood.decision_partition import (
+from calibrant.calibrators.neighbourhood.decision_repairs import (
     Thoroughness,
     Violation,
+    partitions_to_start_from,
     soft_parts,
     worst_partition,
 )
-from calibrant.calibrators.neighbourhood.decision_starts import partitions_to_start_from
 from calibrant.numerics.row_blocks import BlockSums
 
 STEEPNESS = 40.0

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from calibrant import DecisionCalibration
-from calibrant.calibrators.neighbourhood import decision_stopping
-from calibrant.calibrators.neighbourhood.decision_stopping import evidence
+from calibrant.calibrators.neighbourhood import decision as decision_stopping
+from calibrant.calibrators.neighbourhood.decision import evidence
 from calibrant.metrics import average_loss_gap, brier_score
 from calibrant.synthetic import SyntheticTask, TemperatureMap, tasks
 

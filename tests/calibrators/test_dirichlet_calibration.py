@@ -9,7 +9,7 @@ from scipy.stats import dirichlet
 from sklearn.model_selection import KFold
 
 from calibrant import DirichletCalibration, MatrixScaling, Predictions, TemperatureScaling, VectorScaling
-from calibrant.calibrators.scaling.dirichlet_parameters import (
+from calibrant.calibrators.scaling.dirichlet import (
     CanonicalParameters,
     GenerativeParameters,
     LinearParameters,

@@ -13,7 +13,7 @@ import calibrant
 from calibrant import IntraOrderPreserving, LabelledPredictions, Predictions, TemperatureScaling
 from calibrant.calibrators.monotone import order_preserving
 from calibrant.calibrators.monotone.increasing_network import fit_increasing_network
-from calibrant.calibrators.monotone.shared_map import fit_shared_map
+from calibrant.calibrators.monotone.order_preserving import fit_shared_map
 from calibrant.errors import (
     ConvergenceWarning,
     LabelError,

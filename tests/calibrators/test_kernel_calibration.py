@@ -14,13 +14,13 @@ from scipy.special import gammaln
 from scipy.stats import dirichlet
 
 from calibrant import KernelCalibration, Predictions
-from calibrant.calibrators.neighbourhood.kernel_means import KernelMeans
-from calibrant.calibrators.neighbourhood.kernel_values import kernel_values
-from calibrant.calibrators.neighbourhood.kernel_weights import (
+from calibrant.calibrators.neighbourhood.kernel import (
     DirichletAroundPoints,
     DirichletAroundRows,
     GaussianBell,
+    KernelMeans,
 )
+from calibrant.calibrators.neighbourhood.kernel_values import kernel_values
 from calibrant.errors import CalibrationWarning, ParameterError
 from strategies import class_orders
 

@@ -11,8 +11,7 @@ from scipy.stats import chi2, norm
 
 from calibrant import BiasCorrectedTemperature, LabelShift, Predictions
 from calibrant.calibrators.shift.confusion_prior import ConfusionPrior
-from calibrant.calibrators.shift.likelihood_prior import LikelihoodPrior
-from calibrant.calibrators.shift.profile_limits import ProfilePaths
+from calibrant.calibrators.shift.likelihood_prior import LikelihoodPrior, ProfilePaths
 from calibrant.calibrators.shift.separation import indistinct_groups
 from calibrant.calibrators.shift.simplex_directions import Directions
 from calibrant.errors import CalibrationWarning

@@ -5,9 +5,8 @@ import pytest
 from monotone_rows import kernel, naive_loss, some_rows
 from scipy.optimize import approx_fprime
 
-from calibrant.calibrators.latent.monotone_knots import informative_knots
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
-from calibrant.calibrators.latent.monotone_prior import NOISE, SlopePrior
+from calibrant.calibrators.latent.monotone_process import NOISE, SlopePrior, informative_knots
 from calibrant.numerics.increasing_curve import Pieces
 
 

@@ -8,8 +8,7 @@ from monotone_rows import dense_process, naive_loss, naive_softmax, some_rows
 from scipy.optimize import minimize
 
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
-from calibrant.calibrators.latent.monotone_prior import SlopePrior
-from calibrant.calibrators.latent.monotone_process import LEAST_SLOPE, fit_monotone_process
+from calibrant.calibrators.latent.monotone_process import LEAST_SLOPE, SlopePrior, fit_monotone_process
 from calibrant.metrics import brier_score, log_loss
 from calibrant.numerics.increasing_curve import Pieces
 from calibrant.numerics.simplex import softmax

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 
 from calibrant import NearestNeighbourCalibration, Predictions, registry
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean
-from calibrant.calibrators.neighbourhood.nearest_means import NearestMeans
-from calibrant.calibrators.neighbourhood.neighbour_tree import NeighbourTreeMeans, tree_is_faster
+from calibrant.calibrators.neighbourhood.nearest_neighbours import (
+    NearestMeans,
+    NeighbourTreeMeans,
+    tree_is_faster,
+)
 from calibrant.errors import CalibrationWarning, ParameterError
 from strategies import probability_matrices
 

@@ -13,9 +13,9 @@ from sklearn.model_selection import KFold
 
 from calibrant import NearestNeighbourCalibration, registry
 from calibrant.calibrators.neighbourhood import neighbourhood
-from calibrant.calibrators.neighbourhood.candidate_sizes import candidate_sizes
 from calibrant.calibrators.neighbourhood.crop import check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean, rows_in_a_block
+from calibrant.calibrators.neighbourhood.neighbourhood import candidate_sizes
 from calibrant.calibrators.neighbourhood.point_folds import point_folds
 from calibrant.calibrators.neighbourhood.point_losses import PointLosses, better_floor, doing_nothing
 from calibrant.calibrators.neighbourhood.points import Points

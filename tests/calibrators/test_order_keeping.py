@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 
 from calibrant import Predictions
 from calibrant.calibrator import Traits
-from calibrant.calibrators.monotone.order_keeping import OrderKeeping
+from calibrant.calibrators.monotone.order_preserving import OrderKeeping
 from strategies import probability_matrices
 
 

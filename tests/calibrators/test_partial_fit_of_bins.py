@@ -24,7 +24,7 @@ from calibrant import (
 )
 from calibrant.binning import EqualWidth
 from calibrant.calibrators.binned.merged_levels import MOST_LEVELS, cell_starts, followed_by, merged
-from calibrant.calibrators.binned.representative_rows import RepresentativeRows
+from calibrant.calibrators.binned.scaling_binning import RepresentativeRows
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
 from calibrant.numerics.isotonic import Levels, levels
 

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 
 from calibrant import DirichletCalibration, MatrixScaling
-from calibrant.calibrators.scaling.penalties import affine_penalty, natural_strengths
+from calibrant.calibrators.scaling.affine import (
+    Fixed,
+    Grid,
+    Walk,
+    affine_penalty,
+    natural_strengths,
+    parse_strengths,
+)
 from calibrant.calibrators.scaling.penalty_search import FoldFits, best_of_grid, climb
-from calibrant.calibrators.scaling.strengths import Fixed, Grid, Walk, parse_strengths
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import folds_by_content

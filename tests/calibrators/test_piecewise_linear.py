@@ -21,7 +21,7 @@ from calibrant import (
     TemperatureScaling,
 )
 from calibrant.calibrators import parametric
-from calibrant.calibrators.monotone.segment_maps import LEAST_SLOPE
+from calibrant.calibrators.monotone.piecewise_linear import LEAST_SLOPE
 from calibrant.errors import ConvergenceWarning, ParameterError
 from calibrant.metrics import log_loss
 from calibrant.solvers import Solution, Status

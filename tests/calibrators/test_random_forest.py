@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 
 import calibrant
 from calibrant import Predictions, RandomCalibrationForest
-from calibrant.calibrators.neighbourhood import tree_means
+from calibrant.calibrators.neighbourhood import random_forest as tree_means
 from calibrant.calibrators.neighbourhood.tree_sums import LeafSums
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.numerics import threads

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrant.calibrators.neighbourhood.random_splits import Groups, random_splits
-from calibrant.calibrators.neighbourhood.random_trees import Trees, grown_trees, n_draws
-from calibrant.calibrators.neighbourhood.tree_routes import Routes
+from calibrant.calibrators.neighbourhood.random_forest import Routes
+from calibrant.calibrators.neighbourhood.random_trees import (
+    Groups,
+    Trees,
+    grown_trees,
+    n_draws,
+    random_splits,
+)
 from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums, weighted_targets
 
 

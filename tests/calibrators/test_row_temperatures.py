@@ -14,7 +14,7 @@ from calibrant import (
     Predictions,
     TemperatureScaling,
 )
-from calibrant.calibrators.scaling import row_temperature_fit
+from calibrant.calibrators.scaling import parameterized_temperature as row_temperature_fit
 from calibrant.calibrators.scaling.row_temperature_inputs import StandardInputs, row_inputs
 from calibrant.calibrators.scaling.row_temperature_links import TemperatureLink
 from calibrant.calibrators.scaling.row_temperature_losses import (

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from shared_map_rows import labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
-from calibrant.calibrators.monotone.shared_map import fit_shared_map
+from calibrant.calibrators.monotone.order_preserving import fit_shared_map
 from calibrant.calibrators.monotone.tempered_scores import TemperedScores
 from calibrant.calibrators.structured.shared_segments import LEAST_SLOPE, SharedSegments
 from calibrant.calibrators.structured.structured_map import StructuredMap

@@ -12,9 +12,9 @@ from calibrant.calibrators.structured.mixed_scores import mixed_scores
 from calibrant.calibrators.structured.row_scales import RowScales, mean_features
 from calibrant.calibrators.structured.shared_segments import MANY_ABOVE, SharedSegments
 from calibrant.calibrators.structured.structured_curvature import WHOLE_PARAMETERS, StructuredCurvature
-from calibrant.calibrators.structured.structured_fit import StructuredRows
 from calibrant.calibrators.structured.structured_map import StructuredMap
 from calibrant.calibrators.structured.structured_penalty import structured_penalty
+from calibrant.calibrators.structured.structured_scaling import StructuredRows
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
 from calibrant.objective import ArrayRows, ArraySource, CrossEntropy, Objective

@@ -16,7 +16,7 @@ from calibrant import (
     VectorScaling,
     registry,
 )
-from calibrant.calibrators.reductions.shared_rest import with_confidence
+from calibrant.calibrators.reductions.top_label import with_confidence
 from calibrant.errors import MissingClassWarning, ParameterError
 from strategies import probability_matrices
 

@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from calibrant.calibrators.latent import variational_rows
+from calibrant.calibrators.latent.process_fit import averaged_covariance, placed_inducing_points
 from calibrant.calibrators.latent.process_kernel import (
     JITTER,
     KernelParameters,
     WhitenedFeatures,
     squared_exponential,
 )
-from calibrant.calibrators.latent.process_placement import placed_inducing_points
 from calibrant.calibrators.latent.process_prediction import LatentProcess
 from calibrant.calibrators.latent.variational import VariationalBound
-from calibrant.calibrators.latent.variational_covariance import averaged_covariance
 from calibrant.calibrators.latent.variational_rows import SpreadRows, score_range
 from calibrant.numerics.interpolated import CubicTable, EvenGrid
 from calibrant.solvers import quasi_newton

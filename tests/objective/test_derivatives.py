@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from calibrant.calibrators.scaling.penalties import affine_penalty
+from calibrant.calibrators.scaling.affine import affine_penalty
 from calibrant.objective import (
     ArrayRows,
     BrierLoss,

@@ -14,7 +14,7 @@ from calibrant import (
     TemperatureScaling,
     VectorScaling,
 )
-from calibrant.calibrators.scaling.dirichlet_parameters import LinearParameters
+from calibrant.calibrators.scaling.dirichlet import LinearParameters
 from calibrant.errors import MissingClassWarning, ParameterError
 from calibrant.plots import ConfusionChange, LinearMapDisplay
 from calibrant.plots.heat_map import colour_limit, thinned

@@ -15,7 +15,7 @@ from calibrant import (
     TemperatureScaling,
     registry,
 )
-from calibrant.calibrators.scaling.dirichlet_parameters import LinearParameters
+from calibrant.calibrators.scaling.dirichlet import LinearParameters
 from calibrant.errors import ParameterError
 from calibrant.plots import (
     ClassProbabilityBoxDisplay,

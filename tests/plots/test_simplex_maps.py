@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
 from calibrant import DirichletCalibration, Identity, MatrixScaling, Predictions, TemperatureScaling, registry
-from calibrant.calibrators.scaling.dirichlet_parameters import LinearParameters
+from calibrant.calibrators.scaling.dirichlet import LinearParameters
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.plots import (
     InterpretationPointsDisplay,

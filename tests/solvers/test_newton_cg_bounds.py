@@ -154,6 +154,16 @@ def test_what_is_not_needed_any_more_is_discarded():
     assert sorted([*function.discarded, start.value, last.value]) == sorted(values)
 
 
+def test_a_start_next_to_the_minimum_stays_with_the_caller():
+    """The last step is the first one, and leaves the start as it was given."""
+    function = Function(quadratic(np.eye(2), np.ones(2)))
+    start = function.expand(np.full(2, 1 + 1e-6))
+    found, last, _ = newton_steps(function, start, confirm_runaway=True)
+    assert found.n_iterations <= 2
+    assert last.value < start.value
+    assert start.value not in function.discarded
+
+
 def test_out_of_iterations():
     expand = log_sum_exp(np.random.default_rng(0).normal(size=(20, 4)), 1e-3)
     found = minimise(expand, np.full(4, 5.0), np.zeros(4), max_iterations=1)

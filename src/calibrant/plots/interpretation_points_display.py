@@ -48,7 +48,7 @@ class InterpretationPointsDisplay(Display):
 
     Examples
     --------
-    >>> from calibrant.calibrators.scaling.dirichlet_parameters import LinearParameters
+    >>> from calibrant.calibrators.scaling.dirichlet import LinearParameters
     >>> squares = DirichletCalibration.from_parameters(LinearParameters(2 * np.eye(3), np.zeros(3)))
     >>> display = InterpretationPointsDisplay.from_estimator(squares, epsilon=0.2)
     >>> display.points[0], display.images[0].round(3)

@@ -1,7 +1,8 @@
 """AutoCalibration: the default, which chooses by rows held out and says what it chose."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -9,11 +10,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.automatic.candidates import Candidate, chosen_candidates, default_candidates
-from calibrant.calibrators.automatic.decision import Gain, decision_table, in_words
-from calibrant.calibrators.automatic.pooling import pooled, single
+from calibrant.calibrators.automatic.candidates import (
+    IDENTITY,
+    Candidate,
+    chosen_candidates,
+    default_candidates,
+)
 from calibrant.calibrators.automatic.stratified_folds import stratified_folds, trial_rows
-from calibrant.calibrators.automatic.trials import tried
+from calibrant.calibrators.automatic.trials import Trials, tried
 from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.errors import LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -21,9 +25,239 @@ from calibrant.notices import held_back
 from calibrant.numerics.kept_order import restore_argmax
 from calibrant.options import check_choice, check_flag, is_number
 from calibrant.predictions import Predictions
+from calibrant.solvers.simplex_weights import likeliest_weights
 from calibrant.space import Space
+from calibrant.wording import counted
 
-__all__ = ["AutoCalibration"]
+__all__ = ["AutoCalibration", "Gain", "Pool", "decision_table", "in_words", "pooled", "single"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+# Differences of fewer nats than this are rounding and unfinished searches.
+ROUNDING = 2e-5
+
+# Rows that each family of candidates is thought to have explained before any is seen, the identity more of them: with few
+# rows the weights stay spread, and what a good fit of few rows can cost is bounded. Chosen on the odd-numbered sets of
+# benchmarks/structured_and_auto.py.
+PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY = 0.3, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Weights of the candidates, and what they promise for rows that were not used to find them.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (m,)
+        One for every candidate that was judged, not negative, summing to one.
+    losses : ndarray of shape (N,)
+        Log-loss of every row held out, by maps and weights that have not seen its fold.
+    """
+
+    weights: Vector
+    losses: Vector
+
+
+def pooled(trials: Trials, negligible: float) -> Pool:
+    r"""Return the mixture of all candidates that makes rows held out most likely, with a little prior belief in each.
+
+    .. math:: \max_{w \ge 0, \sum_c w_c = 1} \; \sum_i v_i \log \sum_c w_c\, \hat q_c^{(-i)}(y_i) + \sum_c \tau_c \log w_c
+
+    Components below ``negligible`` are dropped and the weights of the others found anew. The losses are those of
+    weights found without the fold that a row is in: neither the maps that speak about a row nor the weights have been fitted to
+    it, though the weights come from losses of maps that have.
+    """
+    losses = np.stack([trial.losses for trial in trials.judged if trial.losses is not None], axis=1)
+    prior = _prior([trial.candidate.family for trial in trials.judged])
+    weights = _sparse_weights(losses, trials.weights, prior, negligible)
+    own = np.empty(len(losses))
+    for fold in np.unique(trials.fold_numbers):
+        test = trials.fold_numbers == fold
+        without = _sparse_weights(losses[~test], trials.weights[~test], prior, negligible)
+        own[test] = _mixture_losses(losses[test], without)
+    return Pool(weights, own)
+
+
+def single(trials: Trials) -> Pool:
+    """Return all weight on the simplest candidate within one standard error of the best one.
+
+    The losses are those of the choice made without the fold that a row is in.
+    """
+    losses = np.stack([trial.losses for trial in trials.judged if trial.losses is not None], axis=1)
+    own = np.empty(len(losses))
+    for fold in np.unique(trials.fold_numbers):
+        test = trials.fold_numbers == fold
+        own[test] = losses[test, _simplest(losses, trials, ~test)]
+    weights = np.zeros(losses.shape[1])
+    weights[_simplest(losses, trials, np.full(len(losses), True))] = 1.0
+    return Pool(weights, own)
+
+
+def _simplest(losses: Matrix, trials: Trials, rows: NDArray[np.bool_]) -> int:
+    """Return the first candidate within one standard error of the best, on some of the rows."""
+    losses = losses[rows]
+    means = np.average(losses, axis=0, weights=trials.weights[rows])
+    best = int(np.argmin(means))
+    for place in range(losses.shape[1]):
+        excess = losses[:, place] - losses[:, best]
+        allowed = max(ROUNDING, trials.standard_error(excess, rows) if place != best else 0.0)
+        if means[place] - means[best] <= allowed:
+            return place
+    return best
+
+
+def _prior(families: list[str]) -> Vector:
+    """Return the rows that each candidate is believed to have explained; those of one family share theirs."""
+    counts = Counter(families)
+    prior = np.array([PRIOR_ROWS / counts[family] for family in families])
+    prior[0] = PRIOR_ROWS_OF_IDENTITY
+    return prior
+
+
+def _sparse_weights(losses: Matrix, row_weights: Vector, prior: Vector, negligible: float) -> Vector:
+    """Return the likeliest weights without those that are negligible; candidates that are the same share theirs."""
+    weights = np.zeros(losses.shape[1])
+    kept = np.arange(losses.shape[1])
+    likelihoods = _likelihoods(losses)
+    while True:
+        # Belief in one candidate is a row that only this one can explain.
+        rows = np.concatenate([likelihoods[:, kept], np.eye(len(kept))])
+        found = likeliest_weights(rows, np.concatenate([row_weights, prior[kept]])).theta
+        small = (found < negligible) & (found < found.max())
+        if not small.any():
+            weights[kept] = found / found.sum()
+            return weights
+        kept = kept[~small]
+
+
+def _likelihoods(losses: Matrix) -> Matrix:
+    """Return likelihoods, in every row as shares of the largest, so that none of them underflows."""
+    likelihoods: Matrix = np.exp(losses.min(axis=1, keepdims=True) - losses)
+    return likelihoods
+
+
+def _mixture_losses(losses: Matrix, weights: Vector) -> Vector:
+    lowest = losses.min(axis=1)
+    mixed = np.exp(lowest[:, np.newaxis] - losses) @ weights
+    result: Vector = lowest - np.log(mixed)
+    return result
+
+
+# Two-sided, for intervals in words.
+NORMAL_95 = 1.959964
+SHOWN = 4  # how many components are named
+# Mistakes of the classifier below which the losses of a few rows decide, and a normal interval of their mean says little.
+FEW_MISTAKES = 10
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much lower than that of doing nothing the log-loss of rows held out is.
+
+    Attributes
+    ----------
+    identity_loss, loss : float
+        Mean log-loss of doing nothing and of the choice.
+    standard_error : float
+        Of their difference, over rows or groups of them, for the fits as they are.
+    n_mistakes : int
+        Rows that the classifier itself gets wrong.
+    """
+
+    identity_loss: float
+    loss: float
+    standard_error: float
+    n_mistakes: int
+
+    @classmethod
+    def of(cls, pool: Pool, trials: Trials) -> "Gain":
+        """Compare a pool with the first candidate, the identity."""
+        identity = trials.judged[0].losses
+        assert identity is not None
+        return cls(
+            float(np.average(identity, weights=trials.weights)),
+            float(np.average(pool.losses, weights=trials.weights)),
+            trials.standard_error(identity - pool.losses),
+            trials.n_mistakes,
+        )
+
+    @property
+    def value(self) -> float:
+        """How much is gained, in nats a row."""
+        return self.identity_loss - self.loss
+
+
+def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
+    """Return a table of all candidates as columns, see ``AutoCalibration.decision_``."""
+    identity = trials.judged[0].losses
+    assert identity is not None
+    of_name = dict(zip([trial.candidate.name for trial in trials.judged], weights, strict=True))
+    loss, gain, error = np.full((3, len(trials.trials)), np.nan)
+    for place, trial in enumerate(trials.trials):
+        if trial.losses is not None:
+            gains = identity - trial.losses
+            loss[place] = np.average(trial.losses, weights=trials.weights)
+            gain[place] = np.average(gains, weights=trials.weights)
+            error[place] = trials.standard_error(gains)
+    return {
+        "candidate": [trial.candidate.name for trial in trials.trials],
+        "weight": np.array([of_name.get(trial.candidate.name, 0.0) for trial in trials.trials]),
+        "loss": loss,
+        "gain": gain,
+        "standard_error": error,
+        "seconds": np.array([trial.seconds for trial in trials.trials]),
+        "note": [trial.note for trial in trials.trials],
+    }
+
+
+def in_words(
+    table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int, measured: str = ""
+) -> str:
+    """Return a few sentences: what was chosen, how much it gains, how sure that is.
+
+    ``rejected`` says why the identity was kept in place of what the rows held out would choose; empty if it was not.
+    ``measured`` says where losses are not those of the probabilities as they are given.
+    """
+    order = np.argsort(-table["weight"], kind="stable")
+    chosen = [place for place in order if table["weight"][place] > 0]
+    names = [table["candidate"][place] for place in chosen]
+    left_out = sum(note != "" for note in table["note"])
+    missing = f" {counted(left_out, 'candidate')} could not be judged, see decision_." if left_out else ""
+    if rejected:
+        what = f"Probabilities are left as they are: {rejected}."
+        subject = "What would have been chosen"
+    elif names == [IDENTITY]:
+        what = "Probabilities are left as they are: nothing that was tried is clearly better."
+        subject = "What such a choice gives"
+    elif len(names) == 1:
+        what = f"Chosen is {names[0]}."
+        subject = "Such a choice"
+    else:
+        parts = [
+            f"{100 * table['weight'][place]:.0f} % {name}" for name, place in zip(names, chosen, strict=True)
+        ]
+        more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+        what = f"Chosen is a pool: {', '.join(parts[:SHOWN])}{more}."
+        subject = "The pool"
+    losses = f" Losses are measured {measured}." if measured else ""
+    return f"{what} {_of_rows_held_out(subject, gain, n_rows, n_folds)}{losses}{missing}"
+
+
+def _of_rows_held_out(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:
+    """Return a sentence on the gain over doing nothing, with its interval."""
+    rows = f"{counted(n_rows, 'row')} in {counted(n_folds, 'fold')}"
+    losses = f"{subject} has a log-loss of {gain.loss:.4f} on rows held out, doing nothing {gain.identity_loss:.4f}"
+    half = NORMAL_95 * gain.standard_error
+    low, high = gain.value - half, gain.value + half
+    interval = f"gain {gain.value:.4f}, 95 % interval {low:.4f} to {high:.4f}, {rows}"
+    if gain.n_mistakes < FEW_MISTAKES or not np.isfinite(half):
+        mistakes = counted(gain.n_mistakes, "mistake")
+        return f"{losses}: with {mistakes} of the classifier in {rows}, too few to say how sure that is."
+    if low <= 0 <= high:
+        return f"{losses}: no difference that these rows can tell from chance ({interval})."
+    return f"{losses}: {'better' if gain.value > 0 else 'worse'} beyond chance ({interval})."
+
 
 # In standard errors. The identity has its weight in the pool already; taken whenever a few rows are against the pool, it
 # would cost more than it saves.

@@ -1,11 +1,13 @@
 """CalibratedClassifier: any scikit-learn classifier, trained and calibrated in one go."""
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -13,21 +15,112 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.combinators.estimator_response import RESPONSES, estimator_response
-from calibrant.calibrators.combinators.jobs import for_all
-from calibrant.calibrators.combinators.out_of_fold import HeldOut, asked, hold_out, pool
+from calibrant.calibrators.combinators.estimator_response import (
+    RESPONSES,
+    estimator_response,
+    known_columns,
+    response_method,
+)
 from calibrant.calibrators.combinators.training_rows import TrainingRows
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning, ParameterError
 from calibrant.notices import Notice, gathered, held_back
+from calibrant.predictions import Predictions
 
-__all__ = ["CalibratedClassifier"]
+__all__ = ["CalibratedClassifier", "HeldOut", "asked", "for_all", "hold_out", "pool"]
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOut:
+    """One trained estimator and what it says about rows kept from it.
+
+    Attributes
+    ----------
+    estimator : classifier
+        Trained on other rows.
+    response : str
+        The method it was asked with.
+    rows : ndarray of shape (m,)
+        The held-out rows whose class the estimator knows.
+    predictions : Predictions of m rows
+        For all K classes.
+    unknown_rows : ndarray
+        The held-out rows of a class that the estimator was trained without. They cannot count: whatever
+        the row, it gives their class no probability, which says nothing on how it errs elsewhere, but would
+        outweigh all other rows in a log-loss.
+    """
+
+    estimator: Any
+    response: str
+    rows: Rows
+    predictions: Predictions
+    unknown_rows: Rows
+
+
+def hold_out(estimator: Any, training: TrainingRows, train: Rows, test: Rows, response: str) -> HeldOut:
+    """Train a clone of ``estimator`` on the rows ``train`` and ask it about the rows ``test``."""
+    X, _ = _safe_split(estimator, training.X, None, test, train)
+    return asked(training.trained(estimator, train), X, training, test, response)
+
+
+def asked(estimator: Any, X: Any, training: TrainingRows, rows: Rows, response: str) -> HeldOut:
+    """Ask a trained estimator about ``X``, which are the given rows of the training data."""
+    method = response_method(estimator, response)
+    predictions = estimator_response(estimator, X, method, training.classes)
+    known = np.isin(training.codes[rows], known_columns(estimator, training.classes))
+    if known.all():
+        return HeldOut(estimator, method, rows, predictions, rows[:0])
+    return HeldOut(estimator, method, rows[known], predictions.take(known), rows[~known])
+
+
+def pool(parts: Sequence[HeldOut], n_rows: int) -> tuple[Rows, Predictions]:
+    r"""Return the rows held out at least once, and the mean of what was said about each.
+
+    .. math:: \bar z_i = \frac{1}{|S_i|} \sum_{s \in S_i} z_i^{(s)}
+
+    where :math:`S_i` are the splits that hold row i out and z are probabilities or logits, as the
+    estimators gave them. Splits may overlap and need not cover all rows; where they do neither, this is
+    scikit-learn's ``cross_val_predict``. Costs O(nK) beyond the predictions.
+    """
+    first = parts[0].predictions
+    totals = np.zeros((n_rows, first.n_classes))
+    times = np.zeros(n_rows)
+    for part in parts:
+        # Not "+=", since a bootstrap may hold the same row out twice in one split.
+        np.add.at(totals, part.rows, part.predictions.scores)
+        np.add.at(times, part.rows, 1)
+    rows = np.flatnonzero(times)
+    means = totals[rows] / times[rows, np.newaxis]
+    return rows, Predictions(means.astype(first.scores.dtype), first.space)
+
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+def for_all(work: Callable[[Part], Result], parts: Sequence[Part], n_jobs: int | None) -> list[Result]:
+    """Return what the work gives for every part, in their order.
+
+    For one job a plain loop: scikit-learn's helper changes the filters of warnings of the whole process, which is
+    not safe when users fit in several threads.
+
+    >>> for_all(abs, [-1, 2], n_jobs=None)
+    [1, 2]
+    """
+    if effective_n_jobs(n_jobs) == 1:
+        return [work(part) for part in parts]
+    done: list[Result] = Parallel(n_jobs=n_jobs)(delayed(work)(part) for part in parts)
+    return done
+
 
 SHOWN = 10  # how many unknown classes a warning lists
 
-Rows = NDArray[np.intp]
 Split = tuple[Rows, Rows]
 Pair = tuple[Any, Calibrator]
 

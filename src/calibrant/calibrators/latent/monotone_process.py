@@ -1,25 +1,218 @@
 """A Gaussian process that is conditioned on increasing everywhere, with the softmax as its link."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
-from calibrant.calibrators.latent.monotone_curves import MonotoneCurves
 from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
-from calibrant.calibrators.latent.monotone_knots import informative_knots
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
-from calibrant.calibrators.latent.monotone_prior import SlopePrior
-from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces
+from calibrant.calibrators.latent.process_scores import LEAST_RANGE
+from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces, parabolas
+from calibrant.numerics.row_blocks import BlockSums
 from calibrant.objective import ConvexExpansion
+from calibrant.objective.losses import softmax_in_place
 from calibrant.solvers import bounded_newton
 from calibrant.solvers.solution import Solution
 
-__all__ = ["LEAST_SLOPE", "MonotoneProcess", "fit_monotone_process"]
+__all__ = [
+    "LEAST_SLOPE",
+    "MonotoneCurves",
+    "MonotoneProcess",
+    "SlopePrior",
+    "fit_monotone_process",
+    "informative_knots",
+]
 
-FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+# Variance of independent noise in the slopes, as a share of their variance: neighbouring slopes of so smooth a
+# process are equal to many digits, and their covariance is singular as far as floats can tell.
+NOISE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class SlopePrior:
+    r"""Slopes of :math:`g \sim \mathrm{GP}(z, k)` at knots, with :math:`k(z, z') = v\, e^{-(z - z')^2 / 2 \ell^2}`.
+
+    Derivatives of a Gaussian process are Gaussian: with :math:`d = t_i - t_j`,
+
+    .. math:: \mathrm{E}\, g'(t_i) = 1, \qquad \mathrm{Cov}\bigl(g'(t_i), g'(t_j)\bigr)
+              = \frac{v}{\ell^2}\Bigl(1 - \frac{d^2}{\ell^2}\Bigr) e^{-d^2 / 2\ell^2}, \qquad
+              \mathrm{Cov}\bigl(g'(t_i), g(z)\bigr) = -\frac{v\,(t_i - z)}{\ell^2} e^{-(t_i - z)^2 / 2\ell^2}.
+
+    Attributes
+    ----------
+    knots : ndarray of shape (m,)
+    variance, length_scale : float
+        :math:`v` and :math:`\ell` of the kernel.
+    """
+
+    knots: Vector
+    variance: float
+    length_scale: float
+
+    def covariance(self) -> Matrix:
+        """Return the covariance of the slopes, (m, m), with a little noise of their own on the diagonal."""
+        squares = ((self.knots[:, np.newaxis] - self.knots) / self.length_scale) ** 2
+        covariance: Matrix = (self.variance / self.length_scale**2) * (1 - squares) * np.exp(-squares / 2)
+        covariance[np.diag_indices_from(covariance)] *= 1 + NOISE
+        return covariance
+
+    @cached_property
+    def precision(self) -> Matrix:
+        """Inverse of the covariance, exactly symmetric."""
+        inverse = self._solve(np.eye(len(self.knots)))
+        return (inverse + inverse.T) / 2
+
+    def penalty(self, slopes: Vector) -> float:
+        r"""Return :math:`\tfrac12 (\xi - 1)^\top \Gamma^{-1} (\xi - 1)`, the prior's negative log-density."""
+        away = slopes - 1.0
+        return float(away @ self.precision @ away) / 2
+
+    def added_to(self, data: ConvexExpansion, slopes: Vector) -> ConvexExpansion:
+        """Return the expansion of the negative log-posterior, given that of the negative log-likelihood."""
+        away = slopes - 1.0
+        pull = self.precision @ away
+        return ConvexExpansion(
+            data.value + float(away @ pull) / 2, data.gradient + pull, data.hessian + self.precision
+        )
+
+    def level(self, place: float) -> tuple[Vector, float]:
+        r"""Return how the value at a place depends on the slopes: weights :math:`a` (m,) and the variance left.
+
+        Given the slopes, :math:`g(z)` is normal with mean :math:`z + a^\top(\xi - 1)`. Labels depend on differences
+        of g only, so this is all that they tell about its level.
+        """
+        distances = (self.knots - place) / self.length_scale
+        joint = -(self.variance / self.length_scale) * distances * np.exp(-(distances**2) / 2)
+        weights = self._solve(joint)
+        return weights, max(0.0, self.variance - float(joint @ weights))
+
+    def _solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        solved: NDArray[np.float64] = cho_solve(cho_factor(self.covariance(), lower=True), right)
+        return solved
+
+
+FloatArray = NDArray[np.floating]
+
+N_BINS = 4096
+SMALLEST_RANGE = 1e-9  # of the size of scores; what is closer together counts as equal
+
+
+def informative_knots(scores: FloatArray, weights: Vector | None, n_knots: int) -> Vector:
+    r"""Return knots from the smallest to the largest score, strictly increasing.
+
+    A label tells about the curve at score :math:`z_{ik}` as much as :math:`q_{ik} (1 - q_{ik})`, with q the softmax
+    of the scores. The knots are quantiles of a distribution that is one half this information and one half
+    uniform over the range, so a few scores far from all others cost no resolution where it matters, and no gap is
+    wider than twice the even distance. If all scores are equal, the knots lie around them.
+
+    Costs one pass over the rows, memory for one block of them; information is added up at many marks, so a row of
+    weight two is the same as two rows.
+
+    >>> informative_knots(np.log([[0.5, 0.5], [0.75, 0.25]]), None, 3).round(2)
+    array([-1.39, -0.69, -0.29])
+    """
+    lowest, highest = float(scores.min()), float(scores.max())
+    size = max(abs(lowest), abs(highest))
+    if highest - lowest <= max(SMALLEST_RANGE * size, LEAST_RANGE):
+        half = 0.5 * max(1.0, size)
+        return np.linspace(lowest - half, highest + half, n_knots)
+    rate = N_BINS / (highest - lowest)
+
+    def information(rows: slice) -> Vector:
+        shares = np.array(scores[rows], dtype=np.float64)
+        softmax_in_place(shares)
+        shares *= 1 - shares
+        if weights is not None:
+            shares *= weights[rows, np.newaxis]
+        places = (np.asarray(scores[rows], dtype=np.float64) - lowest) * rate
+        before = np.minimum(places.astype(np.intp), N_BINS - 1)
+        # Shared out between the two nearest marks, so that knots do not jump when a score moves by a rounding error.
+        after = shares * (places - before)
+        found = np.zeros(N_BINS + 1)
+        found += np.bincount(before.ravel(), (shares - after).ravel(), N_BINS + 1)
+        found += np.bincount(before.ravel() + 1, after.ravel(), N_BINS + 1)
+        return found
+
+    with BlockSums.over(*scores.shape) as in_all_blocks:
+        density = in_all_blocks(information)
+    evenly = np.linspace(0, 1, N_BINS + 1)
+    told = np.append(0, np.cumsum(density[1:] + density[:-1]))
+    # Rows that are all certain tell nothing, at any score.
+    distribution = (told / told[-1] + evenly) / 2 if told[-1] > 0 else evenly
+    marks = np.linspace(lowest, highest, N_BINS + 1)
+    knots: Vector = np.interp(np.linspace(0, 1, n_knots), distribution, marks)
+    return knots
+
+
+@dataclass(frozen=True, eq=False)
+class MonotoneCurves:
+    """Increasing functions with common knots.
+
+    Attributes
+    ----------
+    knots : ndarray of shape (m,)
+    slopes : ndarray of shape (n_curves, m)
+        Positive.
+    levels : ndarray of shape (n_curves,)
+        Values at the last knot.
+
+    Examples
+    --------
+    >>> curves = MonotoneCurves(np.array([-1.0, 0.0]), np.array([[1.0, 1.0], [2.0, 2.0]]), np.zeros(2))
+    >>> curves(np.array([-1.0, 0.0, 1.0]))
+    array([[-1.,  0.,  1.], [-2.,  0.,  2.]])
+    >>> curves.mean_softmax(np.log([[0.5, 0.25, 0.25]])).round(4)         # half of 1/2, 1/4, 1/4 and of 2/3, 1/6, 1/6
+    array([[0.5833, 0.2083, 0.2083]])
+    """
+
+    knots: Vector
+    slopes: Matrix
+    levels: Vector
+
+    def __len__(self) -> int:
+        return len(self.slopes)
+
+    def __iter__(self) -> Iterator[IncreasingCurve]:
+        """Go through the curves one by one."""
+        for slopes, level in zip(self.slopes, self.levels, strict=True):
+            yield IncreasingCurve(self.knots, slopes, float(level))
+
+    def __call__(self, x: FloatArray) -> Vector:
+        """Return the value of every curve at every x, (n_curves, ...)."""
+        return np.stack([curve(x) for curve in self])
+
+    def mean_softmax(self, scores: FloatArray) -> Matrix:
+        r"""Return :math:`\frac1n \sum_g \mathrm{softmax}(g(z_{i1}), \dots, g(z_{iK}))`, (n, K).
+
+        Every curve keeps the order of a row, hence so does the mean, but for rounding. Costs O(nK) time
+        for each curve; memory for the result and one block of rows.
+        """
+        pieces = Pieces(self.knots)
+        tables = list(zip(*pieces.coefficients(self.slopes), strict=True))
+        result = np.zeros(scores.shape)
+
+        def fill(rows: slice) -> int:
+            piece = pieces.locate(scores[rows])
+            place = pieces.places(scores[rows], piece)
+            total = result[rows]
+            for table in tables:
+                shares = parabolas(table, piece, place)
+                softmax_in_place(shares)
+                total += shares
+            total /= len(tables)
+            return 1
+
+        with BlockSums.over(*scores.shape) as in_all_blocks:
+            in_all_blocks(fill)
+        return result
+
 
 LEAST_SLOPE = 1e-6
 """Smallest slope allowed; that of the prior mean is one."""

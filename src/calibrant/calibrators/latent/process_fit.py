@@ -5,18 +5,121 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.latent.process_kernel import KernelParameters, WhitenedFeatures
-from calibrant.calibrators.latent.process_placement import placed_inducing_points
+from calibrant.calibrators.latent.process_kernel import (
+    KernelParameters,
+    WhitenedFeatures,
+    squared_exponential,
+)
 from calibrant.calibrators.latent.process_scores import LEAST_RANGE, LatentScores
 from calibrant.calibrators.latent.variational import Bound, VariationalBound
-from calibrant.calibrators.latent.variational_covariance import averaged_covariance
 from calibrant.calibrators.latent.variational_rows import SpreadRows, score_range
 from calibrant.numerics.interpolated import EvenGrid
 from calibrant.solvers import Status, Valley, quasi_newton
 
-__all__ = ["MOST_INDUCING", "ProcessFit", "fit_process"]
+__all__ = ["MOST_INDUCING", "ProcessFit", "averaged_covariance", "fit_process", "placed_inducing_points"]
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+MOST_STEPS = 40
+TOLERANCE = 1e-4  # of the logarithms of precisions
+
+# Largest logarithm of the factor by which exp(g) is raised: more, and nothing else would be seen beside it.
+MOST_RAISED = 30.0
+
+
+def averaged_covariance(
+    bound: VariationalBound, parameters: KernelParameters, mean: Vector, covariance: Matrix
+) -> Matrix:
+    r"""Return S that satisfies :math:`S^{-1} = I + E_q[B]` at this mean, to leading order.
+
+    The normal distribution that is nearest to the posterior has the inverse covariance I + E[B], with the curvature B of
+    the log-likelihood averaged over that distribution :cite:`opper2009`. An expansion to second order takes B at the mean
+    instead, and is blind to what happens where the softmax nearly vanishes: scores far below the largest of
+    their row seem to say nothing, and draws of g may rise there as they like. But if g did rise, labels would
+    contradict. With :math:`E e^{g(z)} = e^{\varphi(z) + v(z) / 2}`, v the variance of g(z) relative to the level of g, B is
+    taken at :math:`\varphi + v / 2` here, with v from S itself. Where deviations are small this changes nothing.
+
+    Solved by steps on the logarithm of the precision, shortened when they begin to go back and forth.
+
+    Parameters
+    ----------
+    bound : VariationalBound
+    parameters : KernelParameters
+    mean : ndarray of shape (M,)
+        Of the whitened inducing variables.
+    covariance : ndarray of shape (M, M)
+        Where to start: the one with the curvature at the mean.
+    """
+    kernel = WhitenedFeatures.at(bound.nodes, parameters)
+    features = kernel.features
+    function = features @ mean
+    relative = features
+    if bound.full:
+        # Latent values of a row share their level, which the softmax does not see: that of the classes it favours.
+        shares = bound.shares(function)
+        relative = features - (shares @ features) / shares.sum()
+    length, last = 1.0, np.inf
+    factor = np.linalg.cholesky(covariance)  # of S = factor factor^T
+    for _ in range(MOST_STEPS):
+        spread = relative @ factor
+        variance = np.einsum("jm,jm->j", spread, spread) + kernel.rest
+        raised = function + np.minimum(0.5 * variance, MOST_RAISED)
+        wanted = bound.curvature(raised, features, full=bound.full) + np.eye(len(mean))
+        # Precision wanted in units of the present one: its logarithms are the steps that are missing.
+        ratios, directions = np.linalg.eigh(factor.T @ wanted @ factor)
+        if (
+            not ratios[0] > 0
+        ):  # lost to rounding, as it happens where functions are as steep as the grid is fine
+            break
+        steps = np.log(ratios)
+        largest = float(np.abs(steps).max())
+        if largest < TOLERANCE:
+            break
+        if largest > 0.8 * last:
+            length = max(0.7 * length, 0.01)
+        last = largest
+        factor = np.linalg.cholesky((factor @ directions * np.exp(-length * steps)) @ (factor @ directions).T)
+    return factor @ factor.T
+
+
+# Where the points so far leave less than this share of the variance, another one would only repeat them.
+REDUNDANT = 1e-7
+
+# Places without any information count this much of the best one, so that none is left without a neighbour.
+LEAST_INFORMATION = 1e-6
+
+
+def placed_inducing_points(
+    places: Vector, information: Vector, length_scale: float, n_inducing: int
+) -> Vector:
+    """Return at most so many of the places, in their order, for a squared exponential kernel of this length scale.
+
+    One after the other, each where the variance that the points so far leave unexplained, times the information that
+    the rows have about this place, is largest :cite:`burt2020`. There are fewer where the kernel is so smooth
+    that more would only repeat them. O(G M^2) for G places.
+
+    >>> placed_inducing_points(np.linspace(0, 1, 11), np.ones(11), length_scale=0.3, n_inducing=3)
+    array([0. , 0.5, 1. ])
+    """
+    worth = np.maximum(information, LEAST_INFORMATION * max(float(information.max()), np.finfo(float).tiny))
+    unexplained = np.ones(len(places))
+    explained = np.empty((0, len(places)))
+    chosen: list[int] = []
+    for _ in range(n_inducing):
+        best = int(np.argmax(unexplained * worth))
+        if unexplained[best] <= REDUNDANT:
+            break
+        chosen.append(best)
+        column = squared_exponential(places, places[[best]], 1.0, length_scale)[:, 0]
+        column -= explained[:, best] @ explained
+        column /= np.sqrt(unexplained[best])
+        explained = np.vstack([explained, column])
+        unexplained = np.maximum(unexplained - column * column, 0.0)
+        unexplained[best] = 0.0
+    placed: Vector = places[np.sort(chosen)]
+    return placed
+
 
 FEWEST_NODES, MOST_NODES = 256, 1024
 NODES_PER_INDUCING = 16
@@ -55,7 +158,7 @@ IMPOSSIBLE = 1e8  # nats below the start, for parameters at which nothing can be
 class ProcessFit(NamedTuple):
     """The process with the highest bound that was found, and how much higher it might be, in nats.
 
-    The covariance is the one of :func:`~calibrant.calibrators.latent.variational_covariance.averaged_covariance`.
+    The covariance is the one of :func:`~calibrant.calibrators.latent.process_fit.averaged_covariance`.
     """
 
     parameters: KernelParameters

@@ -1,17 +1,15 @@
 """Spline calibration: a smooth curve through cumulative differences, whose slope repairs a probability."""
 
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import clone
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.latent.axis_cells import AxisCells
-from calibrant.calibrators.latent.spline_fit import SplineFit
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
@@ -22,17 +20,164 @@ from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back, warn_user
-from calibrant.numerics.isotonic import isotonic_fit
+from calibrant.numerics.isotonic import isotonic_fit, levels
 from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.numerics.natural_spline import NaturalSpline, mean_slope_basis, natural_basis
 from calibrant.numerics.threads import in_threads
 from calibrant.options import check_choice, check_flag, check_whole, is_number
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
-__all__ = ["SplineCalibration"]
+__all__ = ["MOST_CELLS", "AxisCells", "SplineCalibration", "SplineFit"]
 
 Vector = NDArray[np.float64]
+
+MOST_CELLS = 1024
+"""More distinct scores than this are pooled with their neighbours on the axis.
+
+Beside the distance of the knots of a spline a cell is then a point, and neither a fit nor what it stores grows with the
+number of rows.
+"""
+
+FARTHEST = 64.0  # log-odds beyond which scores are not told apart
+
+
+@dataclass(frozen=True, eq=False)
+class AxisCells:
+    """Neighbouring scores of one event on the axis of a spline, from the lowest to the highest.
+
+    Attributes
+    ----------
+    score : ndarray of shape (m,)
+        Mean score of each, strictly increasing.
+    weight : ndarray of shape (m,)
+        Total weight of its rows.
+    starts, ends : ndarray of shape (m,)
+        Stretch of the axis from 0 to 1 that belongs to it.
+    rises : ndarray of shape (m,)
+        How much the cumulative difference between outcomes and scores rises along it.
+    total : float
+        What the axis counts, over all cells.
+    least_variance : float
+        What it counts at least for a row.
+
+    Examples
+    --------
+    >>> cells = AxisCells.of(np.array([0.5, 0.1, 0.5]), np.array([True, False, False]), None, least_variance=1.0)
+    >>> cells.score, cells.weight, cells.ends.round(3), cells.rises.round(3), cells.total
+    (array([0.1, 0.5]), array([1., 2.]), array([0.333, 1.   ]), array([-0.033,  0.   ]), 3.0)
+    """
+
+    score: Vector
+    weight: Vector
+    starts: Vector
+    ends: Vector
+    rises: Vector
+    total: float
+    least_variance: float
+
+    @classmethod
+    def of(
+        cls, scores: Vector, outcomes: NDArray[np.bool_], weights: Vector | None, least_variance: float
+    ) -> Self:
+        """Sort scores, and pool those that share a cell of the axis; costs the sort.
+
+        The axis counts variances p (1 - p) of outcomes, but at least ``least_variance`` for a row: rows if it is 1.
+        """
+        groups = levels(scores, outcomes, weights)
+        score, weight = groups.score.astype(np.float64), groups.weight
+        length = weight * np.maximum(score * (1 - score), least_variance)
+        ends = np.cumsum(length)
+        total = float(ends[-1])
+        first = np.arange(len(score))
+        if len(score) > MOST_CELLS:
+            # Scores next to 0 or 1 that differ by a factor differ much in what a small correction means for them.
+            log_odds = np.floor(np.clip(logit(score), -FARTHEST, FARTHEST))
+            number = np.floor((ends - length / 2) / total * MOST_CELLS) + log_odds
+            first = np.flatnonzero(np.append(True, number[1:] > number[:-1]))
+        last = np.append(first[1:], len(score)) - 1
+        weight_of_cells = np.add.reduceat(weight, first)
+        mean_score = np.add.reduceat(weight * score, first) / weight_of_cells
+        return cls(
+            # Rounding must not move a mean out of its cell.
+            score=np.clip(mean_score, score[first], score[last]),
+            weight=weight_of_cells,
+            starts=np.append(0.0, ends[last[:-1]] / total),
+            ends=ends[last] / total,
+            rises=np.add.reduceat(groups.outcome_sum - weight * score, first) / total,
+            total=total,
+            least_variance=least_variance,
+        )
+
+
+NEXT_TO_NOTHING = 1e-9  # weight of a score that no row has
+
+
+@dataclass(frozen=True, eq=False)
+class SplineFit:
+    """A natural spline through the cumulative differences between outcomes and scores.
+
+    Attributes
+    ----------
+    cells : AxisCells
+        What it was fitted to.
+    spline : NaturalSpline
+    slopes : ndarray of shape (m,)
+        Its mean slope along every cell.
+    rank : int
+        How many slopes the cells determine.
+
+    Examples
+    --------
+    >>> cells = AxisCells.of(np.full(4, 0.5), np.array([True, True, True, False]), None, least_variance=0.1)
+    >>> fit = SplineFit.to_steps(np.linspace(0, 1, 3), cells)
+    >>> scores, corrections, _ = fit.corrections()
+    >>> scores, corrections.round(3)
+    (array([0. , 0.5, 1. ]), array([0.1 , 0.25, 0.1 ]))
+    """
+
+    cells: AxisCells
+    spline: NaturalSpline
+    slopes: Vector
+    rank: int
+
+    @classmethod
+    def to_steps(cls, knots: Vector, cells: AxisCells) -> Self:
+        """Fit mean slopes along the cells, each with the length of its cell as weight."""
+        basis = mean_slope_basis(knots, cells.starts, cells.ends)
+        length = cells.ends - cells.starts
+        spline, rank = NaturalSpline.fit(knots, basis, cells.rises / length, length)
+        return cls(cells, spline, basis @ spline.values, rank)
+
+    @classmethod
+    def to_sums(cls, knots: Vector, cells: AxisCells) -> Self:
+        """Fit the sums at the ends of the cells, with as much weight as there are rows."""
+        basis = natural_basis(knots, cells.ends)
+        spline, rank = NaturalSpline.fit(knots, basis, np.cumsum(cells.rises), cells.weight)
+        slopes = mean_slope_basis(knots, cells.starts, cells.ends) @ spline.values
+        return cls(cells, spline, slopes, rank)
+
+    @property
+    def chi_squared(self) -> float:
+        """Weighted sum of the squared slopes; about the rank, by chance alone, on an axis of variance."""
+        length = self.cells.ends - self.cells.starts
+        return self.cells.total * float(length @ self.slopes**2)
+
+    def corrections(self, share: float = 1.0) -> tuple[Vector, Vector, Vector]:
+        """Return scores from 0 to 1, what this share of the slopes adds there, and how much each score weighs."""
+        score, weight = self.cells.score, self.cells.weight
+        first, last = self.spline.slope(self.spline.knots[[0, -1]])[:, np.newaxis]
+        at_zero, at_one = score[:1] > 0, score[-1:] < 1
+        scores = np.concatenate([np.zeros(1)[at_zero], score, np.ones(1)[at_one]])
+        slopes = np.concatenate([first[at_zero], self.slopes, last[at_one]])
+        # No row has these two scores: they are to follow their neighbours.
+        unseen = np.full(1, NEXT_TO_NOTHING * weight.min())
+        weights = np.concatenate([unseen[at_zero], weight, unseen[at_one]])
+        variance = np.maximum(scores * (1 - scores), self.cells.least_variance)
+        return scores, share * slopes * variance, weights
+
+
 Pair = NDArray[np.float64]
 Form = Literal["one-vs-rest", "top-label"]
 Estimate = Literal["weighted", "plain"]

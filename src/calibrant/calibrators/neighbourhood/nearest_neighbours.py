@@ -1,22 +1,351 @@
 """Nearest-neighbour calibration: the mean error of the nearest calibration rows is taken away."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import ceil
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.spatial import KDTree
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.neighbourhood.crop import Crop
-from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean
+from calibrant.calibrators.neighbourhood.distances import (
+    Distances,
+    KullbackLeibler,
+    SquaredEuclidean,
+    rows_in_a_block,
+)
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
-from calibrant.calibrators.neighbourhood.nearest_means import NearestMeans
-from calibrant.calibrators.neighbourhood.neighbour_tree import NeighbourTreeMeans, tree_is_faster
 from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.options import check_choice, check_whole
 
-__all__ = ["NearestNeighbourCalibration"]
+__all__ = [
+    "ROUNDING",
+    "TIE",
+    "NearestMeans",
+    "NearestNeighbourCalibration",
+    "NeighbourTreeMeans",
+    "Summands",
+    "edges_of_sizes",
+    "places_reached",
+    "points_to_reach",
+    "tree_is_faster",
+]
+
+Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
+
+# Relative rounding of a sum of weights.
+ROUNDING = 1e-12
+
+
+def edges_of_sizes(distances: Matrix, weights: Vector, sizes: Sequence[float]) -> list[Vector]:
+    """Return for every size the distance at which each row has reached it, or that of its farthest point.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (m, u)
+        From every row to every point; may be infinite.
+    weights : ndarray of shape (u,)
+        Weight of every point.
+    sizes : sequence of float
+        Total weights of neighbourhoods.
+
+    Notes
+    -----
+    O(m u) for all sizes if all points weigh the same, otherwise O(m u log u), or less where few points surely weigh the
+    largest size.
+
+    Examples
+    --------
+    >>> edges_of_sizes(np.array([[0.3, 0.1, 0.2]]), np.array([1.0, 1.0, 2.0]), [1, 2, 4])
+    [array([0.1]), array([0.2]), array([0.3])]
+    """
+    if weights.min() == weights.max():
+        return _edges_among_equals(distances, weights, sizes)
+    enough = points_to_reach(weights, max(sizes))
+    # Points that surely weigh the largest size, if they are few, need not be sorted among all others.
+    if 2 * enough <= len(weights):
+        some = np.argpartition(distances, enough - 1, axis=1)[:, :enough]
+        near = np.take_along_axis(distances, some, axis=1)
+        order = np.argsort(near, axis=1)
+        totals = np.cumsum(weights[np.take_along_axis(some, order, axis=1)], axis=1)
+    else:
+        near, order = distances, np.argsort(distances, axis=1)
+        totals = np.cumsum(weights[order], axis=1)
+    rows = np.arange(len(distances))
+    return [near[rows, order[rows, places_reached(totals, size)]] for size in sizes]
+
+
+def _edges_among_equals(distances: Matrix, weights: Vector, sizes: Sequence[float]) -> list[Vector]:
+    """Return the same if all points weigh the same, so that nothing need be sorted."""
+    ranks = [points_to_reach(weights, size * (1 - ROUNDING)) for size in sizes]
+    edges = {}
+    # The largest first: every further partition works on the part that the one before has put in front.
+    for rank in sorted(set(ranks), reverse=True):
+        distances = np.partition(distances, rank - 1, axis=1)[:, :rank]
+        edges[rank] = distances[:, -1].copy()
+    return [edges[rank] for rank in ranks]
+
+
+def points_to_reach(weights: Vector, size: float) -> int:
+    """Return how many points surely weigh a size, whichever they are; at most all of them.
+
+    >>> points_to_reach(np.array([0.5, 1.0, 1.0, 1.0]), 1.5), points_to_reach(np.array([1e-310, 1.0]), 2)
+    (3, 2)
+    """
+    lightest = float(weights.min())
+    # The quotient by a weight that is next to nothing may be infinite, and is not taken then.
+    return len(weights) if size >= len(weights) * lightest else ceil(size / lightest)
+
+
+def places_reached(totals: Matrix, size: float) -> NDArray[np.intp]:
+    """Return the first place of every row at which running totals of weights reach a size, or the last place.
+
+    >>> places_reached(np.array([[1.0, 2.0, 4.0], [3.0, 4.0, 5.0], [1.0, 1.5, 2.0]]), 3)
+    array([2, 0, 2])
+    """
+    before = np.count_nonzero(totals < size * (1 - ROUNDING), axis=1)
+    places: NDArray[np.intp] = np.minimum(before, totals.shape[1] - 1)
+    return places
+
+
+# Distances closer than this are equal: the rounding of a matrix product must not decide who is a neighbour.
+TIE = 1e-12
+
+
+class Summands:
+    """What points contribute to a mean: their weights, and their targets times these.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (u,)
+        Weight of every point.
+    targets : ndarray of shape (u, K)
+        What to average.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (u,)
+        As given.
+    total : float
+        Their sum.
+    n_targets : int
+        Number of columns to average.
+    """
+
+    def __init__(self, weights: Vector, targets: Matrix) -> None:
+        self.weights = weights
+        self.total = float(weights.sum())
+        self.n_targets = targets.shape[1]
+        # The sums of weights come from the same product as those of the targets.
+        self._columns = np.column_stack([targets, np.ones(len(targets))]) * weights[:, np.newaxis]
+
+    def mean(
+        self, near: Vector, rows: NDArray[np.intp], points: NDArray[np.intp], edges: Vector, size: float
+    ) -> Matrix:
+        """Return the means (m, K) over neighbours that are listed, row after row, with all that are at the edge.
+
+        Parameters
+        ----------
+        near : ndarray of shape (e,)
+            Distance of every neighbour; at most that of the edge of its row, up to :data:`TIE`.
+        rows, points : ndarray of shape (e,)
+            To which row it belongs, in increasing order, and which point it is.
+        edges : ndarray of shape (m,)
+            Distance at which the size is reached.
+        size : float
+            Total weight of a neighbourhood.
+        """
+        at_edge = near >= edges[rows] - TIE
+        weights = self.weights[points]
+        inside = np.bincount(rows, np.where(at_edge, 0.0, weights), len(edges)).astype(np.float64)
+        outermost = np.bincount(rows, np.where(at_edge, weights, 0.0), len(edges)).astype(np.float64)
+        shares = np.where(at_edge, _shares(inside, outermost, size)[rows], 1.0)
+        starts = np.searchsorted(rows, np.arange(len(edges) + 1))
+        sums = csr_matrix((shares, points, starts), shape=(len(edges), len(self.weights))) @ self._columns
+        return _quotients(sums)
+
+    def mean_of_many(self, distances: Matrix, edges: Vector, size: float) -> Matrix:
+        """Return the means (m, K) over all points that are not beyond the edge, by distances to all (m, u)."""
+        taken = (distances <= edges[:, np.newaxis] + TIE).astype(np.float64)
+        sums = taken @ self._columns
+        # Mostly the edge is the distance of one point that fits in as a whole, and there is nothing to share.
+        crowded = np.flatnonzero(sums[:, -1] > size * (1 + ROUNDING))
+        if len(crowded):
+            near = taken[crowded]
+            at_edge = distances[crowded] >= edges[crowded, np.newaxis] - TIE
+            outermost = (near * at_edge) @ self.weights
+            inside = (near * ~at_edge) @ self.weights
+            near *= np.where(at_edge, _shares(inside, outermost, size)[:, np.newaxis], 1.0)
+            sums[crowded] = near @ self._columns
+        return _quotients(sums)
+
+
+def _shares(inside: Vector, outermost: Vector, size: float) -> Vector:
+    """Return the share of the weight at the edge that still fits in, at most one."""
+    with np.errstate(over="ignore"):  # by a weight that is next to nothing
+        shares = np.divide(size - inside, outermost, out=np.ones_like(inside), where=outermost > 0)
+    return np.clip(shares, 0.0, 1.0)
+
+
+def _quotients(sums: Matrix) -> Matrix:
+    """Return sums of targets over sums of weights; NaN without any neighbour."""
+    with np.errstate(invalid="ignore"):
+        quotients: Matrix = sums[:, :-1] / sums[:, -1:]
+    return quotients
+
+
+# From this many points for every neighbour on, a list of neighbours is cheaper than a product with many zeros.
+SPARSE = 16
+
+LARGEST = float(np.finfo(np.float64).max)
+
+
+class NearestMeans(LocalMeans):
+    """Weighted means over the nearest points, found by a matrix product and partial sorts.
+
+    The size of a neighbourhood is the total weight of its points. Points are taken in the order of their distance;
+    those at the distance at which the size is reached share what is left of it in proportion to their weights. Points
+    at an infinite distance are never taken.
+
+    Parameters
+    ----------
+    distances : Distances
+        Knows the points, (u, K).
+    weights : ndarray of shape (u,)
+        Weight of every point.
+    targets : ndarray of shape (u, K)
+        What to average.
+
+    Notes
+    -----
+    For m rows and S sizes O(m u K) for the distances, O(m u) for finding the S distances at which sizes are reached
+    (O(m u log u) unless all points weigh the same), and O(m u K) in matrix products for every size that is not
+    small beside u. Memory O(m u).
+
+    Examples
+    --------
+    >>> from calibrant.calibrators.neighbourhood.distances import SquaredEuclidean
+    >>> points = SquaredEuclidean(np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]))
+    >>> near = NearestMeans(points, np.array([1.0, 1.0, 2.0]), np.array([[10.0], [20.0], [30.0]]))
+    >>> list(near.means(np.array([[1.0, 0.0]]), [2, 3]))    # the last point counts once of twice: (10 + 20 + 30) / 3
+    [array([[15.]]), array([[20.]])]
+    """
+
+    def __init__(self, distances: Distances, weights: Vector, targets: Matrix) -> None:
+        self._distances = distances
+        self._summands = Summands(weights, targets)
+        self.numbers_per_row = len(weights)
+        self.block_rows = rows_in_a_block(len(weights))
+
+    def means(self, rows: Matrix, sizes: Sequence[float]) -> Iterator[Matrix]:
+        distances = self._distances.ordering(rows)
+        found = edges_of_sizes(distances, self._summands.weights, sizes)
+        for size, edges in zip(sizes, found, strict=True):
+            # Were an infinite distance the edge, those infinitely far would be at it.
+            edges = np.minimum(edges, LARGEST)
+            if SPARSE * size <= self._summands.total:
+                places = np.flatnonzero(distances <= edges[:, np.newaxis] + TIE)
+                numbers, points = np.divmod(places, distances.shape[1])
+                yield self._summands.mean(distances.ravel()[places], numbers, points, edges, size)
+            else:
+                yield self._summands.mean_of_many(distances, edges, size)
+
+
+# Measured: with more classes a query visits too many leaves, and with more neighbours it keeps them sorted for longer
+# than a product with all points and a partition of it would take.
+MOST_CLASSES = 6
+POINTS_PER_NEIGHBOUR = 32
+
+
+def tree_is_faster(weights: Vector, n_classes: int, largest: float) -> bool:
+    """Tell whether a tree finds neighbours up to the largest size sooner than distances to all points do.
+
+    >>> tree_is_faster(np.ones(100_000), 3, 512), tree_is_faster(np.ones(5_000), 3, 512)
+    (True, False)
+    """
+    return n_classes <= MOST_CLASSES and POINTS_PER_NEIGHBOUR * _candidates(weights, largest) <= len(weights)
+
+
+class NeighbourTreeMeans(LocalMeans):
+    """The same means as :class:`NearestMeans` by Euclidean distance, in less than linear time a row.
+
+    The tree gives so many of the nearest points that the size is surely reached, and one more. Where even the last of
+    them is at the edge there may be others just as near; such rows are compared with all points.
+
+    Parameters
+    ----------
+    points : ndarray of shape (u, K)
+        Calibration points.
+    weights : ndarray of shape (u,)
+        Weight of every point.
+    targets : ndarray of shape (u, K)
+        What to average.
+    largest : float
+        The largest size that will be asked for.
+
+    Notes
+    -----
+    About O(log u + k) a row for k neighbours and few classes. Memory O(u K), and that of one block.
+
+    Examples
+    --------
+    >>> points = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
+    >>> near = NeighbourTreeMeans(points, np.ones(3), np.array([[10.0], [20.0], [30.0]]), largest=2)
+    >>> list(near.means(np.array([[1.0, 0.0]]), [1, 2]))
+    [array([[10.]]), array([[15.]])]
+    """
+
+    def __init__(self, points: Matrix, weights: Vector, targets: Matrix, largest: float) -> None:
+        self._tree = KDTree(points)
+        self._targets = targets
+        self._summands = Summands(weights, targets)
+        self._n_candidates = min(len(weights), _candidates(weights, largest))
+        self.numbers_per_row = len(weights)
+        self.block_rows = rows_in_a_block(self._n_candidates)
+
+    @cached_property
+    def _all(self) -> NearestMeans:
+        """Means by distances to all points; most data never need them."""
+        points = np.asarray(self._tree.data)
+        return NearestMeans(SquaredEuclidean(points), self._summands.weights, self._targets)
+
+    def means(self, rows: Matrix, sizes: Sequence[float]) -> Iterator[Matrix]:
+        near, points = self._tree.query(rows, k=np.arange(1, self._n_candidates + 1))
+        near **= 2
+        totals = np.cumsum(self._summands.weights[points], axis=1)
+        numbers = np.arange(len(rows))
+        edges = [near[numbers, places_reached(totals, size)] for size in sizes]
+        ends = near[:, -1] if self._n_candidates < len(self._summands.weights) else np.inf
+        crowded = np.flatnonzero(np.max(edges, axis=0) + TIE >= ends)
+        by_all = self._means_by_all(rows[crowded], sizes) if len(crowded) else None
+        for number, (size, edge) in enumerate(zip(sizes, edges, strict=True)):
+            places = np.flatnonzero(near <= edge[:, np.newaxis] + TIE)
+            mean = self._summands.mean(
+                near.ravel()[places], places // near.shape[1], points.ravel()[places], edge, size
+            )
+            if by_all is not None:
+                mean[crowded] = by_all[number]
+            yield mean
+
+    def _means_by_all(self, rows: Matrix, sizes: Sequence[float]) -> Matrix:
+        """Return the means of some rows by their distances to all points, (S, m, K), a few rows at a time."""
+        means = np.empty((len(sizes), len(rows), self._summands.n_targets))
+        for start in range(0, len(rows), self._all.block_rows):
+            block = slice(start, start + self._all.block_rows)
+            for number, mean in enumerate(self._all.means(rows[block], sizes)):
+                means[number, block] = mean
+        return means
+
+
+def _candidates(weights: Vector, largest: float) -> int:
+    """Return how many points surely weigh the largest size, and one more."""
+    return points_to_reach(weights, largest) + 1
 
 
 class NearestNeighbourCalibration(Neighbourhood):

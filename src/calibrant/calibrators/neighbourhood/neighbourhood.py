@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.neighbourhood.candidate_sizes import candidate_sizes
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
 from calibrant.calibrators.neighbourhood.point_folds import point_folds
@@ -20,7 +19,7 @@ from calibrant.calibrators.neighbourhood.point_losses import (
     doing_nothing,
 )
 from calibrant.calibrators.neighbourhood.points import Points
-from calibrant.errors import CalibrationWarning
+from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.row_blocks import even_blocks, n_threads_available
@@ -30,7 +29,31 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
-__all__ = ["Assumption", "Neighbourhood"]
+__all__ = ["Assumption", "Neighbourhood", "candidate_sizes"]
+
+
+def candidate_sizes(
+    name: str, wanted: Any, automatic: Sequence[float], check: Callable[[Any], None]
+) -> list[float]:
+    """Return the sizes to choose from: one, those of a list in increasing order, or the automatic ones.
+
+    >>> candidate_sizes("n_neighbours", [64, 32], [1, 2, 3], lambda size: None)
+    [32, 64]
+    >>> candidate_sizes("n_neighbours", "auto", [1, 2, 3], lambda size: None)
+    [1, 2, 3]
+    """
+    if isinstance(wanted, str):
+        if wanted != "auto":
+            raise ParameterError(f"{name} must be a number, a list of numbers or 'auto', not {wanted!r}.")
+        return list(automatic)
+    several = isinstance(wanted, Sequence) or (isinstance(wanted, np.ndarray) and wanted.ndim == 1)
+    sizes = list(wanted) if several else [wanted]
+    if not sizes:
+        raise ParameterError(f"{name} must hold at least one number to choose from, but is empty.")
+    for size in sizes:
+        check(size)
+    return sorted({size.item() if isinstance(size, np.generic) else size for size in sizes})
+
 
 Assumption = Literal["equal-errors", "equal-labels"]
 """What close predictions have in common: the calibration error, or the distribution of the label."""

@@ -1,6 +1,8 @@
 """What matrix scaling and Dirichlet calibration share: an affine map of K features before the softmax."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,14 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrators.inner_folds import folds_of
 from calibrant.calibrators.parametric import ParametricCalibrator
-from calibrant.calibrators.scaling.penalties import (
-    PenaltyName,
-    affine_penalty,
-    check_penalty,
-    natural_strengths,
-)
-from calibrant.calibrators.scaling.penalty_search import FoldFits
-from calibrant.calibrators.scaling.strengths import Fixed, Strength, StrengthSearch, parse_strengths
+from calibrant.calibrators.scaling.penalty_search import FoldFits, Strengths, best_of_grid, climb
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -39,7 +34,175 @@ from calibrant.solvers import Solution, Status, newton_cg
 from calibrant.solvers.newton_cg import TOLERANCE
 from calibrant.space import Space
 
-__all__ = ["AffineScaling"]
+__all__ = [
+    "AffineScaling",
+    "Fixed",
+    "PenaltyName",
+    "Strength",
+    "StrengthSearch",
+    "affine_penalty",
+    "check_penalty",
+    "natural_strengths",
+    "parse_strengths",
+]
+
+Given = tuple[float | None, float | None]
+Strength = float | Sequence[float] | Literal["auto"] | None
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Both numbers are given."""
+
+    reg_lambda: float
+    reg_mu: float
+
+    @property
+    def given(self) -> Given:
+        """Both."""
+        return self.reg_lambda, self.reg_mu
+
+
+class StrengthSearch(ABC):
+    """A way to choose strengths by cross-validation."""
+
+    @property
+    @abstractmethod
+    def given(self) -> Given:
+        """The numbers among the two that are not searched for."""
+
+    @abstractmethod
+    def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:
+        """Return the best (lambda, mu); ``natural`` is where to begin if nothing else is known."""
+
+
+@dataclass(frozen=True)
+class Grid(StrengthSearch):
+    """Every pair of the two lists, or equal values where ``mus`` is None."""
+
+    lambdas: list[float]
+    mus: list[float] | None
+
+    @property
+    def given(self) -> Given:
+        """Those of which there is one."""
+        mus = self.lambdas if self.mus is None else self.mus
+        return (
+            self.lambdas[0] if len(self.lambdas) == 1 else None,
+            mus[0] if len(mus) == 1 else None,
+        )
+
+    def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:  # noqa: ARG002 (the grid says it all)
+        return best_of_grid(fits, self.lambdas, self.mus)
+
+
+@dataclass(frozen=True)
+class Walk(StrengthSearch):
+    """Powers of ten around the natural values; a number stays, and ``tied`` keeps the two equal."""
+
+    reg_lambda: float | None
+    reg_mu: float | None
+    tied: bool
+
+    @property
+    def given(self) -> Given:
+        """The one that stays, if any."""
+        return self.reg_lambda, self.reg_mu
+
+    def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:
+        if self.tied:
+            return climb(fits, (natural[0], natural[0]), [(1, 1), (-1, -1)])
+        reg_lambda = natural[0] if self.reg_lambda is None else self.reg_lambda
+        reg_mu = natural[1] if self.reg_mu is None else self.reg_mu
+        moves = [(1, 0), (-1, 0)] if self.reg_lambda is None else []
+        moves += [(0, 1), (0, -1)] if self.reg_mu is None else []
+        return climb(fits, (reg_lambda, reg_mu), moves)
+
+
+def parse_strengths(reg_lambda: Strength, reg_mu: Strength) -> Fixed | StrengthSearch:
+    """Return what the two parameters ask for; ``reg_mu=None`` ties it to ``reg_lambda``.
+
+    >>> parse_strengths(0.1, None)
+    Fixed(reg_lambda=0.1, reg_mu=0.1)
+    >>> parse_strengths([1.0, 10.0], 0.5)
+    Grid(lambdas=[1.0, 10.0], mus=[0.5])
+    """
+    lambdas = _numbers("reg_lambda", reg_lambda)
+    mus = None if reg_mu is None else _numbers("reg_mu", reg_mu)
+    if lambdas is None or (mus is None and reg_mu is not None):
+        if _is_grid(reg_lambda) or _is_grid(reg_mu):
+            raise ParameterError(
+                "reg_lambda and reg_mu must be both grids, or 'auto' and a number; not 'auto' and a grid."
+            )
+        return Walk(
+            None if lambdas is None else lambdas[0], None if mus is None else mus[0], tied=reg_mu is None
+        )
+    if _is_grid(reg_lambda) or _is_grid(reg_mu):
+        return Grid(lambdas, mus)
+    return Fixed(lambdas[0], lambdas[0] if mus is None else mus[0])
+
+
+def _is_grid(value: Strength) -> bool:
+    return value is not None and not isinstance(value, str) and np.ndim(value) > 0
+
+
+def _numbers(name: str, value: Strength) -> list[float] | None:
+    """Return the numbers of a strength as a list, or None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    try:
+        numbers = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        numbers = np.array([np.nan])
+    if numbers.ndim != 1 or len(numbers) == 0 or not (np.isfinite(numbers) & (numbers >= 0)).all():
+        raise ParameterError(
+            f"{name} must be a number not below zero, a sequence of such numbers or 'auto', not {value!r}."
+        )
+    return [float(number) for number in numbers]
+
+
+PenaltyName = Literal["odir", "l2"] | None
+
+
+def check_penalty(name: Any) -> None:
+    """Raise an error unless this names a penalty."""
+    if name not in ("odir", "l2", None):
+        raise ParameterError(f"penalty must be 'odir', 'l2' or None, not {name!r}.")
+
+
+def affine_penalty(
+    name: PenaltyName, n_classes: int, reg_lambda: float, reg_mu: float, center: float = 1.0
+) -> QuadraticPenalty:
+    r"""Return the penalty on the matrix [W | b], row by row.
+
+    * ``"odir"``: :math:`\frac{\lambda}{K(K-1)} \sum_{i \ne j} w_{ij}^2 + \frac{\mu}{K} \sum_j b_j^2`
+      :cite:`kull2019`; the diagonal of W is free.
+    * ``"l2"``: :math:`\lambda \lVert W - C \rVert^2 + \mu \lVert b \rVert^2` with C = ``center`` times the identity.
+    """
+    check_penalty(name)
+    strengths = np.zeros((n_classes, n_classes + 1))
+    middle = center * np.eye(n_classes, n_classes + 1)
+    if name == "odir":
+        strengths[:, :n_classes] = reg_lambda / (n_classes * (n_classes - 1))
+        np.fill_diagonal(strengths, 0.0)
+        strengths[:, n_classes] = reg_mu / n_classes
+    elif name == "l2":
+        strengths[:, :n_classes] = reg_lambda
+        strengths[:, n_classes] = reg_mu
+    return QuadraticPenalty(strengths.ravel(), middle.ravel())
+
+
+def natural_strengths(name: PenaltyName, n_classes: int, total_weight: float) -> tuple[float, float]:
+    r"""Return the :math:`\lambda, \mu` that price the sum of squares of m parameters at m / n.
+
+    This is where a search begins: for K = 10 and n = 5000 ODIR's natural :math:`\lambda` is 1.6, for
+    K = 100 it is 20,000, which is the order of magnitude that cross-validation chooses.
+    """
+    n_weights = n_classes * (n_classes - 1)
+    if name == "odir":
+        return n_weights**2 / total_weight, n_classes**2 / total_weight
+    return n_weights / total_weight, n_classes / total_weight
+
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]

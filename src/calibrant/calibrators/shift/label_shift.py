@@ -1,7 +1,7 @@
 """LabelShift: class shares of rows without labels, and probabilities that fit them."""
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,19 +22,145 @@ from calibrant.calibrators.shift.misfit import (
 from calibrant.calibrators.shift.prior_estimate import PriorEstimate
 from calibrant.calibrators.shift.reweighting import reweighted
 from calibrant.calibrators.shift.separation import indistinct_groups
-from calibrant.calibrators.shift.source_rows import SourceSummary, dealt_groups, predicted_classes
-from calibrant.calibrators.shift.target_rows import TargetRows
-from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.errors import CalibrationWarning, ParameterError, WeightError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back, warn_user
-from calibrant.options import check_choice, check_level, check_not_negative, check_whole, random_source
+from calibrant.options import (
+    check_choice,
+    check_level,
+    check_not_negative,
+    check_whole,
+    random_source,
+    real_array,
+)
 from calibrant.predictions import Predictions
 from calibrant.wording import p_text
 
-__all__ = ["LabelShift"]
+__all__ = ["LabelShift", "SourceSummary", "TargetRows", "dealt_groups", "predicted_classes"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceSummary:
+    """Averages of calibrated predictions over labelled rows.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (K,)
+        Mean prediction.
+    label_shares : ndarray of shape (K,)
+    soft, hard : ndarray of shape (K, K)
+        Column k: mean prediction, and frequency of every predicted class, among rows of class k.
+    """
+
+    mean: Vector
+    label_shares: Vector
+    soft: Matrix
+    hard: Matrix
+
+    @classmethod
+    def of(cls, calibrator: Calibrator, data: LabelledPredictions) -> Self:
+        """Return the averages of what a fitted calibrator says about these rows."""
+        calibrated = calibrator.transform(data.predictions)
+        weights = np.ones(data.n_rows) if data.weights is None else data.weights
+        totals = np.maximum(data.class_weights, np.finfo(np.float64).tiny)
+        size = data.n_classes
+        soft = np.zeros((size, size))
+        for column, scores in enumerate(calibrated.probabilities.T):
+            soft[column] = np.bincount(data.labels, weights * scores, minlength=size)
+        hard = np.bincount(calibrated.predicted * size + data.labels, weights, minlength=size**2)
+        return cls(
+            mean=soft.sum(axis=1) / soft.sum(),
+            label_shares=data.class_weights / data.total_weight,
+            soft=soft / totals,
+            hard=hard.reshape(size, size) / totals,
+        )
+
+
+def predicted_classes(predictions: Predictions) -> Matrix:
+    """Return one for the predicted class of every row and zero for the others.
+
+    >>> predicted_classes(Predictions.parse([[0.2, 0.8], [0.6, 0.4]]))
+    array([[0., 1.], [1., 0.]])
+    """
+    return np.eye(predictions.n_classes)[predictions.predicted]
+
+
+def dealt_groups(labels: NDArray[np.intp], n_groups: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Deal rows out to groups, class by class; rows that are alone in their class belong to none, -1.
+
+    >>> dealt_groups(np.array([0, 0, 0, 0, 1, 1, 2]), 2, np.random.default_rng(0))
+    array([ 0,  1,  0,  1,  0,  1, -1])
+    """
+    order = generator.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    groups = np.full(len(labels), -1)
+    counts = np.bincount(labels)
+    several = order[counts[labels[order]] > 1]
+    groups[several] = np.arange(len(several)) % n_groups
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class TargetRows:
+    """Predictions of a classifier for rows whose labels are not known.
+
+    Attributes
+    ----------
+    predictions : Predictions
+    weights : ndarray of shape (n,) or None
+        Positive, and one or more on average: smaller ones say which rows matter more, and do not make them fewer.
+    """
+
+    predictions: Predictions
+    weights: Vector | None = None
+
+    @classmethod
+    def parse(cls, predictions: Predictions, sample_weight: Any = None) -> Self:
+        """Check weights and leave rows of weight zero out.
+
+        >>> TargetRows.parse(Predictions.parse([[0.5, 0.5]] * 3), [0, 0.1, 0.3]).weights
+        array([0.5, 1.5])
+        """
+        if sample_weight is None:
+            return cls(predictions)
+        weights = real_array(sample_weight)
+        if weights is None or weights.shape != (predictions.n_rows,):
+            raise WeightError(
+                f"sample_weight must be one number for each of {predictions.n_rows} rows; pass a flat array of "
+                "that length."
+            )
+        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+            raise WeightError("sample_weight must be finite, not negative and not zero for all rows.")
+        kept = weights > 0
+        if not kept.all():
+            predictions, weights = predictions.take(kept), weights[kept]
+        return cls(predictions, weights / min(float(weights.mean()), 1.0))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, n."""
+        return self.predictions.n_rows
+
+    @property
+    def total_weight(self) -> float:
+        """How many rows they count for."""
+        return float(self.n_rows if self.weights is None else self.weights.sum())
+
+    def restricted_to(self, columns: NDArray[np.intp]) -> Self:
+        """Return the rows for some of the classes, given that the true class is one of them."""
+        return replace(self, predictions=self.predictions.restricted_to(columns))
+
+    def spaced(self, n_rows: int) -> Self:
+        """Return so many rows at the most, evenly spaced among all."""
+        if n_rows >= self.n_rows:
+            return self
+        rows = np.linspace(0, self.n_rows - 1, n_rows).astype(np.intp)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, predictions=self.predictions.take(rows), weights=weights)
+
 
 METHODS = ("em", "confusion", "confusion-soft")
 
