@@ -72,6 +72,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {}
     """Names under which the registry makes this class, each with the parameters it sets."""
 
+    structure: ClassVar[tuple[str, ...]] = ()
+    """Parameters that say what kind of map it is; a fitted map has those of its fit, whatever is set later."""
+
     batches: ClassVar[Summary | None] = None
     """What stands for earlier rows in :meth:`partial_fit`; None for methods that need all rows at once."""
 
@@ -240,6 +243,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.space_ = data.predictions.space.value
         self.floor_ = data.predictions.floor
         self.present_columns_ = None
+        if self.structure:
+            self.structure_ = {name: getattr(self, name) for name in self.structure}
+
+    def _setting(self, name: str) -> Any:
+        """Return a parameter of ``structure`` as it was in the fit, or as it is before one."""
+        return vars(self).get("structure_", {}).get(name, getattr(self, name))
 
     def _parsed(self, X: Any) -> Predictions:
         predictions = Predictions.parse(X).with_floor(self.floor_)

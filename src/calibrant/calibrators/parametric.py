@@ -1,6 +1,7 @@
 """Parametric calibrators: a method states its family once; fits, batches and intervals are functions of it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -42,6 +43,7 @@ class Parametric(ABC):
     """
 
     solution_: Solution
+    _setting: Callable[[str], Any]
 
     @abstractmethod
     def family(self, n_classes: int) -> Family:

@@ -342,6 +342,7 @@ class AutoCalibration(Calibrator):
     0.56 shared-map
     """
 
+    structure: ClassVar[tuple[str, ...]] = ("preserve_accuracy",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"auto": {}}
 
     def __init__(
@@ -366,7 +367,7 @@ class AutoCalibration(Calibrator):
         listed = self.candidates if isinstance(self.candidates, list | tuple) else []
         traits = [one.traits for one in _calibrators(listed)]
         return Traits(
-            keeps_argmax=bool(self.preserve_accuracy),
+            keeps_argmax=bool(self._setting("preserve_accuracy")),
             contains_identity=True,
             binary_only=False,
             commutes_with_permutations=all(one.commutes_with_permutations for one in traits),
@@ -437,7 +438,7 @@ class AutoCalibration(Calibrator):
         for calibrator, weight in zip(self.calibrators_, self.weights_, strict=True):
             part = calibrator.transform(predictions).probabilities
             mixed += part * mixed.dtype.type(weight)
-        if self.preserve_accuracy:
+        if self._setting("preserve_accuracy"):
             restore_argmax(mixed, predictions.predicted)
         # A small weight of a number at the end of the float type is zero.
         return Predictions(mixed, Space.PROBABILITIES, predictions.classes).without_zeros()
@@ -447,7 +448,7 @@ class AutoCalibration(Calibrator):
             found = default_candidates(data, thorough=self.candidates == "thorough")
         else:
             found = chosen_candidates(self.candidates)
-        if not self.preserve_accuracy:
+        if not self._setting("preserve_accuracy"):
             return found
         kept = [candidate for candidate in found if candidate.calibrator.traits.keeps_argmax]
         if len(kept) == 1:
@@ -471,7 +472,7 @@ class AutoCalibration(Calibrator):
 
     def _check_parameters(self) -> None:
         check_choice("choice", self.choice, ("pool", "single"))
-        check_flag("preserve_accuracy", self.preserve_accuracy)
+        check_flag("preserve_accuracy", self._setting("preserve_accuracy"))
         if not (is_number(self.negligible) and 0 <= self.negligible < 1):
             raise ParameterError(
                 f"negligible must be a number from 0 to below 1, such as 0.02, not {self.negligible!r}."

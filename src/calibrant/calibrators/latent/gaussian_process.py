@@ -67,7 +67,7 @@ class LatentIntervals(Calibrator):
         calibrated = self.transform(predictions)
         probabilities = self.predict_proba(predictions)
         scores = self._scores_of(predictions)
-        spread = _MonotoneSpread(self._increasing_process()) if self.monotone else _Spread(self)
+        spread = _MonotoneSpread(self._increasing_process()) if self._setting("monotone") else _Spread(self)
         lower, upper = np.empty((2, *probabilities.shape), dtype=probabilities.dtype)
         for rows in row_blocks(len(lower), lower.shape[1] * spread.width, min_rows=MIN_ROWS):
             log_odds = LogOdds.of(calibrated.take(rows))
@@ -271,6 +271,7 @@ class GaussianProcessCalibration(LatentIntervals):
     array([-1.95, -0.8 ,  0.3 ])
     """
 
+    structure: ClassVar[tuple[str, ...]] = ("monotone",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"gp": {}, "gp-monotone": {"monotone": True}}
 
     def __init__(
@@ -297,9 +298,9 @@ class GaussianProcessCalibration(LatentIntervals):
     def traits(self) -> Traits:  # type: ignore[override]
         """What follows from the parameters: draws belong to columns unless they are of increasing functions."""
         return Traits(
-            keeps_argmax=bool(self.monotone),
+            keeps_argmax=bool(self._setting("monotone")),
             contains_identity=True,
-            commutes_with_permutations=bool(self.monotone) or self.prediction == "mean",
+            commutes_with_permutations=bool(self._setting("monotone")) or self.prediction == "mean",
             uses_raw_logits=self.scores != "log-probabilities",
             shares_parameters=True,
         )
@@ -342,7 +343,7 @@ class GaussianProcessCalibration(LatentIntervals):
             )
         places, origin = self.score_factor_ * places, self.score_factor_ * origin
         reference = None if reference is None else float(origin)
-        if self.monotone:
+        if self._setting("monotone"):
             increasing = self._increasing_process()
             mode, deviation = increasing.mode(places), increasing.standard_deviation(places, reference)
             return LatentMoments(mode if reference is None else mode - increasing.mode(origin), deviation)
@@ -353,7 +354,7 @@ class GaussianProcessCalibration(LatentIntervals):
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """Return calibrated probabilities, (n, K), in the float type of ``X``."""
         probabilities = super().predict_proba(X)
-        if self.monotone:
+        if self._setting("monotone"):
             restore_order(probabilities, self._parsed(X).scores)
         return probabilities
 
@@ -362,7 +363,7 @@ class GaussianProcessCalibration(LatentIntervals):
         self.seed_ = int(random_source(self.random_state).integers(N_SEEDS))
         data = data.with_counting_weights()
         kinds = KINDS[self.scores]
-        if self.monotone and data.predictions.space is Space.PROBABILITIES:
+        if self._setting("monotone") and data.predictions.space is Space.PROBABILITIES:
             kinds = ("log-probabilities",)
         start = fit_inverse_temperature(data, bounds=START_SLOPES)
         slope = 1.0 if start.status is Status.AT_BOUND else float(start.theta[0])
@@ -375,7 +376,7 @@ class GaussianProcessCalibration(LatentIntervals):
         self.inducing_factor_ = np.linalg.cholesky(best.covariance).astype(np.float64, copy=False)
         self.kernel_variance_, self.length_scale_, self.noise_variance_ = variance, length_scale, noise
         self.elbo_ = best.elbo
-        if self.monotone:
+        if self._setting("monotone"):
             increasing = fit_monotone_process(
                 self._scores_of(data.predictions).places,
                 data.labels,
@@ -416,7 +417,7 @@ class GaussianProcessCalibration(LatentIntervals):
         check_whole("n_inducing", self.n_inducing)
         check_choice("covariance", self.covariance, ("full", "diagonal"))
         check_choice("prediction", self.prediction, ("mean", "monte-carlo"))
-        check_flag("monotone", self.monotone)
+        check_flag("monotone", self._setting("monotone"))
         check_choice("scores", self.scores, KINDS)
         check_whole("n_samples", self.n_samples)
         check_whole("max_iterations", self.max_iterations)
@@ -437,7 +438,7 @@ class GaussianProcessCalibration(LatentIntervals):
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
             kept = predictions.without_zeros()
-            if not self.monotone or kept is predictions:
+            if not self._setting("monotone") or kept is predictions:
                 return kept
             # Scores below the floor have become equal.
             calibrated = np.array(kept.scores)
@@ -446,18 +447,18 @@ class GaussianProcessCalibration(LatentIntervals):
         scores = self._scores_of(predictions)
         if self.prediction == "monte-carlo":
             calibrated = self._averaged(scores).astype(scores.prior.dtype, copy=False)
-        elif self.monotone:
+        elif self._setting("monotone"):
             calibrated = self._increasing_process().mode(scores.places).astype(scores.prior.dtype, copy=False)
         else:
             calibrated = self._process().mean_logits(scores)
-        if self.monotone:
+        if self._setting("monotone"):
             restore_order(calibrated, predictions.scores)
         return Predictions(calibrated, Space.LOGITS, predictions.classes)
 
     def _averaged(self, scores: LatentScores) -> NDArray[np.float64]:
         """Return logarithms of probabilities that are averages over draws."""
         generator = np.random.default_rng(self.seed_)
-        if self.monotone:
+        if self._setting("monotone"):
             averages = self._increasing_process().draws(generator, self.n_samples).mean_softmax(scores.places)
         else:
             averages = self._process().mean_softmax(

@@ -297,6 +297,7 @@ class SplineCalibration(BinaryMethod):
     array([0.58, 0.44])
     """
 
+    structure: ClassVar[tuple[str, ...]] = ("form", "temperature")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "spline": {},
         "spline-top-label": {"form": "top-label"},
@@ -333,13 +334,14 @@ class SplineCalibration(BinaryMethod):
     def traits(self) -> Traits:  # type: ignore[override]
         """The plain estimate may do harm; one map of the largest probability belongs to no class."""
         return Traits(
-            contains_identity=self.estimate == "weighted", shares_parameters=self.form == "top-label"
+            contains_identity=self.estimate == "weighted",
+            shares_parameters=self._setting("form") == "top-label",
         )
 
     def _check_parameters(self) -> None:
-        check_choice("form", self.form, ("one-vs-rest", "top-label"))
+        check_choice("form", self._setting("form"), ("one-vs-rest", "top-label"))
         check_whole("n_knots", self.n_knots, 2)
-        check_flag("temperature", self.temperature)
+        check_flag("temperature", self._setting("temperature"))
         check_choice("estimate", self.estimate, ("weighted", "plain"))
         if self.shrinkage is not None and not (is_number(self.shrinkage) and 0 <= self.shrinkage <= 1):
             raise ParameterError(
@@ -350,11 +352,11 @@ class SplineCalibration(BinaryMethod):
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         data = data.with_counting_weights()
-        if self.temperature:
+        if self._setting("temperature"):
             self.inverse_temperature_ = bounded_steepness(fit_inverse_temperature(data, bounds=BOUNDS))
             data = replace(data, predictions=self._tempered(data.predictions))
         of_event = clone(self).set_params(form="one-vs-rest", temperature=False)
-        if self.form == "top-label":
+        if self._setting("form") == "top-label":
             self._fit_top_label(TopLabel(of_event, by_class=False), data)
         elif data.n_classes > 2:
             self.shrinkage_ = self._shared_shrinkage(data)
@@ -433,9 +435,9 @@ class SplineCalibration(BinaryMethod):
         self.shrinkage_, self.scores_, self.corrections_ = shrinkage, score, correction
 
     def _transform(self, predictions: Predictions) -> Predictions:
-        if self.temperature:
+        if self._setting("temperature"):
             predictions = self._tempered(predictions)
-        if self.form == "top-label":
+        if self._setting("form") == "top-label":
             return (
                 predictions.without_zeros() if self.identity_kept_ else self.top_label_.transform(predictions)
             )

@@ -315,6 +315,7 @@ class IntraOrderPreserving(OrderKeeping):
     array([[0.8, 0.1, 0.1], [0.2, 0.3, 0.5]])
     """
 
+    structure: ClassVar[tuple[str, ...]] = ("kind", "inputs", "form")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "iop": {"kind": "full"},
         "iop-diagonal": {"kind": "diagonal"},
@@ -355,8 +356,8 @@ class IntraOrderPreserving(OrderKeeping):
         return Traits(
             keeps_argmax=True,
             contains_identity=True,
-            commutes_with_permutations=self.kind != "full",
-            uses_raw_logits=self.inputs == "logits",
+            commutes_with_permutations=self._setting("kind") != "full",
+            uses_raw_logits=self._setting("inputs") == "logits",
             shares_parameters=True,
         )
 
@@ -365,9 +366,9 @@ class IntraOrderPreserving(OrderKeeping):
         seed = int(random_source(self.random_state).integers(2**32))
         data = data.with_counting_weights()
         self.weight_decays_ = self.held_out_losses_ = np.empty(0)
-        if self.kind != "diagonal":
+        if self._setting("kind") != "diagonal":
             # Of a class without rows a network that tells classes apart would learn that it is always wrong.
-            self.sees_classes_ = self.kind == "full" and bool(data.class_weights.all())
+            self.sees_classes_ = self._setting("kind") == "full" and bool(data.class_weights.all())
         self.weight_decay_ = (
             self._chosen_weight_decay(data, seed) if self.weight_decay == "auto" else float(self.weight_decay)
         )
@@ -376,10 +377,10 @@ class IntraOrderPreserving(OrderKeeping):
         self.solution_.warn_unless_converged("IntraOrderPreserving")
 
     def _check_parameters(self) -> None:
-        check_choice("kind", self.kind, ("diagonal", "invariant", "full"))
+        check_choice("kind", self._setting("kind"), ("diagonal", "invariant", "full"))
         check_choice("form", self.form, ("piecewise", "network"))
         check_choice("activation", self.activation, ("elu", "relu", "tanh"))
-        check_choice("inputs", self.inputs, ("log-probabilities", "logits"))
+        check_choice("inputs", self._setting("inputs"), ("log-probabilities", "logits"))
         if not isinstance(self.weight_decay, str) or self.weight_decay != "auto":
             check_not_negative("weight_decay", self.weight_decay, 'or "auto"')
         check_whole("cv", self.cv, least=2)
@@ -404,7 +405,7 @@ class IntraOrderPreserving(OrderKeeping):
         if data.n_rows > enough:
             part = inner_folds(data, -(-data.n_rows // enough))[0]
             judged = data.take(part.test_rows, part.test_weights)
-        choice = choose_by_folds(judged, ROWS_OF_DECAY[self.kind], fitted, n_folds=self.cv)
+        choice = choose_by_folds(judged, ROWS_OF_DECAY[self._setting("kind")], fitted, n_folds=self.cv)
         self.weight_decays_ = np.array(choice.candidates) / data.total_weight
         self.held_out_losses_ = choice.losses
         return choice.best / data.total_weight
@@ -413,12 +414,18 @@ class IntraOrderPreserving(OrderKeeping):
         """Return the map for one weight decay, infinite for temperature scaling."""
         if self._is_piecewise:
             penalty = weight_decay * data.total_weight  # counted in rows there
-            return fit_shared_map(data, slope_penalty=penalty, difference_penalty=penalty, inputs=self.inputs)
-        restarts = min(RESTARTS[self.kind] if self.restarts is None else self.restarts, effort.restarts)
-        if self.kind == "diagonal":
+            return fit_shared_map(
+                data, slope_penalty=penalty, difference_penalty=penalty, inputs=self._setting("inputs")
+            )
+        restarts = min(
+            RESTARTS[self._setting("kind")] if self.restarts is None else self.restarts, effort.restarts
+        )
+        if self._setting("kind") == "diagonal":
             # Without a start the network is zero everywhere: temperature scaling.
             starts, finite = (restarts, weight_decay) if np.isfinite(weight_decay) else (0, 0.0)
-            return fit_increasing_network(data, self._hidden, finite, starts, seed, inputs=self.inputs)
+            return fit_increasing_network(
+                data, self._hidden, finite, starts, seed, inputs=self._setting("inputs")
+            )
         return fit_gap_network(
             data,
             self._family,
@@ -431,16 +438,16 @@ class IntraOrderPreserving(OrderKeeping):
 
     @property
     def _is_piecewise(self) -> bool:
-        return self.kind == "diagonal" and self.form == "piecewise"
+        return bool(self._setting("kind") == "diagonal" and self._setting("form") == "piecewise")
 
     @property
     def _hidden(self) -> tuple[int, ...]:
-        return HIDDEN[self.kind] if self.hidden is None else tuple(self.hidden)
+        return HIDDEN[self._setting("kind")] if self.hidden is None else tuple(self.hidden)
 
     @property
     def _family(self) -> GapFamily:
         sees: Literal["classes", "places"] = "classes" if self.sees_classes_ else "places"
-        return GapFamily(sees, self._hidden, self.activation, self.inputs)
+        return GapFamily(sees, self._hidden, self.activation, self._setting("inputs"))
 
     def _remember(self, fitted: Map) -> None:
         """Keep the map as plain arrays."""
@@ -459,9 +466,11 @@ class IntraOrderPreserving(OrderKeeping):
 
     def _recalled(self) -> Map:
         """Return the map that the fitted attributes describe."""
-        if self.kind == "diagonal":
-            curve = SharedMap if self.form == "piecewise" else IncreasingNetwork
-            return curve(self.inverse_temperature_, self.knots_, self.slopes_, self.inputs, self.solution_)
+        if self._setting("kind") == "diagonal":
+            curve = SharedMap if self._setting("form") == "piecewise" else IncreasingNetwork
+            return curve(
+                self.inverse_temperature_, self.knots_, self.slopes_, self._setting("inputs"), self.solution_
+            )
         scale = InputScale(self.input_means_, self.input_spreads_)
         return GapNetwork(
             self._family, self.inverse_temperature_, scale, self.solution_.theta, self.solution_

@@ -115,6 +115,7 @@ class VennAbersCalibration(BinaryMethod):
     """
 
     traits = Traits()
+    structure: ClassVar[tuple[str, ...]] = ("loss",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"venn-abers": {}, "cross-venn-abers": {"cv": 5}}
 
     lower_scores_: Vector
@@ -164,7 +165,7 @@ class VennAbersCalibration(BinaryMethod):
                 f"cv must be None or a number of folds of at least 2, not {self.cv!r}; "
                 "None fits one predictor on all rows."
             )
-        check_choice("loss", self.loss, ("log", "brier"))
+        check_choice("loss", self._setting("loss"), ("log", "brier"))
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         places = _places(scores)
@@ -178,7 +179,7 @@ class VennAbersCalibration(BinaryMethod):
             AddedPoint.to(places[rows], outcomes[rows], row_weights)
             for rows, row_weights in _dealt_out(places, outcomes, weights, int(self.cv))
         ]
-        merged = _means_for_brier if self.loss == "brier" else _means_for_log
+        merged = _means_for_brier if self._setting("loss") == "brier" else _means_for_log
         self.lower_scores_, self.lower_values_, self.lower_parts_ = merged(
             [(point.zero_scores, point.zero_values) for point in points], of_event=False
         )
@@ -189,13 +190,13 @@ class VennAbersCalibration(BinaryMethod):
     def _calibrated(self, scores: EventScores) -> Predictions:
         if self.lower_parts_ is None or self.upper_parts_ is None:
             lower, upper = self._looked_up(scores, self.lower_values_, self.upper_values_)
-            if self.loss == "brier":
+            if self._setting("loss") == "brier":
                 other, event = lower**2 / 2, upper - upper**2 / 2
             else:
                 other, event = 1 - lower, upper
         else:
             other, event = self._looked_up(scores, self.lower_parts_, self.upper_parts_)
-        if self.loss == "brier":
+        if self._setting("loss") == "brier":
             return scores.with_probability(event + other)
         return scores.with_probability(event / (other + event), other / (other + event))
 

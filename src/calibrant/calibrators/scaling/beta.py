@@ -113,6 +113,7 @@ class BetaCalibration(EventScaling):
         "beta-ab": {"parameters": "ab"},
     }
 
+    structure: ClassVar[tuple[str, ...]] = ("parameters",)
     _is_penalised: ClassVar[bool] = False
     a_: float
     b_: float
@@ -126,7 +127,7 @@ class BetaCalibration(EventScaling):
         check_choice("parameters", self.parameters, FREE)
 
     def _event_family(self) -> Family:
-        free = FREE[self.parameters]
+        free = FREE[self._setting("parameters")]
         shift = 0.0 if free.free_midpoint else LOG_TWO
 
         def design(predictions: Predictions) -> Vector:
@@ -145,12 +146,12 @@ class BetaCalibration(EventScaling):
 
     @property
     def _theta(self) -> Vector:
-        free = FREE[self.parameters]
+        free = FREE[self._setting("parameters")]
         powers = [self.a_] if free.one_power else [self.a_, self.b_]
         return np.array([*powers, self.c_] if free.free_midpoint else powers)
 
     def _set_parameters(self, theta: Vector) -> None:
-        free = FREE[self.parameters]
+        free = FREE[self._setting("parameters")]
         self.a_ = float(theta[0])
         self.b_ = float(theta[0 if free.one_power else 1])
         self.c_ = float(theta[-1]) if free.free_midpoint else (self.a_ - self.b_) * LOG_TWO

@@ -355,6 +355,7 @@ class ParameterizedTemperatureScaling(Calibrator):
     array([[0.75, 0.25], [0.6 , 0.4 ]])
     """
 
+    structure: ClassVar[tuple[str, ...]] = ("inputs",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"pts": {}}
 
     def __init__(
@@ -391,7 +392,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         return Traits(
             keeps_argmax=True,
             contains_identity=True,
-            uses_raw_logits=self.inputs == "logits",
+            uses_raw_logits=self._setting("inputs") == "logits",
             shares_parameters=True,
         )
 
@@ -428,7 +429,7 @@ class ParameterizedTemperatureScaling(Calibrator):
             )
         check_whole("top_k", self.top_k, 2)
         check_choice("loss", self.loss, ("brier", "log"))
-        check_choice("inputs", self.inputs, ("gaps", "logits", "entropy"))
+        check_choice("inputs", self._setting("inputs"), ("gaps", "logits", "entropy"))
         check_choice("link", self.link, ("softplus", "absolute", "exponential"))
         check_choice("activation", self.activation, ("relu", "elu", "tanh"))
         if not isinstance(self.weight_decay, str) or self.weight_decay not in ("auto", "cv"):
@@ -457,13 +458,13 @@ class ParameterizedTemperatureScaling(Calibrator):
 
     def _family(self, n_classes: int) -> RowTemperatureFamily:
         kept = min(int(self.top_k), n_classes)
-        n_inputs = {"gaps": kept - 1, "logits": kept, "entropy": 1}[self.inputs]
+        n_inputs = {"gaps": kept - 1, "logits": kept, "entropy": 1}[self._setting("inputs")]
         network = DenseNetwork((n_inputs, *self.hidden, 1), self.activation)
         generator = random_source(self.random_state)
         # Without hidden units there is nothing random about a start.
         n_starts = int(self.restarts) if self.hidden else 1
         return RowTemperatureFamily(
-            kind=self.inputs,
+            kind=self._setting("inputs"),
             top_k=int(self.top_k),
             network=network,
             link=self._link(),
@@ -480,7 +481,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         parts = zip(self.weights_, self.intercepts_, strict=True)
         return RowTemperatureMap(
             inverse_temperature=self.inverse_temperature_,
-            kind=self.inputs,
+            kind=self._setting("inputs"),
             top_k=int(self.top_k),
             standard=StandardInputs(self.input_means_, self.input_scales_, *self.input_ranges_),
             network=DenseNetwork(

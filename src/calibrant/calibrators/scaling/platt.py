@@ -81,6 +81,7 @@ class PlattScaling(EventScaling):
 
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"platt": {}}
 
+    structure: ClassVar[tuple[str, ...]] = ("feature",)
     _is_penalised: ClassVar[bool] = False
     slope_: float
     intercept_: float
@@ -101,7 +102,7 @@ class PlattScaling(EventScaling):
         check_flag("smoothed_targets", self.smoothed_targets)
 
     def _event_family(self) -> Family:
-        on_log_odds = self.feature == "log-odds"
+        on_log_odds = self._setting("feature") == "log-odds"
 
         def design(predictions: Predictions) -> Vector:
             scores = EventScores(predictions)

@@ -119,6 +119,8 @@ class QuadraticScaling(EventScaling):
     traits = Traits(contains_identity=True)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"quadratic": {}}
 
+    structure: ClassVar[tuple[str, ...]] = ("temperature",)
+
     intercept_: float
     slope_: float
     curvature_: float
@@ -154,7 +156,7 @@ class QuadraticScaling(EventScaling):
     def _parabolas(self) -> "_Parabolas":
         """Return the parabolas of log-odds in the unit of the fit."""
         unit = self._unit
-        wanted = 1.0 if self.temperature else 1 / unit
+        wanted = 1.0 if self._setting("temperature") else 1 / unit
         return _Parabolas.over(self.lowest_ * unit, self.highest_ * unit, LEAST_SLOPE * min(1.0, wanted))
 
     @property
@@ -176,8 +178,9 @@ class QuadraticScaling(EventScaling):
             return np.asarray(parabolas.coefficients.T @ powers).T
 
         coefficients = parabolas.coefficients
-        penalised = coefficients if self.temperature else unit ** np.arange(3)[:, np.newaxis] * coefficients
-        centre = parabolas.line(1.0 if self.temperature else 1 / unit)
+        tempered = self._setting("temperature")
+        penalised = coefficients if tempered else unit ** np.arange(3)[:, np.newaxis] * coefficients
+        centre = parabolas.line(1.0 if tempered else 1 / unit)
         return Family.of_event(
             design,
             parabolas.line(1.0),
@@ -185,7 +188,7 @@ class QuadraticScaling(EventScaling):
             penalty_in_rows=QuadraticPenalty(
                 np.zeros(len(centre)), centre, self.ridge * penalised.T @ penalised
             ),
-            free_direction=centre if self.temperature else None,
+            free_direction=centre if tempered else None,
         )
 
     def _fit_event_source(self, source: RowSource) -> None:

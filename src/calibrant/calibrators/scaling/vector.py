@@ -78,6 +78,7 @@ class VectorScaling(ParametricCalibrator):
 
     traits = Traits(contains_identity=True, uses_raw_logits=True)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"vector": {}}
+    structure: ClassVar[tuple[str, ...]] = ("bias",)
     batches: ClassVar[Summary | None] = _WithLateClasses(needs_all_classes=False)
 
     def __init__(self, bias: bool = True) -> None:
@@ -85,11 +86,12 @@ class VectorScaling(ParametricCalibrator):
 
     def family(self, n_classes: int) -> Family:
         """Return the maps of all weights and, unless ``bias`` is False, intercepts."""
-        return Family(logits, DiagonalMap(n_classes, bool(self.bias)))
+        return Family(logits, DiagonalMap(n_classes, bool(self._setting("bias"))))
 
     @property
     def _theta(self) -> NDArray[np.float64]:
-        return np.concatenate([self.weights_, self.intercept_]) if self.bias else self.weights_
+        has_bias = self._setting("bias")
+        return np.concatenate([self.weights_, self.intercept_]) if has_bias else self.weights_
 
     def _set_parameters(self, theta: NDArray[np.float64]) -> None:
         n_classes = len(theta) // (1 + bool(self.bias))

@@ -329,6 +329,8 @@ class StructuredScaling(ParametricCalibrator):
         "shared-matrix": {},
     }
 
+    structure: ClassVar[tuple[str, ...]] = ("class_terms", "shared_map")
+
     temperature_: float
     inverse_temperature_: float
     uniform_share_: float
@@ -364,7 +366,7 @@ class StructuredScaling(ParametricCalibrator):
     @property
     def traits(self) -> Traits:  # type: ignore[override]
         """Without class terms the map is increasing and belongs to no class."""
-        alone = self.class_terms is None
+        alone = self._setting("class_terms") is None
         return Traits(keeps_argmax=alone, contains_identity=True, shares_parameters=alone)
 
     def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
@@ -510,5 +512,6 @@ class StructuredScaling(ParametricCalibrator):
 
     def _map(self, n_classes: int) -> StructuredMap:
         rows = RowScales(self.row_knots_) if len(self.row_knots_) else None
-        segments = SharedSegments(LinearSegments(self.knots_), rows) if self.shared_map else None
-        return StructuredMap(n_classes, segments, self.class_terms)
+        has_segments = self._setting("shared_map")
+        segments = SharedSegments(LinearSegments(self.knots_), rows) if has_segments else None
+        return StructuredMap(n_classes, segments, self._setting("class_terms"))
