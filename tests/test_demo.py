@@ -186,8 +186,10 @@ def test_the_table_in_the_readme_is_the_one_that_is_printed(shown):
     assert "uncalibrated" in printed
     for method, cells in printed.items():
         scores = shown.every[1].comparison.result(method).scores
+        # Its search branches at sums whose last digits depend on the processor.
+        reach = 0.02 if method == "decision" else 0.003
         for metric, cell in zip(METRICS, cells, strict=False):
-            assert float(cell.rstrip("*")) == pytest.approx(scores[metric], rel=0.05, abs=0.003), (
+            assert float(cell.rstrip("*")) == pytest.approx(scores[metric], rel=0.05, abs=reach), (
                 f"{metric} of {method} has changed; paste the second table of the demo into the README"
             )
 
