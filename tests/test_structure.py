@@ -275,6 +275,17 @@ def test_a_calibrator_is_abstract_or_final(cls):
 
 
 @every_calibrator
+def test_a_calibrator_is_at_most_three_classes_below_the_base(cls):
+    def depth(kind):
+        parents = [base for base in kind.__bases__ if issubclass(base, Calibrator)]
+        return 0 if kind is Calibrator else 1 + max(depth(base) for base in parents)
+
+    assert depth(cls) <= 3, (
+        f"{cls.__name__} is {depth(cls)} classes below Calibrator; give it parts, not bases."
+    )
+
+
+@every_calibrator
 def test_a_final_calibrator_is_public_and_an_abstract_one_is_not(cls):
     assert (cls in PUBLIC) is not inspect.isabstract(cls)
 

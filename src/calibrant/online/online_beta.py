@@ -2,10 +2,9 @@
 
 from typing import ClassVar
 
-import numpy as np
-from scipy.special import log_expit
-
-from calibrant.online.online_logistic import Matrix, OnlineLogistic, Vector
+from calibrant.calibrators import BetaCalibration
+from calibrant.objective import Family
+from calibrant.online.online_logistic import OnlineLogistic
 
 __all__ = ["OnlineBeta"]
 
@@ -45,6 +44,7 @@ class OnlineBeta(OnlineLogistic):
 
     Examples
     --------
+    >>> import numpy as np
     >>> generator = np.random.default_rng(0)
     >>> p = generator.random(5000)
     >>> y = generator.random(5000) < p**2
@@ -54,9 +54,5 @@ class OnlineBeta(OnlineLogistic):
     array([0.05, 0.26, 0.65])
     """
 
-    n_parameters: ClassVar[int] = 3
-    start: ClassVar[tuple[float, float, float]] = (1.0, 1.0, 0.0)
+    family: ClassVar[Family] = BetaCalibration().family()
     usual_scale: ClassVar[float] = 2.0
-
-    def _features(self, log_odds: Vector) -> Matrix:
-        return np.column_stack([log_expit(log_odds), -log_expit(-log_odds), np.ones(len(log_odds))])

@@ -1,6 +1,6 @@
 """What online Platt scaling and online beta calibration share."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.errors import ParameterError
+from calibrant.objective import Family
 from calibrant.online.event_stream import (
     clipped_log_odds,
     forecast_columns,
@@ -18,19 +19,22 @@ from calibrant.online.event_stream import (
 )
 from calibrant.online.newton_steps import NewtonState, newton_steps
 from calibrant.options import check_floor, check_half_life, is_number
+from calibrant.predictions import Predictions
+from calibrant.space import Space
 
 __all__ = ["OnlineLogistic"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+N_PARAMETERS = 3  # of the Newton steps, which are written out for so many
+
 
 class OnlineLogistic(ABC):
     """Forecasts of one event by a logistic map whose parameters follow the outcomes; abstract."""
 
-    n_parameters: ClassVar[int]
-    start: ClassVar[tuple[float, float, float]]
-    """Parameters that leave forecasts as they are; a third one that is zero for ever if only two are used."""
+    family: ClassVar[Family]
+    """The maps of one event among which the parameters move, at most three of them."""
 
     usual_scale: ClassVar[float]
 
@@ -47,26 +51,30 @@ class OnlineLogistic(ABC):
         for name, value in {"step": step, "scale": scale, "radius": radius}.items():
             if not is_number(value) or not 0 < value < np.inf:
                 raise ParameterError(f"{name} must be a positive number, not {value!r}.")
-        if radius < np.linalg.norm(self.start):
-            raise ParameterError(
-                f"radius must reach the identity, {np.linalg.norm(self.start):.3g} from zero."
-            )
+        # A third parameter is zero for ever if only two are used.
+        start = np.zeros(N_PARAMETERS)
+        start[: self.family.n_parameters] = self.family.map.identity()
+        if radius < np.linalg.norm(start):
+            raise ParameterError(f"radius must reach the identity, {np.linalg.norm(start):.3g} from zero.")
         check_half_life(half_life)
         check_floor(floor, 1e-6)
         self.step, self.scale, self.radius = float(step), float(scale), float(radius)
         self.half_life = None if half_life is None else float(half_life)
         self.floor = float(floor)
         self.n_rows = 0
-        self._newton = NewtonState(np.array(self.start), np.eye(3) / (self.step * self.scale) ** 2)
+        self._newton = NewtonState(start, np.eye(N_PARAMETERS) / (self.step * self.scale) ** 2)
 
-    @abstractmethod
     def _features(self, log_odds: Vector) -> Matrix:
         """Return what the parameters are multiplied by, (n, 3)."""
+        pair = np.column_stack([np.zeros_like(log_odds), log_odds])
+        features = np.zeros((len(log_odds), N_PARAMETERS))
+        features[:, : self.family.n_parameters] = self.family.features(Predictions(pair, Space.LOGITS))
+        return features
 
     @property
     def parameters(self) -> Vector:
         """Parameters after the rows so far; a copy."""
-        return self._newton.theta[: self.n_parameters].copy()
+        return self._newton.theta[: self.family.n_parameters].copy()
 
     def predict_proba(self, p: Any) -> Matrix:
         """Return forecasts with the parameters of now, (n, 2); nothing is learnt."""

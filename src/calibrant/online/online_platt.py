@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-import numpy as np
-
-from calibrant.online.online_logistic import Matrix, OnlineLogistic, Vector
+from calibrant.calibrators import PlattScaling
+from calibrant.objective import Family
+from calibrant.online.online_logistic import OnlineLogistic
 
 __all__ = ["OnlinePlatt"]
 
@@ -66,6 +66,7 @@ class OnlinePlatt(OnlineLogistic):
     --------
     A classifier that is twice as sure as it ought to be:
 
+    >>> import numpy as np
     >>> generator = np.random.default_rng(0)
     >>> log_odds = generator.normal(0, 3, 4000)
     >>> y = generator.random(4000) < 1 / (1 + np.exp(-log_odds / 2))
@@ -75,9 +76,5 @@ class OnlinePlatt(OnlineLogistic):
     array([0.54, 0.01])
     """
 
-    n_parameters: ClassVar[int] = 2
-    start: ClassVar[tuple[float, float, float]] = (1.0, 0.0, 0.0)
+    family: ClassVar[Family] = PlattScaling().family()
     usual_scale: ClassVar[float] = 1.0
-
-    def _features(self, log_odds: Vector) -> Matrix:
-        return np.column_stack([log_odds, np.ones(len(log_odds)), np.zeros(len(log_odds))])
