@@ -20,7 +20,7 @@ from calibrant.numerics.step_functions import StepFunctions
 from calibrant.options import check_choice, is_number
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
 
-__all__ = ["BayesianBinning", "BetaBins", "BinPrior", "LevelCounts", "StepAverage"]
+__all__ = ["BayesianBinning"]
 
 Vector = NDArray[np.float64]
 

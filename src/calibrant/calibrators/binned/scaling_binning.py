@@ -23,7 +23,7 @@ from calibrant.numerics.rounding import with_bits
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["RepresentativeRows", "ScalingBinning"]
+__all__ = ["ScalingBinning"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from calibrant.solvers.simplex_weights import likeliest_weights
 from calibrant.space import Space
 from calibrant.wording import counted
 
-__all__ = ["AutoCalibration", "Gain", "Pool", "decision_table", "in_words", "pooled", "single"]
+__all__ = ["AutoCalibration"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

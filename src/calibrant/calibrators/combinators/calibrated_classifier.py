@@ -31,7 +31,7 @@ from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning
 from calibrant.notices import Notice, gathered, held_back
 from calibrant.predictions import Predictions
 
-__all__ = ["CalibratedClassifier", "HeldOut", "asked", "for_all", "hold_out", "pool"]
+__all__ = ["CalibratedClassifier"]
 
 Rows = NDArray[np.intp]
 

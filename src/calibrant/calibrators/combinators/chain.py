@@ -15,7 +15,7 @@ from calibrant.numerics.folds import Fold
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["Chain", "cross_fitted"]
+__all__ = ["Chain"]
 
 
 def cross_fitted(

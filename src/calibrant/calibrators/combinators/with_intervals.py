@@ -23,7 +23,7 @@ from calibrant.options import check_choice, check_flag, check_level, check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["WithIntervals", "drawn_probabilities", "first_order_interval", "percentile_interval"]
+__all__ = ["WithIntervals"]
 
 Matrix = NDArray[np.float64]
 Cube = NDArray[np.float64]

@@ -28,7 +28,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
 
-__all__ = ["GaussianProcessCalibration", "LatentIntervals"]
+__all__ = ["GaussianProcessCalibration"]
 
 FloatArray = NDArray[np.floating]
 Matrix = NDArray[np.float64]

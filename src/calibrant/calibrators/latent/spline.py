@@ -29,7 +29,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
-__all__ = ["MOST_CELLS", "AxisCells", "SplineCalibration", "SplineFit"]
+__all__ = ["SplineCalibration"]
 
 Vector = NDArray[np.float64]
 

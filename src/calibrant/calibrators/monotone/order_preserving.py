@@ -35,7 +35,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, bounded_newton
 from calibrant.space import Space
 
-__all__ = ["IntraOrderPreserving", "OrderKeeping", "SharedMap", "fit_shared_map"]
+__all__ = ["IntraOrderPreserving"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]

@@ -19,7 +19,7 @@ from calibrant.options import check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 
-__all__ = ["PiecewiseLinearCalibration", "SegmentMaps", "mixed_log_odds"]
+__all__ = ["PiecewiseLinearCalibration"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

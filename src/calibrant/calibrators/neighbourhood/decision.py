@@ -45,7 +45,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
-__all__ = ["DecisionCalibration", "Evidence", "RepairsUpToChance", "evidence", "repairs_up_to_chance"]
+__all__ = ["DecisionCalibration"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -21,14 +21,7 @@ from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.threads import in_threads
 from calibrant.options import check_choice
 
-__all__ = [
-    "DirichletAroundPoints",
-    "DirichletAroundRows",
-    "GaussianBell",
-    "KernelCalibration",
-    "KernelMeans",
-    "KernelWeights",
-]
+__all__ = ["KernelCalibration"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

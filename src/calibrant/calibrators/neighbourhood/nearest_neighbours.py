@@ -23,18 +23,7 @@ from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighb
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.options import check_choice, check_whole
 
-__all__ = [
-    "ROUNDING",
-    "TIE",
-    "NearestMeans",
-    "NearestNeighbourCalibration",
-    "NeighbourTreeMeans",
-    "Summands",
-    "edges_of_sizes",
-    "places_reached",
-    "points_to_reach",
-    "tree_is_faster",
-]
+__all__ = ["NearestNeighbourCalibration"]
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -20,7 +20,7 @@ from calibrant.numerics.row_blocks import even_blocks, n_threads_available
 from calibrant.numerics.threads import in_threads
 from calibrant.options import check_choice, check_whole, random_source
 
-__all__ = ["ForestMeans", "RandomCalibrationForest", "Routes", "grown_means"]
+__all__ = ["RandomCalibrationForest"]
 
 Integers = NDArray[np.intp]
 Matrix = NDArray[np.float64]

@@ -26,7 +26,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
-__all__ = ["NORMALISATIONS", "Normalisation", "OneVsRest", "normalised"]
+__all__ = ["OneVsRest"]
 
 FloatArray = NDArray[np.floating]
 Normalisation = Literal["divide", "shift", "project"]

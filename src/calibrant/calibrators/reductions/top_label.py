@@ -25,7 +25,7 @@ from calibrant.options import check_flag, check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["TopLabel", "with_confidence"]
+__all__ = ["TopLabel"]
 
 
 def with_confidence(

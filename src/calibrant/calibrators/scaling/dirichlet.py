@@ -13,7 +13,7 @@ from calibrant.errors import ParameterError
 from calibrant.numerics.simplex import softmax
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
 
-__all__ = ["CanonicalParameters", "DirichletCalibration", "GenerativeParameters", "LinearParameters"]
+__all__ = ["DirichletCalibration"]
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, least_squares_weights, likeliest_weights
 from calibrant.space import Space
 
-__all__ = ["EnsembleTemperatureScaling", "fit_mixture_weights", "mixed_probabilities"]
+__all__ = ["EnsembleTemperatureScaling"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]

@@ -34,7 +34,7 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 from calibrant.space import Space
 
-__all__ = ["ParameterizedTemperatureScaling", "RowTemperatureFamily", "RowTemperatureMap"]
+__all__ = ["ParameterizedTemperatureScaling"]
 
 Vector = NDArray[np.float64]
 

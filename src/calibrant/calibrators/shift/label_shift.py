@@ -36,7 +36,7 @@ from calibrant.options import (
 from calibrant.predictions import Predictions
 from calibrant.wording import p_text
 
-__all__ = ["LabelShift", "SourceSummary", "TargetRows", "dealt_groups", "predicted_classes"]
+__all__ = ["LabelShift"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

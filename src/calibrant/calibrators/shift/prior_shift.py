@@ -13,7 +13,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, real_array
 from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
 
-__all__ = ["PriorShift", "class_rates", "class_shares"]
+__all__ = ["PriorShift"]
 
 Vector = NDArray[np.float64]
 

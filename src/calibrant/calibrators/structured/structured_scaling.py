@@ -33,7 +33,7 @@ from calibrant.options import check_flag, check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, newton_steps
 
-__all__ = ["StructuredRows", "StructuredScaling"]
+__all__ = ["StructuredScaling"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
