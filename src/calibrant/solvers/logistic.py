@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations
+from math import e
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
@@ -376,7 +377,7 @@ def _plain_step(at: _Expansion) -> Vector | None:
         return None
     scaled = at.hessian / scales / scales[:, np.newaxis]
     # With ones on the diagonal all other eigenvalues multiply to no more than e.
-    if np.linalg.det(scaled) < np.e * FLAT:
+    if np.linalg.det(scaled) < e * FLAT:
         return None
     step: Vector = -np.linalg.solve(scaled, at.gradient / scales) / scales
     return step
