@@ -7,7 +7,7 @@ from toy_family import EntropyTemperature
 
 from calibrant import DirichletCalibration, Predictions, TemperatureScaling
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
-from calibrant.objective import RowSource
+from calibrant.objective import RowSource, objective
 
 PARAMETRIC = [name for name in NAMES if hasattr(made(name), "fit_rows")]
 
@@ -129,3 +129,13 @@ def test_rows_of_one_class_are_refused():
     source = RowSource.from_batches([([[0.9, 0.1]], [0])])
     with pytest.raises(LabelError, match="the only label is class 0"):
         EntropyTemperature().fit_rows(source)
+
+
+def test_batches_that_are_shorter_than_the_steps_of_a_thinned_preconditioner(monkeypatch):
+    """Of very many rows a preconditioner takes every n-th; a block with fewer rows than that gives one."""
+    monkeypatch.setattr(objective, "CURVATURE_WORK", 1e5)
+    logits, labels = rows()
+    given = Predictions.from_logits(logits)
+    source = RowSource.from_batches(batches_of(given, labels, sizes=(1, 4190, 2, 7)))
+    expected = made("shared-matrix").fit(given, labels).predict_proba(given)
+    assert made("shared-matrix").fit_rows(source).predict_proba(given) == pytest.approx(expected, abs=1e-4)

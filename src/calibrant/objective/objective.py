@@ -217,7 +217,8 @@ class Expansion:
 
         def block_curvature(block: Block) -> _Weighed:
             first = -block.rows.start % step
-            some = slice(first, None, step)
+            # A block that is shorter than the step gives its first row.
+            some = slice(first if first < len(block.labels) else 0, None, step)
             weights = None if block.weights is None else block.weights[some]
             thin = replace(block, features=block.features[some], labels=block.labels[some], weights=weights)
             state = objective.state_of(self.theta, block, self.states)[some]
