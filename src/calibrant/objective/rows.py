@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.numerics.row_blocks import BLOCK_BYTES, BlockSums, Mergeable, State
+from calibrant.numerics.row_blocks import BlockSums, Mergeable, State, row_blocks
 
 __all__ = ["ArrayRows", "Block", "FeatureRows", "StreamedRows"]
 
@@ -126,7 +126,7 @@ class ArrayRows(FeatureRows):
     def passes(
         self, width: int, itemsize: int = 8, min_rows: int = 1
     ) -> Iterator[Callable[[Callable[[Block], State]], State]]:
-        if self.n_rows <= max(min_rows, BLOCK_BYTES // max(1, width * itemsize)):
+        if len(row_blocks(self.n_rows, width, itemsize, min_rows)) == 1:
             # One block needs neither sums nor threads.
             whole = self.block(slice(0, self.n_rows))
             yield lambda contribution: contribution(whole)
