@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint test-slow test-minimum test-newest bench docs clean
+.PHONY: install demo test lint test-slow explore test-minimum test-newest bench docs clean
 
 install: $(VENV)/.installed
 
@@ -27,6 +27,13 @@ lint: install
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow -n 2
+
+# Random trials with new seeds, recorded in exploration.jsonl, and the property tests with new random examples.
+MINUTES ?= 10
+explore: install
+	$(BIN)/python benchmarks/explore.py --minutes $(MINUTES); found=$$?; \
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n 2 tests/common tests/numerics tests/metrics \
+		-k "order or weight or sum or bound" && exit $$found
 
 # The lower bounds of pyproject.toml, each at its oldest allowed version, in an environment of their own.
 test-minimum:

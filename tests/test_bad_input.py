@@ -99,7 +99,7 @@ BAD_PROBABILITIES = {
     "three axes": (
         np.full((2, 2, 2), 0.5),
         r"have shape \(2, 2, 2\)",
-        r"flatten all leading axes into rows",
+        r"pass Predictions.from_\w+\(x, class_axis=...\)",
     ),
     "a single number": (0.5, r"must be a table of rows by classes, but have shape \(\)", r"pass|flatten"),
     "strings": ([["a", "b"]], r"must be real numbers, not <U1", r"convert|drop|pass"),
@@ -134,10 +134,13 @@ BAD_LOGITS = {
     "minus infinity": ([[0.0, 1.0], [-np.inf, 0.0]], r"row 1, column 0 is -inf", r"large negative number"),
     "infinite of both signs": ([[-np.inf, np.inf]], r"row 0, column 0 is -inf", r"large negative number"),
     "NaN": ([[0.0, np.nan]], r"must be finite, but row 0, column 1 is nan", r"replace|remove"),
-    "too large to add up": ([[1e308, 1e308]], r"are too large to be added up", r"divide them by a constant"),
     "strings": ([["0.5", "0.5"]], r"logits must be real numbers, not <U3", r"convert|drop|pass"),
     "no rows": (np.empty((0, 2)), r"logits are empty", r"at least one row"),
-    "three axes": (np.zeros((1, 2, 2)), r"logits must be a table.*\(1, 2, 2\)", r"flatten"),
+    "three axes": (
+        np.zeros((1, 2, 2)),
+        r"logits must be a table.*\(1, 2, 2\)",
+        r"pass Predictions.from_logits",
+    ),
 }
 
 BAD_LABELS = {
@@ -166,6 +169,11 @@ BAD_LABELS = {
     "fractions": ([0, 1, 0.5, 1], r"row 2 has 0\.5", r"pass integers or strings"),
     "floats beyond integers": ([0, 1, 1e300, 1], r"row 2 has 1e\+300", r"pass integers or strings"),
     "strings and integers": (["a", 1, "b", 2], r"all strings or all integers.*row 1 has 1", r"convert"),
+    "huge integers": (
+        [0, 1, 10**30, 2],
+        r"integers below 2\^63, but row 2 has 1000",
+        r"pass them as strings",
+    ),
     "one-hot": (np.eye(3)[LABELS], r"one-dimensional, but have shape \(4, 3\)", r"argmax\(axis=1\)"),
     "a single number": (1, r"one-dimensional, but have shape \(\)", r"pass"),
     "ragged": ([[0], [1, 2], [1], [0]], r"labels must be one-dimensional", r"pass one label per row"),
@@ -182,6 +190,7 @@ BAD_WEIGHTS = {
     "a single number": (2.0, r"one number per row, but has shape \(\) for 4 rows", r"pass"),
     "all zero": ([0, 0, 0, 0], r"zero for every row", r"at least one row must count"),
     "strings": (["a", "b", "c", "d"], r"must be numbers", r"pass|one per row"),
+    "complex": ([1 + 0j] * 4, r"must be real numbers", r"pass one per row"),
     "too large to add up": ([1e308] * 4, r"too large to be added up", r"divide"),
 }
 

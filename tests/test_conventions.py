@@ -83,7 +83,7 @@ def test_equal_scores_may_fall_into_two_bins_of_valk():
     assert convention("valk2022").confidence_ece([0, 0, 1, 1], p, n_bins=2) == pytest.approx(
         100 * (0.2 + 0.8) / 2
     )
-    with pytest.raises(ParameterError, match="weights have no place"):
+    with pytest.raises(ParameterError, match="cannot use weights"):
         convention("valk2022").confidence_ece([0, 0, 1, 1], p, sample_weight=[1, 1, 1, 1])
 
 
@@ -107,18 +107,18 @@ def test_a_convention_says_what_it_computes(name):
         (
             "kull2019",
             "brier_score: brier_mean_over_classes(), the squared difference, the mean over rows and classes, in "
-            "units of squared probability",
+            "squared probability",
         ),
-        ("kull2019", "error_rate: error_rate_in_percent(), the share of wrong rows in per cent"),
+        ("kull2019", "error_rate: error_rate_in_percent(), the error rate in per cent"),
         (
             "valk2022",
             "confidence_ece: confidence_ece_of_equal_counts_in_percent(n_bins=15), confidence-ECE with bins of "
-            "the same number of rows, in per cent",
+            "equal counts, in per cent",
         ),
         (
             "valk2022",
             "classwise_ece: classwise_ece_of_equal_counts_in_percent(n_bins=15), classwise-ECE, the mean over "
-            "classes, with bins of the same number of rows and without zeros, in per cent",
+            "classes, with bins of equal counts and without zeros, in per cent",
         ),
         ("valk2022", "log_loss: log_loss(floor=1e-15)"),
     ],

@@ -119,7 +119,7 @@ def test_logits_of_the_network_have_its_probabilities_as_softmax():
 def test_the_network_has_all_training_rows_right_as_its_heading_says(shown):
     digits = classifiers.Digits.split()
     assert classifiers.neural_network(digits).score(digits.train, digits.train_labels) == 1.0
-    assert "all training rows are right" in " ".join(shown.texts[2].split())
+    assert "100 % training accuracy" in " ".join(shown.texts[2].split())
 
 
 def test_the_smoothing_of_naive_bayes_was_chosen_on_training_rows():
@@ -172,16 +172,16 @@ def test_the_summary_names_the_lowest_log_loss_and_the_gain(shown):
         )
         harmful = [method for method, loss in losses.items() if loss > losses["uncalibrated"]]
         assert harmful
-        assert f"Worse than no calibration here: {', '.join(harmful)}." in words
+        assert f"Worse than uncalibrated here: {', '.join(harmful)}." in words
 
 
-def test_the_table_in_the_readme_is_the_one_that_is_printed(shown):
+def test_the_table_in_the_docs_is_the_one_that_is_printed(shown):
     """Its rows are those of the random forest; marks and times may differ, since methods and machines do.
 
     Fits without a penalty end where the solver stops on data that can be separated, hence the tolerance.
     """
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    excerpt = readme.split("\nrandom forest: ")[1].split("\n```\n")[0]
+    page = (Path(__file__).parents[1] / "docs" / "demo.md").read_text(encoding="utf-8")
+    excerpt = page.split("\nrandom forest: ")[1].split("\n```\n")[0]
     printed = printed_rows(excerpt)
     assert "uncalibrated" in printed
     for method, cells in printed.items():
@@ -190,7 +190,7 @@ def test_the_table_in_the_readme_is_the_one_that_is_printed(shown):
         reach = 0.02 if method == "decision" else 0.003
         for metric, cell in zip(METRICS, cells, strict=False):
             assert float(cell.rstrip("*")) == pytest.approx(scores[metric], rel=0.05, abs=reach), (
-                f"{metric} of {method} has changed; paste the second table of the demo into the README"
+                f"{metric} of {method} has changed; paste the second table of the demo into docs/demo.md"
             )
 
 
@@ -260,7 +260,7 @@ def test_the_picture_has_bars_in_every_panel(shown):
 
 def test_the_picture_shows_methods_that_were_settled_beforehand(shown):
     assert set(picture.SHOWN) <= set(registry.calibrators())
-    assert f"The picture is in {shown.folder / PICTURE}." in shown.texts
+    assert f"The figure is in {shown.folder / PICTURE}." in shown.texts
 
 
 def test_without_matplotlib_the_tables_are_printed_all_the_same(monkeypatch, tmp_path):
@@ -269,7 +269,7 @@ def test_without_matplotlib_the_tables_are_printed_all_the_same(monkeypatch, tmp
     texts = []
     run(tmp_path / "folder", texts.append)
     assert "uncalibrated" in printed_rows(texts[0])
-    (said,) = [text for text in texts if text.startswith("No picture was made: matplotlib is needed")]
+    (said,) = [text for text in texts if text.startswith("No figure was written: matplotlib is required")]
     assert "calibrant[plots]" in said
     assert not (tmp_path / "folder" / PICTURE).exists()
     assert (tmp_path / "folder" / REPORT).exists()
@@ -301,7 +301,7 @@ def test_without_jinja_the_report_is_printed_all_the_same(monkeypatch, tmp_path)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     texts = []
     run(tmp_path / "folder", texts.append)
-    assert texts[-1].startswith("No report was written: jinja2 is needed")
+    assert texts[-1].startswith("No report was written: jinja2 is required")
     assert "on handwritten digits" in texts[-2]
 
 
@@ -321,7 +321,7 @@ def test_a_file_in_place_of_the_folder_is_refused_before_any_work(monkeypatch, t
     with pytest.raises(SystemExit) as stopped:
         main(["--output", str(tmp_path / "file")])
     assert stopped.value.code == 2
-    assert "is a file; give a folder" in capsys.readouterr().err
+    assert "is a file, not a folder; give a folder" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_said_after_the_tables(monkeypatch, tmp_path, capsys):

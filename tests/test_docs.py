@@ -19,9 +19,11 @@ from calibrant import (
     comparison,
     conventions,
     errors,
+    export,
     hypothesis_tests,
     intervals,
     metrics,
+    mlflow,
     objective,
     online,
     plots,
@@ -43,7 +45,7 @@ PAGES = sorted(
 )
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r"^:caption: *`?([^`\n]+)`?$", re.MULTILINE)
-NOT_PYTHON = {"console", "toml", "text", "json"}
+NOT_PYTHON = {"console", "toml", "text", "json", "javascript", "html", "sql"}
 
 every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
 
@@ -109,8 +111,28 @@ def files_of_the_page(tmp_path, monkeypatch):
     registry._factories.cache_clear()
 
 
-@every_page
+# Extras that an environment may lack: named by a page's import, or needed behind the scenes.
+OPTIONAL = re.compile(
+    r"^(?:>>>|\.\.\.) +(?:import|from) (torch|mlflow|skops|duckdb|onnxruntime)\b", re.MULTILINE
+)
+LIBRARIES = {"deploy.md": {"onnxruntime", "torch"}, "sql.md": {"duckdb"}}
+
+
+# Pages whose examples take more than half a minute.
+LONG_PAGES = {"neighbourhoods.md"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.slow if path.name in LONG_PAGES else ()) for path in PAGES],
+    ids=lambda path: str(path.relative_to(DOCS)),
+)
 def test_the_examples_of_a_page_run(path, files_of_the_page):
+    named = OPTIONAL.findall(path.read_text(encoding="utf-8"))
+    for package in sorted({*named, *LIBRARIES.get(path.name, ())}):
+        # MLflow warns of its own type hints when this part of it is imported, which importorskip forgives.
+        module = {"mlflow": "mlflow.pyfunc"}.get(package, package)
+        pytest.importorskip(module, reason=f"{package} is not installed, which {path.name} shows")
     files_of_the_page(path)
     parser, examples = doctest.DocTestParser(), []
     for block in blocks(path):
@@ -141,6 +163,7 @@ PUBLIC = [
         for module in (
             metrics,
             conventions,
+            export,
             hypothesis_tests,
             intervals,
             comparison,
@@ -150,6 +173,7 @@ PUBLIC = [
             ranking,
             online,
             streaming,
+            mlflow,
             scorers,
             binning,
             objective,
@@ -229,6 +253,17 @@ def test_short_forms_of_latex_are_understood(drawn, short, long):
 @pytest.mark.parametrize(("formula", "apart"), [(r"\ln p", True), (r"\ln (p)", False)])
 def test_functions_are_set_apart_from_arguments_without_brackets(drawn, formula, apart):
     assert ("rspace" in drawn(formula)) is apart
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("temperature", "✓"), ("knn-kl", "calibration set"), ("forest", "temperature scaling")],
+)
+def test_the_table_of_exports_says_which_methods_have_none(name, expected, monkeypatch):
+    for library in ("sphinx", "onnx", "torch"):
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    assert expected in import_module("method_tables").exports(name)[0]
 
 
 @pytest.mark.slow

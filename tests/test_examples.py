@@ -1,4 +1,4 @@
-"""What the README and the examples show works as printed, and the README's tables are complete."""
+"""What the README and the examples show works as printed, and the files that the README names exist."""
 
 import re
 import subprocess
@@ -75,26 +75,14 @@ def example(tmp_path_factory):
     return finished
 
 
-def table_under(heading: str) -> list[list[str]]:
-    """Return the rows of the first table below a heading of the README, without its own heading."""
-    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    lines = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)
-    return [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
-
-
-def unquoted(cell: str) -> str:
-    assert cell.startswith("`")
-    assert cell.endswith("`")
-    return cell[1:-1]
-
-
 # Code
 
 
 def test_the_python_of_the_readme_prints_what_stands_below_it(tmp_path):
     """One program, from top to bottom, as a reader would paste it."""
+    pytest.importorskip("torch")
     python = [block for block in blocks() if block.language == "python"]
-    assert len(python) >= 3
+    assert len(python) >= 2
     output = run(f"print({BOUNDARY!r})\n".join(block.text for block in python), tmp_path)
     for block, printed in zip(python, output.split(BOUNDARY + "\n"), strict=True):
         assert block.printed is not None, "a block of code without its output"
@@ -120,33 +108,23 @@ def test_the_example_of_saving_predicts_the_same_after_loading(example):
     assert calibrant.load(finished.folder / "calibrator.npz").classes_.tolist() == [0, 1, 2]
 
 
-# Tables and other facts
+# Facts
 
 
-def test_the_table_of_methods_is_that_of_the_registry():
-    rows = table_under("Methods")
-    assert sorted(unquoted(row[0]) for row in rows) == registry.calibrators()
+def test_the_readme_is_short():
+    assert len(README.encode()) <= 8192
 
 
-@pytest.mark.parametrize("row", table_under("Methods"), ids=lambda row: row[0].strip("`"))
-def test_the_table_of_methods_repeats_what_a_method_claims(row):
-    name, cls, _, *claims = row
-    calibrator = registry.make(unquoted(name))
-    traits = calibrator.traits
-    assert unquoted(cls) == type(calibrator).__name__
-    facts = (traits.keeps_argmax, traits.contains_identity, traits.uses_raw_logits)
-    assert claims == ["yes" if fact else "no" for fact in facts]
-
-
-def test_the_table_of_metrics_is_complete():
-    assert sorted(unquoted(row[0]) for row in table_under("Metrics")) == registry.metrics()
+def test_the_readme_counts_the_metrics_of_the_registry():
+    assert f"{len(registry.metrics())} calibration errors and scores" in README
 
 
 def test_every_make_target_of_the_readme_exists():
     targets = set(
         re.findall(r"^([\w-]+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    mentioned = set(re.findall(r"(?:^|`|data )make ([a-z-]+)", README, re.MULTILINE))
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    mentioned = set(re.findall(r"(?:^|`|data )make ([a-z-]+)", README + contributing, re.MULTILINE))
     assert {"demo", "test", "test-slow", "bench", "docs"} <= mentioned <= targets
 
 
@@ -165,8 +143,3 @@ def test_every_file_that_the_readme_links_exists():
     headings = [heading.lower() for heading in re.findall(r"^#+ (\w+)$", README, re.MULTILINE)]
     for link in links:
         assert link[1:] in headings if link.startswith("#") else (ROOT / link).exists(), link
-
-
-def test_the_entry_point_group_of_the_readme_is_the_one_that_is_read():
-    toml = next(block.text for block in blocks() if block.language == "toml")
-    assert list(tomllib.loads(toml)["project"]["entry-points"]) == [registry.ENTRY_POINT_GROUP]

@@ -26,7 +26,9 @@ BLOCK_EXTRAS = """
     import sys
 
     class Absent:
-        names = {"matplotlib", "pandas", "polars", "pyarrow", "dask", "torch", "jinja2", "click", "rich", "onnx"}
+        names = {"matplotlib", "pandas", "polars", "pyarrow", "dask", "torch", "jinja2", "click", "rich"}
+        names |= {"onnx", "onnxruntime", "sqlglot"}
+        names |= {"duckdb", "jax", "mlflow", "skops", "array_api_strict", "pyspark"}
 
         def find_spec(self, name, path=None, target=None):
             if name.split(".")[0] in self.names:
@@ -42,10 +44,11 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not heavy & loaded
 
 
-@pytest.mark.parametrize("part", ["metrics", "registry", "binning", "persistence"])
+@pytest.mark.parametrize("part", ["metrics", "registry", "binning", "persistence", "export"])
 def test_importing_a_part_of_the_core_loads_no_extra(part):
-    """Pandas is not asked for: scikit-learn loads it by itself where it is installed."""
-    extras = {"matplotlib", "polars"}
+    """Pandas, pyarrow and narwhals are not asked for: scikit-learn loads them by itself where they are installed."""
+    extras = {"matplotlib", "polars", "array_api_strict", "jax"}
+    extras |= {"onnx", "onnxruntime", "torch", "duckdb", "sqlglot", "pyspark", "mlflow", "skops"}
     loaded = set(run(f"import sys, calibrant.{part}; print(*sys.modules, sep='\\n')").split())
     assert not extras & loaded
 

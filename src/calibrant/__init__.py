@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         WithIntervals,
     )
     from calibrant.labelled_predictions import LabelledPredictions
-    from calibrant.persistence import load
+    from calibrant.persistence import load, load_graph
     from calibrant.predictions import Predictions
     from calibrant.report.assess import assess
 
@@ -59,6 +59,7 @@ _HOMES = {
     "Traits": "calibrant.calibrator",
     "assess": "calibrant.report",
     "load": "calibrant.persistence",
+    "load_graph": "calibrant.persistence",
 }
 
 __all__ = [
@@ -103,6 +104,7 @@ __all__ = [
     "WithIntervals",
     "assess",
     "load",
+    "load_graph",
 ]
 
 

@@ -4,13 +4,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS_AT_HAND",
+    "BatchSummary",
     "Summary",
+    "batch_summary",
     "begun",
     "check_learns_batches",
     "learn_batch",
@@ -46,6 +49,34 @@ ROWS_BETWEEN_CHECKS = 100
 ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
 SHOWN = 10  # how many classes a warning lists
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """What a calibrator keeps of the rows of earlier batches: its size and its error.
+
+    Attributes
+    ----------
+    n_rows : float
+        Number of rows learnt so far; less if they fade by a half-life.
+    n_kept_rows : int
+        Number of rows that are kept as they are: all of them while they are few, later a sample.
+    n_bytes : int
+        Size of all arrays that are kept.
+    error : float
+        Estimated cost of the approximation in nats per row: on the kept sample, the mean log-loss of the fitted calibrator
+        minus that of a calibrator fitted to the sample alone. Zero while all rows are kept. NaN if there is nothing to
+        compare with: methods that keep the sums of bins, the Brier score, and fits of a sample instead of all rows.
+    sampling_error : float
+        The largest ``error`` that the size of the sample explains. When a check finds a larger one, the calibrator and its
+        summary are refitted to the sample.
+    """
+
+    n_rows: float
+    n_kept_rows: int
+    n_bytes: int
+    error: float
+    sampling_error: float
 
 
 class Summary(ABC):
@@ -70,6 +101,10 @@ class Summary(ABC):
     def check(self, calibrator: Any) -> None:
         """Raise an error for parameters that mean nothing; a fit may come much later."""
         calibrator._check_parameters()
+
+    def parts(self, calibrator: Any) -> list[Any]:  # noqa: ARG002
+        """Return the calibrators outside ``memory_`` that keep summaries of their own."""
+        return []
 
     def n_approximate(self, calibrator: Any, n_classes: int) -> int:  # noqa: ARG002
         """Return the number of parameters that the summary knows approximately; 0 if its sums are exact."""
@@ -110,6 +145,8 @@ def partial_fit(
     if np.shape(X)[:1] == (0,) and np.shape(y)[:1] == (0,):
         return calibrator
     data = _parsed_batch(calibrator, X, y, sample_weight, classes)
+    if data is None:
+        return calibrator
     kept = 1.0 if half_life is None else 0.5 ** (data.n_rows / half_life)
     before = dict(vars(calibrator))
     try:
@@ -250,7 +287,15 @@ def _is_due(calibrator: "Calibrator", sample: LabelledPredictions, unchecked: in
 
 
 def _is_rejected(calibrator: "Calibrator", sample: LabelledPredictions, n_approximate: int) -> bool:
-    r"""Tell whether a fit of the sample is better on it than sampling error explains.
+    """Tell whether a fit of the sample is better on it than sampling error explains."""
+    excess, explained = _excess_on(calibrator, sample, n_approximate)
+    return excess > explained
+
+
+def _excess_on(
+    calibrator: "Calibrator", sample: LabelledPredictions, n_approximate: int
+) -> tuple[float, float]:
+    r"""Return by how many nats per row a fit of the sample is better on it, and how many sampling error explains.
 
     Of a sample of m rows, the log-likelihood of its own fit exceeds that of the fit of all rows by half of a
     chi-squared variable with P degrees of freedom, of mean P / 2 and variance P / 2; more than
@@ -266,7 +311,39 @@ def _is_rejected(calibrator: "Calibrator", sample: LabelledPredictions, n_approx
         weights = sample.weights / sample.weights.max()
         n_rows = float(weights.sum() ** 2 / (weights @ weights))
     freedom = summary.degrees_of_freedom(calibrator, n_approximate, n_rows)
-    return bool(n_rows * (own - best) > freedom + 3 * np.sqrt(2 * freedom))
+    return own - best, float(freedom + 3 * np.sqrt(2 * freedom)) / n_rows
+
+
+def batch_summary(calibrator: "Calibrator") -> BatchSummary:
+    """Return size and error of what is kept of earlier batches; see :meth:`calibrant.Calibrator.batch_summary`."""
+    summary, memory = _summary_of(calibrator), vars(calibrator).get("memory_")
+    if memory is None:
+        raise NotFittedError(
+            f"{type(calibrator).__name__} has learnt no batches; call partial_fit before batch_summary."
+        )
+    n_bytes = _n_bytes(memory) + sum(_n_bytes(part) for part in summary.parts(calibrator))
+    kept = memory if "labels" in memory else memory.get("sample", {})
+    n_kept = len(kept.get("labels", ()))
+    error = explained = np.nan
+    if kept is memory:
+        # The rows themselves were fitted; what a sample of them lacks it cannot tell.
+        error = explained = np.nan if memory["sampled"] else 0.0
+    elif n_kept:
+        data = _rows_of(kept)
+        if np.count_nonzero(data.class_weights) > 1:
+            error, explained = _excess_on(calibrator, data, summary.n_approximate(calibrator, data.n_classes))
+    return BatchSummary(float(memory["rows"]), n_kept, n_bytes, error, explained)
+
+
+def _n_bytes(value: Any) -> int:
+    """Return the size of all arrays in a state, those of calibrators in it among them."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, Mapping):
+        return sum(map(_n_bytes, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_n_bytes, value))
+    return _n_bytes(vars(value).get("memory_", {})) if hasattr(value, "fit_labelled") else 0
 
 
 def _warn_of_late(calibrator: "Calibrator", data: LabelledPredictions) -> None:
@@ -304,16 +381,18 @@ def _stored(data: LabelledPredictions) -> dict[str, Any]:
     }
 
 
+def _rows_of(memory: dict[str, Any]) -> LabelledPredictions:
+    """Return what :func:`_stored` stored."""
+    predictions = Predictions(memory["scores"], Space(memory["space"]), memory["names"], memory["floor"])
+    return LabelledPredictions(predictions, memory["labels"], memory["classes"], memory["weights"])
+
+
 def _followed_by(memory: dict[str, Any], data: LabelledPredictions, kept: float) -> LabelledPredictions:
     """Return stored rows, whose weights fade, followed by those of a batch; the batch alone if none are stored."""
     if "labels" not in memory:
         return data
-    predictions = Predictions(
-        np.vstack([memory["scores"], data.predictions.scores]),
-        Space(memory["space"]),
-        memory["names"],
-        memory["floor"],
-    )
+    stored = _rows_of(memory)
+    predictions = replace(stored.predictions, scores=np.vstack([memory["scores"], data.predictions.scores]))
     weights = None
     if kept < 1 or memory["weights"] is not None or data.weights is not None:
         old = np.ones(len(memory["labels"])) if memory["weights"] is None else memory["weights"]
@@ -380,7 +459,8 @@ def _check_same_parameters(calibrator: "Calibrator", first: dict[str, str]) -> N
 
 def _parsed_batch(
     calibrator: "Calibrator", X: Any, y: Any, sample_weight: Any, classes: Any
-) -> LabelledPredictions:
+) -> LabelledPredictions | None:
+    """Return the rows of a batch that count; None if there are none."""
     name = type(calibrator).__name__
     if "memory_" not in vars(calibrator):
         if "classes_" in vars(calibrator):
@@ -390,10 +470,10 @@ def _parsed_batch(
         predictions = Predictions.parse(X)
         if classes is not None:
             predictions = replace(predictions, classes=_labels_of(classes, predictions.n_classes))
-        data = LabelledPredictions.parse(predictions, y, sample_weight)
-        if calibrator.traits.binary_only and data.n_classes != 2:
-            raise PredictionError(f"{name} takes two classes, but there are {data.n_classes}.")
-        return data
+        if calibrator.traits.binary_only and predictions.n_classes != 2:
+            raise PredictionError(f"{name} takes two classes, but there are {predictions.n_classes}.")
+        batch = LabelledPredictions.parse_batch(predictions, y, sample_weight)
+        return None if batch is None else batch.with_bounded_weights()
     predictions = calibrator._parsed(X)
     if predictions.space != calibrator.space_:
         raise PredictionError(
@@ -405,14 +485,15 @@ def _parsed_batch(
         raise LabelError(f"classes must be those of the first batch, {known.tolist()}, not {classes!r}.")
     # Column numbers need no names, and give clearer errors without.
     numbers = np.array_equal(known, np.arange(len(known)))
-    data = LabelledPredictions.parse(
-        replace(predictions, classes=None if numbers else known), y, sample_weight
-    )
+    named = replace(predictions, classes=None if numbers else known)
+    data = LabelledPredictions.parse_batch(named, y, sample_weight)
+    if data is None:
+        return None
     if not np.array_equal(data.classes, known):
         raise LabelError(
             f"labels must be among those of the first batch, {known.tolist()}, but are {data.classes.tolist()}."
         )
-    return data
+    return data.with_bounded_weights()
 
 
 def _labels_of(classes: Any, n_classes: int) -> NDArray[Any]:

@@ -1,28 +1,41 @@
 """Calibrator: what every method shares, and the facts a method claims about itself."""
 
 import os
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from itertools import count
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.batches import Summary, partial_fit
-from calibrant.errors import LabelError, MissingClassWarning, PredictionError
+from calibrant.batches import BatchSummary, Summary, batch_summary, partial_fit
+from calibrant.errors import LabelError, MissingClassWarning, NoGraphError, ParameterError, PredictionError
+from calibrant.fit_cost import FitCost, announce_cost
+from calibrant.graph import Event, MapGraph, TracedPredictions
+from calibrant.graph.apply import mapped
+from calibrant.graph.trace import Opaque, Trace
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.kept_order import restore_argmax
-from calibrant.numerics.simplex import softmax
-from calibrant.predictions import Predictions
+from calibrant.options import check_choice
+from calibrant.origin import frame_of
+from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space
 
 __all__ = ["Calibrator", "Traits"]
 
 SHOWN = 10  # how many absent classes a warning lists
+
+Output = Literal["default", "same", "pandas", "polars"]
+OUTPUTS = ("default", "same", "pandas", "polars")
+
+# Where scikit-learn keeps what set_output asks for; its clone copies it.
+OUTPUT_SETTING = "_sklearn_output_config"
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Learns a map from predicted to honest probabilities.
 
     The base parses and checks whatever comes in and takes care of classes without calibration rows; a
-    method writes ``_fit`` and ``_transform``, which only ever see valid data. A class is either abstract
+    method writes ``_fit`` and ``_traced``, which only ever see valid data. A class is either abstract
     or final.
 
     Classes without rows keep the share of probability that the classifier gave them, zeros counting as the floor: the
@@ -74,6 +87,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     structure: ClassVar[tuple[str, ...]] = ()
     """Parameters that say what kind of map it is; a fitted map has those of its fit, whatever is set later."""
+
+    fit_cost: ClassVar[FitCost | None] = None
+    """Expected processor time of a fit, for methods that may take minutes; :meth:`fit` logs it beforehand."""
 
     batches: ClassVar[Summary | None] = None
     """What stands for earlier rows in :meth:`partial_fit`; None for methods that need all rows at once."""
@@ -93,15 +109,18 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array, frame or Predictions
+        X : array, tensor, frame or Predictions
             Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; logits only through
             ``Predictions.from_logits``.
         y : array of shape (n,)
-            True classes: column numbers, or labels that match the columns.
+            True classes: column numbers, or labels that match the columns. For predictions of more axes, of their shape
+            without the axis of the classes.
         sample_weight : array of shape (n,), optional
             A weight of two is the same as the row given twice; rows of weight zero are left out.
         """
-        return self.fit_labelled(LabelledPredictions.parse(X, y, sample_weight))
+        data = LabelledPredictions.parse(X, y, sample_weight)
+        announce_cost(type(self).__name__, self.fit_cost, data.n_rows, data.n_classes)
+        return self.fit_labelled(data)
 
     def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
         """Learn from data that are parsed already; :meth:`fit` is this after parsing.
@@ -124,6 +143,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self._forget()
             raise
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn that there is a ``transform``, and how many classes there may be."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags(preserves_dtype=["float64", "float32"])
+        tags.classifier_tags.multi_class = not self.traits.binary_only
+        return tags
 
     @available_if(lambda self: self.batches is not None)  # type: ignore[untyped-decorator]
     def partial_fit(
@@ -159,40 +185,125 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         return partial_fit(self, X, y, sample_weight, classes, half_life)
 
+    @available_if(lambda self: self.batches is not None)  # type: ignore[untyped-decorator]
+    def batch_summary(self) -> BatchSummary:
+        """Return size and error of what :meth:`partial_fit` keeps of the rows of earlier batches.
+
+        Examples
+        --------
+        >>> from calibrant import TemperatureScaling
+        >>> TemperatureScaling().partial_fit([[0.9, 0.1]] * 4, [0, 0, 0, 1]).batch_summary()
+        BatchSummary(n_rows=4.0, n_kept_rows=4, n_bytes=112, error=0.0, sampling_error=0.0)
+        """
+        return batch_summary(self)
+
     def transform(self, X: Any) -> Predictions:
         """Return calibrated :class:`Predictions`; in logits where the method works on logits."""
-        check_is_fitted(self)
         predictions = self._parsed(X)
-        columns = self.present_columns_
-        if columns is None:
-            return self._mapped(predictions)
-        # Zeros count as the floor: a class that nobody has seen, or all others, may turn up all the same.
-        calibrated = predictions.without_zeros().probabilities.copy()
-        share = calibrated[:, columns].sum(axis=1, keepdims=True)
-        calibrated[:, columns] = share * self._mapped(predictions.restricted_to(columns)).probabilities
-        # A small part of a small share may be too small for the float type.
-        return (
-            Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
-            .with_floor(self.floor_)
-            .without_zeros()
+        compiled = self._compiled(predictions.space)
+        return Predictions(
+            read_only(compiled.scores(predictions.scores)),
+            compiled.scores.output_space,
+            predictions.classes,
+            compiled.floor,
+            predictions.ignore_label,
+            predictions.origin,
         )
 
-    def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """Return calibrated probabilities, (n, K), in the float type of ``X``."""
-        calibrated = self.transform(X)
-        if calibrated.space is not Space.LOGITS:
-            return np.array(calibrated.probabilities)  # they may be those of X itself
-        probabilities = softmax(calibrated.scores)
-        if self.traits.keeps_argmax:
-            # Logits that differ in their last digits may have the same exponential.
-            restore_argmax(probabilities, calibrated.predicted)
-        return probabilities
+    def predict_proba(self, X: Any, *, out: NDArray[np.floating] | None = None) -> Any:
+        """Return calibrated probabilities, (n, K), in the float type of ``X``.
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the largest calibrated probability, (n,)."""
-        columns = self.transform(X).predicted
-        labels: NDArray[Any] = self.classes_[columns]
-        return labels
+        A tensor gives a tensor of the same library, type and device; it is computed by NumPy on the host, without
+        gradients. Predictions of more axes give probabilities of the same axes.
+
+        Parameters
+        ----------
+        X : array, tensor, frame or Predictions
+            Probabilities, or logits through ``Predictions.from_logits``.
+        out : ndarray of shape (n, K), optional
+            Where to write them, of the float type of ``X``; it must not overlap with ``X``.
+
+        Returns
+        -------
+        ndarray, tensor or frame
+            An array for data frames too, unless :meth:`set_output` asks for a frame.
+        """
+        predictions = self._parsed(X)
+        setting = vars(self).get(OUTPUT_SETTING)
+        if predictions.origin is None and setting is None:
+            return self._calibrated_rows(predictions, out)
+        return self._contained(predictions, setting or {}, out)
+
+    def set_output(self, *, predict_proba: Output | None = None, transform: str | None = None) -> Self:
+        """Choose what :meth:`predict_proba` returns.
+
+        Parameters
+        ----------
+        predict_proba : {"default", "same", "pandas", "polars"}, optional
+            "default" gives an array, or a tensor for a tensor. "same" gives a data frame for a data frame, of the same
+            library and columns and with the same index. "pandas" and "polars" give such a frame for any rows, with
+            ``classes_`` as columns if the input has no names. None changes nothing.
+        transform : {"default"}, optional
+            For pipelines of scikit-learn, which pass it on. :meth:`transform` always returns Predictions.
+
+        Notes
+        -----
+        ``clone`` keeps the choice; a file does not.
+        """
+        if transform not in (None, "default"):
+            raise ParameterError(
+                f"transform of {type(self).__name__} returns Predictions and no {transform!r}; "
+                "pass set_output(predict_proba=...)."
+            )
+        if predict_proba is not None:
+            if predict_proba not in OUTPUTS:
+                raise ParameterError(f"predict_proba must be one of {OUTPUTS}, not {predict_proba!r}.")
+            setattr(self, OUTPUT_SETTING, {"predict_proba": predict_proba})
+        return self
+
+    def graph(self, space: str | None = None) -> MapGraph:
+        """Return what the fitted map does to a row, as a list of operations; ``print`` shows them.
+
+        Parameters
+        ----------
+        space : {"probabilities", "logits"}, optional
+            What the graph takes; that of the calibration set by default.
+
+        Examples
+        --------
+        >>> from calibrant import VectorScaling
+        >>> fitted = VectorScaling(bias=False).fit([[0.9, 0.1]] * 4 + [[0.3, 0.7]] * 3, [0, 0, 0, 1, 1, 1, 0])
+        >>> print(fitted.graph())
+        probabilities, 2 columns
+          1  log(floor=1.17549e-38) of the input
+          2  affine(scale=[0.726917, 0.510383], shift=0) of 1
+          3  softmax() of 2
+        probabilities, 2 columns
+        """
+        check_is_fitted(self)
+        if space is not None:
+            check_choice("space", space, tuple(each.value for each in Space))
+        wanted = Space(self.space_ if space is None else space)
+        if self.traits.uses_raw_logits and wanted != self.space_:
+            raise PredictionError(
+                f"{type(self).__name__} was fitted on {self.space_} and has no map of {wanted.value}; "
+                f"pass space={self.space_!r}."
+            )
+        graph = self._compiled(wanted).probabilities
+        for node in graph.nodes:
+            if isinstance(node.operation, Opaque):
+                raise NoGraphError(f"{type(self).__name__} has no graph, because {node.operation.reason}")
+        return graph
+
+    def predict(self, X: Any) -> Any:
+        """Return the label with the largest calibrated probability, (n,), or of the shape of ``X`` without its classes.
+
+        Integers for a tensor are a tensor of the same library.
+        """
+        predictions = self._parsed(X)
+        largest = self._compiled(predictions.space).scores.largest(predictions.scores)
+        labels: NDArray[Any] = self.classes_[largest]
+        return labels if predictions.origin is None else predictions.origin.labels(labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted calibrator to a file that :func:`calibrant.load` reads; no pickle is involved."""
@@ -200,17 +311,152 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         save(self, path)
 
+    def export(self, path: str | os.PathLike[str], **options: Any) -> Any:
+        """Write the fitted calibrator to a file for another system; the ending of the path says for which.
+
+        See :func:`calibrant.export.export` for the options ``dtype``, ``space``, ``columns`` and those of the kind of file.
+        """
+        from calibrant.export import export
+
+        return export(self, path, **options)
+
+    def to_torch(self, space: str | None = None) -> Any:
+        """Return the fitted calibrator as a ``torch.nn.Module``: scores (n, K) in, calibrated probabilities out.
+
+        Parameters
+        ----------
+        space : {"probabilities", "logits"}, optional
+            What the module takes; that of the fit by default. ``torch.nn.Sequential(network, module)`` needs logits if the
+            network ends in them.
+        """
+        from calibrant.export import to_torch
+
+        return to_torch(self, space)
+
     @abstractmethod
     def _fit(self, data: LabelledPredictions) -> None:
         """Learn from valid data; set attributes that end in an underscore."""
 
-    @abstractmethod
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        """Return the fitted map of valid predictions for the classes that have rows; see :class:`~calibrant.graph.MapGraph`.
+
+        A method whose map is no list of row operations writes ``_transform`` instead.
+        """
+        if type(self)._transform is Calibrator._transform:
+            raise TypeError(
+                f"{type(self).__name__} must write _traced, or _transform if its map has no graph."
+            )
+        return self._opaque(given, "its map is not written as a list of row operations.")
+
     def _transform(self, predictions: Predictions) -> Predictions:
         """Map valid predictions of the fitted number of classes."""
+        return mapped(self._traced, predictions)
 
-    def _mapped(self, predictions: Predictions) -> Predictions:
-        """Map valid predictions; those of a calibrator that has seen one class only stay, but for zeros."""
-        return predictions.without_zeros() if self._has_seen_one_class else self._transform(predictions)
+    def _opaque(self, given: TracedPredictions, reason: str) -> TracedPredictions:
+        """Return the map of a method that writes ``_transform``, which gives probabilities."""
+        # The graphs of a calibrator must not keep it alive; ``given`` leads to its trace, and that to the calibrator.
+        owner, space, floor = weakref.ref(self), given.space, given.floor
+
+        def function(scores: NDArray[np.floating]) -> NDArray[np.floating]:
+            calibrator = owner()
+            assert calibrator is not None
+            predictions = Predictions(scores, space, None, floor)
+            return np.array(calibrator._transform(predictions).probabilities)
+
+        return given.with_probabilities(given.scores.then(Opaque(function, reason)))
+
+    def _trace(self, given: TracedPredictions) -> TracedPredictions:
+        """Return the fitted map of all columns, for whatever predictions come in."""
+        given.raw.trace.visit(self, self._version)
+        given = given.with_floor(self.floor_)
+        columns = self.present_columns_
+        if columns is None:
+            return self._mapped(given)
+        # Zeros count as the floor: a class that nobody has seen, or all others, may turn up all the same.
+        as_given = given.without_zeros().probabilities
+        share = as_given.columns(columns).row("sum")
+        absent = np.setdiff1d(np.arange(given.n_classes), columns)
+        seen = self._mapped(given.restricted_to(columns)).probabilities * share
+        places = np.argsort(np.concatenate([columns, absent]))
+        together = seen.joined(as_given.columns(absent), columns=places)
+        # A small part of a small share may be too small for the float type.
+        return given.with_probabilities(together.narrowed()).with_floor(self.floor_).without_zeros()
+
+    def _mapped(self, given: TracedPredictions) -> TracedPredictions:
+        """Return the map of the classes that have rows; the identity, but for zeros, while one class was seen only."""
+        return given.without_zeros() if self._has_seen_one_class else self._traced(given)
+
+    def _calibrated_rows(
+        self, predictions: Predictions, out: NDArray[np.floating] | None = None
+    ) -> NDArray[np.floating]:
+        """Return calibrated probabilities of parsed predictions, (n, K), whatever they came as."""
+        return self._compiled(predictions.space).probabilities(predictions.scores, out)
+
+    def _contained(
+        self, predictions: Predictions, setting: dict[str, str], out: NDArray[np.floating] | None
+    ) -> Any:
+        """Return calibrated probabilities in the container that is asked for."""
+        origin, container = predictions.origin, setting.get("predict_proba", "default")
+        backend = container if container in ("pandas", "polars") else None
+        if container == "same" and origin is not None:
+            backend = origin.backend
+        rows = self._calibrated_rows(predictions, out)
+        result: Any = rows
+        if backend is None:
+            result = predictions.as_given(rows)
+        elif origin is not None and origin.shape is not None:
+            raise ParameterError(
+                f"probabilities of shape {np.shape(predictions.as_given(rows))} are no data frame; "
+                "pass rows, or set_output(predict_proba='default')."
+            )
+        else:
+            names = None if origin is None else origin.columns
+            columns = self.classes_.tolist() if names is None or len(names) != rows.shape[1] else names
+            result = frame_of(rows, columns, backend, None if origin is None else origin.index)
+        if out is not None and result is not rows:
+            raise ParameterError("out= holds rows of a NumPy array; pass X as one, or leave out= away.")
+        return result
+
+    def _mapped_event(self, event: Event) -> Event:
+        """Return the map of the event that the class is the second one of two, for reductions."""
+        given = TracedPredictions.of_event(event)
+        return self._mapped(given).with_floor(event.floor).event
+
+    def _compiled(self, space: Space) -> "_Compiled":
+        """Return the graphs of the fitted map for predictions of a space; made when first asked for."""
+        state = _STATES.get(self)
+        if state is None:
+            state = _STATES[self] = _State()
+        compiled = state.graphs.get(space)
+        if compiled is None or not compiled.is_current():
+            state.graphs[space] = compiled = _Compiled(self, space)
+        return compiled
+
+    @property
+    def _version(self) -> int:
+        """A number that changes with the fitted state."""
+        state = _STATES.get(self)
+        return 0 if state is None else state.version
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a fitted array can be read only, since the graph would not follow a change inside of it."""
+        if name.endswith("_"):
+            object.__setattr__(self, name, read_only(value) if type(value) is np.ndarray else value)
+            _STATES[self] = _State()
+        else:
+            object.__setattr__(self, name, value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Copies and pickles of arrays are writeable.
+        for name, value in list(self.__dict__.items()):
+            if name.endswith("_") and type(value) is np.ndarray:
+                self.__dict__[name] = read_only(value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        if name.endswith("_"):
+            _STATES[self] = _State()
 
     @property
     def _has_seen_one_class(self) -> bool:
@@ -251,7 +497,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return vars(self).get("structure_", {}).get(name, getattr(self, name))
 
     def _parsed(self, X: Any) -> Predictions:
-        predictions = Predictions.parse(X).with_floor(self.floor_)
+        if "classes_" not in self.__dict__:
+            check_is_fitted(self)  # takes as long as one row
+        predictions = Predictions.parse(X)
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
             is_one_row = np.shape(X) == (n_classes,)
@@ -298,3 +546,50 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             else f"{they} the share of probability that the classifier gives {them}"
         )
         warn_user(f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning)
+
+
+class _State:
+    """A fitted state of a calibrator: its number, which no other state has, and its graphs."""
+
+    latest = 0
+    _numbers = count(1)  # next() is atomic, += is not
+
+    def __init__(self) -> None:
+        self.version = next(_State._numbers)
+        _State.latest = self.version
+        self.graphs: dict[Space, _Compiled] = {}
+
+
+_STATES: weakref.WeakKeyDictionary[Calibrator, _State] = weakref.WeakKeyDictionary()
+
+
+class _Compiled:
+    """Graphs of a fitted map: to calibrated scores, and to probabilities.
+
+    They are current as long as no calibrator that takes part has another state. The number of the latest state of all
+    calibrators makes that quick to see.
+    """
+
+    def __init__(self, calibrator: Calibrator, space: Space) -> None:
+        self._checked = _State.latest
+        trace = Trace(len(calibrator.classes_))
+        result = calibrator._trace(TracedPredictions(trace.input, space))
+        self.floor = result.floor
+        self.scores = trace.graph(result.scores.narrowed(), space, result.space)
+        probabilities = result.probabilities
+        if calibrator.traits.keeps_argmax and result.space is Space.LOGITS and result.kept is None:
+            # Logits that differ in their last digits may have the same exponential.
+            probabilities = probabilities.restored("argmax", result.scores)
+        self.probabilities = trace.graph(probabilities.narrowed(), space, Space.PROBABILITIES)
+        self._parts = [(weakref.ref(part), version) for part, version in trace.visited]
+
+    def is_current(self) -> bool:
+        """Return whether all parts are as they were."""
+        latest = _State.latest
+        if self._checked != latest:
+            for part, version in self._parts:
+                found = part()
+                if found is None or found._version != version:
+                    return False
+            self._checked = latest
+        return True

@@ -1,4 +1,4 @@
-"""Conventions: metrics with the settings behind published tables, by the name of the publication."""
+"""Conventions: metrics with the settings behind published tables, by first author and year."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,17 +31,17 @@ Metric = Callable[..., float]
 
 @dataclass(frozen=True)
 class Convention:
-    """The metrics of a publication as its tables were computed.
+    """The metrics of a publication, with the settings that reproduce its tables.
 
     Attributes
     ----------
     name : str
         First author and year.
     source : str
-        What the tables are of, in a few words.
+        What the tables show, in a few words.
     metrics : mapping
-        From the names of metrics to functions ``(y_true, y_proba, *, sample_weight=None)``; each is an
-        attribute too.
+        Metric names -> functions ``(y_true, y_proba, *, sample_weight=None)``. Each is also available as an
+        attribute.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Convention:
 
 
 def _definition(function: Metric) -> str:
-    """Return name and options of a metric, and what it is in words if it is not one of :mod:`calibrant.metrics`."""
+    """Return the name and options of a metric, with a description if it is not one of :mod:`calibrant.metrics`."""
     if is_declared(function):
         return describe(function)
     return f"{describe(function)}, {_first_line(function).removeprefix('Return ').removesuffix('.')}"
@@ -83,7 +83,7 @@ def _first_line(function: Metric) -> str:
 
 
 def convention(name: str) -> Convention:
-    """Return the metrics of a publication as its tables were computed.
+    """Return the metrics of a publication, with the settings that reproduce its tables.
 
     Parameters
     ----------
@@ -94,18 +94,18 @@ def convention(name: str) -> Convention:
     -----
     ``"kull2019"``
         Confidence-ECE and maximum calibration error with 15 bins (a, b] of equal width. Classwise-ECE is the
-        *sum* over classes, though the paper's formula is the mean, with 14 bins [a, b) and one more for
-        probabilities of exactly one. The Brier score is the mean over rows and classes. The log-loss contains a
-        clip at 1e-15. ``error_rate`` in per cent :cite:`kull2019`.
+        *sum* over classes, although the paper's formula is the mean, with 14 bins [a, b) and one more for
+        probabilities of exactly one. The Brier score is the mean over rows and classes. Probabilities are clipped
+        at 1e-15 for the log-loss. ``error_rate`` is in per cent :cite:`kull2019`.
     ``"valk2022"``
-        All in per cent except log-loss and Brier score; 15 bins that hold the same number of rows, equal
-        scores apart if need be; classwise-ECE is the mean over classes and leaves out rows that give a class
-        the probability zero. The log-loss contains a clip at 1e-15. The formula printed in the thesis has another
-        factor of one over the number of bins, which its figures do not contain :cite:`valk2022`.
+        All in per cent except log-loss and Brier score. 15 bins of equal counts, which may separate equal scores.
+        Classwise-ECE is the mean over classes and leaves out rows that give a class the probability zero.
+        Probabilities are clipped at 1e-15 for the log-loss. The formula printed in the thesis has an extra factor
+        of one over the number of bins, which its figures do not contain :cite:`valk2022`.
     ``"wenger2020"``
-        Confidence-ECE with 100 bins between 1/K and one, each represented not by its mean confidence but by
-        a centre, which is taken half of 1/100 below its upper edge although the bins are narrower. For a
-        norm above one there is no root. The formula of the paper has no weights, the figures do
+        Confidence-ECE with 100 bins between 1/K and one. Each bin is represented by a centre instead of its mean
+        confidence; the centre is taken 1/200 below the upper edge, although the bins are narrower than 1/100. No
+        root is taken for norms above one. The formula of the paper has no bin weights, the figures do
         :cite:`wenger2020`.
     ``"tomani2022"``
         Confidence-ECE with 10 bins (a, b] of equal width; Brier score summed over classes :cite:`tomani2022`.
@@ -122,7 +122,7 @@ def convention(name: str) -> Convention:
     >>> print(convention("wenger2020"))
     wenger2020: Gaussian-process calibration
     confidence_ece: confidence_ece_of_bin_centres(n_bins=100, norm=1), the mean gap between accuracies and the
-    centres of bins from 1/K to one, in units of probability
+    centres of bins from 1/K to one, in probability
     """
     try:
         return _CONVENTIONS[name]
@@ -140,12 +140,12 @@ def conventions() -> list[str]:
 
 
 def error_rate_in_percent(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    """Return the share of wrong rows in per cent."""
+    """Return the error rate in per cent."""
     return 100 * (1 - accuracy(y_true, y_proba, sample_weight=sample_weight))
 
 
 def brier_mean_over_classes(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    """Return the squared difference, the mean over rows and classes, in units of squared probability."""
+    """Return the squared difference, the mean over rows and classes, in squared probability."""
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     total = brier_score(y_true, y_proba, sample_weight=sample_weight, scale_by_half=False)
     return total / data.n_classes
@@ -154,7 +154,7 @@ def brier_mean_over_classes(y_true: Any, y_proba: Any, *, sample_weight: Any = N
 def confidence_ece_of_equal_counts_in_percent(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15
 ) -> float:
-    """Return confidence-ECE with bins of the same number of rows, in per cent."""
+    """Return confidence-ECE with bins of equal counts, in per cent."""
     data = _without_weights(y_true, y_proba, sample_weight, "valk2022")
     right = data.predictions.predicted == data.labels
     return 100 * _error_of_equal_counts(confidences(data.predictions), right, n_bins)
@@ -163,7 +163,7 @@ def confidence_ece_of_equal_counts_in_percent(
 def classwise_ece_of_equal_counts_in_percent(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15
 ) -> float:
-    """Return classwise-ECE, the mean over classes, with bins of the same number of rows and without zeros, in per cent."""
+    """Return classwise-ECE, the mean over classes, with bins of equal counts and without zeros, in per cent."""
     data = _without_weights(y_true, y_proba, sample_weight, "valk2022")
     errors = [
         _error_of_equal_counts(column[column > 0], (data.labels == k)[column > 0], n_bins)
@@ -175,7 +175,7 @@ def classwise_ece_of_equal_counts_in_percent(
 def confidence_ece_of_bin_centres(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 100, norm: float = 1
 ) -> float:
-    """Return the mean gap between accuracies and the centres of bins from 1/K to one, in units of probability."""
+    """Return the mean gap between accuracies and the centres of bins from 1/K to one, in probability."""
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     right = data.predictions.predicted == data.labels
     partition = EqualWidth(n_bins, low=1 / data.n_classes)
@@ -185,7 +185,7 @@ def confidence_ece_of_bin_centres(
 
 
 def _error_of_equal_counts(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], n_bins: int) -> float:
-    """Return the weighted mean gap of consecutive runs of the sorted scores; the first ones take the remainder."""
+    """Return the weighted mean gap of consecutive blocks of the sorted scores; the first ones take the remainder."""
     if len(scores) == 0:
         return 0.0
     order = np.argsort(scores, kind="stable")
@@ -197,7 +197,7 @@ def _error_of_equal_counts(scores: NDArray[np.floating], outcomes: NDArray[np.bo
 def _without_weights(y_true: Any, y_proba: Any, sample_weight: Any, name: str) -> LabelledPredictions:
     if sample_weight is not None:
         raise ParameterError(
-            f"the bins of {name} hold equal numbers of rows, so weights have no place in them; "
+            f"the bins of {name} hold equal numbers of rows and cannot use weights; "
             "use the metric itself with strategy='quantile'."
         )
     return LabelledPredictions.parse(y_proba, y_true)

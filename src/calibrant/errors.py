@@ -1,12 +1,14 @@
-"""Every error and warning that calibrant raises on purpose."""
+"""All errors and warnings of calibrant."""
 
 __all__ = [
     "CalibrationWarning",
     "ConvergenceWarning",
+    "ExportError",
     "FileFormatError",
     "LabelError",
     "MissingClassWarning",
     "MissingExtraError",
+    "NoGraphError",
     "ParameterError",
     "PredictionError",
     "RecipeError",
@@ -18,7 +20,7 @@ __all__ = [
 
 
 class PredictionError(ValueError):
-    """The probabilities or logits cannot be used as given."""
+    """The probabilities or logits are invalid."""
 
 
 class LabelError(ValueError):
@@ -26,11 +28,19 @@ class LabelError(ValueError):
 
 
 class WeightError(ValueError):
-    """The sample weights cannot be used as given."""
+    """The sample weights are invalid."""
 
 
 class ParameterError(ValueError):
-    """A parameter of a calibrator, metric or registry call has no meaning."""
+    """A parameter of a calibrator, metric or registry call is invalid."""
+
+
+class NoGraphError(ValueError):
+    """A fitted calibrator cannot be written as a finite list of row operations."""
+
+
+class ExportError(ValueError):
+    """An exported file does not reproduce the calibrator, or the calibrator cannot be exported."""
 
 
 class FileFormatError(ValueError):
@@ -38,37 +48,35 @@ class FileFormatError(ValueError):
 
 
 class StudyError(ValueError):
-    """A study cannot be run or reported as asked."""
+    """A study cannot be run or reported as requested."""
 
 
 class RecipeError(StudyError):
-    """A recipe says something that has no meaning."""
+    """A recipe is invalid."""
 
 
 class StudyDataError(StudyError):
-    """A data set of a study is absent or cannot be read."""
+    """A data set of a study is missing or cannot be read."""
 
 
 class StoreError(StudyError):
-    """A file of results cannot be opened or written."""
+    """A results file cannot be opened or written."""
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is needed and not installed."""
+    """An optional dependency is required but not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package} is needed here and not installed; run: pip install 'calibrant[{extra}]'."
-        )
+        super().__init__(f"{package} is required but not installed; run: pip install 'calibrant[{extra}]'.")
 
 
 class CalibrationWarning(UserWarning):
-    """Base of all warnings; filter this one to silence them together."""
+    """Base class of all warnings; filter this one to silence them all."""
 
 
 class ConvergenceWarning(CalibrationWarning):
-    """A fit stopped before its optimum, or at the edge of its range."""
+    """A fit stopped before its optimum, or at the boundary of its range."""
 
 
 class MissingClassWarning(CalibrationWarning):
-    """Some classes have no calibration row."""
+    """Some classes have no rows in the calibration set."""

@@ -9,14 +9,24 @@ from numpy.typing import NDArray
 from calibrant.errors import CalibrationWarning, LabelError, WeightError
 from calibrant.labels import encode_labels, shift_of_labels
 from calibrant.notices import warn_user
+from calibrant.origin import on_host
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["LabelledPredictions", "are_swapped", "shift_warning"]
+__all__ = ["NO_SUM", "LabelledPredictions", "are_swapped", "shift_warning"]
+
+SMALLEST_WEIGHT = 1e-12
+"""Smallest positive weight relative to the largest; smaller ones, which sums would not notice, are raised to it."""
+
+LARGEST_WEIGHT = 1e100
+"""Bound on the largest weight, and on its inverse, so that products of weights neither overflow nor vanish."""
 
 SWAPPED = (
     "labels and predictions are swapped; metrics, assess and compare take (y, p), calibrators fit(p, y)."
 )
+
+NO_WEIGHT = "sample_weight is zero for every row; at least one row must count."
+NO_SUM = "sample_weight is too large to be added up; divide all by a constant first."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +41,8 @@ class LabelledPredictions:
     classes : ndarray of shape (K,)
         Label of every column.
     weights : ndarray of shape (n,) or None
-        Positive float64 weights; None if all rows count once. Rows of weight zero are left out on parsing.
+        Positive float64 weights; None if all rows count once. On parsing, rows of weight zero are left out, and a weight
+        below 1e-12 of the largest is raised to that.
     groups : ndarray of shape (n,) or None
         Which rows belong together, for methods that hold rows out; None if all are independent.
 
@@ -51,9 +62,35 @@ class LabelledPredictions:
     @classmethod
     def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Check predictions, labels and weights against each other; see :doc:`/concepts` for labels."""
+        every = cls._of_all_rows(X, y, sample_weight)
+        data = every._counted()
+        if data is None:
+            if every.labels.max() < 0:
+                raise LabelError(
+                    f"all {every.n_rows} labels are the ignore_label {Predictions.parse(X).ignore_label!r}; at least one "
+                    "row must count."
+                )
+            raise WeightError(NO_WEIGHT)
+        return data.with_bounded_weights()
+
+    @classmethod
+    def parse_batch(cls, X: Any, y: Any, sample_weight: Any = None) -> Self | None:
+        """Return what :meth:`parse` does, but with weights as they were given, and None if no row counts.
+
+        The rows are a part of all rows: :meth:`with_bounded_weights` needs the largest weight of all, and a part in which
+        all weights are zero or all labels are the ignored one is no error.
+        """
+        return cls._of_all_rows(X, y, sample_weight)._counted()
+
+    @classmethod
+    def _of_all_rows(cls, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Return all rows, those with the ignored label (column number -1) and those of weight zero among them."""
         try:
             predictions = Predictions.parse(X)
-            labels, classes = encode_labels(y, predictions.n_classes, predictions.classes)
+            y = _by_rows(y, predictions, "labels", LabelError)
+            labels, classes = encode_labels(
+                y, predictions.n_classes, predictions.classes, predictions.ignore_label
+            )
         except ValueError:
             if are_swapped(X, y):
                 raise LabelError(SWAPPED) from None
@@ -63,14 +100,26 @@ class LabelledPredictions:
                 f"there are {predictions.n_rows} rows of predictions but {len(labels)} labels; "
                 "pass one label per row."
             )
-        data = cls(predictions, labels, classes)
+        weights = None
+        if sample_weight is not None:
+            sample_weight = _by_rows(sample_weight, predictions, "sample_weight", WeightError)
+            weights = _parsed_weights(sample_weight, predictions.n_rows)
+        return cls(predictions.without_origin(), labels, classes, weights)
+
+    def _counted(self) -> Self | None:
+        """Return the rows with a label and a weight above zero; None if there are none."""
+        data = self
+        if data.labels.min() < 0:
+            if data.labels.max() < 0:
+                return None
+            data = data.take(data.labels >= 0)
+        if data.weights is not None and not data.weights.any():
+            return None
         if data.shift_of_labels:
             warn_user(shift_warning(data.n_classes, data.shift_of_labels), CalibrationWarning)
-        if sample_weight is None:
+        if data.weights is None or data.weights.min() > 0:
             return data
-        weights = _parsed_weights(sample_weight, predictions.n_rows)
-        data = cls(predictions, labels, classes, weights)
-        return data if weights.min() > 0 else data.take(weights > 0)
+        return data.take(data.weights > 0)
 
     @property
     def n_rows(self) -> int:
@@ -148,6 +197,27 @@ class LabelledPredictions:
             return self
         return replace(self, weights=self.weights / mean)
 
+    def with_bounded_weights(self, largest: float | None = None) -> Self:
+        """Return the same rows with weights within ``SMALLEST_WEIGHT`` and ``LARGEST_WEIGHT``.
+
+        Parameters
+        ----------
+        largest : float, optional
+            The largest weight of all rows of a fit; by default that of these rows.
+
+        Examples
+        --------
+        >>> data = LabelledPredictions.parse([[0.5, 0.5]], [0], [1.0])
+        >>> data.with_bounded_weights(1e16).weights
+        array([10000.])
+        """
+        if self.weights is None:
+            return self
+        largest = float(self.weights.max()) if largest is None else largest
+        bounded = float(np.clip(largest, 1 / LARGEST_WEIGHT, LARGEST_WEIGHT))
+        weights = self.weights if bounded == largest else self.weights / largest * bounded
+        return replace(self, weights=np.maximum(weights, SMALLEST_WEIGHT * bounded))
+
     def take(self, rows: Any, weights: NDArray[np.float64] | None = None) -> Self:
         """Return the chosen rows, with new ``weights`` for them if given."""
         if weights is None and self.weights is not None:
@@ -182,7 +252,7 @@ def are_swapped(X: Any, y: Any) -> bool:
 
 def _can_be_labels(X: Any) -> bool:
     try:
-        given = np.asarray(X)
+        given = np.asarray(on_host(X))
     except ValueError:  # rows of different lengths
         return False
     if given.size == 0 or given.ndim == 0 or given.size != len(given):
@@ -194,7 +264,7 @@ def _can_only_be_predictions(y: Any) -> bool:
     if isinstance(y, Predictions):
         return True
     try:
-        given = np.asarray(y)
+        given = np.asarray(on_host(y))
     except ValueError:
         return False
     if given.dtype.kind not in "fiub":
@@ -202,7 +272,25 @@ def _can_only_be_predictions(y: Any) -> bool:
     return (given.ndim == 2 and given.shape[1] > 1) or bool((given != np.round(given)).any())
 
 
+def _by_rows(
+    values: Any, predictions: Predictions, what: str, error: type[LabelError] | type[WeightError]
+) -> Any:
+    """Return what was given for every position of an array of predictions, one after the other as its rows are."""
+    shape = None if predictions.origin is None else predictions.origin.shape
+    values = on_host(values)
+    if shape is None or np.shape(values) == (predictions.n_rows,):
+        return values
+    if np.shape(values) != shape:
+        raise error(
+            f"{what} must have the shape {shape} of the predictions without their class axis, but are of shape "
+            f"{np.shape(values)}; pass one for every position."
+        )
+    return np.asarray(values).reshape(-1)
+
+
 def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
+    if np.iscomplexobj(sample_weight):
+        raise WeightError("sample_weight must be real numbers; pass one per row.")
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -222,7 +310,5 @@ def _parsed_weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not np.isfinite(total):
-        raise WeightError("sample_weight is too large to be added up; divide all by a constant first.")
-    if total == 0:
-        raise WeightError("sample_weight is zero for every row; at least one row must count.")
+        raise WeightError(NO_SUM)
     return weights

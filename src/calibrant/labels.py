@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from calibrant.errors import LabelError
+from calibrant.origin import on_host
 
 __all__ = ["encode_labels", "shift_of_labels"]
 
@@ -19,9 +20,11 @@ LARGEST = 2.0**63  # floats from here on are no integers any more
 
 
 def encode_labels(
-    y: Any, n_classes: int, classes: NDArray[Any] | None = None
+    y: Any, n_classes: int, classes: NDArray[Any] | None = None, ignore_label: int | str | None = None
 ) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return ``(codes, classes)``: the column number of every label and the label of every column.
+
+    Labels equal to ``ignore_label`` have the number -1.
 
     In this order: names given with the predictions, if every label is among them, as they are or without what all names
     begin and end with (p_cat, p_dog); the sorted categories of categorical labels of pandas, if they are K; column
@@ -33,8 +36,25 @@ def encode_labels(
     (array([0, 1, 0]), array(['cat', 'dog'], dtype='<U3'))
     >>> encode_labels([2, 0], 4)
     (array([2, 0]), array([0, 1, 2, 3]))
+    >>> encode_labels([2, -100, 0], 4, ignore_label=-100)
+    (array([ 2, -1,  0]), array([0, 1, 2, 3]))
     """
     labels = _as_vector(y)
+    if ignore_label is not None and isinstance(ignore_label, str) == (labels.dtype.kind == "U"):
+        counts = labels != ignore_label
+        if not counts.any():
+            return np.full(len(labels), -1), np.arange(n_classes) if classes is None else classes
+        if not counts.all():
+            codes, classes = _encoded(labels[counts], y, n_classes, classes)
+            every = np.full(len(labels), -1, dtype=np.intp)
+            every[counts] = codes
+            return every, classes
+    return _encoded(labels, y, n_classes, classes)
+
+
+def _encoded(
+    labels: NDArray[Any], y: Any, n_classes: int, classes: NDArray[Any] | None
+) -> tuple[NDArray[np.intp], NDArray[Any]]:
     if classes is not None:
         for names in (classes, _without_common_ends(classes)):
             codes = _codes_among(labels, names)
@@ -138,6 +158,7 @@ def _as_vector(y: Any) -> NDArray[Any]:
 
 
 def _as_array(y: Any) -> NDArray[Any]:
+    y = on_host(y)
     try:
         labels = np.asarray(y)
         # In a list with one string among them numpy makes strings of everything, of NaN too.
@@ -152,6 +173,11 @@ def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
     if all(isinstance(label, str) for label in labels):
         return labels.astype(str)
     if all(isinstance(label, (int, np.integer, np.bool_)) for label in labels):
+        row = next((row for row, label in enumerate(labels) if abs(int(label)) >= LARGEST), None)
+        if row is not None:
+            raise LabelError(
+                f"labels must be integers below 2^63, but row {row} has {labels[row]}; pass them as strings."
+            )
         return labels.astype(np.intp)
     if all(isinstance(label, (int, float, np.number)) for label in labels):
         return _as_vector(labels.astype(np.float64))

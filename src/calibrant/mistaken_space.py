@@ -1,4 +1,4 @@
-"""Logits that are probably probabilities: what is refused or noted unless a user insists."""
+"""Detection of probabilities passed as logits: what raises an error or a warning unless a user insists."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from numpy.typing import NDArray
 
 __all__ = ["log_odds_look_like_probabilities", "look_like_probabilities"]
 
-# How far printed and float32 probabilities may be from summing to one, as predictions.ROW_SUM_TOLERANCE has it.
+# Tolerance on row sums for printed and float32 probabilities, as predictions.ROW_SUM_TOLERANCE has it.
 ROUNDING_OF_SUMS = 1e-3
 
 ROWS_TO_SUSPECT = 20
 
 
 def look_like_probabilities(scores: NDArray[np.floating[Any]]) -> bool:
-    """Tell whether several rows of several columns all lie between 0 and 1 and sum to one.
+    """Return whether several rows of several columns all lie between 0 and 1 and sum to one.
 
-    One row may do so by chance, a column of log-odds may lie between 0 and 1, and equal scores mean the same either way.
+    One row may do so by chance, a column of log-odds may lie between 0 and 1, and constant scores mean the same either way.
 
     >>> look_like_probabilities(np.array([[0.9, 0.1], [0.2, 0.8]])), look_like_probabilities(np.array([[0.9, 0.1]]))
     (True, False)
@@ -28,7 +28,7 @@ def look_like_probabilities(scores: NDArray[np.floating[Any]]) -> bool:
 
 
 def log_odds_look_like_probabilities(logits: NDArray[np.floating[Any]]) -> bool:
-    """Tell whether log-odds of one column, beside zeros, all lie between 0 and 1 in many rows: odd, but possible.
+    """Return whether log-odds of one column, next to zeros, lie between 0 and 1 in many rows: suspicious, but possible.
 
     >>> log_odds_look_like_probabilities(np.column_stack([np.zeros(50), np.linspace(0.1, 0.9, 50)]))
     True

@@ -13,19 +13,19 @@ __all__ = ["Notice", "gathered", "held_back", "warn_user"]
 
 PACKAGE = __name__.partition(".")[0]
 
-# Stands between a context manager of ours and the function of ours that uses it.
+# The frame between a context manager of this package and the function that uses it.
 CONTEXTS = contextmanager.__module__
 
 Notice = tuple[str, type[Warning]]
 """Text and category of a warning."""
 
-# A list of our own and not warnings.catch_warnings, which changes filters of the whole process and leaves them
-# changed when two threads use it at a time.
+# A list of our own: warnings.catch_warnings changes the filters of the complete process, and leaves them changed if
+# two threads use it at the same time.
 _HELD: ContextVar[list[Notice] | None] = ContextVar("held", default=None)
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the first line outside this package that led here, unless warnings are held back."""
+    """Warn at the first line outside this package, unless warnings are being collected."""
     held = _HELD.get()
     if held is not None:
         held.append((message, category))
@@ -38,7 +38,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 @contextmanager
 def held_back() -> Iterator[list[Notice]]:
-    """Put warnings of this package into a list instead of giving them, in this thread and those it starts.
+    """Collect warnings of this package in a list instead of issuing them, in this thread and those it starts.
 
     >>> with held_back() as notices:
     ...     warn_user("too few rows.", UserWarning)
@@ -55,9 +55,9 @@ def held_back() -> Iterator[list[Notice]]:
 
 @contextmanager
 def gathered(parts: int, noun: str, of_parts: list[Notice] | None = None) -> Iterator[None]:
-    """Hold back the warnings of many like fits, then give each once, with the number of fits that gave it.
+    """Collect the warnings of several similar fits, then issue each once, with the number of fits that raised it.
 
-    ``of_parts`` may be filled meanwhile with those that came from other processes.
+    ``of_parts`` may be filled in the meantime with warnings from other processes.
 
     >>> with warnings.catch_warnings(record=True, action="always") as seen, gathered(3, "fit"):
     ...     for _ in range(2):

@@ -9,21 +9,25 @@ from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
 from calibrant.mistaken_space import look_like_probabilities
-from calibrant.numerics.kept_order import restore_argmax
-from calibrant.numerics.reductions import row_maxima
-from calibrant.numerics.row_blocks import BlockSums
+from calibrant.numerics.reductions import row_maxima, row_sums
+from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.numerics.simplex import log_softmax, softmax
+from calibrant.numerics.zeros import bounded_gaps, renormalised_restriction, with_floor
+from calibrant.origin import Origin, on_host
 from calibrant.space import Space
 
-__all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions"]
+__all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions", "read_only"]
 
 FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
 """Probability that stands in for a zero if the calibration rows had none."""
 
 ROW_SUM_TOLERANCE = 1e-3
-"""How far the sum of a row of probabilities may be from one, with room for float32 and for printed digits."""
+"""How far the sum of a row of probabilities may be from one, with room for float32 and for printed digits.
 
-ROUNDING_OF_LOGITS = 0.01  # beyond which differences of huge logits are no longer what they were
+float16 and bfloat16 have room for their own rounding."""
+
+LARGEST_LOGIT = 1e12
+"""Bound on the absolute value of logits: beyond it, squares and sums would overflow in float32."""
 
 FloatArray = NDArray[np.floating]
 
@@ -46,6 +50,10 @@ class Predictions:
         Names of the columns, if they were given or came with a frame.
     declared_floor : float or None
         The floor that was asked for; None leaves it to the rows, see the notes.
+    ignore_label : int, str or None
+        Rows with this label are left out of fits and metrics.
+    origin : Origin or None
+        What the scores came as, if that was no NumPy array of rows: a tensor, an array of more axes, a data frame.
 
     Notes
     -----
@@ -56,6 +64,13 @@ class Predictions:
     calibrator remembers the floor of its calibration rows. The text of :cite:`kull2019` clips at 2.2e-308 and
     its programs at 2.2e-16; set ``floor`` to reproduce them. For forests and nearest neighbours such tiny
     floors turn every zero into a logarithm that outweighs all others, and cost much log-loss.
+
+    **Huge logits.** Logits are bounded by 1e12 in absolute value, so that squares and sums never overflow. A smaller logit
+    counts as -1e12: masked classes may hold ``-finfo.max``. In a row whose largest logit is out of bounds, that logit is
+    first subtracted from all others, which leaves the softmax and the arg-max as they are.
+
+    **float16.** Half-precision scores become float32. Rows of probabilities are divided by their sums, which the rounding to
+    three digits moves away from one.
 
     Examples
     --------
@@ -70,59 +85,112 @@ class Predictions:
     space: Space
     classes: NDArray[Any] | None = None
     declared_floor: float | None = None
+    ignore_label: int | str | None = None
+    origin: Origin | None = None
 
     @classmethod
     def from_probabilities(
-        cls, probabilities: Any, *, classes: Any = None, floor: float | None = None
+        cls,
+        probabilities: Any,
+        *,
+        classes: Any = None,
+        floor: float | None = None,
+        class_axis: int | None = None,
+        ignore_label: int | str | None = None,
     ) -> Self:
         """Parse probabilities: (n, K), or (n,) or (n, 1) for the positive class of two.
 
         Parameters
         ----------
-        probabilities : array, list, pandas or polars frame
+        probabilities : array, tensor, list, pandas or polars frame
             Non-negative, every row summing to one within :data:`~calibrant.predictions.ROW_SUM_TOLERANCE`.
         classes : sequence of K labels, optional
             Label of every column; a frame's column names serve when they match the labels.
         floor : float, optional
             Zeros and anything smaller count as this where a logarithm is taken; see the notes of the class.
+        class_axis : int, optional
+            Axis of the classes, for arrays of any number of axes: 1 for (B, K, H, W), -1 for (..., K). Every other
+            position is a row.
+        ignore_label : int or str, optional
+            Label of rows that do not count in fits and metrics, such as -100 or 255.
         """
-        matrix, names = _as_matrix(probabilities, "probabilities")
+        matrix, origin = _as_matrix(probabilities, "probabilities", class_axis)
+        if ignore_label is not None:
+            _check_ignored(matrix, "probabilities", "equal probabilities")
+        names = None if origin is None else origin.columns
         if floor is not None:
             _check_floor(floor)
         if matrix.shape[1] == 1:
             _check_probability_range(matrix)
             matrix = np.hstack([1 - matrix, matrix])
         else:
-            _check_probability_rows(matrix)
-        return cls(_read_only(matrix), Space.PROBABILITIES, _class_names(classes, names, matrix), floor)
+            tolerance = (
+                ROW_SUM_TOLERANCE if origin is None else max(ROW_SUM_TOLERANCE, origin.row_sum_tolerance)
+            )
+            _check_probability_rows(matrix, tolerance)
+            if origin is not None and origin.row_sum_tolerance > 0:
+                matrix = matrix / row_sums(matrix)[:, np.newaxis]
+        return cls(
+            read_only(matrix),
+            Space.PROBABILITIES,
+            _class_names(classes, names, matrix),
+            floor,
+            _checked_ignore_label(ignore_label),
+            origin,
+        )
 
     @classmethod
-    def from_logits(cls, logits: Any, *, classes: Any = None, allow_probabilities: bool = False) -> Self:
+    def from_logits(
+        cls,
+        logits: Any,
+        *,
+        classes: Any = None,
+        allow_probabilities: bool = False,
+        class_axis: int | None = None,
+        ignore_label: int | str | None = None,
+    ) -> Self:
         """Parse logits: (n, K) scores before the softmax, or (n,) or (n, 1) log-odds of the positive class.
 
-        Any finite numbers will do; log-probabilities are logits too.
+        Any finite numbers will do; log-probabilities are logits too. See the notes of the class on huge ones.
 
         Parameters
         ----------
-        logits : array, list, pandas or polars frame
+        logits : array, tensor, list, pandas or polars frame
         classes : sequence of K labels, optional
             Label of every column; a frame's column names serve when they match the labels.
         allow_probabilities : bool, default=False
             Accept several rows that all lie between 0 and 1 and sum to one, which are refused by default.
+        class_axis : int, optional
+            Axis of the classes, for arrays of any number of axes: 1 for (B, K, H, W), -1 for (..., K). Every other
+            position is a row.
+        ignore_label : int or str, optional
+            Label of rows that do not count in fits and metrics, such as -100 or 255.
         """
-        matrix, names = _as_matrix(logits, "logits")
-        with np.errstate(invalid="ignore", over="ignore"):
-            totals = matrix.sum(axis=1, dtype=np.float64)
-        if not np.isfinite(totals).all():
+        matrix, origin = _as_matrix(logits, "logits", class_axis)
+        if ignore_label is not None:
+            _check_ignored(matrix, "logits", "zeros")
+        names = None if origin is None else origin.columns
+        least, largest = float(matrix.min()), float(matrix.max())
+        if not np.isfinite([least, largest]).all():
             _raise_not_finite(matrix, "logits", "replace masked classes by a large negative number")
-        if not allow_probabilities and look_like_probabilities(matrix):
+        if max(-least, largest) > LARGEST_LOGIT:
+            matrix = _bounded(matrix)
+        in_range = least >= 0 and largest <= 1  # else sums of rows need not be looked at
+        if in_range and not allow_probabilities and look_like_probabilities(matrix):
             raise PredictionError(
                 "these look like probabilities, not logits: all are between 0 and 1 and every row sums to 1; use "
                 "Predictions.from_probabilities, or insist by from_logits(..., allow_probabilities=True)."
             )
         if matrix.shape[1] == 1:
             matrix = np.hstack([np.zeros_like(matrix), matrix])
-        return cls(_read_only(matrix), Space.LOGITS, _class_names(classes, names, matrix))
+        return cls(
+            read_only(matrix),
+            Space.LOGITS,
+            _class_names(classes, names, matrix),
+            None,
+            _checked_ignore_label(ignore_label),
+            origin,
+        )
 
     @classmethod
     def parse(cls, X: Any) -> "Predictions":
@@ -144,16 +212,16 @@ class Predictions:
         """Probabilities, (n, K); as given if they were given, else the softmax of the logits."""
         if self.space is Space.PROBABILITIES:
             return self.scores
-        return _read_only(softmax(self.scores))
+        return read_only(softmax(self.scores))
 
     @cached_property
     def log_probabilities(self) -> FloatArray:
         """Natural logarithms of the probabilities, (n, K), not below log(floor) for given zeros."""
         if self.space is Space.LOGITS:
-            return _read_only(log_softmax(self.scores))
+            return read_only(log_softmax(self.scores))
         with np.errstate(divide="ignore"):
             logarithms = np.log(self.scores)
-        return _read_only(np.maximum(logarithms, np.log(self.floor), out=logarithms, dtype=logarithms.dtype))
+        return read_only(np.maximum(logarithms, np.log(self.floor), out=logarithms, dtype=logarithms.dtype))
 
     @cached_property
     def floor(self) -> float:
@@ -192,11 +260,31 @@ class Predictions:
 
     def take(self, rows: Any) -> Self:
         """Return the chosen rows (an index array, boolean mask or slice)."""
-        taken = replace(self, scores=_read_only(self.scores[rows]))
+        origin = None if self.origin is None else self.origin.of_some_rows()
+        taken = replace(self, scores=read_only(self.scores[rows]), origin=origin)
         for known in ("predicted", "probabilities"):
             if known in self.__dict__:  # computed already: the rows of it need not be computed again
                 taken.__dict__[known] = self.__dict__[known][rows]
         return taken
+
+    def as_given(self, rows: FloatArray) -> Any:
+        """Return probabilities (n, K) of these rows in the shape, library, type and device in which the scores came.
+
+        >>> predictions = Predictions.from_logits(np.zeros((2, 3, 4, 4)), class_axis=1)
+        >>> predictions.probabilities.shape, predictions.as_given(predictions.probabilities).shape
+        ((32, 3), (2, 3, 4, 4))
+        """
+        return rows if self.origin is None else self.origin.array(rows)
+
+    def without_origin(self) -> Self:
+        """Return the rows alone, of which nothing tells what they came as or which of them count."""
+        if self.origin is None and self.ignore_label is None:
+            return self
+        alone = replace(self, origin=None, ignore_label=None)
+        for known in ("predicted", "probabilities", "log_probabilities"):
+            if known in self.__dict__:
+                alone.__dict__[known] = self.__dict__[known]
+        return alone
 
     def with_floor(self, floor: float) -> Self:
         """Return the same predictions with another floor for log(0)."""
@@ -211,37 +299,19 @@ class Predictions:
         >>> Predictions.from_probabilities([[1.0, 0.0], [0.9, 0.1]]).without_zeros().probabilities.round(3)
         array([[0.952, 0.048], [0.9  , 0.1  ]])
         """
-        if self.space is Space.LOGITS:
-            # Further below the largest, a softmax of this float type would be zero.
-            tops, kind = row_maxima(self.scores)[:, np.newaxis], np.finfo(self.scores.dtype)
-            gaps = self.scores - tops
-            least = np.log(kind.tiny).astype(self.scores.dtype)
-            if not (gaps < least).any():
-                return self
-            # A huge logit plus a small number is the logit itself: such rows become gaps.
-            huge = np.abs(tops) * kind.eps > ROUNDING_OF_LOGITS
-            raised = np.where(huge, np.maximum(gaps, least), np.maximum(self.scores, tops + least))
-            return replace(self, scores=_read_only(raised))
-        floor = max(self.floor, float(np.finfo(self.scores.dtype).smallest_subnormal))
-        rows = np.flatnonzero((self.scores < floor).any(axis=1))
-        if len(rows) == 0:
-            return self
-        raised = np.maximum(self.scores[rows], self.scores.dtype.type(floor))
-        raised /= raised.sum(axis=1, keepdims=True)
-        restore_argmax(raised, self.predicted[rows])
-        scores = self.scores.copy()
-        scores[rows] = raised
-        return replace(self, scores=_read_only(scores))
+        scores = (
+            bounded_gaps(self.scores) if self.space is Space.LOGITS else with_floor(self.scores, self.floor)
+        )
+        return self if scores is self.scores else replace(self, scores=read_only(scores))
 
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
         """Return the predictions for some of the classes, given that the true class is one of them."""
-        scores = self.scores[:, columns]
         if self.space is Space.PROBABILITIES:
-            total = scores.sum(axis=1, keepdims=True)
-            # A row that gives these classes nothing says nothing about them: it becomes uniform.
-            scores = np.divide(scores, total, out=np.full_like(scores, 1 / len(columns)), where=total > 0)
+            scores = renormalised_restriction(self.scores, columns)
+        else:
+            scores = self.scores[:, columns]
         classes = None if self.classes is None else self.classes[columns]
-        return replace(self, scores=_read_only(scores), classes=classes)
+        return replace(self, scores=read_only(scores), classes=classes)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -253,15 +323,13 @@ class Predictions:
         )
 
 
-def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
-    """Return a float32 or float64 matrix of at least one row and column, and a frame's column names."""
-    names = None
+def _as_matrix(X: Any, what: str, class_axis: int | None) -> tuple[FloatArray, Origin | None]:
+    """Return a float32 or float64 matrix of at least one row and column, and what it was before."""
     if np.ma.is_masked(X):
         row = int(np.argmax(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)))
         raise PredictionError(f"{what} have masked entries, the first in row {row}; remove those rows.")
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        names = list(X.columns)
-        X = X.to_numpy()
+    origin = Origin.of(X)
+    X = X.to_numpy() if origin is not None and origin.columns is not None else on_host(X)
     if hasattr(X, "toarray"):
         raise PredictionError(f"{what} must be dense, but are a sparse matrix; pass X.toarray().")
     try:
@@ -276,21 +344,54 @@ def _as_matrix(X: Any, what: str) -> tuple[FloatArray, list[Any] | None]:
             f"{what} must be a table of rows by classes, not {type(X).__name__}; pass an array."
         )
     if matrix.dtype.kind == "O":
-        matrix = _numbers(matrix, names, what)
+        matrix = _numbers(matrix, None if origin is None else origin.columns, what)
     if matrix.dtype.kind not in "fiub":
         raise PredictionError(f"{what} must be real numbers, not {matrix.dtype}; convert them first.")
     single = matrix.dtype.kind == "f" and matrix.dtype.itemsize <= 4
     matrix = matrix.astype(np.float32 if single else np.float64, copy=False)
-    if matrix.ndim == 1:
+    if class_axis is not None:
+        matrix, origin = _as_rows(matrix, origin, what, class_axis)
+    elif matrix.ndim == 1:
         matrix = matrix[:, np.newaxis]
-    if matrix.ndim != 2:
-        raise PredictionError(
-            f"{what} must be a table of rows by classes, but have shape {matrix.shape}; "
-            "flatten all leading axes into rows."
-        )
     if matrix.size == 0:
         raise PredictionError(f"{what} are empty, of shape {matrix.shape}; at least one row is needed.")
-    return matrix, names
+    if matrix.ndim != 2:
+        raise PredictionError(
+            f"{what} must be a table of rows by classes, but have shape {matrix.shape}; for more axes pass "
+            f"Predictions.from_{what}(x, class_axis=...)."
+        )
+    return matrix, origin
+
+
+def _as_rows(
+    array: FloatArray, origin: Origin | None, what: str, class_axis: int
+) -> tuple[FloatArray, Origin | None]:
+    """Return every position off the axis of the classes as a row."""
+    if not isinstance(class_axis, int | np.integer) or not -array.ndim <= class_axis < array.ndim:
+        raise PredictionError(
+            f"class_axis must be one of the {array.ndim} axes of the {what}, which have shape {array.shape}, "
+            f"but is {class_axis!r}."
+        )
+    class_axis %= array.ndim
+    if array.size == 0 or (array.ndim == 2 and class_axis == 1):
+        return array, origin
+    last = np.moveaxis(array, class_axis, -1)
+    origin = replace(origin or Origin(), shape=last.shape[:-1], class_axis=int(class_axis))
+    return last.reshape(-1, last.shape[-1]), origin
+
+
+def _check_ignored(matrix: FloatArray, what: str, filler: str) -> None:
+    """Refuse rows without numbers; which of them are ignored, only the labels will tell."""
+    if not np.isfinite(matrix).all():
+        _raise_not_finite(matrix, what, f"rows with the ignore_label need numbers too, such as {filler}")
+
+
+def _checked_ignore_label(label: Any) -> int | str | None:
+    if label is None or isinstance(label, str):
+        return label
+    if isinstance(label, int | np.integer) and not isinstance(label, bool):
+        return int(label)
+    raise PredictionError(f"ignore_label must be an integer or a string, not {label!r}.")
 
 
 def _numbers(objects: NDArray[np.object_], names: list[Any] | None, what: str) -> FloatArray:
@@ -315,9 +416,31 @@ def _check_floor(floor: float) -> None:
         raise PredictionError(f"floor must lie strictly between 0 and 1, but is {floor}.")
 
 
-def _check_probability_rows(matrix: FloatArray) -> None:
-    with np.errstate(invalid="ignore", over="ignore"):
+def _check_probability_rows(matrix: FloatArray, tolerance: float) -> None:
+    """Refuse rows that are not probabilities; by blocks, so that little memory is needed."""
+    ones = np.ones(matrix.shape[1], matrix.dtype)
+
+    def n_wrong(rows: slice) -> int:
+        block = matrix[rows]
         # A product with ones is several times as fast as a sum along short rows.
+        deviations = block @ ones
+        deviations -= 1
+        np.abs(deviations, out=deviations)
+        return 0 if block.min() >= 0 and deviations.max() <= tolerance else 1  # wrong for NaN too
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        if len(matrix) == 1:
+            wrong = n_wrong(slice(None))
+        else:
+            with BlockSums.over(len(matrix), matrix.shape[1], matrix.itemsize) as in_all_blocks:
+                wrong = in_all_blocks(n_wrong)
+    if wrong:
+        _raise_of_rows(matrix, tolerance)
+
+
+def _raise_of_rows(matrix: FloatArray, tolerance: float) -> None:
+    """Say which row is wrong, and what is wrong about it."""
+    with np.errstate(invalid="ignore", over="ignore"):
         totals = matrix @ np.ones(matrix.shape[1], matrix.dtype)
     if not np.isfinite(totals).all():
         _raise_not_finite(matrix, "probabilities", "remove or repair those rows")
@@ -328,10 +451,10 @@ def _check_probability_rows(matrix: FloatArray) -> None:
             f"{matrix[row, column]:.6g}; for logits, use Predictions.from_logits."
         )
     deviations = np.abs(totals - 1)
-    if deviations.max() > ROW_SUM_TOLERANCE:
+    if deviations.max() > tolerance:
         row = int(np.argmax(deviations))
         raise PredictionError(
-            f"rows must sum to 1 within {ROW_SUM_TOLERANCE:g}, but row {row} sums to {totals[row]:.6g}; "
+            f"rows must sum to 1 within {tolerance:g}, but row {row} sums to {totals[row]:.6g}; "
             "for logits, use Predictions.from_logits; for unnormalised scores, divide rows by their sums."
         )
 
@@ -346,6 +469,22 @@ def _check_probability_range(matrix: FloatArray) -> None:
             f"one column means the probability of the positive class of two, from 0 to 1, but row {row} is "
             f"{matrix[row, 0]:.6g}; for log-odds, use Predictions.from_logits."
         )
+
+
+def _bounded(logits: FloatArray) -> FloatArray:
+    """Return logits within :data:`LARGEST_LOGIT`; the softmax of every row stays the same.
+
+    >>> _bounded(np.array([[5.0, -1e300], [1e300, 9e299], [2.0, 1.0]]))
+    array([[ 5.e+00, -1.e+12], [ 0.e+00, -1.e+12], [ 2.e+00,  1.e+00]])
+    """
+    bounded: FloatArray = np.empty(logits.shape, logits.dtype)
+    for rows in row_blocks(len(logits), logits.shape[1], logits.itemsize):
+        block = logits[rows]
+        tops = row_maxima(block)[:, np.newaxis]
+        with np.errstate(over="ignore"):
+            gaps = np.where(np.abs(tops) > LARGEST_LOGIT, block - tops, block)
+        np.maximum(gaps, -LARGEST_LOGIT, out=bounded[rows], dtype=logits.dtype)
+    return bounded
 
 
 def _raise_not_finite(matrix: FloatArray, what: str, advice: str) -> None:
@@ -379,7 +518,7 @@ def _class_names(given: Any, frame_names: list[Any] | None, matrix: FloatArray) 
     return names
 
 
-def _read_only(array: FloatArray) -> FloatArray:
+def read_only(array: FloatArray) -> FloatArray:
     """Return a view that cannot be written through; the caller's own array keeps its flags."""
     view = array.view()
     view.flags.writeable = False

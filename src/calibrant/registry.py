@@ -11,7 +11,7 @@ from sklearn.base import clone
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 
-__all__ = ["calibrator_class", "calibrators", "make", "metrics"]
+__all__ = ["calibrator_class", "calibrator_classes", "calibrators", "make", "metrics"]
 
 ENTRY_POINT_GROUP = "calibrant.calibrators"
 
@@ -89,6 +89,11 @@ def calibrator_class(name: str) -> type[Calibrator]:
         raise ParameterError(
             f"there is no calibrator class {name!r}; known are {sorted(_classes())}."
         ) from None
+
+
+def calibrator_classes() -> list[type[Calibrator]]:
+    """Return all calibrator classes, plug-ins included."""
+    return list(_classes().values())
 
 
 def make(name: str, **parameters: Any) -> Calibrator:

@@ -1,4 +1,4 @@
-"""Scorers: metrics as scikit-learn's cross-validation and searches want them, the higher the better."""
+"""Scorers: metrics for scikit-learn's cross-validation and searches, with the sign that makes higher better."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,18 +23,18 @@ __all__ = ["Scorer", "scorer", "scorer_names"]
 
 
 class Scorer(BaseEstimator):  # type: ignore[misc]
-    """Call a metric on the probabilities of a fitted classifier, with the sign that makes more better.
+    """Scorer for scikit-learn: a metric of the predicted probabilities, signed so that higher is better.
 
-    Make one with :func:`scorer`. Unlike those of scikit-learn's ``make_scorer``, it passes the classes of the
-    classifier on: a fold in which a class does not occur is no difficulty, and with two classes the
-    probabilities belong to the right one.
+    Create one with :func:`scorer`. Unlike the scorers of scikit-learn's ``make_scorer``, it passes on the classes
+    of the classifier. A fold may therefore lack a class, and with two classes the probabilities are matched to
+    the correct one.
 
     Parameters
     ----------
     metric : function
         A metric, or a ``functools.partial`` that sets its options.
     sign : {1, -1}
-        What the metric is multiplied by.
+        Factor by which the metric is multiplied.
     """
 
     __metadata_request__score = {"sample_weight": None}  # noqa: RUF012 (read by scikit-learn)
@@ -47,7 +47,7 @@ class Scorer(BaseEstimator):  # type: ignore[misc]
         """Return the signed metric of ``estimator.predict_proba(X)``."""
         if not hasattr(estimator, "predict_proba"):
             raise ParameterError(
-                f"{type(estimator).__name__} has no predict_proba, which {self!r} needs; a classifier gets one from "
+                f"{type(estimator).__name__} has no predict_proba, which {self!r} needs; wrap the classifier in "
                 "CalibratedClassifier."
             )
         probabilities = Predictions.from_probabilities(
@@ -56,7 +56,7 @@ class Scorer(BaseEstimator):  # type: ignore[misc]
         return self.sign * self.metric(y_true, probabilities, sample_weight=sample_weight)
 
     def set_score_request(self, *, sample_weight: bool | str | None = None) -> "Scorer":
-        """Say whether cross-validation should pass on weights, where metadata routing is on."""
+        """Request that cross-validation passes sample weights, if metadata routing is enabled."""
         requests: MetadataRequest = self._get_metadata_request()
         requests.score.add_request(param="sample_weight", alias=sample_weight)
         self._metadata_request = requests
@@ -67,7 +67,7 @@ class Scorer(BaseEstimator):  # type: ignore[misc]
 
 
 def scorer_names() -> list[str]:
-    """Return the names of all scorers: those of the metrics, with ``neg_`` where less is better.
+    """Return the names of all scorers: those of the metrics, with ``neg_`` where lower is better.
 
     >>> {"accuracy", "neg_log_loss", "neg_confidence_ece"} <= set(scorer_names())
     True
@@ -81,7 +81,7 @@ def scorer(metric: str | Callable[..., Any], **options: Any) -> Scorer:
     Parameters
     ----------
     metric : str or function
-        One of :func:`scorer_names`, or a metric; its sign follows from whether more or less is better.
+        One of :func:`scorer_names`, or a metric. The sign follows from whether higher or lower is better.
     **options
         Passed on to the metric.
 
@@ -101,16 +101,16 @@ def scorer(metric: str | Callable[..., Any], **options: Any) -> Scorer:
         by_name = {_name(name, function): function for name, function in declared_metrics().items()}
         if metric not in by_name:
             meant = f"neg_{metric}" in by_name
-            hint = f"use 'neg_{metric}', since less is better" if meant else f"known are {sorted(by_name)}"
+            hint = f"use 'neg_{metric}', since lower is better" if meant else f"known are {sorted(by_name)}"
             raise ParameterError(f"there is no scorer {metric!r}; {hint}.")
         metric = by_name[metric]
     if not is_declared(metric):
         raise ParameterError(
-            f"{describe(metric)} is no metric of calibrant's, so its sign is unknown; make a Scorer(metric, sign)."
+            f"{describe(metric)} is not a metric of calibrant, so its sign is unknown; create a Scorer(metric, sign)."
         )
     sign = 1 if traits_of(metric).higher_is_better else -1
     chosen = partial(metric, **options) if options else metric
-    # Both refuse wrong options now, not in the middle of a search.
+    # Both raise on wrong options now, instead of in the middle of a search.
     options_of(chosen)
     parts_of(chosen)
     return Scorer(chosen, sign)
@@ -121,6 +121,6 @@ def _name(name: str, function: Callable[..., Any]) -> str:
 
 
 def _as_classes(classes: Any) -> Any:
-    """Return labels in a form that predictions take as names: booleans become 0 and 1."""
+    """Return labels in a form that predictions accept as names: booleans become 0 and 1."""
     classes = np.asarray(classes)
     return classes.astype(np.intp) if classes.dtype.kind == "b" else classes

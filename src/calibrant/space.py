@@ -1,4 +1,4 @@
-"""What the numbers of a classifier mean."""
+"""Whether scores are probabilities or logits."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ __all__ = ["Space"]
 
 
 class Space(StrEnum):
-    """The declared meaning of a score array; never guessed from its values."""
+    """The declared type of a score array, never guessed from its values."""
 
     PROBABILITIES = "probabilities"
     LOGITS = "logits"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from calibrant.errors import LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricParts, declared_metrics, describe, parts_of
+from calibrant.origin import on_host
 from calibrant.predictions import Predictions
+from calibrant.space import Space
 
-__all__ = ["Accumulator", "streaming_metrics"]
+__all__ = ["Accumulator", "RunningMetric", "streaming_metrics"]
 
 
 def streaming_metrics() -> list[str]:
@@ -130,8 +133,13 @@ class Accumulator:
         if known is not None and not np.array_equal(known, np.arange(predictions.n_classes)):
             # Column numbers need no names, and give clearer errors without.
             predictions = replace(predictions, classes=known)
-        if np.ndim(sample_weight) == 1 and np.size(sample_weight) and not np.any(sample_weight):
-            LabelledPredictions.parse(predictions, y_true, np.ones(len(sample_weight)))
+        if predictions.ignore_label is not None and np.all(
+            np.asarray(on_host(y_true)) == predictions.ignore_label
+        ):
+            return None
+        weights = on_host(sample_weight)
+        if np.ndim(weights) > 0 and np.size(weights) and not np.any(weights):
+            LabelledPredictions.parse(predictions, y_true, np.ones(np.shape(weights)))
             return None
         data = LabelledPredictions.parse(predictions, y_true, sample_weight)
         self._check_classes(data.classes)
@@ -144,6 +152,96 @@ class Accumulator:
                 f"the classes of all batches must be the same, but are {classes.tolist()} "
                 f"after {known.tolist()}; give the columns of every batch in one order."
             )
+
+
+class RunningMetric:
+    """Streaming calibration metric in the manner of torchmetrics: update, compute, reset, merge.
+
+    For training loops and their callbacks. It takes predictions first, as torchmetrics does, and keeps the sums of an
+    :class:`Accumulator`, not the rows. It needs neither torch nor torchmetrics.
+
+    Parameters
+    ----------
+    metric : str or function, default="confidence_ece"
+        One of :func:`streaming_metrics`, the function itself, or a ``functools.partial`` of it that sets options.
+    space : {"probabilities", "logits"}, default="probabilities"
+        What ``preds`` are.
+    class_axis : int, optional
+        Axis of the classes, for ``preds`` of more than two axes: 1 for (B, K, H, W).
+    ignore_label : int or str, optional
+        Label of rows that do not count, such as -100.
+    classes : sequence of K labels, optional
+        Labels of the columns. Needed if labels are not column numbers and a batch can lack some of them.
+
+    Notes
+    -----
+    It can be pickled. With several processes, gather the objects and :meth:`merge` them, see :doc:`/pytorch`.
+
+    Examples
+    --------
+    >>> ece = RunningMetric("confidence_ece", space="logits")
+    >>> ece.update([[2.0, 0.0], [0.0, 2.0]], [0, 0])
+    >>> ece.update([[2.0, 0.0], [2.0, 0.0]], [0, 0])
+    >>> round(ece.compute(), 4)
+    0.1308
+    >>> ece.reset()
+    """
+
+    def __init__(
+        self,
+        metric: str | Callable[..., Any] = "confidence_ece",
+        *,
+        space: str = "probabilities",
+        class_axis: int | None = None,
+        ignore_label: int | str | None = None,
+        classes: Any = None,
+    ) -> None:
+        if space not in list(Space):
+            raise ParameterError(f"space must be 'probabilities' or 'logits', not {space!r}.")
+        self._settings = (metric, classes)
+        self._parse = partial(
+            Predictions.from_logits if space == Space.LOGITS else Predictions.from_probabilities,
+            class_axis=class_axis,
+            ignore_label=ignore_label,
+        )
+        self._accumulator = self._new()
+
+    def update(self, preds: Any, target: Any, sample_weight: Any = None) -> None:
+        """Add a batch: scores (n, K), or of more axes, and true classes; a batch that is refused changes nothing."""
+        if not _is_empty(target):
+            self._accumulator.update(target, self._parse(preds), sample_weight)
+
+    def compute(self) -> float:
+        """Return the metric of all rows since the last :meth:`reset`."""
+        return self._accumulator.result()
+
+    def reset(self) -> None:
+        """Remove all rows."""
+        self._accumulator = self._new()
+
+    def merge(self, other: "RunningMetric") -> Self:
+        """Add the rows of another object of the same metric, and return self."""
+        self._accumulator.merge(other._accumulator if isinstance(other, RunningMetric) else other)
+        return self
+
+    def __call__(self, preds: Any, target: Any, sample_weight: Any = None) -> float:
+        """Add a batch and return the metric of that batch alone; NaN if no row of it counts."""
+        batch = self._new()
+        if not _is_empty(target):
+            batch.update(target, self._parse(preds), sample_weight)
+        self._accumulator.merge(batch)
+        return batch.result() if batch.n_rows else float("nan")
+
+    def __repr__(self) -> str:
+        return f"RunningMetric({self._accumulator.definition}, {self._accumulator.n_rows} rows)"
+
+    def _new(self) -> Accumulator:
+        metric, classes = self._settings
+        return Accumulator(metric, classes=classes)
+
+
+def _is_empty(labels: Any) -> bool:
+    return bool(np.shape(labels)[:1] == (0,))
 
 
 def _distinct(classes: Any) -> NDArray[Any] | None:

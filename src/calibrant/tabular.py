@@ -1,4 +1,4 @@
-"""Tabular: numbers of one length that can be had as columns or as a frame."""
+"""Tabular: results that can be returned as columns or as a data frame."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ __all__ = ["Tabular", "stacked_columns"]
 
 
 class Tabular(ABC):
-    """Numbers behind a picture or a result, as a table."""
+    """The numbers behind a plot or a result, as a table."""
 
     @abstractmethod
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the numbers: name of a column -> values, all of one length."""
+        """Return the numbers: column name -> values, all of the same length."""
 
     def frame(self) -> Any:
-        """Return the numbers as a pandas frame.
+        """Return the numbers as a pandas data frame.
 
         Raises
         ------
@@ -35,7 +35,7 @@ class Tabular(ABC):
 
 
 def stacked_columns(name: str, tables: Mapping[str, Tabular]) -> dict[str, NDArray[Any]]:
-    """Return the columns of several tables one below the other; for more than one, ``name`` says which."""
+    """Concatenate the columns of several tables; if there are several, the column ``name`` holds their keys."""
     parts = [table.columns() for table in tables.values()]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     if len(parts) == 1:

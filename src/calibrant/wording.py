@@ -1,18 +1,18 @@
-"""Words for p-values, counts and classes, the same in the sentences of all results."""
+"""Formatting of p-values, counts and class names for the sentences of all results."""
 
 from typing import Any
 
 __all__ = ["LONGEST_NAME", "class_text", "counted", "p_text", "shortened"]
 
 LONGEST_NAME = 40
-"""How many letters of a name a message or a table shows."""
+"""Largest number of characters of a name that a message or a table shows."""
 
-# About where float64 ends: below it a tail probability is zero only for want of digits.
+# Close to the underflow of float64: below it, a tail probability of zero is only rounding.
 SMALLEST_SHOWN = 1e-300
 
 
 def p_text(p_value: float, n_resamples: int | None = None, digits: int = 3) -> str:
-    """Return a p-value as a clause; no number of draws, and no formula, shows that it is zero.
+    """Format a p-value; a zero becomes a bound, since neither resampling nor float64 can show that p is zero.
 
     >>> p_text(0.01234), p_text(0.0), p_text(0.0, n_resamples=1000), p_text(0.01234, digits=2)
     ('p = 0.0123', 'p < 1e-300', 'p < 0.001', 'p = 0.012')
@@ -23,7 +23,7 @@ def p_text(p_value: float, n_resamples: int | None = None, digits: int = 3) -> s
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless there is one.
+    """Return a number with its noun, in the plural unless the number is one.
 
     >>> counted(1, "row"), counted(0, "row"), counted(3, "class")
     ('1 row', '0 rows', '3 classes')
@@ -32,7 +32,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def class_text(label: Any) -> str:
-    """Return a class by its label as the user knows it.
+    """Return a class with its label, as the user knows it.
 
     >>> import numpy as np
     >>> class_text(np.array(["no", "yes"])[1]), class_text(np.arange(2)[1])
@@ -43,7 +43,7 @@ def class_text(label: Any) -> str:
 
 
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return a text, or the beginning of one that is too long to be read.
+    """Return a text, truncated if it is longer than ``longest``.
 
     >>> shortened("a" * 300, 8)
     'aaaaaaa…'

@@ -3,6 +3,7 @@
 import numpy as np
 
 from calibrant import LabelledPredictions, Predictions
+from calibrant.graph.apply import evaluated
 
 
 def logit_problem(n_rows=400, n_classes=4, seed=0, dtype=np.float64):
@@ -19,5 +20,10 @@ def labelled(logits, labels, weights=None):
     return LabelledPredictions.parse(Predictions.from_logits(logits), labels, weights)
 
 
+def calibrated_logits(fitted, predictions):
+    return evaluated(fitted.traced, predictions)
+
+
 def probabilities(fitted, logits):
-    return Predictions.from_logits(fitted(Predictions.from_logits(logits))).probabilities
+    calibrated = calibrated_logits(fitted, Predictions.from_logits(logits))
+    return Predictions.from_logits(calibrated).probabilities

@@ -241,6 +241,7 @@ def test_the_predicted_class_is_kept_if_asked_for():
     assert set(kept.decision_["candidate"]) == {"uncalibrated", "temperature", "shared-map"}
 
 
+@pytest.mark.slow
 def test_thorough_tries_other_shapes_too():
     fitted = AutoCalibration("thorough").fit(*sample("mixed", 200))
     assert {"spline", "gp-monotone", "ets (loss=log)", "pts (loss=log)"} < set(fitted.decision_["candidate"])

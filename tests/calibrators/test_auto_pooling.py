@@ -1,5 +1,7 @@
 """The pool of the automatic choice: its weights, the simplest choice, and standard errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ def trials_of(losses, fold_numbers=None, weights=None, units=None):
         np.ones(n_rows) if weights is None else weights,
         np.arange(n_rows) % 5 if fold_numbers is None else fold_numbers,
         np.arange(n_rows) if units is None else units,
+        np.ones(n_rows, dtype=np.intp),
         n_rows,
     )
 
@@ -50,6 +53,7 @@ def test_candidates_of_one_family_share_their_prior_belief():
         np.ones(40),
         np.arange(40) % 5,
         np.arange(40),
+        np.ones(40, dtype=np.intp),
         40,
     )
     shared = pooled(trials, negligible=0.0).weights
@@ -104,3 +108,14 @@ def test_a_standard_error_counts_units_not_rows():
     copies = np.repeat(terms, 20)
     many = trials_of(copies[:, np.newaxis], units=np.repeat(np.arange(50), 20))
     assert many.standard_error(copies) == pytest.approx(alone)
+
+
+def test_a_row_that_stands_for_several_observations_has_their_standard_error():
+    losses = np.random.default_rng(0).normal(size=(6, 1))
+    counts = np.array([1, 3, 2, 1, 1, 4])
+    together = trials_of(losses, weights=counts.astype(float))
+    together = replace(together, n_observations=counts)
+    alone = trials_of(np.repeat(losses, counts, axis=0))
+    assert together.standard_error(losses[:, 0]) == pytest.approx(
+        alone.standard_error(np.repeat(losses[:, 0], counts))
+    )

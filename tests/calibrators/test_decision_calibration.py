@@ -298,7 +298,7 @@ def test_no_probability_is_below_epsilon_times_the_share_of_a_row():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_decisions": 1}, "n_decisions must be a whole number of at least 2"),
+        ({"n_decisions": 1}, "n_decisions must be an integer of at least 2"),
         ({"n_iterations": 0}, "n_iterations must be 'auto' or a whole number of at least 1"),
         ({"n_iterations": "many"}, "n_iterations must be 'auto' or a whole number of at least 1"),
         ({"n_iterations": 2.5}, "n_iterations must be 'auto' or a whole number of at least 1"),
@@ -307,11 +307,11 @@ def test_no_probability_is_below_epsilon_times_the_share_of_a_row():
         ({"violation_of": "all"}, "violation_of must be 'clipped' or 'scores'"),
         ({"steepness": 0}, "steepness must be a positive number"),
         ({"steepness": "auto"}, "steepness must be a positive number"),
-        ({"restarts": -1}, "restarts must be a whole number of at least 0"),
+        ({"restarts": -1}, "restarts must be an integer of at least 0"),
         ({"loss": "hinge"}, "loss must be 'brier' or 'log'"),
         ({"crop": "none"}, "crop must be 'clip' or 'outside'"),
         ({"epsilon": 0.5}, "epsilon must be 'auto' or lie strictly between 0 and 0.5"),
-        ({"random_state": "0"}, "random_state must be a whole number"),
+        ({"random_state": "0"}, "random_state must be an integer"),
         ({"cv": 1}, "cv must be a"),
         ({"loss_matrices": [[0, 1, 2], [1, 0, 0]]}, "loss_matrices are for 3 classes, but there are 2"),
         ({"loss_matrices": [0, 1]}, "loss_matrices must be finite numbers of shape"),

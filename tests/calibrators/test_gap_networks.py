@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_map_rows import calibrated_logits
 
 from calibrant import LabelledPredictions, Predictions, TemperatureScaling
 from calibrant.calibrators.monotone import gap_networks
@@ -118,7 +119,7 @@ def test_a_network_of_zeros_is_temperature_scaling(sees):
     assert not fitted.theta.any()
     assert fitted.solution.loss == pytest.approx(temperature.solution_.loss, rel=1e-12)
     np.testing.assert_allclose(
-        Predictions.from_logits(fitted(data.predictions)).probabilities,
+        Predictions.from_logits(calibrated_logits(fitted, data.predictions)).probabilities,
         temperature.predict_proba(data.predictions),
         rtol=0,
         atol=1e-10,
@@ -136,7 +137,9 @@ def test_a_fit_has_a_lower_loss_than_temperature_scaling_and_reports_it(sees, we
     assert solution.loss < temperature.loss < solution.identity_loss
     assert solution.value <= temperature.loss
     assert solution.value == pytest.approx(solution.loss + weight_decay * (fitted.theta @ fitted.theta))
-    assert data.log_loss(Predictions.from_logits(fitted(data.predictions))) == pytest.approx(solution.loss)
+    assert data.log_loss(
+        Predictions.from_logits(calibrated_logits(fitted, data.predictions))
+    ) == pytest.approx(solution.loss)
     assert data.log_loss() == pytest.approx(solution.identity_loss)
 
 
@@ -168,7 +171,9 @@ def test_two_kinds_of_rows_get_their_frequencies():
     data = LabelledPredictions.parse(p, y)
     for sees in ("classes", "places"):
         fitted = fit_gap_network(data, GapFamily(sees), 0.0, tolerance=1e-12)
-        calibrated = Predictions.from_logits(fitted(data.predictions.take([0, 10]))).probabilities
+        calibrated = Predictions.from_logits(
+            calibrated_logits(fitted, data.predictions.take([0, 10]))
+        ).probabilities
         np.testing.assert_allclose(calibrated, [[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]], rtol=0, atol=1e-3)
 
 
@@ -176,7 +181,7 @@ def test_frequencies_against_the_order_make_a_tie():
     """The least probable class is right most often: the best order-preserving map makes all equal, 1/3 each."""
     data = LabelledPredictions.parse([[0.5, 0.3, 0.2]] * 10, [0] + [1] * 3 + [2] * 6)
     fitted = fit_gap_network(data, GapFamily("places"), 0.0, tolerance=1e-12)
-    calibrated = Predictions.from_logits(fitted(data.predictions.take([0]))).probabilities
+    calibrated = Predictions.from_logits(calibrated_logits(fitted, data.predictions.take([0]))).probabilities
     np.testing.assert_allclose(calibrated, np.full((1, 3), 1 / 3), rtol=0, atol=1e-3)
     assert np.diff(calibrated[0]).max() <= 0
 
@@ -190,7 +195,9 @@ def test_a_weight_of_two_is_a_repeated_row(sees):
     )
     weighted, plain = (fit_gap_network(rows, GapFamily(sees), 1e-2) for rows in (data, repeated))
     assert weighted.solution.value == pytest.approx(plain.solution.value, rel=1e-8)
-    logits = [Predictions.from_logits(fitted(data.predictions)) for fitted in (weighted, plain)]
+    logits = [
+        Predictions.from_logits(calibrated_logits(fitted, data.predictions)) for fitted in (weighted, plain)
+    ]
     np.testing.assert_allclose(logits[0].probabilities, logits[1].probabilities, rtol=0, atol=1e-5)
 
 
@@ -199,7 +206,7 @@ def test_the_order_of_rows_does_not_matter(sees):
     data = some_rows()
     order = np.random.default_rng(1).permutation(data.n_rows)
     fits = [fit_gap_network(rows, GapFamily(sees), 1e-2) for rows in (data, data.take(order))]
-    logits = [Predictions.from_logits(fitted(data.predictions)) for fitted in fits]
+    logits = [Predictions.from_logits(calibrated_logits(fitted, data.predictions)) for fitted in fits]
     np.testing.assert_allclose(logits[0].probabilities, logits[1].probabilities, rtol=0, atol=1e-5)
 
 
@@ -216,8 +223,8 @@ def test_sorted_inputs_do_not_tell_classes_apart_and_others_do():
         fitted = fit_gap_network(data, GapFamily(sees), 1e-2)
         again = fit_gap_network(permuted, GapFamily(sees), 1e-2)
         assert again.solution.value == pytest.approx(fitted.solution.value, abs=1e-6)
-        mapped = fitted(data.predictions)
-        changes.append(np.abs(fitted(permuted.predictions) - mapped[:, order]).max())
+        mapped = calibrated_logits(fitted, data.predictions)
+        changes.append(np.abs(calibrated_logits(fitted, permuted.predictions) - mapped[:, order]).max())
     assert changes[0] < 1e-12
     assert changes[1] > 0.01
 
@@ -239,16 +246,17 @@ def test_a_fit_in_float32_is_the_fit_in_float64_of_the_same_numbers():
     double = replace(data, predictions=Predictions.from_logits(single.predictions.scores.astype(np.float64)))
     fits = [fit_gap_network(rows, GapFamily("classes"), 1e-2) for rows in (single, double)]
     np.testing.assert_array_equal(fits[0].theta, fits[1].theta)
-    assert fits[0](single.predictions).dtype == np.float32
-    np.testing.assert_allclose(fits[0](single.predictions), fits[1](double.predictions), rtol=1e-6)
+    narrow, wide = (calibrated_logits(fits[i], rows.predictions) for i, rows in enumerate((single, double)))
+    assert narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow, wide, rtol=1e-6)
 
 
 def test_predicting_works_in_blocks(monkeypatch):
     data = some_rows()
     fitted = fit_gap_network(data, GapFamily("places"), 1e-2)
-    whole = fitted(data.predictions)
+    whole = calibrated_logits(fitted, data.predictions)
     monkeypatch.setattr(row_blocks, "BLOCK_BYTES", 1000)
-    np.testing.assert_allclose(fitted(data.predictions), whole, rtol=1e-12)
+    np.testing.assert_allclose(calibrated_logits(fitted, data.predictions), whole, rtol=1e-12)
 
 
 def test_inputs_are_standardised_with_weights_and_limited():
@@ -265,7 +273,8 @@ def test_rows_far_outside_get_the_factors_at_the_edge():
     data = some_rows()
     fitted = fit_gap_network(data, GapFamily("places"), 1e-3)
     inside, outside = (
-        fitted(Predictions.from_logits(scale * data.predictions.scores)) for scale in (1e6, 1e9)
+        calibrated_logits(fitted, Predictions.from_logits(scale * data.predictions.scores))
+        for scale in (1e6, 1e9)
     )
     np.testing.assert_allclose(outside, 1e3 * inside, rtol=1e-6)
 
@@ -275,7 +284,7 @@ def test_rows_that_are_all_alike_in_all_classes_leave_nothing_to_learn():
     fitted = fit_gap_network(data, GapFamily("classes"), 1e-2)
     assert fitted.solution.n_iterations == 0
     assert fitted.solution.loss == pytest.approx(log(3))
-    np.testing.assert_array_equal(fitted(data.predictions), np.zeros((6, 3)))
+    np.testing.assert_array_equal(calibrated_logits(fitted, data.predictions), np.zeros((6, 3)))
 
 
 def test_rows_that_are_all_right_end_at_the_price_of_the_weights():
@@ -284,7 +293,7 @@ def test_rows_that_are_all_right_end_at_the_price_of_the_weights():
     right = replace(data, labels=data.predictions.predicted)
     free = fit_gap_network(right, GapFamily("places"), 0.0)
     assert free.solution.loss < 1e-5
-    assert np.isfinite(free(right.predictions)).all()
+    assert np.isfinite(calibrated_logits(free, right.predictions)).all()
     priced = fit_gap_network(right, GapFamily("places"), 1e-2)
     assert 1e-3 < priced.solution.loss < priced.solution.identity_loss
     assert priced.solution.converged

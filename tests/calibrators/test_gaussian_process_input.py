@@ -73,13 +73,13 @@ def test_logits_beyond_all_bounds_are_left_as_they_are_with_a_warning():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_inducing": 0}, "n_inducing must be a whole number of at least 1"),
+        ({"n_inducing": 0}, "n_inducing must be an integer of at least 1"),
         ({"covariance": "low rank"}, "covariance must be 'full' or 'diagonal'"),
         ({"prediction": "median"}, "prediction must be 'mean' or 'monte-carlo'"),
         ({"monotone": "yes"}, "monotone must be True or False"),
         ({"scores": "logits"}, "scores must be 'log-probabilities', 'given' or 'either'"),
-        ({"n_samples": 0.5}, "n_samples must be a whole number"),
-        ({"max_iterations": 0}, "max_iterations must be a whole number"),
+        ({"n_samples": 0.5}, "n_samples must be an integer"),
+        ({"max_iterations": 0}, "max_iterations must be an integer"),
         ({"random_state": "clock"}, "random_state must be"),
     ],
 )

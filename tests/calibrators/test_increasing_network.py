@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared_map_rows import labelled, logit_problem, probabilities
+from shared_map_rows import calibrated_logits, labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.monotone import increasing_network
@@ -127,7 +127,7 @@ def test_the_loss_is_never_above_that_of_doing_nothing(p, labels):
     fitted = fit_increasing_network(data, restarts=1, n_nodes=32)
     slack = 1e-5 if p.dtype == np.float32 else 1e-9
     assert fitted.solution.loss <= fitted.solution.identity_loss * (1 + slack)
-    calibrated = Predictions.from_logits(fitted(data.predictions))
+    calibrated = Predictions.from_logits(calibrated_logits(fitted, data.predictions))
     assert np.isfinite(calibrated.scores).all()
     assert data.log_loss(calibrated) <= fitted.solution.identity_loss * (1 + slack) + 1e-5
     assert (fitted.rates > 0).all()
@@ -141,7 +141,7 @@ def fitted_to_three_classes():
 @given(logits=logit_matrices(n_rows=6, n_classes=3))
 def test_the_order_of_scores_is_kept_but_for_rounding(logits):
     fitted = fitted_to_three_classes()
-    calibrated = fitted(Predictions.from_logits(logits))
+    calibrated = calibrated_logits(fitted, Predictions.from_logits(logits))
     assert calibrated.dtype == logits.dtype
     order = logits.argsort(axis=1)
     steps = np.diff(np.take_along_axis(calibrated, order, axis=1), axis=1)
@@ -155,7 +155,7 @@ def test_the_end_is_a_minimum_and_the_loss_is_that_of_the_predictions():
     fitted = fit_increasing_network(data, weight_decay=1e-3)
     assert fitted.solution.status is Status.CONVERGED
     assert fitted.solution.loss == pytest.approx(
-        data.log_loss(Predictions.from_logits(fitted(data.predictions))), rel=1e-9
+        data.log_loss(Predictions.from_logits(calibrated_logits(fitted, data.predictions))), rel=1e-9
     )
     objective = objective_for(data, n_nodes=256)
     assert objective.expand(fitted.solution.theta)[0] == pytest.approx(fitted.solution.value, rel=1e-9)
@@ -267,7 +267,7 @@ def test_scores_far_from_all_calibration_rows_are_mapped_by_the_last_slope():
     """A network would go on with its own slope, and its integral with a square."""
     fitted = fit_increasing_network(labelled(*logit_problem(300)))
     far = Predictions.from_logits(np.array([[0.0, -1e3, -2e3, -3e3]]))
-    mapped = fitted(far)
+    mapped = calibrated_logits(fitted, far)
     scores = tempered_scores(far, fitted.inverse_temperature, "log-probabilities")
     np.testing.assert_allclose(np.diff(mapped[0, 1:]), np.diff(scores[0, 1:]) * fitted.rates[0], rtol=1e-9)
 
@@ -291,7 +291,7 @@ def test_the_training_loss_is_below_that_of_the_published_program(wide_resnet):
     calibration, test = wide_resnet
     fitted = fit_increasing_network(calibration, (2, 2), weight_decay=0.0, restarts=3)
     assert fitted.solution.loss < 0.28777
-    assert test.log_loss(Predictions.from_logits(fitted(test.predictions))) < 0.26063
+    assert test.log_loss(Predictions.from_logits(calibrated_logits(fitted, test.predictions))) < 0.26063
 
 
 @pytest.mark.slow

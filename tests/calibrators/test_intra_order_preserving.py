@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
+from shared_map_rows import calibrated_logits
 
 import calibrant
 from calibrant import IntraOrderPreserving, LabelledPredictions, Predictions, TemperatureScaling
@@ -132,12 +133,16 @@ def test_the_diagonal_kind_is_the_function_that_its_form_names():
     piecewise = make("diagonal").fit_labelled(data)
     expected = fit_shared_map(data, slope_penalty=3e-3 * 300, difference_penalty=3e-3 * 300)
     np.testing.assert_array_equal(piecewise.slopes_, expected.slopes)
-    np.testing.assert_array_equal(piecewise.transform(data.predictions).scores, expected(data.predictions))
+    np.testing.assert_array_equal(
+        piecewise.transform(data.predictions).scores, calibrated_logits(expected, data.predictions)
+    )
     network = make("diagonal network", hidden=(3,), restarts=1).fit_labelled(data)
     seed = int(np.random.default_rng(0).integers(2**32))
     expected = fit_increasing_network(data, (3,), 3e-3, 1, seed)
     np.testing.assert_array_equal(network.slopes_, expected.rates)
-    np.testing.assert_array_equal(network.transform(data.predictions).scores, expected(data.predictions))
+    np.testing.assert_array_equal(
+        network.transform(data.predictions).scores, calibrated_logits(expected, data.predictions)
+    )
 
 
 def test_a_piecewise_function_is_worth_one_row_of_penalty():
@@ -368,11 +373,11 @@ def test_without_weight_decay_a_fit_may_not_end_and_says_so():
         ({"weight_decay": -1.0}, 'weight_decay must be a number of at least 0, or "auto", not -1.0'),
         ({"weight_decay": "some"}, "weight_decay must be a number of at least 0, or \"auto\", not 'some'"),
         ({"weight_decay": np.inf}, "weight_decay must be a number"),
-        ({"cv": 1}, "cv must be a whole number of at least 2"),
-        ({"restarts": 0}, "restarts must be a whole number of at least 1"),
+        ({"cv": 1}, "cv must be an integer of at least 2"),
+        ({"restarts": 0}, "restarts must be an integer of at least 1"),
         ({"hidden": 10}, r"hidden must be a tuple of whole numbers such as \(10,\), not 10"),
         ({"hidden": (10, 0)}, "hidden must be a tuple of whole numbers"),
-        ({"random_state": "seed"}, "random_state must be a whole number"),
+        ({"random_state": "seed"}, "random_state must be an integer"),
     ],
 )
 def test_parameters_without_meaning_are_refused(parameters, message):

@@ -1,6 +1,7 @@
 """What neighbourhood methods share: crops, points, distances, sizes to choose from, guards, folds, judged rows."""
 
 import pickle
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from calibrant import NearestNeighbourCalibration, registry
-from calibrant.calibrators.neighbourhood import neighbourhood
+from calibrant.calibrators.neighbourhood import distances, neighbourhood
 from calibrant.calibrators.neighbourhood.crop import check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean, rows_in_a_block
 from calibrant.calibrators.neighbourhood.neighbourhood import candidate_sizes
@@ -341,12 +342,31 @@ def test_folds_of_points_hold_each_point_out_once_and_do_not_depend_on_the_order
     X, y = some_rows(90)
     data = LabelledPredictions.parse(np.repeat(X, 2, axis=0), np.repeat(y, 2))
     turned = LabelledPredictions.parse(np.repeat(X[:, ::-1], 2, axis=0), 2 - np.repeat(y, 2))
-    splits, others = (point_folds(Points.of(rows), rows, 7) for rows in (data, turned))
-    tested = np.vstack([test.probabilities for _, test in splits])
+    folds, others = (point_folds(Points.of(rows), rows, 7) for rows in (data, turned))
+    tested = np.vstack([fold.test().probabilities for fold in folds])
     assert len(np.unique(tested, axis=0)) == len(tested) == 90
-    for (train, test), (_, other) in zip(splits, others, strict=True):
+    for fold, other in zip(folds, others, strict=True):
+        train, test = fold.train(), fold.test()
         assert train.n_points + test.n_points == 90
-        np.testing.assert_allclose(np.sort(test.probabilities[:, 0]), np.sort(other.probabilities[:, 2]))
+        assert train.weights.sum() == fold.train_weight
+        np.testing.assert_allclose(
+            np.sort(test.probabilities[:, 0]), np.sort(other.test().probabilities[:, 2])
+        )
+
+
+def test_a_choice_by_folds_holds_one_fold_in_memory(monkeypatch):
+    """All ten folds at once are 20 matrices of the shape of the input, predictions and errors, before anything is done."""
+    X, y = some_rows(30_000, 10)
+    monkeypatch.setattr(distances, "BLOCK_ENTRIES", 2**16)
+    monkeypatch.setattr(neighbourhood, "MOST_JUDGED", 100)
+    calibrator = NearestNeighbourCalibration(n_neighbours=[4, 8], guard=False)
+    tracemalloc.start()
+    try:
+        calibrator.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * X.nbytes
 
 
 def test_a_single_prediction_cannot_be_chosen_by():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq, minimize
 
-from calibrant.calibrators.reductions.one_vs_rest import NORMALISATIONS, normalised
+from calibrant.graph.rows import NORMALISATIONS, normalised
 
 every_way = pytest.mark.parametrize("how", sorted(NORMALISATIONS))
 

@@ -9,6 +9,7 @@ from scipy.stats import rankdata
 from calibrant import Predictions
 from calibrant.calibrator import Traits
 from calibrant.calibrators.monotone.order_preserving import OrderKeeping
+from calibrant.graph.curves import Piecewise
 from strategies import probability_matrices
 
 
@@ -20,9 +21,11 @@ class Squashing(OrderKeeping):
     def _fit(self, data):  # noqa: ARG002 (nothing is learnt)
         self.levels_ = 4.0
 
-    def _increasing(self, predictions):
-        levels = np.round(np.tanh(predictions.logits.astype(np.float64)) * self.levels_) / self.levels_
-        return levels.astype(predictions.scores.dtype)
+    def _increasing(self, given):
+        """Steps of a quarter between -1 and 1."""
+        edges = np.arctanh((np.arange(-4, 4) + 0.5) / self.levels_)
+        steps = Piecewise.steps(edges, np.arange(-4, 5) / self.levels_)
+        return given.logits.widened.then(steps).narrowed()
 
 
 def fitted(n_classes):

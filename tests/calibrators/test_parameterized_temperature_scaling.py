@@ -235,7 +235,7 @@ def test_a_file_keeps_the_temperatures(tmp_path):
     [
         ({"hidden": 5}, "hidden must be a tuple of whole numbers"),
         ({"hidden": (5, 0)}, "hidden must be a tuple of whole numbers"),
-        ({"top_k": 1}, "top_k must be a whole number of at least 2"),
+        ({"top_k": 1}, "top_k must be an integer of at least 2"),
         ({"loss": "hinge"}, "loss must be 'brier' or 'log'"),
         ({"inputs": "probabilities"}, "inputs must be 'gaps', 'logits' or 'entropy'"),
         ({"link": "relu"}, "link must be 'softplus', 'absolute' or 'exponential'"),
@@ -243,11 +243,11 @@ def test_a_file_keeps_the_temperatures(tmp_path):
         ({"weight_decay": -1.0}, "weight_decay must be a number of at least 0, 'auto' or 'cv'"),
         ({"weight_decay": np.array([1, 2])}, "weight_decay must be a number of at least 0, 'auto' or 'cv'"),
         ({"weight_decay": "best"}, "weight_decay must be a number of at least 0, 'auto' or 'cv'"),
-        ({"cv": 1}, "cv must be a whole number of at least 2"),
-        ({"restarts": 0}, "restarts must be a whole number of at least 1"),
+        ({"cv": 1}, "cv must be an integer of at least 2"),
+        ({"restarts": 0}, "restarts must be an integer of at least 1"),
         ({"bounds": (2.0, 3.0)}, "bounds must be two positive numbers around 1"),
-        ({"max_iterations": 0}, "max_iterations must be a whole number of at least 1"),
-        ({"random_state": "seed"}, "random_state must be a whole number"),
+        ({"max_iterations": 0}, "max_iterations must be an integer of at least 1"),
+        ({"random_state": "seed"}, "random_state must be an integer"),
     ],
 )
 def test_parameters_without_meaning_are_refused(parameters, message):

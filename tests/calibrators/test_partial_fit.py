@@ -359,6 +359,22 @@ def test_a_batch_that_is_refused_changes_nothing(method):
     fitted.partial_fit(X[1200:], y[1200:])
 
 
+@pytest.mark.parametrize("method", [TemperatureScaling(), BetaCalibration(), HistogramBinning()], ids=repr)
+def test_a_batch_in_which_no_row_counts_changes_nothing(method):
+    """Weights that are all zero, or labels that are all to be ignored, before the first batch and after it."""
+    X, y = class_rows(300)
+    nothing = np.zeros(5)
+    ignored = Predictions.from_probabilities(X[:5], ignore_label=-1)
+    calibrator, expected = clone(method), clone(method).partial_fit(X, y, half_life=100)
+    for begins in (True, False):
+        calibrator.partial_fit(X[:5], y[:5], nothing, half_life=100)
+        calibrator.partial_fit(ignored, np.full(5, -1), half_life=100)
+        if begins:
+            assert not hasattr(calibrator, "memory_")
+            calibrator.partial_fit(X, y, half_life=100)
+    assert_array_equal(calibrator.predict_proba(X), expected.predict_proba(X))
+
+
 def test_a_parameter_without_meaning_is_refused_and_leaves_nothing_behind():
     X, y = event_rows(50)
     method = PlattScaling("odds")

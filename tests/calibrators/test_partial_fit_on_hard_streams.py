@@ -48,6 +48,12 @@ PARAMETRIC = [
     QuadraticScaling(),
     PiecewiseLinearCalibration(),
 ]
+# A stream of these for twelve classes takes seconds.
+LONG_STREAMS = [
+    method
+    for method in PARAMETRIC
+    if isinstance(method, MatrixScaling | DirichletCalibration | StructuredScaling)
+]
 EVERY = [*PARAMETRIC, HistogramBinning(), HistogramBinning("quantile")]
 every_method = pytest.mark.parametrize("method", EVERY, ids=str)
 
@@ -64,7 +70,7 @@ def log_loss(p, y):
 
 
 @every_method
-@pytest.mark.parametrize("batch", [200, 70])
+@pytest.mark.parametrize("batch", [pytest.param(200, marks=pytest.mark.slow), 70])
 def test_a_class_that_comes_last_does_less_harm_than_calibration_does_good(method, batch):
     """After every batch the map is no worse than none on the rows so far, and in the end close to one fit."""
     X, y = class_rows(8000 if batch == 200 else 4000)
@@ -114,7 +120,11 @@ def test_the_sample_is_bounded_and_stands_for_all_rows():
     assert part.memory_["sample"]["weights"].sum() == pytest.approx(10_000)
 
 
-@pytest.mark.parametrize("method", PARAMETRIC, ids=str)
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(method, marks=pytest.mark.slow if method in LONG_STREAMS else ()) for method in PARAMETRIC],
+    ids=str,
+)
 def test_rows_in_random_order_do_not_make_it_begin_again(method, monkeypatch):
     found = []
     ask = batches._is_rejected
@@ -199,6 +209,7 @@ def many_rows(n_classes, n_rows, seed=0):
     return softmax(z, axis=1), (u + generator.gumbel(size=u.shape)).argmax(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [StructuredScaling(), MatrixScaling("l2", 1e-3, 1e-3)], ids=str)
 def test_with_very_many_parameters_a_sample_of_rows_is_remembered(method, monkeypatch):
     """Memory is bounded, and the map is no worse than that of as many rows as are kept."""

@@ -18,7 +18,7 @@ from calibrant.calibrators.scaling.penalty_search import FoldFits, best_of_grid,
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import folds_by_content
-from calibrant.objective import FullMap
+from calibrant.objective import ArrayRows, FullMap
 
 ALL_MOVES = [(1, 0), (-1, 0), (0, 1), (0, -1)]
 
@@ -118,16 +118,27 @@ def some_fits(n_rows=120, dtype=np.float64):
     p = generator.dirichlet(np.ones(3), size=n_rows).astype(dtype)
     labels = (np.log(p) * 0.6 + generator.gumbel(size=p.shape)).argmax(axis=1)
     data = LabelledPredictions.parse(p, labels)
+    rows = ArrayRows(data.predictions.log_probabilities, data.labels)
     folds = folds_by_content((p[:, 0].astype(np.float64),), None, 3)
     logit_map = FullMap(3, True)
     return FoldFits(
-        data.predictions.log_probabilities,
-        data,
-        folds,
+        rows,
+        [(rows.take(fold.train_rows), rows.take(fold.test_rows)) for fold in folds],
         logit_map,
         lambda a, b: affine_penalty("odir", 3, a, b),
         logit_map.identity(),
     )
+
+
+def test_of_equally_near_strengths_the_first_are_gone_on_from():
+    """The last digit of a lattice of powers of ten must not change what a search finds."""
+    fits = some_fits()
+    for strengths in [(10.0, 1.0), (0.1, 1.0), (1.0, 10.0), (1.0, 0.1)]:
+        fits.loss(strengths)
+    for towards in [(0.0, 0.0), (0.0, 2.0), (2.0, 0.0), (2.0, 2.0)]:
+        centre = (float(np.nextafter(1.0, towards[0])), float(np.nextafter(1.0, towards[1])))
+        for start, theta in zip(fits._nearest(centre), fits._thetas[10.0, 1.0], strict=True):
+            np.testing.assert_array_equal(start.theta, theta)
 
 
 def test_a_search_keeps_the_softmax_of_two_places_only():

@@ -368,8 +368,8 @@ def test_more_classes_go_one_against_the_rest():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_segments": 0}, "n_segments must be a whole number of at least 1"),
-        ({"n_segments": 2.5}, "n_segments must be a whole number of at least 1"),
+        ({"n_segments": 0}, "n_segments must be an integer of at least 1"),
+        ({"n_segments": 2.5}, "n_segments must be an integer of at least 1"),
         ({"slope_penalty": -1}, "slope_penalty must be a number of at least 0"),
         ({"difference_penalty": "1"}, "difference_penalty must be a number of at least 0"),
         ({"intercept_penalty": inf}, "intercept_penalty must be a number of at least 0"),

@@ -187,13 +187,17 @@ def test_a_generator_and_no_seed_at_all_give_different_forests_each_time():
 
 
 def test_saved_forests_are_small(tmp_path):
-    """Twenty trees of 255 splits with 8 + 1 + 2 * 2 bytes each, and the bins of 2,000 rows in one byte each."""
+    """Twenty trees of 255 splits with 8 + 1 + 2 * 2 bytes each, and the bins of 2,000 rows in one byte each.
+
+    The graph has the splits again, and ten means of 8 bytes for each of 256 bins.
+    """
     calibration, labels = some_rows(2000, 10)
     fitted = RandomCalibrationForest(20, 256).fit(calibration, labels)
     fitted.save(tmp_path / "forest.npz")
     points = 2 * fitted.points_.nbytes + fitted.point_weights_.nbytes
-    trees = 20 * (255 * (8 + 1 + 2 * 2) + 2000 * 1)
-    assert (tmp_path / "forest.npz").stat().st_size < points + trees + 20_000
+    splits = 20 * 255 * (8 + 1 + 2 * 2)
+    trees, graph = splits + 20 * 2000, splits + 20 * 256 * 10 * 8
+    assert (tmp_path / "forest.npz").stat().st_size < points + trees + graph + 20_000
     loaded = calibrant.load(tmp_path / "forest.npz")
     np.testing.assert_array_equal(loaded.predict_proba(calibration), fitted.predict_proba(calibration))
 
@@ -328,9 +332,9 @@ def test_sums_of_a_tree_are_made_once_for_all_rows(monkeypatch):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_trees": 0}, "n_trees must be a whole number of at least 1"),
-        ({"n_bins": 0}, "n_bins must be a whole number of at least 1"),
-        ({"n_bins": 2.5}, "n_bins must be a whole number of at least 1"),
+        ({"n_trees": 0}, "n_trees must be an integer of at least 1"),
+        ({"n_bins": 0}, "n_bins must be an integer of at least 1"),
+        ({"n_bins": 2.5}, "n_bins must be an integer of at least 1"),
         ({"n_bins": "many"}, "n_bins must be a number, a list of numbers or 'auto'"),
         ({"n_bins": 24, "growth": "depth"}, "n_bins must be a power of two for growth='depth', not 24"),
         ({"growth": "wild"}, "growth must be 'bins' or 'depth'"),
@@ -352,3 +356,14 @@ def test_memory_stays_below_a_gigabyte(n_rows, n_classes, n_bins):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 6e8
+
+
+def test_a_forest_whose_guard_keeps_the_identity_can_be_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(RandomCalibrationForest, "_harm", lambda *args: "harm.")  # noqa: ARG005
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 60)
+    with pytest.warns(CalibrationWarning, match="harm"):
+        fitted = RandomCalibrationForest(3, 4, random_state=0).fit(p, p.argmax(axis=1))
+    fitted.save(tmp_path / "calibrator.npz")
+    np.testing.assert_array_equal(
+        calibrant.load(tmp_path / "calibrator.npz").predict_proba(p), fitted.predict_proba(p)
+    )

@@ -147,8 +147,8 @@ def test_the_name_of_the_registry():
     ("options", "message"),
     [
         ({"scaling": "platt"}, r"scaling must be a calibrator such as PlattScaling\(\)"),
-        ({"n_bins": 0}, "n_bins must be a whole number"),
-        ({"n_bins": "auto"}, "n_bins must be a whole number"),
+        ({"n_bins": 0}, "n_bins must be an integer"),
+        ({"n_bins": "auto"}, "n_bins must be an integer"),
         ({"binning": 10}, "binning must be a scheme"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from shared_map_rows import labelled, logit_problem, probabilities
+from shared_map_rows import calibrated_logits, labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.monotone.order_preserving import fit_shared_map
@@ -107,7 +107,7 @@ def test_the_fit_is_the_optimum_that_another_solver_finds(seed, strength, n_segm
     np.testing.assert_allclose(fitted.slopes, expected.x, atol=1e-3)
     assert fitted.solution.value == pytest.approx(objective.second_order(fitted.slopes).value, rel=1e-12)
     assert fitted.solution.loss == pytest.approx(
-        data.log_loss(Predictions.from_logits(fitted(data.predictions))), rel=1e-9
+        data.log_loss(Predictions.from_logits(calibrated_logits(fitted, data.predictions))), rel=1e-9
     )
 
 
@@ -142,7 +142,7 @@ def test_two_groups_of_rows_get_their_frequencies_without_a_penalty():
     y = [0] * 14 + [1] * 6 + [0] * 13 + [1] * 7
     data = LabelledPredictions.parse(p, y)
     fitted = fit_shared_map(data, slope_penalty=0.0, difference_penalty=1e-9)
-    calibrated = Predictions.from_logits(fitted(data.predictions)).probabilities
+    calibrated = Predictions.from_logits(calibrated_logits(fitted, data.predictions)).probabilities
     np.testing.assert_allclose(calibrated[[0, 20], 0], [0.7, 0.65], atol=1e-6)
 
 
@@ -172,7 +172,7 @@ def test_the_loss_is_never_above_that_of_temperature_scaling_or_of_doing_nothing
     fitted = fit_shared_map(data)
     slack = 1 + 1e-5 if p.dtype == np.float32 else 1 + 1e-9
     assert fitted.solution.loss <= fitted.solution.identity_loss * slack
-    calibrated = Predictions.from_logits(fitted(data.predictions))
+    calibrated = Predictions.from_logits(calibrated_logits(fitted, data.predictions))
     assert np.isfinite(calibrated.scores).all()
     assert data.log_loss(calibrated) <= fitted.solution.identity_loss * slack + 1e-6
     assert (fitted.slopes >= LEAST_SLOPE).all()
@@ -186,7 +186,7 @@ def fitted_to_three_classes(inputs):
 @given(logits=logit_matrices(n_rows=6, n_classes=3), inputs=st.sampled_from(["log-probabilities", "logits"]))
 def test_the_order_of_scores_is_kept_but_for_rounding(logits, inputs):
     fitted = fitted_to_three_classes(inputs)
-    calibrated = fitted(Predictions.from_logits(logits))
+    calibrated = calibrated_logits(fitted, Predictions.from_logits(logits))
     assert calibrated.dtype == logits.dtype
     order = logits.argsort(axis=1)
     steps = np.diff(np.take_along_axis(calibrated, order, axis=1), axis=1)
@@ -253,7 +253,7 @@ def test_the_input_is_not_written_to():
     logits, labels = logit_problem()
     data = labelled(logits, labels)
     before = logits.copy()
-    fit_shared_map(data)(data.predictions)
+    calibrated_logits(fit_shared_map(data), data.predictions)
     np.testing.assert_array_equal(logits, before)
 
 
@@ -294,7 +294,7 @@ def test_certain_and_saturated_probabilities():
     p = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [0.5, 0.5, 0]] * 4, dtype=np.float32)
     data = LabelledPredictions.parse(p, [0, 1, 2, 1, 0] * 4)
     fitted = fit_shared_map(data)
-    calibrated = Predictions.from_logits(fitted(data.predictions))
+    calibrated = Predictions.from_logits(calibrated_logits(fitted, data.predictions))
     assert np.isfinite(data.log_loss(calibrated))
     assert data.log_loss(calibrated) <= fitted.solution.identity_loss
 
@@ -303,7 +303,7 @@ def test_scores_far_from_all_calibration_rows_are_mapped_by_the_last_slopes():
     logits, labels = logit_problem()
     fitted = fit_shared_map(labelled(logits, labels))
     far = np.array([[0.0, -1e3, -2e3, -3e3]])
-    mapped = fitted(Predictions.from_logits(far))
+    mapped = calibrated_logits(fitted, Predictions.from_logits(far))
     np.testing.assert_allclose(
         np.diff(mapped[0, 1:]), -1e3 * fitted.inverse_temperature * fitted.slopes[0], rtol=1e-9
     )
@@ -316,7 +316,7 @@ def test_two_classes_and_a_thousand(n_classes):
     fitted = fit_shared_map(data)
     assert fitted.solution.status is Status.CONVERGED
     scaled = data.log_loss(Predictions.from_logits(fitted.inverse_temperature * logits))
-    assert data.log_loss(Predictions.from_logits(fitted(data.predictions))) <= scaled
+    assert data.log_loss(Predictions.from_logits(calibrated_logits(fitted, data.predictions))) <= scaled
 
 
 # Published networks
@@ -331,7 +331,10 @@ def test_test_rows_of_published_networks(network, temperature_scaling, noise):
     arrays = load(f"kull_nn/{network}")
     fitted = fit_shared_map(labelled(arrays["val_logits"], arrays["val_y"]))
     test = labelled(arrays["test_logits"], arrays["test_y"])
-    assert test.log_loss(Predictions.from_logits(fitted(test.predictions))) <= temperature_scaling + noise
+    assert (
+        test.log_loss(Predictions.from_logits(calibrated_logits(fitted, test.predictions)))
+        <= temperature_scaling + noise
+    )
 
 
 def test_a_network_that_one_temperature_does_not_fit():
@@ -340,7 +343,7 @@ def test_a_network_that_one_temperature_does_not_fit():
     order = np.random.default_rng(0).permutation(10_000)
     calibration, test = (labelled(arrays["logits"][half], arrays["y"][half]) for half in np.split(order, 2))
     fitted = fit_shared_map(calibration)
-    calibrated = Predictions.from_logits(fitted(test.predictions))
+    calibrated = Predictions.from_logits(calibrated_logits(fitted, test.predictions))
     scaled = TemperatureScaling().fit_labelled(calibration).transform(test.predictions)
     assert test.log_loss(calibrated) < 0.92 * test.log_loss(scaled)
     assert test.squared_error(calibrated) < 0.96 * test.squared_error(scaled)

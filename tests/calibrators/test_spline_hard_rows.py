@@ -127,7 +127,7 @@ def test_many_classes():
     ("options", "message"),
     [
         ({"form": "all"}, "form must be 'one-vs-rest' or 'top-label', not 'all'"),
-        ({"n_knots": 1}, "n_knots must be a whole number of at least 2, not 1"),
+        ({"n_knots": 1}, "n_knots must be an integer of at least 2, not 1"),
         ({"temperature": "yes"}, "temperature must be True or False, not 'yes'"),
         ({"estimate": "exact"}, "estimate must be 'weighted' or 'plain', not 'exact'"),
         ({"shrinkage": 1.5}, "shrinkage must be a number from 0 to 1, or None to estimate it, not 1.5"),

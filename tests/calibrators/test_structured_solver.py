@@ -251,7 +251,7 @@ def test_the_penalty_by_its_formula():
 def test_mixed_scores_of_logits_and_of_their_softmax(dtype, share):
     """Of logits that are hundreds apart the softmax is zero, and the logarithm of the mixture is not."""
     logits = np.array([[0.0, -1.0, 2.0], [500.0, 0.0, -500.0]], dtype)
-    x = mixed_scores(Predictions.from_logits(logits), 0.5, share)
+    x = mixed_scores(0.5, share)(Predictions.from_logits(logits))
     assert x.dtype == dtype
     q = np.exp(log_softmax(0.5 * logits.astype(np.float64), axis=1))
     mixed = (1 - share) * q + share / 3
@@ -263,7 +263,7 @@ def test_mixed_scores_stay_finite_at_the_ends_of_float32():
     largest = np.finfo(np.float32).max
     logits = Predictions.from_logits(np.array([[largest / 4, -largest / 4]], np.float32))
     for share in (0.0, 1e-3):
-        assert np.isfinite(mixed_scores(logits, 1000.0, share)).all()
+        assert np.isfinite(mixed_scores(1000.0, share)(logits)).all()
 
 
 def test_means_by_their_formula():

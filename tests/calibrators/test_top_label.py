@@ -16,8 +16,8 @@ from calibrant import (
     VectorScaling,
     registry,
 )
-from calibrant.calibrators.reductions.top_label import with_confidence
 from calibrant.errors import MissingClassWarning, ParameterError
+from calibrant.graph.columns import SetLargest
 from strategies import probability_matrices
 
 RAW_BINS = HistogramBinning(strategy="quantile", rows_per_bin=50, smoothing=0.0)
@@ -168,11 +168,11 @@ def test_a_class_that_is_never_predicted_in_calibration_uses_the_map_of_all_rows
 def test_the_rest_is_shared_out_in_the_proportions_of_the_classifier(X):
     predictions = Predictions.from_probabilities(X)
     confidence = np.linspace(0.1, 0.9, len(X))
-    shared = with_confidence(predictions, confidence, 1 - confidence).probabilities
-    assert shared.dtype == X.dtype
+    both = np.column_stack([1 - confidence, confidence])
+    shared = SetLargest(False, predictions.floor).kernel(X.dtype)(None, both, X)
     np.testing.assert_allclose(shared.sum(axis=1), 1, rtol=1e-6)
     for row, top in enumerate(X.argmax(axis=1)):
-        assert shared[row, top] == X.dtype.type(confidence[row])
+        assert shared[row, top] == confidence[row]
         others = np.delete(np.maximum(X[row].astype(np.float64), predictions.floor), top)
         expected = (1 - confidence[row]) * others / others.sum()
         np.testing.assert_allclose(np.delete(shared[row], top), expected, rtol=1e-6, atol=1e-45)
@@ -180,8 +180,8 @@ def test_the_rest_is_shared_out_in_the_proportions_of_the_classifier(X):
 
 def test_logits_whose_probabilities_vanish_keep_their_proportions():
     """The rest is e^-2000 of the whole in the ratio 1 : e; with confidence 3/4 it is shared in that ratio."""
-    given = Predictions.from_logits([[2000.0, 0.0, 1.0]])
-    shared = with_confidence(given, np.array([0.75]), np.array([0.25])).probabilities
+    kernel = SetLargest(True, 1e-9).kernel(np.dtype(np.float64))
+    shared = kernel(None, np.array([[0.25, 0.75]]), np.array([[2000.0, 0.0, 1.0]]))
     e = np.exp(1)
     np.testing.assert_allclose(shared, [[0.75, 0.25 / (1 + e), 0.25 * e / (1 + e)]], rtol=1e-14)
 
@@ -363,9 +363,9 @@ def test_what_the_registry_makes_is_not_shared():
     ("parameters", "message"),
     [
         ({"by_class": "yes"}, "by_class must be True or False"),
-        ({"min_rows": 0}, "min_rows must be a whole number of at least 1, not 0"),
-        ({"min_rows": 2.5}, "min_rows must be a whole number of at least 1, not 2.5"),
-        ({"min_rows": None}, "min_rows must be a whole number"),
+        ({"min_rows": 0}, "min_rows must be an integer of at least 1, not 0"),
+        ({"min_rows": 2.5}, "min_rows must be an integer of at least 1, not 2.5"),
+        ({"min_rows": None}, "min_rows must be an integer"),
     ],
 )
 def test_parameters_without_meaning_are_refused(parameters, message):

@@ -53,6 +53,15 @@ def test_two_rows_by_hand():
     assert fitted.predict_proba([0.1, 0.2, 0.5, 0.8, 0.9])[:, 1] == pytest.approx(expected)
 
 
+def test_scores_of_exactly_zero():
+    """Three of ten rows at zero have the event: p_0 = 3 / 11 and p_1 = 4 / 11 with the added row, whatever is above."""
+    p = [0.0] * 10 + [0.9] * 10
+    y = [1] * 3 + [0] * 7 + [1] * 9 + [0]
+    fitted = VennAbersCalibration(cv=None).fit(p, y)
+    lower, upper = 3 / 11, 4 / 11
+    assert fitted.predict_proba([0.0])[0, 1] == pytest.approx(upper / (1 - lower + upper), abs=1e-12)
+
+
 def test_scores_that_are_all_the_same():
     """Of n rows k are events: k / (n + 1) and (k + 1) / (n + 1) there, and Laplace's (k + 1) / (n + 2) for both."""
     fitted = VennAbersCalibration().fit([0.3] * 10, [1] * 4 + [0] * 6)

@@ -81,7 +81,7 @@ def test_a_study_is_run_and_reported(run, study):
     assert result.stdout.endswith("The report is in animals-results/report.html.\n")
     assert "Note: whales is left out: " in result.stderr
     assert result.stderr.splitlines()[-1].startswith(
-        "Note: 4 units failed or were too slow; animals-results/report.html says why"
+        "Note: 4 units failed or were too slow; see animals-results/report.html for the reasons"
     )
     assert Path("animals.sqlite").is_file()
     with Path("animals-results/tables/losses.csv").open() as file:
@@ -121,16 +121,16 @@ def test_the_data_folder_may_come_from_the_environment(run, study, folder, monke
     monkeypatch.setenv("CALIBRANT_DATA", "elsewhere")
     run("bench run animals --form small")
     monkeypatch.setenv("CALIBRANT_DATA", "nowhere")
-    assert "no folder nowhere with data" in run("bench run animals --form small", 1).stderr
+    assert "the data folder nowhere does not exist" in run("bench run animals --form small", 1).stderr
 
 
 def test_status_tells_what_is_there_what_is_left_and_what_failed(run, study):
     empty = run("bench status animals").stdout
     assert empty.startswith("animals: 0 of 12 units done\n")
-    assert "12 units to be run; how long that takes is not known yet." in empty
+    assert "12 units to be run; no time estimate yet." in empty
     assert not Path("animals.sqlite").exists()
     run("bench run animals --form small")
-    assert "8 units to be run, which takes about" in run("bench status animals --jobs 2").stdout
+    assert "8 units to be run, in about" in run("bench status animals --jobs 2").stdout
     run("bench run animals")
     content = json.loads(run("bench status animals --format json").stdout)
     assert {name: content[name] for name in ("units", "done", "failed", "too_slow", "open")} == {
@@ -149,15 +149,17 @@ def test_status_tells_what_is_there_what_is_left_and_what_failed(run, study):
 
 def test_results_can_be_forgotten(run, study):
     run("bench run animals")
-    assert run("bench forget animals --failed").stdout == "4 results are gone from animals.sqlite.\n"
+    assert run("bench forget animals --failed").stdout == "Removed 4 results from animals.sqlite.\n"
     assert run("bench forget animals --where data=cats --where calibrator=TempS").stdout.startswith(
-        "2 results"
+        "Removed 2 results"
     )
-    assert run("bench forget animals --where calibrator=Uncal --failed").stdout.startswith("0 results")
+    assert run("bench forget animals --where calibrator=Uncal --failed").stdout.startswith(
+        "Removed 0 results"
+    )
     assert "12 units, of which 6 run now" in run("bench run animals").stdout
-    assert "no unit has a label 'dat'" in run("bench forget animals --where dat=cats", 1).stderr
-    assert "not of the form label=value" in run("bench forget animals --where cats", 1).stderr
-    assert "say what to forget" in run("bench forget animals", 2).stderr
+    assert "unknown label 'dat'" in run("bench forget animals --where dat=cats", 1).stderr
+    assert "takes LABEL=VALUE" in run("bench forget animals --where cats", 1).stderr
+    assert "select what to remove" in run("bench forget animals", 2).stderr
 
 
 def changed(study, old, new=""):
@@ -173,13 +175,11 @@ WHALES = '[[data]]\nname = "whales"\nscores = "whales.npz"\noptional = true\n'
 def test_only_what_no_form_asks_for_is_old(run, study):
     changed(study, WHALES)
     run("bench run animals")
-    assert run("bench forget animals --form small --old").stdout.startswith("0 results")
+    assert run("bench forget animals --form small --old").stdout.startswith("Removed 0 results")
     changed(study, 'Own = "own.py:Broken"')
     said = run("bench forget animals --form small --old --dry-run").stdout
-    assert said == "4 results would go from animals.sqlite.\n"
-    assert (
-        run("bench forget animals --form small --old").stdout == "4 results are gone from animals.sqlite.\n"
-    )
+    assert said == "4 results would be removed from animals.sqlite.\n"
+    assert run("bench forget animals --form small --old").stdout == "Removed 4 results from animals.sqlite.\n"
 
 
 def test_nothing_is_old_while_data_are_absent(run, study):
@@ -188,7 +188,7 @@ def test_nothing_is_old_while_data_are_absent(run, study):
     (study / "whales.npz").rename(study / "away.npz")
     error = run("bench forget animals --form small --old", 1).stderr.splitlines()[-1]
     assert error.startswith(
-        "Error: whales cannot be found (there is no file whales.npz), so that results of it"
+        "Error: whales cannot be found (there is no file whales.npz), so its results would be treated as old"
     )
     (study / "away.npz").rename(study / "whales.npz")
     assert "of which 0 run now" in run("bench run animals").stdout
@@ -201,8 +201,8 @@ def test_results_of_other_studies_in_the_same_store_are_not_old(run, study, fold
     changed(folder / "beasts", "calibration_rows = [60]", "calibration_rows = [50]")
     run("bench run animals --store both.sqlite")
     run("bench run beasts --store both.sqlite")
-    assert run("bench forget animals --store both.sqlite --old").stdout.startswith("0 results")
-    assert run("bench forget beasts --store both.sqlite --old").stdout.startswith("0 results")
+    assert run("bench forget animals --store both.sqlite --old").stdout.startswith("Removed 0 results")
+    assert run("bench forget beasts --store both.sqlite --old").stdout.startswith("Removed 0 results")
     assert "of which 0 run now" in run("bench run beasts --store both.sqlite").stdout
 
 
@@ -229,7 +229,7 @@ def test_a_run_in_which_everything_fails_says_so(run, study):
     changed(study, "calibration_rows = [60]", "calibration_rows = [5000]")
     result = run("bench run animals", 1)
     assert result.stderr.splitlines()[-1].startswith(
-        "Error: no unit is done, since all 12 failed or were too slow; animals-results/report.html says why"
+        "Error: no unit finished: all 12 failed or were too slow; see animals-results/report.html for the reasons"
     )
     assert Path("animals-results/report.html").is_file()
 
@@ -238,7 +238,7 @@ def test_a_run_without_any_unit_says_so(run, study):
     for name in ("cats", "dogs"):
         (study / f"{name}.npz").unlink()
         changed(study, f'"{name}.npz"\n', f'"{name}.npz"\noptional = true\n')
-    assert "there was nothing to be run, since all data" in run("bench run animals", 1).stderr
+    assert "nothing to run: all data" in run("bench run animals", 1).stderr
 
 
 @pytest.mark.skipif(
@@ -311,7 +311,7 @@ def test_recipes_are_listed(run, study, folder):
     assert text.startswith("1 recipe\n")
     assert "animals" in text
     assert "small" in text
-    assert "broken/recipe.toml is not to be used: " in text
+    assert "broken/recipe.toml cannot be used: " in text
     content = json.loads(run("bench list animals --format json").stdout)
     assert content["recipes"] == [{"recipe": "animals", "title": "Two animals", "forms": ["small"]}]
     assert run("bench list broken").stdout.startswith("0 recipes")
@@ -359,7 +359,7 @@ def test_an_interrupt_keeps_what_is_finished_and_says_how_to_go_on(study, folder
     output, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "are kept in animals.sqlite. Give the same command again to go on." in errors
+    assert "are saved in animals.sqlite. Give the same command again to resume." in errors
     assert "The report" not in output
 
 

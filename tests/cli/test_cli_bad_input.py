@@ -110,7 +110,7 @@ def test_a_truncated_file_gives_one_sentence(run, folder, ending):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     options = COLUMNS if ending == "csv.gz" else "--space probabilities"
     result = run(f"evaluate a.{ending} {options}", expected=1)
-    assert "not a whole" in result.stderr
+    assert "not a complete" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -146,7 +146,10 @@ def test_a_full_disk_leaves_the_old_file(run, folder, monkeypatch):
 
     monkeypatch.setattr("calibrant.tables.csv_sink.CsvSink.write", full)
     result = run("apply test.csv --calibrator cal.npz -o out.csv", expected=1)
-    assert result.stderr == "Error: out.csv: no space left on device; make room, or choose another place.\n"
+    assert (
+        result.stderr
+        == "Error: out.csv: no space left on device; free some space, or choose another place.\n"
+    )
     assert (folder / "out.csv").read_text() == "old"
     assert not list(folder.glob(".calibrant-*"))
 
@@ -160,7 +163,7 @@ def test_a_file_that_is_no_calibrator(run, folder):
 def test_another_format_for_the_output_is_refused(run, folder):
     run(f"fit val.csv {COLUMNS} --method temperature -o cal.npz")
     result = run("apply test.csv --calibrator cal.npz -o out.parquet", expected=1)
-    assert "the format stays that of test.csv" in result.stderr
+    assert "the output must have the format of test.csv" in result.stderr
 
 
 def test_a_wrong_method_metric_or_parameter_is_named_with_one_that_comes_close(run):
@@ -178,7 +181,7 @@ def test_a_wrong_method_metric_or_parameter_is_named_with_one_that_comes_close(r
 def test_wrong_usage_has_a_code_of_its_own(run):
     assert "Missing option '--space'" in run("evaluate val.csv --label animal", expected=2).stderr
     assert "No such option" in run(f"evaluate val.csv {COLUMNS} --nope", expected=2).stderr
-    assert "there is no command 'frobnicate'; known are evaluate, fit" in run("frobnicate", expected=2).stderr
+    assert "unknown command 'frobnicate'; available: evaluate, fit" in run("frobnicate", expected=2).stderr
     run("", expected=2)
     assert "--space" in run("evaluate --help").stdout
 
@@ -206,4 +209,4 @@ def test_warnings_of_the_library_are_notes_of_one_line(run, folder):
 def test_an_order_that_was_guessed_is_told(run, folder):
     (folder / "a.csv").write_text("y,score\nno,0.2\nyes,0.7\nno,0.6\nyes,0.9\n")
     result = run("evaluate a.csv --space probabilities --metrics brier_score --resamples 100")
-    assert "Note: column 'score' is taken for the score of 'yes'" in result.stderr
+    assert "Note: column 'score' is read as the score of 'yes'" in result.stderr

@@ -42,7 +42,7 @@ def test_row_numbers_are_left_out_with_a_note(run, folder, logits, command):
     result = run(f"{command} a.csv --space logits --format json {output}")
     assert json.loads(result.stdout)["classes"] == CLASSES
     assert result.stderr.startswith(
-        "Note: column 'case' is left out, since it numbers the rows; choose the columns with --columns if it has scores."
+        "Note: column 'case' is ignored, since it looks like a row number; choose the columns with --columns if it has scores."
     )
 
 
@@ -53,8 +53,8 @@ def test_a_column_that_is_no_class_is_refused(run, folder, logits, command):
     output = "-o out.html" if command in ("fit", "report") else ""
     result = run(f"{command} a.csv --space logits {output}", expected=1)
     assert result.stderr == (
-        "Error: a.csv: column 'age' matches no label; choose the columns of scores with --columns, without it unless "
-        "it is a class that no row has.\n"
+        "Error: a.csv: column 'age' matches no label; choose the columns of scores with --columns, with it only if "
+        "it is a class that never occurs.\n"
     )
 
 
@@ -70,7 +70,7 @@ def test_an_array_that_is_called_probabilities_is_not_taken_for_logits(run, fold
         np.savez(folder / "test.npz", **{name: p, "classes": np.array(CLASSES)})
         result = run("apply test.npz --calibrator cal.npz -o out.npz", expected=1)
         assert (
-            f"test.npz: '{name}' is a name for probabilities, but the calibrator was fitted on logits"
+            f"test.npz: the name '{name}' suggests probabilities, but the calibrator was fitted to logits"
             in result.stderr
         )
         assert not (folder / "out.npz").exists()
@@ -85,10 +85,10 @@ def test_columns_that_are_called_probabilities_are_not_taken_for_logits(run, fol
     write_scores(folder / "b.csv", [f"prob_{name}" for name in CLASSES], p, y)
     run("fit a.csv --space logits --method temperature -o cal.npz")
     result = run("apply b.csv --calibrator cal.npz -o out.csv", expected=1)
-    assert "'prob_cat' is a name for probabilities" in result.stderr
+    assert "the name 'prob_cat' suggests probabilities" in result.stderr
     run("fit b.csv --space probabilities --method temperature -o cal.npz")
     result = run("apply a.csv --calibrator cal.npz -o out.csv", expected=1)
-    assert "'logit_cat' is a name for logits" in result.stderr
+    assert "the name 'logit_cat' suggests logits" in result.stderr
 
 
 def test_numbers_that_look_like_probabilities_are_noted_and_the_other_way_round_refused(run, folder, logits):
@@ -97,7 +97,7 @@ def test_numbers_that_look_like_probabilities_are_noted_and_the_other_way_round_
     write_scores(folder / "a.csv", CLASSES, z, y)
     write_scores(folder / "b.csv", CLASSES, p, y)
     run("fit a.csv --space logits --method temperature -o cal.npz")
-    said = "Note: these look like probabilities, but the calibrator was fitted on logits; say --space probabilities"
+    said = "Note: these look like probabilities, but the calibrator was fitted to logits; say --space probabilities"
     assert said in run("apply b.csv --calibrator cal.npz -o out.csv").stderr
     assert "Note" not in run("apply b.csv --calibrator cal.npz -o out.csv --space probabilities").stderr
     assert "Note" not in run("apply a.csv --calibrator cal.npz -o out.csv").stderr
@@ -129,7 +129,7 @@ def test_only_the_classes_without_a_column_are_named(run, folder):
     result = run("apply b.csv --calibrator cal.npz -o out.csv", expected=1)
     assert result.stderr == (
         "Error: b.csv has no column for the class 'dog' of cal.npz; choose the columns of scores with --columns, or a "
-        "calibrator that was fitted for these.\n"
+        "calibrator fitted for these classes.\n"
     )
 
 
@@ -194,7 +194,7 @@ def test_the_positive_class_can_be_named(run, folder):
     write_scores(folder / "a.csv", ["score"], p[:, :1], labels)
     line = "a.csv --space probabilities"
     found = run(f"evaluate {line} --metrics accuracy --no-tests --format json")
-    assert "Note: column 'score' is taken for the score of 'good'" in found.stderr
+    assert "Note: column 'score' is read as the score of 'good'" in found.stderr
     assert "give --positive if it is the other one" in found.stderr
     assert "the positive class may be the other one, see --positive." in found.stderr
     wrong = json.loads(found.stdout)["metrics"][0]["value"]
@@ -214,8 +214,7 @@ def test_the_positive_class_can_be_named(run, folder):
 def test_a_positive_class_needs_a_single_column(run):
     result = run(f"evaluate val.csv {COLUMNS} --positive cat", expected=1)
     assert (
-        "--positive is for one column of scores, but val.csv has 3, 'p_cat', 'p_dog' and 'p_owl'"
-        in result.stderr
+        "--positive is for one score column, but val.csv has 3, 'p_cat', 'p_dog' and 'p_owl'" in result.stderr
     )
 
 
@@ -247,7 +246,7 @@ def test_log_odds_between_zero_and_one_are_noted(run, folder):
     write_scores(folder / "a.csv", ["score"], p[:, :1], (y == 0).astype(int))
     found = run("evaluate a.csv --space logits --metrics log_loss --no-tests")
     assert (
-        "Note: all log-odds are between 0 and 1, as probabilities are; say --space probabilities"
+        "Note: all log-odds are between 0 and 1, like probabilities; say --space probabilities"
         in found.stderr
     )
     assert run("evaluate a.csv --space probabilities --metrics log_loss --no-tests").stderr == ""

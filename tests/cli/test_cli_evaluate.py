@@ -110,12 +110,12 @@ def test_an_infinite_loss_is_said_and_is_valid_json(run, folder):
     result = run("evaluate a.csv --space probabilities --metrics log_loss --format json")
     content = json.loads(result.stdout, parse_constant=pytest.fail)
     assert content["metrics"][0]["value"] == "Infinity"
-    assert any(note.startswith("inf: a true class had the probability zero") for note in content["notes"])
+    assert any(note.startswith("inf: a true class had probability zero") for note in content["notes"])
 
 
 def test_all_probabilities_at_the_ends_leave_out_the_slope(run, folder):
     (folder / "a.csv").write_text("y,p\n1,1\n0,0\n1,0\n0,1\n1,1\n0,0\n1,1\n0,0\n1,1\n0,0\n")
-    assert "Slope and intercept are left out" in run("evaluate a.csv --space probabilities").stdout
+    assert "Slope and intercept were not computed" in run("evaluate a.csv --space probabilities").stdout
 
 
 def test_the_table_fits_eighty_columns_and_has_no_escape_codes(run):
@@ -199,8 +199,8 @@ def _as(folder, ending):
 def test_a_stream_says_what_it_leaves_out(run):
     content = found(run, f"test.csv {COLUMNS} --stream")
     assert content["notes"][-1] == (
-        "Left out, since they need all rows in memory: bins of equal mass of debiased_ece (of equal width instead), "
-        "smooth_ece, noise alone, the tests of calibration."
+        "Not computed, since they need all rows in memory: equal-mass bins of debiased_ece (equal-width bins instead), "
+        "smooth_ece, expected values under calibration, the tests of calibration."
     )
     assert "tests" not in content
 
@@ -247,4 +247,6 @@ def test_a_batch_whose_weights_are_zero_is_passed_over(run, folder, monkeypatch)
 
 def test_large_files_are_streamed_by_themselves(run, monkeypatch):
     monkeypatch.setattr("calibrant.cli.work.evaluate.os.sysconf", lambda _: 64)
-    assert any("Left out" in note for note in found(run, f"test.csv {COLUMNS} --metrics log_loss")["notes"])
+    assert any(
+        "Not computed" in note for note in found(run, f"test.csv {COLUMNS} --metrics log_loss")["notes"]
+    )

@@ -55,7 +55,7 @@ def test_auto_explains_itself_and_gets_the_groups(run, folder):
 
 def test_groups_are_refused_by_methods_that_do_not_use_them(run):
     result = run(f"fit val.csv {COLUMNS} --group who --method temperature -o cal.npz", expected=2)
-    assert "--group is for methods that hold rows out" in result.stderr
+    assert "--group is for methods that cross-validate internally" in result.stderr
 
 
 def test_parameters_and_weights_reach_the_method(run, folder):
@@ -80,7 +80,7 @@ def test_other_columns_stay_byte_for_byte(run, folder):
     fitted(run)
     result = run("apply test.csv --calibrator cal.npz -o out.csv")
     assert result.stdout == ""
-    assert "out.csv: 90 rows, calibrated probabilities in the place of the scores." in result.stderr
+    assert "Wrote out.csv (90 rows); score columns now hold calibrated probabilities." in result.stderr
     for old, new in zip(
         *((folder / name).read_bytes().split(b"\n") for name in ("test.csv", "out.csv")), strict=True
     ):
@@ -136,7 +136,7 @@ def test_logits_of_npz_become_probabilities(run, folder):
     np.savez(folder / "a.npz", logits=np.log(p).astype(np.float32), y=y, more=np.arange(3))
     run("fit a.npz --space logits --method vector -o cal.npz")
     result = run("apply a.npz --calibrator cal.npz -o b.npz")
-    assert "(which were logits)" in result.stderr
+    assert "instead of logits" in result.stderr
     with np.load(folder / "b.npz") as new:
         assert_allclose(new["logits"].sum(axis=1), 1, rtol=1e-5)
         assert new["logits"].dtype == np.float32

@@ -35,21 +35,21 @@ def test_no_command_writes_over_the_file_that_it_reads(run, folder, unread, comm
     result = run(f"{command} val.csv {COLUMNS} -o {output}", expected=1)
     assert (
         result.stderr
-        == f"Error: {output} would be written over val.csv, which is read; give another output.\n"
+        == f"Error: the output {output} would overwrite the input val.csv; give another output.\n"
     )
     assert (folder / "val.csv").read_bytes() == before
 
 
 def test_compare_does_not_write_over_the_test_rows(run, folder, unread):
     result = run(f"compare val.csv {COLUMNS} --test test.csv -o ./test.csv", expected=1)
-    assert "would be written over test.csv" in result.stderr
+    assert "would overwrite the input test.csv" in result.stderr
 
 
 def test_apply_does_not_write_over_the_calibrator(run, folder):
     run(f"fit val.csv {COLUMNS} --method temperature -o cal.npz")
     before = (folder / "cal.npz").read_bytes()
     result = run("apply val.csv --calibrator cal.npz -o ./cal.npz", expected=1)
-    assert "would be written over cal.npz" in result.stderr
+    assert "would overwrite the input cal.npz" in result.stderr
     assert (folder / "cal.npz").read_bytes() == before
 
 
@@ -57,6 +57,6 @@ def test_a_link_to_nothing_that_will_be_the_input_is_no_reason_to_fail_otherwise
     """Neither file is there: the missing input is named, or the link is recognised."""
     (folder / "link.csv").symlink_to("nothing.csv")
     result = run(f"evaluate nothing.csv {COLUMNS} -o link.csv", expected=1)
-    assert "would be written over nothing.csv" in result.stderr
+    assert "would overwrite the input nothing.csv" in result.stderr
     result = run(f"evaluate nothing.csv {COLUMNS} -o other.csv", expected=1)
     assert result.stderr == "Error: nothing.csv: no such file.\n"

@@ -39,7 +39,10 @@ def test_words_are_replaced_once_and_across_lines():
 def test_errors_and_cautions_have_no_names_of_python(run, folder):
     (folder / "one.csv").write_text("animal,p_cat,p_dog\ncat,0.9,0.1\n")
     result = run(f"compare one.csv {COLUMNS}", expected=1)
-    assert result.stderr == "Error: one row cannot be held out; give more rows, or test rows by --test.\n"
+    assert (
+        result.stderr
+        == "Error: cross-validation needs at least 2 rows; give more rows, or a test set with --test.\n"
+    )
     (folder / "few.csv").write_text("animal,p_cat,p_dog\ncat,1,0\ndog,0,1\ncat,0,1\n")
     result = run(f"evaluate few.csv {COLUMNS}")
     for name in ("_test", "Predictions", "floor="):
@@ -88,10 +91,10 @@ def test_long_names_are_shortened_in_the_terminal_only(run, folder):
 def test_definitions_are_told_if_asked_for_and_the_verdict_comes_last(run):
     text = run(f"evaluate val.csv {COLUMNS} --metrics log_loss").stdout
     assert "Definitions" not in text
-    assert text.splitlines()[-1].endswith("against calibration at the 5 % level.")
+    assert text.splitlines()[-1].endswith("calibration at the 5 % level.")
     text = run(f"evaluate val.csv {COLUMNS} --metrics log_loss --definitions").stdout
     assert "Definitions: log_loss(floor=0.0)." in text
-    assert text.splitlines()[-1].endswith("against calibration at the 5 % level.")
+    assert text.splitlines()[-1].endswith("calibration at the 5 % level.")
     content = json.loads(run(f"evaluate val.csv {COLUMNS} --metrics log_loss --format json").stdout)
     assert content["metrics"][0]["definition"] == "log_loss(floor=0.0)"
 
@@ -104,7 +107,7 @@ def test_a_p_value_is_shown_on_its_side_of_the_level(p_value):
 
 def test_a_folder_that_takes_no_new_files_is_said_to_be_one(tmp_path):
     error = FileNotFoundError(2, "No such file or directory", str(tmp_path / ".calibrant-0.tmp"))
-    assert explained(error)[1] == f"cannot write in {tmp_path}: this folder takes no new files."
+    assert explained(error)[1] == f"cannot write in {tmp_path}: this folder is not writable."
 
 
 def test_formats_on_offer_are_those_that_can_be_written():

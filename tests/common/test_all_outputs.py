@@ -155,6 +155,19 @@ def test_predicting_before_fitting_is_refused(name):
 
 
 @every_method
+def test_transformed_scores_can_only_be_read(name):
+    """Those of a method whose map is a graph, of one that compares rows with points, and of a mean over maps alike."""
+    X, _ = problem(n_classes_of(name))
+    given = X.copy()
+    transformed = fitted(name, n_classes_of(name)).transform(given)
+    for scores in (transformed.scores, transformed.probabilities):
+        assert not scores.flags.writeable
+    assert given.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        transformed.scores[0, 0] = 0.5
+
+
+@every_method
 def test_another_number_of_classes_than_in_fit_is_refused(name):
     n_classes = n_classes_of(name)
     with pytest.raises(PredictionError, match=f"fitted on {n_classes} classes.*{n_classes + 1} columns"):

@@ -108,6 +108,36 @@ def test_the_own_loss_is_never_above_that_of_the_identity_in_the_corners(name, s
     assert own_loss(settled(name).fit(given, y), given, y) <= identity * (1 + 1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::calibrant.errors.CalibrationWarning")
+@pytest.mark.parametrize(
+    "name", names_with(lambda traits: traits.contains_identity and not traits.binary_only)
+)
+@pytest.mark.parametrize("seed", [21, 23, 27, 54, 65])
+def test_one_hot_rows_and_absent_classes_make_no_loss_above_that_of_the_identity(name, seed):
+    """Zeros count as the floor in both, and rows sum to one after that."""
+    generator = np.random.default_rng(seed)
+    n_classes, n_rows = int(generator.integers(3, 6)), int(generator.integers(10, 40))
+    X = np.eye(n_classes)[generator.integers(0, n_classes, n_rows)]
+    soft = generator.random(n_rows) < generator.choice([0, 0.3, 0.7])
+    X[soft] = generator.dirichlet(np.ones(n_classes), n_rows)[soft]
+    y = generator.integers(0, n_classes - 1, n_rows)
+    y[:2] = [0, 1]
+
+    def loss(calibrator):
+        p = calibrator.fit(X, y).transform(X).without_zeros().probabilities
+        if calibrator.get_params().get("loss", "log") == "brier":
+            return ((p - np.eye(n_classes)[y]) ** 2).sum(axis=1).mean()
+        return -np.log(p[np.arange(n_rows), y]).mean()
+
+    identity = Identity()
+    if settled(name).get_params().get("loss", "log") == "brier":
+        p = identity.fit(X, y).transform(X).probabilities
+        expected = ((p - np.eye(n_classes)[y]) ** 2).sum(axis=1).mean()
+    else:
+        expected = loss(identity)
+    assert loss(settled(name)) <= expected + 1e-6
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "uncalibrated"])
 def test_a_distorted_classifier_is_repaired(name):
     """Log-loss on fresh rows of the same source falls: the fit has learnt, not only obeyed."""

@@ -98,15 +98,25 @@ def test_many_absent_classes_are_listed_in_part():
         Recorder().fit(X, [0, 1, 0, 1])
 
 
-def test_methods_are_abstract_until_both_parts_are_written():
-    class Half(Calibrator):
+def test_a_method_must_write_its_fit_and_its_map():
+    class WithoutFit(Calibrator):
+        traits = Traits()
+
+        def _traced(self, given):
+            return given
+
+    with pytest.raises(TypeError, match="_fit"):
+        WithoutFit()
+
+    class WithoutMap(Calibrator):
         traits = Traits()
 
         def _fit(self, data):
             pass
 
-    with pytest.raises(TypeError, match="_transform"):
-        Half()
+    fitted = WithoutMap().fit([[0.9, 0.1], [0.2, 0.8]], [0, 1])
+    with pytest.raises(TypeError, match="must write _traced, or _transform"):
+        fitted.predict_proba([[0.9, 0.1]])
 
 
 class Sure(Calibrator):

@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import entr, softmax
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import ParametricCalibrator
@@ -20,16 +19,9 @@ class EntropyMap(LogitMap):
     def identity(self):
         return np.array([1.0, 0.0])
 
-    def entropies(self, features):
-        return entr(softmax(features, axis=1)).sum(axis=1) / np.log(self.n_classes)
-
-    def forward(self, theta, features):
-        slopes = theta[0] + theta[1] * self.entropies(features)
-        return (slopes[:, np.newaxis] * features).astype(features.dtype)
-
-    def adjoint(self, cotangent, features):
-        of_rows = np.einsum("ik,ik->i", cotangent, features)
-        return np.array([of_rows.sum(), of_rows @ self.entropies(features)], dtype=np.float64)
+    def traced(self, theta, x):
+        entropy = (x.softmax() * x.log_softmax()).row("sum") * (-1 / np.log(self.n_classes))
+        return x * (entropy * theta[1] + theta[0])
 
 
 class EntropyTemperature(ParametricCalibrator):

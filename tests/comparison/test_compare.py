@@ -60,7 +60,7 @@ def test_test_rows_are_measured_by_a_map_fitted_to_all_calibration_rows():
         log_loss(z, fitted.predict_proba(q))
     )
     assert (found.n_rows, found.n_test_rows) == (300, 150)
-    assert found.how == "Fitted to 300 rows and measured on 150 test rows"
+    assert found.how == "Fitted to 300 rows and evaluated on 150 test rows"
     assert found.result("temperature").calibrator.temperature_ == fitted.temperature_
 
 
@@ -146,7 +146,7 @@ def test_the_base_of_the_differences_is_named():
     found = compare(y, p, ["temperature"])
     assert found.base == "the uncalibrated predictions"
     assert str(found).endswith(
-        "Differences are from the uncalibrated predictions, row by row; negative is better."
+        "Differences are to the uncalibrated predictions, paired by row; negative is better."
     )
 
 
@@ -157,8 +157,9 @@ def test_infinite_losses_beside_finite_differences_are_explained():
     assert found.results[0].scores["log_loss"] == np.inf
     assert np.isfinite(found.result("temperature").differences["log_loss"].estimate)
     assert found.base == "the uncalibrated predictions with zeros raised to 0.12"
-    assert "The log-loss of uncalibrated is inf: a true class has the probability zero in some row." in str(
-        found
+    assert (
+        "The log-loss of uncalibrated is inf: the true class of at least one row has probability zero."
+        in str(found)
     )
 
 
@@ -217,11 +218,11 @@ def test_the_same_numbers_for_methods_that_draw_random_ones():
     [
         ({"methods": "temperature"}, ParameterError, "methods must be a list"),
         ({"methods": ["temprature"]}, ParameterError, "did you mean 'temperature'"),
-        ({"cv": ShuffleSplit(2)}, ParameterError, "hold out every row exactly once"),
+        ({"cv": ShuffleSplit(2)}, ParameterError, "every row in exactly one test fold"),
         ({"cv": 1}, ParameterError, "cv must be a whole number of at least 2"),
         ({"metrics": ["nonsense"]}, ParameterError, "there is no metric 'nonsense'"),
         ({"level": 2}, ParameterError, "level"),
-        ({"test": ([1], [[0.5, 0.5]])}, ParameterError, "test rows must have the classes"),
+        ({"test": ([1], [[0.5, 0.5]])}, ParameterError, "the test set must have the classes"),
         ({"groups": [1, 2]}, ParameterError, "groups must have one entry per row"),
     ],
 )
@@ -232,7 +233,7 @@ def test_what_has_no_meaning_is_refused(options, error, message):
 
 
 def test_one_row_cannot_be_held_out():
-    with pytest.raises(PredictionError, match="one row cannot be held out"):
+    with pytest.raises(PredictionError, match="cross-validation needs at least 2 rows"):
         compare([0], [[0.5, 0.5]], ["temperature"])
 
 

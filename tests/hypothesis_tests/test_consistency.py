@@ -139,13 +139,13 @@ def test_metrics_say_which_values_count_against_them():
     for score in (log_loss, brier_score, accuracy, partial(realised_cost, costs=1 - np.eye(2)), signed):
         for truth in (labels, [0] * 20):
             both = consistency_test(score, truth, probabilities, n_resamples=500)
-            assert "either side" in both.test
+            assert "both tails" in both.test
             assert both.p_value == pytest.approx(2 / 501)
     few = consistency_test(accuracy, labels, probabilities, n_resamples=500)
     low, high = binom.ppf([0.025, 0.975], 20, 0.6) / 20
     assert few.null_range == (pytest.approx(low, abs=0.051), pytest.approx(high, abs=0.051))
     for error in (confidence_ece, partial(cost_gap, costs=1 - np.eye(2))):
-        assert "large values" in consistency_test(error, labels, probabilities, n_resamples=5).test
+        assert "upper tail" in consistency_test(error, labels, probabilities, n_resamples=5).test
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,10 @@ def test_the_hypothesis_is_about_what_the_metric_sees():
     labels, vectors = [0] * 60 + [1] * 40, [[0.6, 0.05, 0.35]] * 100
     blind = consistency_test(confidence_ece, labels, vectors, n_resamples=500)
     assert blind.p_value == 1.0
-    assert blind.null_hypothesis == "labels are as the predictions say, as far as the metric sees them"
+    assert (
+        blind.null_hypothesis
+        == "labels follow the predicted probabilities, as far as the metric depends on them"
+    )
     assert consistency_test(classwise_ece, labels, vectors, n_resamples=500).p_value == pytest.approx(1 / 501)
 
 
@@ -198,7 +201,7 @@ def test_draws_without_a_value_are_left_out_and_said_to_be(p_value, alternative,
     assert result.null_mean == pytest.approx(4)
     assert (result.n_resamples, result.n_undefined) == (4, 1)
     assert result.p_value_error == pytest.approx(sqrt(expected * (1 - expected) / 3))
-    assert "(2 rows, 4 resamples less 1 without a value)" in str(result)
+    assert "(2 rows, 4 resamples less 1 undefined)" in str(result)
 
 
 def test_a_metric_that_is_often_undefined_can_still_reject():
@@ -224,7 +227,7 @@ def test_no_draw_with_a_value_is_no_evidence():
             dealt([5, nan, nan]), [0, 1], [0.4, 0.6], n_resamples=2, p_value=p_value, alternative="less"
         )
         assert (result.p_value, result.n_undefined, result.p_value_error) == (1.0, 2, None)
-        assert "2 resamples less 2 without a value" in str(result)
+        assert "2 resamples less 2 undefined" in str(result)
 
 
 def test_an_observed_value_that_is_nan_is_refused():
@@ -322,8 +325,8 @@ def test_the_result_names_the_metric_with_its_options():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_resamples": 0}, "n_resamples must be a whole number"),
-        ({"n_resamples": 1.5}, "n_resamples must be a whole number"),
+        ({"n_resamples": 0}, "n_resamples must be an integer"),
+        ({"n_resamples": 1.5}, "n_resamples must be an integer"),
         ({"alternative": "larger"}, "alternative must be"),
         ({"p_value": "exact"}, "p_value must be"),
         ({"random_state": "seed"}, "random_state must be"),
@@ -400,14 +403,14 @@ def test_without_a_seed_the_draws_are_others_every_time():
 class TestTheSentence:
     def test_says_where_noise_stays_if_large_values_count(self):
         text = str(consistency_test(dealt([7, *range(10)]), [0, 1], [0.4, 0.6], n_resamples=10))
-        assert "; noise alone gives 4.5 on average, and 95 % of noise stays below 9;" in text
+        assert "; noise alone gives 4.5 on average and stays below 9 in 95 % of samples;" in text
 
     def test_says_where_noise_stays_if_small_values_count(self):
         result = consistency_test(
             dealt([7, *range(1, 101)]), [0, 1], [0.4, 0.6], n_resamples=100, alternative="less"
         )
         assert result.null_range == (result.null_quantile, inf) == (5, inf)
-        assert "95 % of noise stays above 5;" in str(result)
+        assert "and stays above 5 in 95 % of samples;" in str(result)
 
     def test_gives_both_ends_if_both_count(self):
         result = consistency_test(
@@ -415,7 +418,7 @@ class TestTheSentence:
         )
         assert result.null_range == (5, 195)
         assert result.null_quantile == 190
-        assert "95 % of noise lies between 5 and 195;" in str(result)
+        assert "and lies between 5 and 195 in 95 % of samples;" in str(result)
 
     def test_never_says_that_a_share_of_draws_is_zero(self):
         result = consistency_test(

@@ -132,8 +132,8 @@ def test_it_is_read_aloud():
     text = str(cumulative_test([1] * 30 + [0] * 70, [0.2] * 100, utility=OneClass(1)))
     assert text == (
         "Cumulative test (statistic=kuiper, utility=OneClass(column=1), continuity_correction=True): statistic "
-        "0.1, p = 0.0124 (100 rows); noise alone gives 0.03192 on average, and 95 % of noise stays below 0.0784; "
-        "evidence at the 5 % level against: the class of column 1 occurs as often as its probability says."
+        "0.1, p = 0.0124 (100 rows); noise alone gives 0.03192 on average and stays below 0.0784 in 95 % of samples; "
+        "null hypothesis rejected at the 5 % level: the class of column 1 occurs as often as its probability says."
     )
 
 
@@ -149,7 +149,7 @@ def test_too_little_variance_is_a_reason_for_caution_in_any_unit_of_costs():
     assert variance < 1
     for unit in (1e-3, 1, 1e3):
         result = cumulative_test(labels, probabilities, utility=OptimalDecision(unit * SELDOM_TAKEN))
-        assert f"a variance of {variance:.2g} in all" in result.caution
+        assert f"the total variance of the rows is {variance:.2g} times" in result.caution
         assert result.caution.endswith("; use consistency_test")
     assert (
         cumulative_test(labels, probabilities, utility=OptimalDecision(1e-3 * (1 - np.eye(5)))).caution
@@ -163,7 +163,7 @@ def test_a_row_that_outweighs_the_others_is_a_reason_for_caution():
     assert cumulative_test(labels, scores).caution is None
     assert cumulative_test(labels, scores, sample_weight=[1e-3] * 100).caution is None
     uneven = cumulative_test(labels, scores, sample_weight=[99.0] + [1.0] * 99)
-    assert "a variance of 0.25 in all" in uneven.caution
+    assert "the total variance of the rows is 0.25 times" in uneven.caution
 
 
 def test_five_are_enough():
@@ -206,7 +206,7 @@ def test_classes_go_by_their_names():
     assert tests.classes.tolist() == names.tolist()
     assert "ant" in tests.rejected()
     assert tests.results[1].null_hypothesis == "class 'ant' occurs as often as its probability says"
-    assert str(tests).startswith(f"{len(tests.rejected())} of 3 classes do not occur as often")
+    assert str(tests).startswith(f"Calibration rejected for {len(tests.rejected())} of 3 classes")
 
 
 def test_two_classes_are_one_hypothesis():
@@ -234,7 +234,7 @@ def test_rough_p_values_of_classes_are_named():
     """Of 100 rows class 2 is expected in one."""
     rough = classwise_cumulative_tests([0] * 45 + [1] * 45 + [2] * 10, np.tile([0.5, 0.49, 0.01], (100, 1)))
     assert rough.results[0].caution is None
-    assert "a variance of 0.99 in all" in rough.results[2].caution
+    assert "the total variance of the rows is 0.99 times" in rough.results[2].caution
     assert ", rough)" in str(rough)
     assert str(rough).endswith(". Rough p-values come from too few rows; use consistency_test.")
     assert "ough" not in str(classwise_cumulative_tests([0] * 45 + [1] * 55, [0.5] * 100))
@@ -245,8 +245,8 @@ def test_no_class_is_refuted_without_reason():
     tests = classwise_cumulative_tests([0, 1] * 50, [0.5] * 100)
     assert tests.rejected().tolist() == []
     assert str(tests) == (
-        "No evidence at the 5 % level for all 2 classes together (100 rows) against: every class occurs as often as "
-        "its probability says; smallest p-values: class 0 (statistic 0, adjusted p = 1), class 1 (statistic 0, "
+        "Calibration rejected for none of 2 classes at a familywise level of 5 % (100 rows); "
+        "smallest p-values: class 0 (statistic 0, adjusted p = 1), class 1 (statistic 0, "
         "adjusted p = 1)."
     )
 
@@ -261,14 +261,14 @@ def test_the_worst_classes_are_described_and_the_others_counted():
     )
     text = str(tests)
     assert text.startswith(
-        "6 of 6 classes do not occur as often as their probabilities say, at the 5 % level for all together "
-        "(600 rows): class 'a' (statistic 0.8333, adjusted p < 1e-300), class 'b' (statistic 0.1667, adjusted p = "
+        "Calibration rejected for 6 of 6 classes at a familywise level of 5 % (600 rows): "
+        "class 'a' (statistic 0.8333, adjusted p < 1e-300), class 'b' (statistic 0.1667, adjusted p = "
     )
     assert text.endswith(") and 3 more.")
     one = classwise_cumulative_tests([0] * 50 + [1] * 50, np.tile([0.5, 0.5 - 1e-9, 1e-9], (100, 1)))
     assert "..." not in text + str(one)
     single = classwise_cumulative_tests([2, 0, 0, 1, 1], np.tile([0.5, 0.5 - 1e-9, 1e-9], (5, 1)))
-    assert str(single).startswith("1 of 3 classes does not occur as often as its probability says")
+    assert str(single).startswith("Calibration rejected for 1 of 3 classes at")
 
 
 @pytest.mark.parametrize("test", [cumulative_test, classwise_cumulative_tests])

@@ -202,7 +202,7 @@ def test_the_sentence_says_how_far_noise_goes_and_not_that_its_mean_is_nearly_ze
     labels, vectors = calibrated_problem(100, 3, np.random.default_rng(0))
     result = kernel_test(labels, vectors, method=method, n_resamples=99)
     assert result.null_mean is None
-    assert f"; 95 % of noise stays below {result.null_quantile:.4g};" in str(result)
+    assert f"; noise alone stays below {result.null_quantile:.4g} in 95 % of samples;" in str(result)
     assert "on average" not in str(result)
     if method == "block":
         assert result.null_quantile == pytest.approx(stats.norm.ppf(0.95))
@@ -243,7 +243,7 @@ class TestThePositiveClass:
 
     def test_goes_by_its_name(self):
         result = kernel_test(["no", "yes", "no"], [0.1, 0.8, 0.3], kind="positive", n_resamples=9)
-        assert result.null_hypothesis == "class 'yes' occurs with exactly the probability it was given"
+        assert result.null_hypothesis == "class 'yes' occurs with exactly its predicted probability"
 
     def test_needs_two_classes(self):
         with pytest.raises(ParameterError, match="for two classes, but there are 3; use kind='full'"):
@@ -298,15 +298,15 @@ def test_a_network_is_found_out_by_every_method():
     ("options", "message"),
     [
         ({"kind": "top"}, "kind must be 'full', 'confidence' or 'positive', not 'top'"),
-        ({"kind": "classwise"}, "use kind='full', for each by itself classwise_cumulative_tests"),
-        ({"random_state": "a"}, "random_state must be a whole number of at least 0, .* or None, not 'a'"),
-        ({"random_state": -1}, "random_state must be a whole number of at least 0, .* or None, not -1"),
-        ({"random_state": 1.5}, "random_state must be a whole number of at least 0, .* or None, not 1.5"),
+        ({"kind": "classwise"}, "use kind='full', for each class separately classwise_cumulative_tests"),
+        ({"random_state": "a"}, "random_state must be an integer of at least 0, .* or None, not 'a'"),
+        ({"random_state": -1}, "random_state must be an integer of at least 0, .* or None, not -1"),
+        ({"random_state": 1.5}, "random_state must be an integer of at least 0, .* or None, not 1.5"),
         ({"method": "bootstrap"}, "method must be"),
         ({"kernel": "rbf"}, "kernel must be"),
         ({"bandwidth": -1}, "bandwidth must be"),
         ({"block_size": 1}, "block_size must be"),
-        ({"n_resamples": 0}, "n_resamples must be a whole number of at least 1, not 0"),
+        ({"n_resamples": 0}, "n_resamples must be an integer of at least 1, not 0"),
         ({"n_resamples": True}, "n_resamples must be"),
     ],
 )

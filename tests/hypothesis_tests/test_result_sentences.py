@@ -32,7 +32,7 @@ def result(**changes):
 
 def test_a_result_without_anything_known_about_noise():
     assert str(result()) == (
-        "a test: statistic 0.1, p = 0.2 (7 rows); no evidence at the 5 % level against: all is well."
+        "a test: statistic 0.1, p = 0.2 (7 rows); null hypothesis not rejected at the 5 % level: all is well."
     )
 
 
@@ -57,15 +57,21 @@ def test_no_p_value_is_said_to_be_zero(p_value, n_resamples, text):
     [
         ({"n_rows": 1}, "(1 row);"),
         ({"n_resamples": 1}, "(7 rows, 1 resample);"),
-        ({"n_resamples": 9, "n_undefined": 2}, "(7 rows, 9 resamples less 2 without a value);"),
+        ({"n_resamples": 9, "n_undefined": 2}, "(7 rows, 9 resamples less 2 undefined);"),
         ({"null_mean": 0.05}, "rows); noise alone gives 0.05 on average;"),
-        ({"null_quantile": 0.3}, "rows); 95 % of noise stays below 0.3;"),
+        ({"null_quantile": 0.3}, "rows); noise alone stays below 0.3 in 95 % of samples;"),
         (
             {"null_mean": 0.05, "null_quantile": 0.3},
-            "rows); noise alone gives 0.05 on average, and 95 % of noise stays below 0.3;",
+            "rows); noise alone gives 0.05 on average and stays below 0.3 in 95 % of samples;",
         ),
-        ({"null_quantile": 0.3, "null_range": (0.3, inf)}, "rows); 95 % of noise stays above 0.3;"),
-        ({"null_quantile": 0.3, "null_range": (0.1, 0.4)}, "rows); 95 % of noise lies between 0.1 and 0.4;"),
+        (
+            {"null_quantile": 0.3, "null_range": (0.3, inf)},
+            "rows); noise alone stays above 0.3 in 95 % of samples;",
+        ),
+        (
+            {"null_quantile": 0.3, "null_range": (0.1, 0.4)},
+            "rows); noise alone lies between 0.1 and 0.4 in 95 % of samples;",
+        ),
     ],
 )
 def test_counts_and_noise(changes, text):
@@ -73,7 +79,7 @@ def test_counts_and_noise(changes, text):
 
 
 def test_a_caution_follows_the_sentence():
-    assert str(result(caution="do not trust it")).endswith("against: all is well. Caution: do not trust it.")
+    assert str(result(caution="do not trust it")).endswith("level: all is well. Caution: do not trust it.")
 
 
 @pytest.mark.parametrize(
@@ -121,5 +127,5 @@ class TestTheSourceOfRandomNumbers:
 
     @pytest.mark.parametrize("seed", ["a", -1, 1.5, [1, 2]])
     def test_refuses_what_is_no_seed(self, seed):
-        with pytest.raises(ParameterError, match="random_state must be a whole number of at least 0"):
+        with pytest.raises(ParameterError, match="random_state must be an integer of at least 0"):
             random_source(seed)

@@ -440,7 +440,7 @@ def test_what_stands_for_probabilities_of_zero_and_one_is_said(kind):
     p = np.array([0.1, 0.3, 0.6, 0.9] * 20 + [0.0, 1.0])
     y = np.array([0, 0, 1, 1] * 15 + [1, 1, 0, 0] * 5 + [0, 1])
     line = calibration_slope_intercept(y, p, kind=kind)
-    said = "2 probabilities of exactly 0 or 1 count as odds of 18 to one; the line depends on that"
+    said = "2 probabilities of exactly 0 or 1 count as odds of 18 to one; the fit depends on this"
     assert line.slope_test.caution == said
     assert calibration_slope_intercept(y[:-2], p[:-2], kind=kind).slope_test.caution is None
 

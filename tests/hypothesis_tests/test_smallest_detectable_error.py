@@ -100,7 +100,7 @@ def test_costs_carry_their_unit_and_weights_their_ratio():
 
 def test_the_power_is_said_to_be_approximate():
     text = str(smallest_detectable_error([0.2] * 500, utility=OneClass(1), power=0.9))
-    assert "is found with a probability of about 0.9 or more (test at level 0.05)" in text
+    assert "is detected with a power of about 0.9 or more (test at level 0.05)" in text
 
 
 @pytest.mark.parametrize(("n_rows", "score"), POWERS)
@@ -116,12 +116,12 @@ def test_the_power_at_one_score_is_the_binomial_one(n_rows, score):
 def test_two_rows_are_too_few():
     text = str(smallest_detectable_error([[0.6, 0.4], [0.7, 0.3]], statistic="ks"))
     assert text.startswith(
-        "2 rows are too few to be sure of finding even the largest KS error (test at level 0.05)"
+        "2 rows are too few to detect even the largest possible KS error (test at level 0.05)"
     )
 
 
 def test_one_row_is_one_row():
-    assert str(smallest_detectable_error([0.4])).startswith("1 row is too few to be sure")
+    assert str(smallest_detectable_error([0.4])).startswith("1 row is too few to detect")
 
 
 def test_predictions_of_any_kind_will_do():

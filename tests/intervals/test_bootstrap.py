@@ -236,14 +236,14 @@ class TestWhereItEnds:
         def mean_of_positives(y_true, y_score):
             return y_score[y_true == 1].mean() + y_score.mean() if 1 in y_true else float("nan")
 
-        with pytest.warns(CalibrationWarning, match=r"no value in \d+ of 1000 resamples"):
+        with pytest.warns(CalibrationWarning, match=r"undefined in \d+ of 1000 resamples"):
             interval = bootstrap(mean_of_positives, y, p, n_resamples=1000)
         assert interval.n_undefined == pytest.approx(1000 * 0.9**10, abs=4 * np.sqrt(1000 * 0.35 * 0.65))
         assert np.isfinite(tuple(interval)).all()
         assert f"{interval.n_undefined} undefined" in str(interval)
 
     def test_a_metric_without_a_value_has_no_interval(self):
-        with pytest.warns(CalibrationWarning, match="has no value for these rows"):
+        with pytest.warns(CalibrationWarning, match="is undefined for these rows"):
             interval = bootstrap(lambda *_: float("nan"), [0, 1], [0.2, 0.7])
         assert np.isnan(tuple(interval)).all()
 
@@ -253,7 +253,7 @@ class TestWhereItEnds:
         def fragile(y_true, y_score):
             return 1.0 if len(set(y_score.tolist())) == 30 else float("nan")
 
-        with pytest.warns(CalibrationWarning, match="no value in 50 of 50 resamples"):
+        with pytest.warns(CalibrationWarning, match="undefined in 50 of 50 resamples"):
             interval = bootstrap(fragile, [0, 1] * 15, np.linspace(0, 1, 30), n_resamples=50)
         assert interval.estimate == 1.0
         assert np.isnan(tuple(interval)).all()
@@ -266,7 +266,7 @@ class TestWhereItEnds:
         assert interval.standard_error == 0.0
 
     def test_one_row_is_enough_for_a_warning(self):
-        with pytest.warns(CalibrationWarning, match="no width"):
+        with pytest.warns(CalibrationWarning, match="zero width"):
             assert tuple(bootstrap(brier_score, [1], [0.8])) == pytest.approx((0.04, 0.04))
 
     def test_bca_falls_back_where_every_resample_lies_above_the_estimate(self):
@@ -276,7 +276,7 @@ class TestWhereItEnds:
             return len(y_score) - len(set(y_score.tolist()))
 
         y, p = [0, 1] * 15, np.linspace(0, 1, 30)
-        with pytest.warns(CalibrationWarning, match="BCa interval is not defined"):
+        with pytest.warns(CalibrationWarning, match="BCa interval is undefined"):
             interval = bootstrap(repeats, y, p, method="bca")
         assert interval.method == "percentile bootstrap"
         assert tuple(interval) == tuple(bootstrap(repeats, y, p))

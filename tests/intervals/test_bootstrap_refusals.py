@@ -28,7 +28,7 @@ def problem(n_rows=60, n_classes=3):
         ({"level": 1.0}, "level must lie strictly between 0 and 1"),
         ({"method": "normal"}, "method must be 'percentile', 'bca' or 'basic', not 'normal'"),
         ({"n_resamples": 39}, "at least 40 for level 0.95"),
-        ({"n_resamples": 100.5}, "n_resamples must be a whole number"),
+        ({"n_resamples": 100.5}, "n_resamples must be an integer"),
         ({"level": "a"}, "level must lie strictly between 0 and 1, such as 0.95, but is 'a'"),
         ({"level": None}, "level must lie strictly between 0 and 1"),
         ({"level": 2}, "level must lie strictly between 0 and 1"),

@@ -80,7 +80,7 @@ def test_an_interval_above_its_own_estimate_says_so():
     interval = bootstrap(classwise_ece, y, p, n_resamples=200)
     assert interval.low > interval.estimate
     assert interval.excludes_estimate is True
-    words = "; the estimate lies outside: this metric grows under resampling; see the notes of bootstrap"
+    words = "; the estimate lies outside: this metric increases under resampling; see the notes of bootstrap"
     assert str(interval).endswith(words)
     assert "\n" not in str(interval)
     reflected = bootstrap(classwise_ece, y, p, n_resamples=200, method="basic")
@@ -98,9 +98,9 @@ def test_an_interval_around_its_estimate_says_nothing_of_it():
 @pytest.mark.parametrize(
     ("method", "estimate", "words"),
     [
-        ("percentile bootstrap", 0.9, "this metric shrinks"),
-        ("bca bootstrap", 0.9, "this metric grows"),
-        ("paired percentile bootstrap by group", 0.1, "this difference grows"),
+        ("percentile bootstrap", 0.9, "this metric decreases"),
+        ("bca bootstrap", 0.9, "this metric increases"),
+        ("paired percentile bootstrap by group", 0.1, "this difference increases"),
         ("some other interval", 0.1, "the estimate lies outside"),
     ],
 )

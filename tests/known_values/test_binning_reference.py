@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from reference_split import figures
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 
 from calibrant import HistogramBinning, OneVsRest, ScalingBinning
@@ -200,8 +200,11 @@ class RoughPlatt(BinaryMethod):
     def _fit_event(self, scores, outcomes, weights):  # noqa: ARG002
         self.line_ = LogisticRegression(C=1e10).fit(self._log_odds(scores), outcomes)
 
-    def _calibrated(self, scores):
-        return scores.with_probability(expit(self.line_.decision_function(self._log_odds(scores))))
+    def _traced_event(self, event):
+        clipped = event.probability.clip(1e-12, 1 - 1e-12)
+        log_odds = clipped.log(1e-300) - (1 - clipped).log(1e-300)
+        line = log_odds * self.line_.coef_.item() + self.line_.intercept_.item()
+        return event.with_probability(line.function("sigmoid"))
 
     def _log_odds(self, scores):
         return logit(np.clip(scores.probability, 1e-12, 1 - 1e-12))[:, np.newaxis]

@@ -26,9 +26,6 @@ METHODS = [
 
 # One of each kind in every run of the tests, all others in the slow suite.
 QUICK = {
-    "cifar_netcal/c10_wideresnet_16_4",
-    "mnist_like/mnist4_splinecalib",
-    "other/imagenet16h_vgg19",
     "toplabel/kull_resnet50_birds",
     "uci/cleveland",
     "uci/glass",

@@ -227,7 +227,7 @@ def test_memory_stays_far_below_one_copy_of_the_predictions():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_bins": 0}, "n_bins must be a whole number"),
+        ({"n_bins": 0}, "n_bins must be an integer"),
         ({"strategy": "kmeans"}, "strategy must be 'uniform' or 'quantile'"),
         ({"norm": 0.5}, "norm must be"),
         ({"norm": "l2"}, "norm must be"),

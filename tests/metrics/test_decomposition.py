@@ -1,5 +1,6 @@
 """Decomposition of proper scores: closed forms, loops, a peer's figures, and real networks."""
 
+import re
 from math import isclose, log, sqrt
 
 import numpy as np
@@ -243,10 +244,10 @@ def test_by_default_two_classes_are_isotonic_and_more_are_recalibrated():
     assert (two.method, two.kind) == ("isotonic", "positive")
     assert (three.method, three.kind) == ("recalibration", "full")
     assert three.recalibrated_by == (
-        "a mixture of dirichlet-l2, TemperatureScaling(loss='brier') and base rates fitted on the others of 5 folds"
+        "a mixture of dirichlet-l2, TemperatureScaling(loss='brier') and base rates cross-fitted with 5 folds"
     )
     by_log = decompose(*overconfident(60, 3), loss="log")
-    assert by_log.recalibrated_by == "dirichlet-l2 fitted on the others of 5 folds"
+    assert by_log.recalibrated_by == "dirichlet-l2 cross-fitted with 5 folds"
     assert decompose(*overconfident(60, 3), method="bins").kind == "confidence"
 
 
@@ -286,12 +287,11 @@ def test_an_impossible_event_is_all_miscalibration(method):
     assert (result.n_refuted, result.n_refuted_after) == (1, 0)
     text = str(result)
     assert text.startswith(
-        "log-loss of the positive class: infinite, since the predictions were refuted: 1 row gave the true class "
-        "the probability zero; "
+        "log-loss of the positive class: infinite, since 1 row has probability zero for the true class; "
     )
     assert f"leaves refinement {result.refinement:.4g} = uncertainty 0.6931 - " in text
-    assert "so that calibration is infinite; " in text
-    assert text.endswith("for a finite part raise the zeros to a floor, or take another loss (8 rows).")
+    assert "so calibration is infinite; " in text
+    assert text.endswith("for a finite value clip the zeros to a floor, or use another loss (8 rows).")
     assert not any(phrase in text for phrase in ("%", "nan", "inf ", "standard error"))
     if method == "recalibration":
         assert result.interval() == (-np.inf, np.inf)
@@ -305,7 +305,7 @@ def test_refuted_rows_are_counted_once_for_all_events(method):
     for kind in ("confidence", "classwise"):
         result = decompose(labels, probabilities, loss="log", method=method, kind=kind, recalibrator="vector")
         assert (result.calibration, result.n_refuted) == (np.inf, 1)
-        assert "1 row gave what happened the probability zero" in str(result)
+        assert "1 row has probability zero for the observed outcome" in str(result)
 
 
 def test_what_recalibration_leaves_impossible_is_not_defined():
@@ -316,8 +316,11 @@ def test_what_recalibration_leaves_impossible_is_not_defined():
     assert np.isnan([result.calibration, result.share]).all()
     assert result.interval() == (-np.inf, np.inf)
     text = str(result)
-    assert "1 row gave the true class the probability zero, and so did 1 row after recalibration by" in text
-    assert "calibration is not defined" in text
+    assert re.search(
+        "1 row has probability zero for the true class; after recalibration by .*, 1 row has probability zero",
+        text,
+    )
+    assert "calibration is undefined" in text
 
 
 def test_scores_and_their_bins_refuted_alike_leave_nothing_to_say_of_what_is_within_bins():
@@ -335,10 +338,10 @@ def test_a_recalibration_that_is_refuted_itself_has_removed_nothing():
     assert result.n_refuted == 0 < result.n_refuted_after
     assert np.isnan(result.share)
     assert (
-        "no removable loss found: recalibration by isotonic fitted on the others of 5 folds gave the true class"
+        "no removable loss found: recalibration by isotonic cross-fitted with 5 folds gives an infinite loss"
         in (str(result))
     )
-    assert "take a recalibrator without zeros" in str(result)
+    assert "use a recalibrator without zeros" in str(result)
 
 
 def saturated_with_random_labels(n_rows, n_classes=5, share=0.2):
@@ -364,7 +367,7 @@ def test_a_part_below_zero_is_called_what_it_is():
     result = decompose(*saturated_with_random_labels(1000), recalibrator="temperature")
     assert result.calibration < -0.05
     assert (
-        "; no removable loss found: recalibration by temperature fitted on the others of 5 folds raised it by "
+        "; no removable loss found: recalibration by temperature cross-fitted with 5 folds increased it by "
         f"{-result.calibration:.4g} (1000 rows)."
     ) in str(result)
     assert "removes" not in str(result)
@@ -387,7 +390,7 @@ def test_rounding_is_no_part_of_a_score(rate, n_rows, method, loss):
 def test_there_are_no_more_folds_than_rows():
     labels, probabilities = overconfident(6, 3)
     result = decompose(labels, probabilities, recalibrator="temperature", n_folds=1000)
-    assert result.recalibrated_by == "temperature fitted on the others of 6 folds"
+    assert result.recalibrated_by == "temperature cross-fitted with 6 folds"
 
 
 @pytest.mark.parametrize("method", ["isotonic", "bins", "recalibration"])
@@ -396,9 +399,7 @@ def test_one_row_is_enough(method):
     assert isclose(result.score, result.calibration + result.refinement)
     assert str(result).endswith(" (1 row).")
     if method == "recalibration":
-        assert "; one row leaves nothing to cross-fit, so that calibration was not estimated (1 row)." in str(
-            result
-        )
+        assert "; one row cannot be cross-fitted, so calibration was not estimated (1 row)." in str(result)
         assert "5 folds" not in str(result)
 
 
@@ -428,7 +429,7 @@ def test_it_speaks_in_words():
         decompose(*overconfident(60, 3), loss="log", method="recalibration", recalibrator="temperature")
     )
     assert text.startswith("log-loss of all classes together: ")
-    assert "temperature fitted on the others of 5 folds removes" in text
+    assert "temperature cross-fitted with 5 folds removes" in text
     assert "standard error" in text
     assert text.endswith("(60 rows).")
     in_bins = decompose(*overconfident(60, 2), method="bins")
@@ -443,7 +444,7 @@ def test_it_speaks_in_words():
         ({"loss": "hinge"}, "loss must be"),
         ({"method": "loess"}, "method must be"),
         ({"kind": "top"}, "kind must be"),
-        ({"kind": "full", "method": "isotonic"}, "takes events only"),
+        ({"kind": "full", "method": "isotonic"}, "is for single events"),
         ({"n_bins": 0}, "n_bins must be"),
         ({"n_folds": 1}, "n_folds must be"),
         ({"recalibrator": "warp"}, "there is no calibrator 'warp'"),

@@ -238,7 +238,7 @@ def test_one_row_says_nothing():
     assert (bound.estimate, bound.limit, bound.standard_error) == (0, 0, np.inf)
     assert bound.n_folds == 1
     assert str(bound) == (
-        "Calibration error of the predicted class: not estimated, 1 row being too few to cross-fit."
+        "Calibration error of the predicted class: not estimated, since 1 row cannot be cross-fitted."
     )
 
 
@@ -246,7 +246,7 @@ def test_there_are_no_more_folds_than_rows():
     labels, probabilities = overconfident(7, 3)
     bound = calibration_error_lower_bound(labels, probabilities, n_folds=1000)
     assert bound.n_folds == 7
-    assert str(bound).endswith("fitted on the others of 7 folds; 7 rows).")
+    assert str(bound).endswith("cross-fitted with 7 folds; 7 rows).")
 
 
 def test_rescaled_weights_give_the_same_bound():
@@ -264,9 +264,9 @@ def test_it_speaks_in_words():
     labels, probabilities = overconfident(100, 3)
     text = str(calibration_error_lower_bound(labels, probabilities, level=0.9))
     assert text.startswith("Calibration error of the predicted class: at least ")
-    assert "with 90 % confidence (from folds judged only by earlier ones); estimate " in text
+    assert "with 90 % confidence (one-sided bound from sequential folds); estimate " in text
     assert "overconfidence" in text
-    assert text.endswith("isotonic recalibration fitted on the others of 5 folds; 100 rows).")
+    assert text.endswith("isotonic recalibration, cross-fitted with 5 folds; 100 rows).")
     text = str(
         calibration_error_lower_bound(
             labels, probabilities, kind="full", norm="max", recalibrator="temperature"

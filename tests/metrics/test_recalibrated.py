@@ -291,7 +291,7 @@ def test_one_row_or_an_infinite_term_has_no_standard_error():
 
 @pytest.mark.parametrize("n_folds", [1, 0, 2.0, "5", None, True])
 def test_a_number_of_folds_without_meaning_is_refused(n_folds):
-    with pytest.raises(ParameterError, match="n_folds must be a whole number of at least 2"):
+    with pytest.raises(ParameterError, match="n_folds must be an integer of at least 2"):
         check_folds(n_folds)
 
 

@@ -114,7 +114,7 @@ def test_a_class_that_does_not_exist_is_refused():
 @pytest.mark.parametrize("k", [0, -1, 2.5, "all"])
 def test_a_number_of_ranks_that_is_none_is_refused(k):
     for metric in (top_k_confidence_ece, top_k_label_ece):
-        with pytest.raises(ParameterError, match="k must be a whole number of at least 1"):
+        with pytest.raises(ParameterError, match="k must be an integer of at least 1"):
             metric([0, 1], [[0.5, 0.5], [0.5, 0.5]], k=k)
 
 

@@ -273,10 +273,10 @@ def test_a_description_says_which_utility_it_was():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TopClasses(0), "k must be a whole number of at least 1"),
-        (lambda: TopClasses(1.5), "k must be a whole number"),
-        (lambda: TopClasses(True), "k must be a whole number"),
-        (lambda: OneClass(-1), "column must be a whole number of at least 0"),
+        (lambda: TopClasses(0), "k must be an integer of at least 1"),
+        (lambda: TopClasses(1.5), "k must be an integer"),
+        (lambda: TopClasses(True), "k must be an integer"),
+        (lambda: OneClass(-1), "column must be an integer of at least 0"),
         (lambda: OptimalDecision([1, 2]), "costs must be a table of finite numbers"),
         (lambda: OptimalDecision([[1, np.nan]]), "costs must be a table of finite numbers"),
         (lambda: OptimalDecision([[1, 2], [3]]), "costs must be a table of numbers"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.numerics.folds import content_seed, folds_by_content
+from calibrant.numerics.folds import content_order, content_seed, folds_by_content
 
 
 def weight_per_row(rows, weights, n_rows):
@@ -113,3 +113,18 @@ def test_a_seed_of_content_changes_with_every_value_and_its_place():
     seeds = {content_seed(np.roll(values | (np.arange(50) == 0), k)) for k in range(50)}
     assert len(seeds) == 50
     assert content_seed(values) == content_seed(values.copy())
+
+
+@given(seed=st.integers(0, 1000), n_rows=st.integers(0, 40), levels=st.integers(1, 30))
+def test_rows_are_ordered_as_by_a_lexical_sort(seed, n_rows, levels):
+    keys = np.random.default_rng(seed).integers(0, levels, (3, n_rows)).astype(float)
+    np.testing.assert_array_equal(content_order(iter(keys)), np.lexsort(keys[::-1]))
+
+
+def test_a_key_is_not_asked_for_without_ties():
+    def keys():
+        yield np.array([2.0, 1.0, 2.0])
+        yield np.array([2.0, 1.0, 1.0])
+        raise AssertionError("no ties are left")
+
+    assert content_order(keys()).tolist() == [1, 2, 0]

@@ -258,6 +258,9 @@ class PlainMap(LogitMap):
     def identity(self):
         return self.inner.identity()
 
+    def traced(self, theta, x):
+        return self.inner.traced(theta, x)
+
     def forward(self, theta, features, *prepared):
         return self.inner.forward(theta, features, *prepared)
 

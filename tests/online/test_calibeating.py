@@ -231,5 +231,5 @@ def test_predicting_learns_nothing_and_single_rows_are_the_same():
 def test_options_without_meaning_are_refused(options):
     with pytest.raises(ParameterError):
         Calibeating(**options)
-    with pytest.raises(ParameterError, match="not the state"):
+    with pytest.raises(ParameterError, match="not a state"):
         Calibeating.from_state(OnlinePlatt().state())

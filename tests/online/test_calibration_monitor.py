@@ -13,12 +13,12 @@ from scipy.special import expit, logsumexp
 from calibrant import Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.online import CalibrationMonitor
-from calibrant.online.bets import bin_bets, class_bets, whole_bets
+from calibrant.online.bets import bin_bets, class_bets, global_bets
 from data import load
 
 KINDS = ["any-time", "change"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
-BETS = [whole_bets(), bin_bets(), class_bets()]
+BETS = [global_bets(), bin_bets(), class_bets()]
 
 
 def event_rows(n_rows, seed=0, slope=1.0, shift=0.0):
@@ -54,7 +54,7 @@ def test_a_bet_is_fair_for_every_forecast_and_never_loses_more_than_it_has(p, we
 
 def test_a_bet_is_a_ratio_of_likelihoods():
     p, y = np.array([0.2, 0.7, 0.7]), np.array([1.0, 1.0, 0.0])
-    bets = whole_bets()
+    bets = global_bets()
     q = expit(bets.slope * np.log(p / (1 - p))[:, None] + bets.shift)
     wanted = np.where(y[:, None] == 1, q / p[:, None], (1 - q) / (1 - p[:, None]))
     assert_allclose(np.exp(bets.log_factors(p, y, None, 1e-6)), wanted, rtol=1e-9)
@@ -63,7 +63,7 @@ def test_a_bet_is_a_ratio_of_likelihoods():
 
 def naive_evidence(kind, y, p, floor=1e-3):
     """Capital after each row by plain loops, for one event."""
-    whole, bins = whole_bets(), bin_bets()
+    whole, bins = global_bets(), bin_bets()
     money = [np.full(len(bets.share), 1.0 if kind == "any-time" else 0.0) for bets in (whole, bins)]
     path = []
     for outcome, forecast in zip(y, p, strict=True):
@@ -150,8 +150,8 @@ def test_false_alarms_over_a_thousand_long_streams():
 @pytest.mark.parametrize(
     ("slope", "shift", "words"),
     [
-        (0.5, 0.0, "too sure"),
-        (2.0, 0.0, "too timid"),
+        (0.5, 0.0, "overconfident"),
+        (2.0, 0.0, "underconfident"),
         (1.0, -0.7, "less often than forecast"),
         (1.0, 0.7, "more often than forecast"),
     ],
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_found_and_said(slope, shift, words):
     monitor = CalibrationMonitor().update(*event_rows(3000, slope=slope, shift=shift))
     assert monitor.alarm
     assert words in monitor.explain()
-    assert f"alarm at row {monitor.alarm_row + 1} of 3000, counted from 1" in monitor.explain()
+    assert f"alarm at row {monitor.alarm_row + 1} of 3000 (counted from 1)" in monitor.explain()
     assert f"alarm_row={monitor.alarm_row}" in repr(monitor)
 
 
@@ -182,7 +182,7 @@ def test_a_class_that_is_wrong_is_named():
     y = np.array(list("abcd"))[(np.log(true) + generator.gumbel(size=p.shape)).argmax(axis=1)]
     monitor = CalibrationMonitor(classes=list("abcd")).update(y, p)
     assert monitor.alarm
-    assert re.search("class 'c' happens more often|class 'd' happens less often", monitor.explain())
+    assert re.search("class 'c' occurs more often|class 'd' occurs less often", monitor.explain())
 
 
 def test_a_change_is_noticed_sooner_by_the_kind_that_is_made_for_it():
@@ -211,7 +211,7 @@ def test_a_network_is_found_too_sure():
     for target in ("auto", "top-label"):
         monitor = CalibrationMonitor(target=target).update(y, p)
         assert monitor.alarm
-        assert "too sure" in monitor.explain()
+        assert "overconfident" in monitor.explain()
 
 
 # Use
@@ -244,8 +244,8 @@ def test_a_restart_forgets_everything():
 def test_a_weight_is_the_part_that_is_staked():
     y, p = event_rows(500)
     half = CalibrationMonitor().update(y, p, np.full(500, 0.5))
-    factors = whole_bets().log_factors(p, y.astype(float), np.full(500, 0.5), 1e-3)
-    share = logsumexp(factors.sum(axis=0) + np.log(whole_bets().share * 0.75))
+    factors = global_bets().log_factors(p, y.astype(float), np.full(500, 0.5), 1e-3)
+    share = logsumexp(factors.sum(axis=0) + np.log(global_bets().share * 0.75))
     assert half.evidence > share
     assert_allclose(
         CalibrationMonitor().update(y, p, np.ones(500)).evidence, CalibrationMonitor().update(y, p).evidence
@@ -309,5 +309,5 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
             CalibrationMonitor(**wrong)
     with pytest.raises(ParameterError, match="p-value"):
         _ = CalibrationMonitor("change").p_value
-    with pytest.raises(ParameterError, match="not the state"):
+    with pytest.raises(ParameterError, match="not a state"):
         CalibrationMonitor.from_state({})

@@ -289,5 +289,5 @@ def test_rows_that_do_not_fit_are_refused():
         OnlinePlatt().update(np.full((4, 3), 1 / 3), [0, 1, 2, 0])
     with pytest.raises(LabelError, match="one per row"):
         OnlinePlatt().update([0.1, 0.2], [0, 1, 1])
-    with pytest.raises(ParameterError, match="not the state"):
+    with pytest.raises(ParameterError, match="not a state"):
         OnlinePlatt.from_state(OnlineBeta().state())

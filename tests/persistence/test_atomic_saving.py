@@ -4,6 +4,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -216,3 +217,33 @@ def test_labels_with_a_nul_inside_come_back(path, labels):
     fitted = TemperatureScaling().fit([[0.9, 0.1]] * 4, [labels[0]] * 3 + [labels[1]])
     fitted.save(path)
     assert load(path).classes_.tolist() == sorted(labels)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("link", [False, True])
+def test_a_named_pipe_is_refused_and_stays(tmp_path, link):
+    """Renaming would put a file in its place, and so it would in that of a device."""
+    pipe = path = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if link:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    with pytest.raises(OSError, match=r"not a regular file; give another path.*(pipe|link)"):
+        three_of_four().save(path)
+    assert stat.S_ISFIFO(os.stat(pipe).st_mode)
+    assert sorted(os.listdir(tmp_path)) == (["link", "pipe"] if link else ["pipe"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_that_appears_while_the_file_is_written_stays(tmp_path):
+    path = tmp_path / "calibrator"
+
+    def write():
+        with module_of_replacing.replacing(path) as stream:
+            stream.write(b"new")
+            os.mkfifo(path)
+
+    with pytest.raises(OSError, match="not a regular file"):
+        write()
+    assert stat.S_ISFIFO(os.stat(path).st_mode)
+    assert os.listdir(tmp_path) == ["calibrator"]

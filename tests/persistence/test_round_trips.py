@@ -249,7 +249,7 @@ def test_the_same_calibrator_gives_the_same_bytes(tmp_path):
 def test_the_file_is_an_npz_with_a_readable_header(tmp_path):
     three_of_four().save(tmp_path / "calibrator.npz")
     header = json.loads(members_of(tmp_path / "calibrator.npz")["header.json"])
-    assert header["schema_version"] == 1
+    assert header["schema_version"] == 2
     assert header["library_version"] == calibrant.__version__
     assert header["calibrator"]["class"] == "TemperatureScaling"
     assert header["calibrator"]["parameters"] == {"loss": "log", "bounds": {"tuple": [1e-3, 1e3]}}

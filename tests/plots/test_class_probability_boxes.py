@@ -96,7 +96,7 @@ def test_of_many_classes_the_worst_are_drawn():
 
 
 def test_unknown_classes_are_refused():
-    with pytest.raises(ParameterError, match="'z' is none of 'a', 'b'"):
+    with pytest.raises(ParameterError, match="'z' is not one of 'a', 'b'"):
         ClassProbabilityBoxDisplay.from_predictions(["a", "b"], [[0.5, 0.5]] * 2, classes=["z"])
 
 

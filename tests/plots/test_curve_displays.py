@@ -67,10 +67,10 @@ def test_lines_of_errors_and_the_range_of_noise():
     ).plot()
     lines = {line.get_label(): line.get_ydata() for line in display.ax_.get_lines()}
     columns = display.columns()
-    assert_allclose(lines["bins of equal width"], columns["equal_width"])
-    assert_allclose(lines["bins of equal mass"], columns["equal_mass"])
+    assert_allclose(lines["equal-width bins"], columns["equal_width"])
+    assert_allclose(lines["equal-mass bins"], columns["equal_mass"])
     assert_allclose(lines["equal mass, debiased"], columns["debiased"])
-    assert_allclose(lines["noise alone, mean"], columns["noise"])
+    assert_allclose(lines["if calibrated, mean"], columns["noise"])
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["5", "20"]
 
 
@@ -94,7 +94,7 @@ def test_curves_of_two_methods_and_the_loss_of_none():
     assert_allclose(lines["platt"], display.curves["platt"].loss)
     assert_allclose(lines["uncalibrated"], display.curves["platt"].uncalibrated)
     assert display.columns()["method"].tolist() == ["temperature"] * 3 + ["platt"] * 3
-    assert "log_loss of held-out rows" in words_of(display.figure_)
+    assert "log_loss on held-out rows" in words_of(display.figure_)
 
 
 def test_losses_far_above_do_not_squeeze_the_others():

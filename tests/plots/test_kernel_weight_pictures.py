@@ -93,7 +93,7 @@ def test_the_table_has_cells_and_rows(rows):
 
 
 def test_what_has_no_kernel_is_refused():
-    with pytest.raises(ParameterError, match="fitted KernelCalibration, not of a TemperatureScaling"):
+    with pytest.raises(ParameterError, match="fitted KernelCalibration, not a TemperatureScaling"):
         KernelWeightsDisplay.from_estimator(TemperatureScaling(), POINT)
 
 

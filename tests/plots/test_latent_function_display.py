@@ -176,5 +176,5 @@ def test_options_without_meaning_are_refused(rows):
     ):
         with pytest.raises(ParameterError, match=reason):
             LatentFunctionDisplay.from_estimator(fitted, rows.predictions, **options)
-    with pytest.raises(ParameterError, match="at least one by name"):
+    with pytest.raises(ParameterError, match="with at least one"):
         LatentFunctionDisplay.from_estimator({}, rows.predictions)

@@ -146,8 +146,8 @@ def test_progress_is_told_after_every_fit():
     ("options", "words"),
     [
         ({"sizes": [49]}, "must not exceed the 48 rows"),
-        ({"sizes": [0]}, "whole numbers of at least 1"),
-        ({"sizes": []}, "whole numbers of at least 1"),
+        ({"sizes": [0]}, "integers of at least 1"),
+        ({"sizes": []}, "integers of at least 1"),
         ({"method": 3}, "registry name or a calibrator"),
         ({"method": "tempreture"}, "did you mean"),
         ({"cv": 1}, "cv must be"),
@@ -162,5 +162,5 @@ def test_options_that_mean_nothing_for_a_learning_curve_are_refused(options, wor
 
 def test_a_number_of_rows_must_be_positive():
     y, p = rows(60)
-    with pytest.raises(ParameterError, match="positive number"):
+    with pytest.raises(ParameterError, match="positive size"):
         learning_curve(y, p, method="temperature", sizes=[30]).expected(0)

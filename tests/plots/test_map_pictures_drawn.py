@@ -134,7 +134,7 @@ def test_panels_may_be_given_one_by_one():
 
 def test_a_wrong_number_of_axes_is_refused():
     _, axes = pyplot.subplots(1, 2)
-    with pytest.raises(ParameterError, match="has 3 panels, but 2 axes came"):
+    with pytest.raises(ParameterError, match="has 3 panels, but 2 axes were given"):
         DISPLAYS["linear map"]().plot(axes)
 
 

@@ -318,7 +318,7 @@ def test_predicted_classes_share_the_rows_among_them():
         ({"kind": "class"}, "needs label="),
         ({"kind": "class", "label": 7}, "one of the classes"),
         ({"kind": "top-label", "label": 2}, "no row predicts class 2"),
-        ({"kind": "confidence", "label": 1}, "leave it out"),
+        ({"kind": "confidence", "label": 1}, "omit it"),
         ({"kind": "positive"}, "two classes"),
         ({"kind": "classwise"}, "kind must be"),
         ({"mode": "bootstrap"}, "mode must be"),

@@ -44,7 +44,7 @@ def test_numbers_need_no_matplotlib(monkeypatch):
     y, p = rows()
     display = ReliabilityDisplay.from_predictions(y, p)
     assert display.columns()["count"].sum() == 300
-    with pytest.raises(MissingExtraError, match="matplotlib is needed"):
+    with pytest.raises(MissingExtraError, match="matplotlib is required"):
         display.plot()
 
 

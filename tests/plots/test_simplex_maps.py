@@ -142,7 +142,7 @@ def test_what_is_no_map_is_refused(mapping):
 
 @pytest.mark.parametrize("wrong", [lambda p: p[:, :2], lambda p: 2 * p, lambda p: p * np.nan, len])
 def test_a_function_that_returns_no_probabilities_is_refused(wrong):
-    with pytest.raises(ParameterError, match="must return 3 probabilities"):
+    with pytest.raises(ParameterError, match="must return 3 non-negative probabilities"):
         simplex_map(wrong)
 
 
@@ -216,9 +216,9 @@ def test_maps_side_by_side_must_be_of_the_same_classes():
 
 
 def test_a_comparison_needs_maps_by_name():
-    with pytest.raises(ParameterError, match="dictionary of at least one map"):
+    with pytest.raises(ParameterError, match="dictionary with at least one map"):
         SimplexMapComparisonDisplay.from_maps({})
-    with pytest.raises(ParameterError, match="there is no map 'c'; there are 'a'"):
+    with pytest.raises(ParameterError, match="there is no map 'c'; the maps are 'a'"):
         SimplexMapComparisonDisplay.from_maps({"a": IdentityMap()}).distance("a", "c")
 
 
@@ -256,7 +256,7 @@ def test_interpretation_points_of_many_classes_are_given_one_of_three():
 
 
 def test_interpretation_points_need_a_dirichlet_map_of_three_classes():
-    with pytest.raises(ParameterError, match="DirichletCalibration, not of a TemperatureScaling"):
+    with pytest.raises(ParameterError, match="DirichletCalibration, not a TemperatureScaling"):
         InterpretationPointsDisplay.from_estimator(TemperatureScaling())
     with pytest.raises(PredictionError, match="three classes"):
         InterpretationPointsDisplay.from_estimator(dirichlet(np.eye(2), np.zeros(2)))

@@ -90,7 +90,7 @@ def test_many_classes_ask_for_a_choice():
 
 @pytest.mark.parametrize(
     ("chosen", "reason"),
-    [([0, 1, 77], "77 is none of"), ([0, 1, 1], "twice"), ([0, 1], "but are 2"), (3, "but are 1")],
+    [([0, 1, 77], "77 is not one of"), ([0, 1, 1], "duplicates"), ([0, 1], "but are 2"), (3, "but are 1")],
 )
 def test_a_choice_that_is_not_three_classes_is_refused(chosen, reason):
     with pytest.raises(ParameterError, match=reason):

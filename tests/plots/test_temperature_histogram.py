@@ -58,7 +58,7 @@ def test_the_table_has_one_line_per_bin(fitted):
 
 
 def test_what_has_no_temperatures_of_rows_is_refused(fitted):
-    with pytest.raises(ParameterError, match="not of a TemperatureScaling"):
+    with pytest.raises(ParameterError, match="not a TemperatureScaling"):
         TemperatureHistogramDisplay.from_estimator(TemperatureScaling(), P)
     with pytest.raises(ParameterError, match="pass y"):
         TemperatureHistogramDisplay.from_estimator(fitted, P, sample_weight=np.ones(40))

@@ -201,7 +201,7 @@ def test_a_difference_of_exactly_the_critical_one_counts():
         (lambda: nemenyi_test(AUC, alpha=None), "alpha must lie"),
         (lambda: groups_without_difference([1.0, np.nan], 1.0), "finite"),
         (lambda: groups_without_difference([1.0, 2.0], 0.0), "must be positive"),
-        (lambda: groups_without_difference([1.0, 2.0], 1.0, methods=["a"]), "one for each"),
+        (lambda: groups_without_difference([1.0, 2.0], 1.0, methods=["a"]), "one name each"),
     ],
 )
 def test_bad_options_are_refused_with_a_sentence(call, message):

@@ -125,12 +125,12 @@ def test_the_table_is_left_as_it_was():
     [
         ([0.1, 0.2], r"has shape \(2,\)"),
         ([[0.1], [0.2]], r"has shape \(2, 1\)"),
-        ([[0.1, "x"]], "one number for every task and method"),
+        ([[0.1, "x"]], "one real number for every task and method"),
         ([[0.1, 0.2], [0.3]], "same length"),
-        ([[0.1, 0.2j], [0.3, 0.4]], "none that is complex"),
-        (np.ma.masked_array([[0.1, 0.2j]], mask=[[0, 0]]), "none that is complex"),
-        (np.ma.masked_array([["a", "b"]], mask=[[0, 0]]), "one number for every task and method"),
-        (pd.DataFrame({"a": [1j], "b": [2.0]}), "none that is complex"),
+        ([[0.1, 0.2j], [0.3, 0.4]], "one real number for every task and method"),
+        (np.ma.masked_array([[0.1, 0.2j]], mask=[[0, 0]]), "one real number for every task and method"),
+        (np.ma.masked_array([["a", "b"]], mask=[[0, 0]]), "one real number for every task and method"),
+        (pd.DataFrame({"a": [1j], "b": [2.0]}), "one real number for every task and method"),
     ],
 )
 def test_what_is_not_a_table_is_refused(table, message):

@@ -1,7 +1,13 @@
 """Made-up assessments of any number of classes, plausible enough to look at, for the tests of the page."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 
+from calibrant import TemperatureScaling
+from calibrant.export import exportable
+from calibrant.export.json_file import json_of
 from calibrant.report.assessment import Assessment
 from calibrant.report.contents import (
     BinSensitivityNumbers,
@@ -11,6 +17,7 @@ from calibrant.report.contents import (
     DataSummary,
     Decomposition,
     Estimate,
+    Example,
     LearningNumbers,
     MethodRow,
     Pitfall,
@@ -35,6 +42,25 @@ HOSTILE = (
 )
 
 METHODS = ("uncalibrated", "dirichlet", "temperature", "beta", "isotonic")
+
+
+def example(names):
+    """Return temperature scaling of some classes; None where there are too many for a form."""
+    if len(names) > 20:
+        return None
+    scores = np.full(len(names), round(0.4 / (len(names) - 1), 3))
+    scores[0] = 1 - scores[1:].sum()
+    calibrator = TemperatureScaling().fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
+    calibrator.classes_ = np.arange(len(names))
+    content = replace(exportable(calibrator), classes=tuple(names), columns=tuple(names))
+    calibrated = content.graph(scores[np.newaxis])[0]
+    return Example(
+        "dirichlet",
+        "probabilities",
+        json.dumps(json_of(content)),
+        tuple(scores.tolist()),
+        tuple(calibrated.tolist()),
+    )
 
 
 def sample_assessment(n_classes=10, *, names=None, status="miscalibrated", infinite=False, seed=0):
@@ -98,6 +124,7 @@ def sample_assessment(n_classes=10, *, names=None, status="miscalibrated", infin
         bin_sensitivity=tuple(
             bin_sensitivity(method, height) for method, height in zip(METHODS, (0.07, 0.012), strict=False)
         ),
+        example=example(names),
         learning=LearningNumbers(
             "dirichlet",
             (100, 200, 400, 800, 1200, 1437),

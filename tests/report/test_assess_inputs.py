@@ -47,7 +47,9 @@ def test_a_class_that_never_occurs_is_named():
     found = assess(np.where(Y == 2, 0, Y), P, methods=METHODS)
     assert is_whole(found)
     assert found.data.absent_classes == ("2",)
-    assert any("never occurs: 2. Only that its" in pitfall.text for pitfall in found.pitfalls)
+    assert any(
+        "never occurs: 2. The tests can only detect that its" in pitfall.text for pitfall in found.pitfalls
+    )
 
 
 def test_refuted_zeros_are_counted_and_what_stands_for_them_is_said():
@@ -117,7 +119,7 @@ def test_weights_count_and_rows_of_weight_zero_do_not():
     assert found.data.weighted
     assert found.data.n_rows == np.count_nonzero(weights)
     assert found.data.n_left_out == 300 - found.data.n_rows
-    assert f"| rows of weight zero, left out | {found.data.n_left_out} |" in found.to_markdown()
+    assert f"| rows of weight zero, dropped | {found.data.n_left_out} |" in found.to_markdown()
     assert found.scores[0].before.value == pytest.approx(log_loss(Y, P, sample_weight=weights))
     kept = weights > 0
     alone = assess(Y[kept], P[kept], sample_weight=weights[kept], methods=METHODS)
@@ -174,9 +176,9 @@ def test_splits_that_are_listed_name_rows_among_all(monkeypatch):
     monkeypatch.setattr(import_module("calibrant.report.trial"), "QUICK_NUMBERS", 100)
     halves = [(np.arange(150), np.arange(150, 300)), (np.arange(150, 300), np.arange(150))]
     found = assess(Y, P, methods=METHODS, cv=halves)
-    assert found.repeatability.settings["rows on which methods were tried"] == "300"
+    assert found.repeatability.settings["rows for the comparison of methods"] == "300"
     assert found.learning is None
-    assert "cv gives the splits themselves" in found.recommendation.more_rows
+    assert "cv is a list of splits or a splitter" in found.recommendation.more_rows
 
 
 def test_progress_goes_from_nothing_to_all():

@@ -33,7 +33,7 @@ from calibrant.metrics import (
 )
 from calibrant.report import assess
 from calibrant.report.class_rows import noise_of_ece
-from calibrant.report.error_rows import certain_error
+from calibrant.report.error_rows import capped_bound
 from calibrant.report.event_counts import EventCounts
 from calibrant.report.roc import area_estimate, roc_area
 from calibrant.report.rows import Rows, drawn_by_class, drawn_rows
@@ -103,7 +103,7 @@ def test_errors_are_those_of_the_metrics(found):
 def test_a_lower_bound_is_never_above_its_estimate(estimate, limit, shown):
     """It comes from folds that only earlier ones judge, and may be above the estimate from all folds."""
     bound = calibration_error_lower_bound(Y, P)
-    assert certain_error(replace(bound, estimate=estimate, limit=limit)) == shown
+    assert capped_bound(replace(bound, estimate=estimate, limit=limit)) == shown
 
 
 def test_decompositions_add_up_and_are_those_of_decompose(found):
@@ -176,9 +176,9 @@ def test_a_gain_that_may_be_noise_is_not_recommended_even_where_tests_object():
     assert found.recommendation.gain.low < 0 < found.recommendation.gain.value
     assert found.recommendation.action == "keep"
     assert found.recommendation.headline.startswith(
-        "Keep the probabilities as they are for now: the tests object (p"
+        "Keep the probabilities as they are for now: the tests reject calibration (p"
     )
-    assert found.recommendation.headline.endswith("may be noise; more rows would tell.")
+    assert found.recommendation.headline.endswith("may be noise; more rows are needed to decide.")
 
 
 def test_without_methods_nothing_is_recommended():
@@ -194,7 +194,7 @@ def test_a_method_that_fails_is_listed_with_its_reason():
     assert "hinge" in failed.error
     assert failed.log_loss is None
     assert advice.method == "temperature"
-    assert any(sentence.startswith("Failed on these rows") for sentence in advice.sentences)
+    assert any(sentence.startswith("Could not be fitted to these rows") for sentence in advice.sentences)
 
 
 def test_the_area_under_the_curve_is_that_of_scikit_learn_with_weights_and_ties():
@@ -258,8 +258,10 @@ def test_rows_outside_the_sample_are_mapped_by_what_was_fitted_to_it(monkeypatch
         300 * log_loss(Y[others], fitted.predict_proba(P[others])) + 300 * log_loss(Y[chosen], held_out)
     ) / 600
     assert named(found.scores, "log-loss").after.value == pytest.approx(loss)
-    assert "Methods were tried on 300 of 600 rows" in " ".join(pitfall.text for pitfall in found.pitfalls)
-    assert found.repeatability.settings["rows on which methods were tried"] == "300"
+    assert "Methods were compared on a random sample of 300 of 600 rows" in " ".join(
+        pitfall.text for pitfall in found.pitfalls
+    )
+    assert found.repeatability.settings["rows for the comparison of methods"] == "300"
 
 
 def test_a_part_of_very_many_rows_is_measured_and_said_so(monkeypatch):
@@ -267,7 +269,7 @@ def test_a_part_of_very_many_rows_is_measured_and_said_so(monkeypatch):
     found = assess(Y, P, methods=[])
     assert found.data.n_rows == 600
     assert found.curves[0].n_rows == 300
-    assert any("300 rows drawn at random from 600" in pitfall.text for pitfall in found.pitfalls)
+    assert any("a random sample of 300 of 600 rows" in pitfall.text for pitfall in found.pitfalls)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 50, 1000])
@@ -289,11 +291,11 @@ def rare_rows(n_rows, rate, seed=0):
 def test_quick_methods_get_all_rows():
     y, p = rare_rows(30_000, 0.002)
     found = assess(y, 3 * p, methods=["temperature", "platt", "isotonic"])
-    assert found.repeatability.settings["rows on which methods were tried"] == "30000"
+    assert found.repeatability.settings["rows for the comparison of methods"] == "30000"
     own = compare(y, 3 * p, ["temperature", "platt", "isotonic"], refit=False)
     for row in found.recommendation.methods:
         assert row.log_loss == pytest.approx(own.result(row.name).scores["log_loss"])
-    assert not any("drawn at random" in pitfall.text for pitfall in found.pitfalls)
+    assert not any("random sample" in pitfall.text for pitfall in found.pitfalls)
 
 
 def test_samples_keep_the_rows_of_rare_classes_with_weights_that_restore_their_share():
@@ -322,7 +324,7 @@ def test_slow_methods_learn_from_all_rare_events(monkeypatch):
     everything = log_loss(y, fitted.predict_proba(4 * p / (1 + 3 * p)))
     after = named(found.scores, "log-loss").after.value
     assert after == pytest.approx(everything, rel=0.02)
-    assert "more of rare classes, with weights that restore their shares" in found.recommendation.how
+    assert "with rare classes oversampled and weighted back to their frequencies" in found.recommendation.how
 
 
 # What is worth doing
@@ -337,17 +339,17 @@ def test_a_gain_that_is_beyond_noise_but_tiny_is_not_worth_it():
     assert found.recommendation.headline.startswith(
         "Keep the probabilities as they are: temperature would lower the log-loss, but only by 0.000"
     )
-    assert not found.recommendation.more_rows.startswith("More rows would help")
+    assert not found.recommendation.more_rows.startswith("More rows would improve")
 
 
 def test_decisions_about_two_classes_are_those_at_one_half():
     y, p = drawn(3000, 2)
     sentences = " ".join(assess(y, powered(p, 2.0), methods=["temperature"]).recommendation.sentences)
     assert (
-        "No row crosses 50 %, so that the predicted classes stay; decisions at other thresholds may change."
+        "No probability crosses 50 %, so all predicted classes stay the same; decisions at other thresholds may change."
         in sentences
     )
-    assert "It changes no decision" not in sentences
+    assert "It changes no decisions" not in sentences
     y, p = drawn(3000, 3)
     sentences = " ".join(assess(y, powered(p, 2.0), methods=["temperature"]).recommendation.sentences)
-    assert "It changes no decision: the predicted class of every row stays" in sentences
+    assert "It changes no decisions: all predicted classes, and thus the accuracy, stay the same" in sentences

@@ -66,7 +66,7 @@ def test_a_trifle_that_many_rows_show_is_called_one():
     y, p = drawn(100_000, 2)
     verdict = verdict_of(y, np.minimum(p[:, 1] + 0.005, 1.0))
     assert verdict.status == "miscalibrated"
-    assert verdict.headline.startswith("Not calibrated, though by little")
+    assert verdict.headline.startswith("Not calibrated, but the error is small")
 
 
 def test_sure_predictions_that_fail_are_found_though_few_surprises_are_promised():

@@ -21,7 +21,7 @@ def test_one_test_that_objects_is_named_and_no_place_is_made_up():
     y, p = drawn(40, 3, seed=6)
     found = assess(y, powered(p, 1.6), methods=[])
     assert found.verdict.status == "miscalibrated"
-    assert "one test of" in found.verdict.headline
+    assert "tests rejects calibration, " in found.verdict.headline
     assert "in others" not in found.verdict.headline
 
 
@@ -80,7 +80,7 @@ def test_groups_that_differ_in_their_slopes_keep_the_level():
 
 def test_an_error_below_zero_is_shown_as_none_with_its_estimate_in_the_note():
     shown = _not_negative(Estimate("L1 error, cross-fitted", -0.1212))
-    assert (shown.value, shown.note) == (0.0, "estimate below zero (-0.1212): none seen")
+    assert (shown.value, shown.note) == (0.0, "the estimate is negative (-0.1212) and shown as 0")
     found = assess(*drawn(60, 3), methods=[])
     assert all(row.before.value >= 0 for row in found.errors)
     assert all(row.lower_bound is None or row.lower_bound >= 0 for row in found.classes)
@@ -88,12 +88,12 @@ def test_an_error_below_zero_is_shown_as_none_with_its_estimate_in_the_note():
 
 def test_one_row_and_one_class_have_their_singular():
     alone = assess(Y[:1], P[:1])
-    assert any(text.startswith("1 row says little") for text in texts(alone))
+    assert any(text.startswith("1 row is few") for text in texts(alone))
     assert "1 row is too few" in alone.recommendation.headline
     once = np.where(Y == 2, 0, Y)
     once[0] = 2
     assert any(
-        "1 class has fewer than 20 rows: 2. Its line" in text for text in texts(assess(once, P, methods=[]))
+        "1 class has fewer than 20 rows: 2. Its row" in text for text in texts(assess(once, P, methods=[]))
     )
 
 
@@ -107,7 +107,7 @@ def test_numbers_are_named_without_quotation_marks_and_words_with_them():
 def test_asking_for_no_method_is_not_called_a_failure():
     for methods in ([], ["uncalibrated"]):
         advice = assess(Y, P, methods=methods).recommendation
-        assert advice.headline == "Keep the probabilities as they are: no method was to be tried."
+        assert advice.headline == "Keep the probabilities as they are: no methods were given."
         assert "collect" not in advice.more_rows
 
 

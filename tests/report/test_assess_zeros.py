@@ -65,8 +65,8 @@ def test_from_an_infinite_loss_to_a_finite_one_is_better(found):
 def test_the_page_names_the_baseline_where_methods_are_compared(found):
     pytest.importorskip("jinja2")
     page = found.to_html()
-    assert f"Log-loss: change against {found.recommendation.baseline}" in page
-    assert "Brier score: change against the predictions as given" in page
+    assert f"Log-loss: difference to {found.recommendation.baseline}" in page
+    assert "Brier score: difference to the uncalibrated predictions" in page
 
 
 def test_the_slope_says_what_zeros_and_ones_count_as(found):
@@ -76,7 +76,7 @@ def test_the_slope_says_what_zeros_and_ones_count_as(found):
     certain = confidence == 1
     odds = confidence[~certain] / (1 - confidence[~certain])
     reach = np.abs(np.log(odds)).max() + log(2)
-    said = f"exactly 0 and 1, in {certain.sum()} rows, count as {expit(-reach):.3g}"
+    said = f"exact zeros and ones in {certain.sum()} rows are replaced by {expit(-reach):.3g}"
     assert all(said in estimate.definition for estimate in found.slopes[1:])
     plain = assess(*drawn(300, 3), methods=[])
     assert not any("exactly 0" in estimate.definition for estimate in plain.slopes)
@@ -90,7 +90,7 @@ def test_what_was_called_impossible_and_happened_is_proof():
     verdict = assess(y, p, methods=[]).verdict
     assert (verdict.status, verdict.p_value) == ("miscalibrated", 0.0)
     assert verdict.headline.startswith(
-        "Not calibrated: the true class of 1 row had the probability exactly zero"
+        "Not calibrated: the true class of 1 row had a predicted probability of exactly zero"
     )
     declared = Predictions.from_probabilities(p, floor=1e-3)
     assert assess(y, declared, methods=[]).verdict.status == "calibrated"
@@ -113,8 +113,8 @@ def test_rows_without_a_mistake_do_not_show_how_sure_to_be():
     """Of 300 rows none is wrong: the share of mistakes is at most 1 - 0.05^(1/300) = 0.99 % with 95 % confidence."""
     _, p = drawn(300, 3)
     found = assess(p.argmax(axis=1), p, methods=["temperature"])
-    warning = next(one.text for one in found.pitfalls if one.text.startswith("No mistake among 300 rows"))
-    assert "as high as 0.99 %" in warning
+    warning = next(one.text for one in found.pitfalls if one.text.startswith("No mistakes among 300 rows"))
+    assert "is 0.99 %" in warning
     assert "with caution" in found.recommendation.headline
     assert not any("No mistake" in one.text for one in assess(*drawn(300, 3), methods=[]).pitfalls)
 
@@ -130,7 +130,7 @@ def test_scores_that_repeat_have_a_learning_curve():
 
 def test_the_area_after_pools_maps_and_has_no_judgement(found):
     area = next(row for row in found.scores if row.before.name == "AUROC")
-    assert "several maps" in area.after.note
+    assert "several folds" in area.after.note
     assert (area.difference.low, area.difference.high) == (None, None)
     assert difference_cell(area.difference).tag == ""
 

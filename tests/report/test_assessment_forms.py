@@ -73,7 +73,7 @@ def test_a_dictionary_holds_plain_data_only(found):
         (lambda plain: plain.pop("verdict"), "lacks a field"),
         (lambda plain: plain.update(surplus=1), "unknown field 'surplus'"),
         (lambda plain: plain["verdict"].update(status="fine"), "report.verdict.status must be one of"),
-        (lambda plain: plain["data"].update(n_rows="many"), "report.data.n_rows must be a whole number"),
+        (lambda plain: plain["data"].update(n_rows="many"), "report.data.n_rows must be an integer"),
         (lambda plain: plain["verdict"].update(p_value="small"), "report.verdict.p_value must be a number"),
         (lambda plain: plain.update(curves={}), "report.curves must be a list"),
         (lambda plain: plain["repeatability"].update(settings=[]), "must be an object"),
@@ -107,9 +107,9 @@ def test_markdown_has_every_section(found):
         "Reliability",
         "Number of bins",
         "Learning curve",
-        "Before you believe a number",
+        "Pitfalls",
         "Data",
-        "To repeat it",
+        "Settings and versions",
     ]
 
 

@@ -37,14 +37,14 @@ def curve(sizes, losses, uncalibrated=0.6):
 def test_an_outlier_leads_to_no_promise(losses):
     """A straight fit of the first would promise a fall by 2 from -2."""
     said = in_words(curve([30, 60, 120], losses), 150, "platt", helps=True)
-    assert said == "These points do not tell how platt would do with more rows."
+    assert said == "The learning curve does not allow a prediction of how platt would do with more rows."
 
 
 def test_the_gain_of_more_rows_is_that_of_the_law():
     """Losses 0.5 + 12/n: with 120 rows 0.1 to gain, half of it by twice as many, nine tenths by ten times as many."""
     said = in_words(curve([30, 60, 120], [0.9, 0.7, 0.6], uncalibrated=0.8), 120, "platt", helps=True)
     assert said.startswith(
-        "More rows would help platt: twice as many would lower its log-loss, 0.6, by about 0.05, and ten times as many by 0.09"
+        "More rows would improve platt: twice as many would lower its log-loss of 0.6 by about 0.05, ten times as many by 0.09"
     )
 
 
@@ -55,7 +55,7 @@ def test_the_gain_of_more_rows_is_that_of_the_law():
             0.55,
             "With ten times as many rows platt may help: its log-loss may fall from 0.6 to 0.51, below the 0.55",
         ),
-        (0.4, "Ten times as many rows would not make platt better than the predictions as given"),
+        (0.4, "Even with ten times as many rows platt would not beat the uncalibrated predictions"),
     ],
 )
 def test_advice_to_keep_is_not_followed_by_a_promise(uncalibrated, words):

@@ -63,10 +63,12 @@ def test_the_power_is_that_of_the_poisson_distribution(expected, factor):
 
 def test_factors_that_are_seen_have_the_power():
     counts = EventCounts.of(np.full(10_000, 0.002), np.zeros(10_000, dtype=bool))
-    high, low = counts.seen_factors(0.05)
+    high, low = counts.detectable_factors(0.05)
     assert counts.power(1 / high, 0.05) >= 0.8 > counts.power(1 / (0.9 * high), 0.05)
     assert counts.power(low, 0.05) >= 0.8 > counts.power(0.9 * low, 0.05)
-    assert EventCounts.of(np.full(1000, 0.003), np.zeros(1000, dtype=bool)).seen_factors(0.05)[0] is None
+    assert (
+        EventCounts.of(np.full(1000, 0.003), np.zeros(1000, dtype=bool)).detectable_factors(0.05)[0] is None
+    )
 
 
 def test_the_events_that_are_needed_show_the_factor():
@@ -92,9 +94,9 @@ def test_too_few_events_are_said_with_their_numbers():
     events = verdict.events
     assert verdict.headline == (
         f"Too few events to tell: {events.expected:.2g} rows of class 1 expected, {events.observed} observed. Probabilities "
-        "that are twice too high or too low could go unseen."
+        "that are too high or too low by a factor of two could go undetected."
     )
-    assert "To see a factor of two, about " in verdict.sentences[-1]
+    assert "To detect a factor of two, about " in verdict.sentences[-1]
     assert "Too few events to tell" in found.to_html()
     assert "Too few events to tell" in found.to_markdown()
 
@@ -108,7 +110,7 @@ def test_a_factor_of_four_is_no_trifle():
         headlines.append(verdict.headline)
     assert statuses.count("miscalibrated") >= 6
     assert "calibrated" not in statuses
-    assert not any("though by little" in headline for headline in headlines)
+    assert not any("the error is small" in headline for headline in headlines)
     found = [headline for headline in headlines if headline.startswith("Not calibrated")]
     assert all("too high on average" in headline for headline in found)
 
@@ -138,7 +140,7 @@ def test_a_rare_class_that_is_off_by_a_factor_is_the_worst():
     y = (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1)
     q = p * [1, 0.9, 3]
     verdict = assess(y, q / q.sum(axis=1, keepdims=True), methods=[]).verdict
-    assert "; worst is class 2, too high: " in verdict.headline
+    assert "; the worst is class 2, too high: " in verdict.headline
 
 
 def test_rare_events_of_groups_are_worth_fewer():

@@ -90,8 +90,8 @@ def test_a_pass_rate_diagram_counts_units():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     results = noisy("p", data=["a", "b"], calibrator=CALIBRATORS, fold=[0, 1, 2])
     display = built(results, kind="pass-rate", measure="p").displays[""].plot()
-    assert "share of 6 units with p > 0.05" in display.ax_.get_xlabel()
-    assert display.ax_.get_title() == "Units on which calibration passes the test"
+    assert "fraction of 6 units with p > 0.05" in display.ax_.get_xlabel()
+    assert display.ax_.get_title() == "Units on which calibration is not rejected"
     pyplot.close(display.figure_)
 
 
@@ -319,7 +319,7 @@ def test_without_matplotlib_the_numbers_are_there_and_a_note_says_why(several, m
     drawn = draw_picture(several, PictureOptions.parse({"name": "picture", **ENTRIES[1]}))
     assert drawn.drawings == {"picture": None}
     assert drawn.numbers["picture"].startswith("series,x,mean,sd,n_units\n")
-    assert drawn.notes[-1].startswith("Not drawn: matplotlib is needed")
+    assert drawn.notes[-1].startswith("Not drawn: matplotlib is required")
 
 
 def test_no_figure_stays_open(several):

@@ -236,9 +236,9 @@ def test_wrong_features(tmp_path, arrays, words):
 
 def test_damaged_and_foreign_files(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"PK not really")
-    assert "not a whole NPZ" in complaint(tmp_path, "scores", "bad.npz")
+    assert "not a complete NPZ" in complaint(tmp_path, "scores", "bad.npz")
     (tmp_path / "odd.txt").write_text("a")
-    assert "ending" in complaint(tmp_path, "features", "odd.txt")
+    assert "extension" in complaint(tmp_path, "features", "odd.txt")
     np.savez(tmp_path / "t.npz", confidence=np.array([0.5, 1.5]), correct=np.array([0, 1]))
     assert "from 0 to 1" in complaint(tmp_path, "top-label", "t.npz")
     np.savez(tmp_path / "u.npz", confidence=np.array([0.5]), correct=np.array([2]))

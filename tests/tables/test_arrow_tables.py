@@ -88,7 +88,10 @@ def test_labels_of_many_types_are_column_numbers(tmp_path, ending, labels):
     ("columns", "sentence"),
     [
         ({"y": [0, None], "a": [0.5, 0.5], "b": [0.5, 0.5]}, "row 2, column 'y' is empty"),
-        ({"y": [0, 0.5], "a": [0.5, 0.5], "b": [0.5, 0.5]}, "row 2, column 'y' is 0.5; whole numbers"),
+        (
+            {"y": [0, 0.5], "a": [0.5, 0.5], "b": [0.5, 0.5]},
+            "row 2, column 'y' is 0.5; labels and groups must be integers",
+        ),
         ({"y": [[0], [1]], "a": [0.5, 0.5], "b": [0.5, 0.5]}, "column 'y' is of type list"),
         ({"y": [0, 1], "a": [0.5, None], "b": [0.5, 0.5]}, "row 2, column 'a' has no value"),
         ({"y": [0, 1], "a": [0.5, float("inf")], "b": [0.5, 0.5]}, "row 2, column 'a' is inf"),

@@ -91,7 +91,7 @@ def test_cells_of_any_text_come_back(lists):
 def test_lines_are_counted_with_those_within_cells(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('y,a,b,n\na,0.5,0.5,"1\n2\n3"\nb,x,0.5,\n')
-    with pytest.raises(PredictionError, match=r"row 2 \(line 5\), column 'a' is 'x', which is no number"):
+    with pytest.raises(PredictionError, match=r"row 2 \(line 5\), column 'a' is 'x', which is not a number"):
         read_predictions(path, space="probabilities", columns="a,b")
 
 
@@ -109,7 +109,7 @@ def test_compressed_files_are_read_and_written(tmp_path):
 def test_a_compressed_file_that_ends_early_is_refused(tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(write_csv(tmp_path / "a.csv").read_bytes())[:-50])
-    with pytest.raises(FileFormatError, match="not a whole gzip file"):
+    with pytest.raises(FileFormatError, match="not a complete gzip file"):
         read_predictions(path, space="probabilities", label="animal", columns="p_*")
 
 
@@ -144,7 +144,7 @@ def test_a_file_of_a_wrong_shape_is_refused_in_a_sentence(tmp_path, text, senten
     [
         (b"y,\xe9,b\na,0.5,0.5\n", "the header is not UTF-8"),
         (b"y,a,b\na,0.5,0.5\n\xe9,0.5,0.5\n", r"row 2 \(line 3\), column 'y' is not UTF-8"),
-        ("y,a,b\na,0.5,0.5\n".encode("utf-16"), "perhaps UTF-16"),
+        ("y,a,b\na,0.5,0.5\n".encode("utf-16"), "possibly UTF-16"),
     ],
 )
 def test_text_that_is_not_utf8_is_refused(tmp_path, content, sentence):

@@ -93,7 +93,7 @@ def test_parquet_files_of_ours_have_checksums_of_their_pages(tmp_path):
     content = uncompressed.read_bytes()
     place = content.index(value)
     uncompressed.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-    with pytest.raises(FileFormatError, match="is not a whole Parquet file"):
+    with pytest.raises(FileFormatError, match="is not a complete Parquet file"):
         read(uncompressed)
 
 
@@ -131,7 +131,7 @@ def test_indices_and_offsets_out_of_range_are_refused(tmp_path, command):
         [sys.executable, "-c", program, str(path), command], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-300:]
-    assert done.stdout == f"{path} is not a whole Feather file; write it again.\n"
+    assert done.stdout == f"{path} is not a complete Feather file; write it again.\n"
 
 
 # NPZ
@@ -144,7 +144,7 @@ def test_a_changed_number_in_an_npz_file_is_noticed(tmp_path):
     changed = values.copy()
     changed[20] = changed[20, ::-1]
     path.write_bytes(path.read_bytes().replace(values.tobytes(), changed.tobytes()))
-    with pytest.raises(FileFormatError, match="the array 'probs' is not whole; write it again"):
+    with pytest.raises(FileFormatError, match="the array 'probs' is damaged; write it again"):
         read(path)
 
 
@@ -163,7 +163,7 @@ def forged_npz(path, header, data=b"", compression=zipfile.ZIP_STORED):
 def test_arrays_that_declare_another_size(tmp_path, shape, compression):
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n"
     path = forged_npz(tmp_path / "rows.npz", header, bytes(8 * 60 * 3), compression)
-    with pytest.raises(FileFormatError, match=r"'probs' is not whole|'probs' is no array"):
+    with pytest.raises(FileFormatError, match=r"'probs' is damaged|'probs' is not a numpy array"):
         read(path)
 
 
@@ -171,7 +171,7 @@ def test_two_arrays_of_one_name(tmp_path):
     path = write(tmp_path / "rows.npz")
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("probs.npy", b"")
-    with pytest.raises(FileFormatError, match="two arrays of one name"):
+    with pytest.raises(FileFormatError, match="two arrays of the same name"):
         read(path)
 
 

@@ -35,7 +35,7 @@ def test_columns_called_as_row_numbers_are_never_scores(tmp_path, name):
         assert file.columns.names == ("cat", "dog")
         assert file.read().predictions.n_classes == 2
         assert file.notes == [
-            f"column {name!r} is left out, since it numbers the rows; choose the columns if it has scores."
+            f"column {name!r} is ignored, since it looks like a row number; choose the columns if it has scores."
         ]
 
 
@@ -43,7 +43,7 @@ def test_whole_numbers_of_which_none_occurs_twice_are_never_scores(tmp_path):
     path = write_table(tmp_path / "a.csv", ["case", "y", "p_cat", "p_dog"], [17, 4, 23, 5])
     with opened(path) as file:
         assert [table.predictions.n_classes for table in file.batches(2)] == [2, 2]
-        assert "column 'case' is left out" in file.notes[0]
+        assert "column 'case' is ignored" in file.notes[0]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
@@ -71,7 +71,7 @@ def test_a_column_beside_those_of_the_labels_is_refused_for_logits(tmp_path):
     """The same in memory and in a stream; the labels alone decide."""
     for names in (["cat", "dog"], ["z_cat", "z_dog"], ["cat_z", "dog_z"]):
         path = write_table(tmp_path / "a.csv", ["age", "y", *names], [31, 31, 40, 50])
-        sentence = "column 'age' matches no label; choose the columns of scores, without it"
+        sentence = "column 'age' matches no label; choose the columns of scores, with it only if"
         with opened(path) as file, pytest.raises(PredictionError, match=sentence):
             file.read()
         with opened(path) as file, pytest.raises(PredictionError, match=sentence):
@@ -103,7 +103,7 @@ def test_no_class_is_left_out_for_looking_like_a_row_number(tmp_path, header, ro
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\n{rows}\n")
     with pytest.raises(
-        PredictionError, match=f"column '{name}' looks like a row number, but is called as a label"
+        PredictionError, match=f"column '{name}' looks like a row number but has the name of a label"
     ):
         read_predictions(path, space="logits")
     assert read_predictions(path, space="logits", columns=header[2:]).labels.tolist()[0] in ("id", "cat")
@@ -150,7 +150,7 @@ def test_a_positive_class_that_is_none_is_refused(tmp_path):
     with pytest.raises(LabelError, match="the positive class 'emu' is not among the labels, 'cat' and 'dog'"):
         read_predictions(path, space="probabilities", positive="emu")
     path.write_text("y,cat,dog\ncat,0.9,0.1\n")
-    with pytest.raises(ParameterError, match=r"a positive class is for one column of scores, but .* has 2"):
+    with pytest.raises(ParameterError, match=r"a positive class is for one score column, but .* has 2"):
         read_predictions(path, space="probabilities", positive="cat")
 
 
@@ -162,7 +162,7 @@ def test_a_guess_that_is_wrong_in_most_rows_is_told(tmp_path, in_batches):
     with opened(path, space="probabilities") as file:
         list(file.batches(2)) if in_batches else file.read()
         assert file.notes[-1] == (
-            "only 20.0 % of the predicted classes are right, so the positive class may be the other one."
+            "only 20.0 % of the predicted classes are correct, so the positive class may be the other one."
         )
     with opened(path, space="probabilities", positive="cat") as file:
         file.read()

@@ -135,7 +135,7 @@ def test_a_truncated_file_is_called_not_whole(tmp_path, ending):
     needs_arrow(ending)
     path = write(tmp_path / f"a{ending}")
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(FileFormatError, match=r"not a whole (Parquet|Feather|NPZ) file; write it again"):
+    with pytest.raises(FileFormatError, match=r"not a complete (Parquet|Feather|NPZ) file; write it again"):
         open_source(path)
 
 
@@ -150,7 +150,7 @@ def test_logits_taken_for_probabilities_are_refused_with_their_place(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("y,a,b\na,0.5,0.5\nb,-1.5,2.5\n")
     with pytest.raises(
-        PredictionError, match=r"row 2 \(line 3\), column 'a' is -1.5, which is no probability"
+        PredictionError, match=r"row 2 \(line 3\), column 'a' is -1.5, which is not a probability"
     ):
         read_predictions(path, space="probabilities")
     assert read_predictions(path, space="logits").predictions.space is Space.LOGITS
@@ -183,7 +183,7 @@ def test_a_folder_and_an_unknown_ending_are_refused(tmp_path):
     (tmp_path / "a.csv").mkdir()
     with pytest.raises(FileFormatError, match="is a folder"):
         open_source(tmp_path / "a.csv")
-    with pytest.raises(FileFormatError, match=r"known are \.csv"):
+    with pytest.raises(FileFormatError, match=r"supported are \.csv"):
         open_source(tmp_path / "a.xlsx")
     with pytest.raises(FileNotFoundError):
         open_source(tmp_path / "b.csv")

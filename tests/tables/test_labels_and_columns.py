@@ -54,15 +54,15 @@ def test_names_that_say_nothing_are_matched_in_sorted_order_with_a_note():
 def test_names_that_say_something_else_are_never_matched_by_order():
     """In sorted order dog would silently become the class of the column cat."""
     with pytest.raises(
-        LabelError, match="label 'dog' in row 1 is not among the columns of scores, 'cat' and 'cow'"
+        LabelError, match="label 'dog' in row 1 matches none of the score columns, 'cat' and 'cow'"
     ):
         matched(["cat", "cow"], ["dog", "owl"])
 
 
 def test_one_unknown_label_is_named_with_its_row():
-    with pytest.raises(LabelError, match="the label 'emu' in row 3 is not among"):
+    with pytest.raises(LabelError, match="the label 'emu' in row 3 matches none"):
         matched(["cat", "dog"], ["cat", "dog", "emu"])
-    with pytest.raises(LabelError, match="the label 7 in row 2 is not among"):
+    with pytest.raises(LabelError, match="the label 7 in row 2 matches none"):
         matched(["a", "b"], [0, 7, 1])
 
 
@@ -83,7 +83,7 @@ def test_one_column_is_the_positive_class_of_two(column, labels, classes, is_not
 
 
 def test_one_column_and_three_labels_are_refused():
-    with pytest.raises(LabelError, match="one column of scores means two classes, but there are 3 labels"):
+    with pytest.raises(LabelError, match="a single score column is for two classes, but there are 3 labels"):
         matched(["score"], ["a", "b", "c"])
     with pytest.raises(LabelError, match="all labels are 'a'"):
         matched(["score"], ["a"])
@@ -110,7 +110,7 @@ def test_columns_that_are_not_there_are_refused():
         columns_asked_for(FILE, ["a", "b"], "x_*")
     with pytest.raises(PredictionError, match=r"no score column 'p_c'; did you mean 'p_a'\?"):
         columns_asked_for(FILE, ["p_a"], "p_a,p_c")
-    with pytest.raises(PredictionError, match="the columns asked for have 'a' twice"):
+    with pytest.raises(PredictionError, match="the requested columns have 'a' twice"):
         columns_asked_for(FILE, ["a", "b"], "a,a")
 
 

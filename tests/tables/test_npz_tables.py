@@ -83,7 +83,7 @@ def test_arrays_of_different_lengths_are_refused(tmp_path):
         ({"probs": P[:0], "y": [0, 1][:0]}, "has shape"),
         ({"probs": np.where(P == 1, np.nan, P), "y": [0, 1, 1]}, r"row 3 \(index 2\), column 0 has no value"),
         ({"probs": 2 * P, "y": [0, 1, 1]}, r"row 1 \(index 0\), column 1 is 1.5"),
-        ({"probs": P[:, :, None], "y": [0, 1, 1]}, "rows by classes are needed"),
+        ({"probs": P[:, :, None], "y": [0, 1, 1]}, r"it must be \(rows, classes\)"),
         ({"probs": P.astype(str), "y": [0, 1, 1]}, "of type <U"),
         ({"probs": P, "y": [[0, 1]] * 3}, r"'y' has shape \(3, 2\)"),
         ({"probs": P, "y": [0, 0.5, 1]}, r"row 2 \(index 1\), array 'y' is 0.5"),

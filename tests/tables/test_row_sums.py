@@ -38,7 +38,7 @@ def test_rows_that_need_nothing_are_left_alone(tmp_path):
     path = write_rows(tmp_path / "a.csv", [(0.5, 0.25, 0.25)] * 3)
     with PredictionFile(open_source(path), space="probabilities", normalise=True) as file:
         assert file.read().predictions.scores.tolist() == [[0.5, 0.25, 0.25]] * 3
-        assert file.notes == ["no row needed normalising: all sums are one."]
+        assert file.notes == ["no row was normalised: all sums are one."]
 
 
 def test_a_rewritten_file_can_be_normalised(tmp_path):

@@ -21,33 +21,33 @@ def refused(path):
 @pytest.mark.parametrize(
     ("content", "name", "sentence"),
     [
-        (b"PAR1" + bytes(40), "a.csv", " looks like Parquet; give it the ending .parquet."),
-        (b"ARROW1" + bytes(40), "a.csv", " looks like Feather; give it the ending .feather."),
-        (b"ARROW1" + bytes(40), "a.parquet", " looks like Feather; give it the ending .feather."),
+        (b"PAR1" + bytes(40), "a.csv", " looks like Parquet; give it the extension .parquet."),
+        (b"ARROW1" + bytes(40), "a.csv", " looks like Feather; give it the extension .feather."),
+        (b"ARROW1" + bytes(40), "a.parquet", " looks like Feather; give it the extension .feather."),
         (
             gzip.compress(TEXT, mtime=0),
             "a.csv",
-            " looks like text compressed by gzip; give it the ending .csv.gz.",
+            " looks like text compressed by gzip; give it the extension .csv.gz.",
         ),
         (
             TEXT,
             "a.parquet",
-            " looks like text and not like Parquet; give it the ending .csv, or .tsv if it has tabs.",
+            " looks like text, not like Parquet; give it the extension .csv, or .tsv if it has tabs.",
         ),
         (
             TEXT,
             "a.npz",
-            " looks like text and not like NPZ; give it the ending .csv, or .tsv if it has tabs.",
+            " looks like text, not like NPZ; give it the extension .csv, or .tsv if it has tabs.",
         ),
         (
             TEXT,
             "a.tsv",
-            ": the header has commas and no tabs; give the file the ending .csv, or write it with tabs.",
+            ": the header has commas and no tabs; give the file the extension .csv, or write it with tabs.",
         ),
         (
             TEXT.replace(b",", b"\t"),
             "a.csv",
-            ": the header has tabs and no commas; give the file the ending .tsv, or write it with commas.",
+            ": the header has tabs and no commas; give the file the extension .tsv, or write it with commas.",
         ),
     ],
 )
@@ -60,10 +60,10 @@ def test_the_real_format_is_named(tmp_path, content, name, sentence):
 def test_archives_are_told_from_each_other(tmp_path):
     np.savez(tmp_path / "a.npz", probs=np.full((3, 2), 0.5))
     (tmp_path / "a.npz").rename(tmp_path / "a.csv")
-    assert refused(tmp_path / "a.csv") == " looks like NPZ; give it the ending .npz."
+    assert refused(tmp_path / "a.csv") == " looks like NPZ; give it the extension .npz."
     with zipfile.ZipFile(tmp_path / "b.csv", "w") as archive:
         archive.writestr("xl/workbook.xml", "")
-    sentence = " looks like a ZIP archive, such as one of Excel, and not like text; save it as CSV."
+    sentence = " looks like a ZIP archive, such as an Excel file, not like text; save it as CSV."
     assert refused(tmp_path / "b.csv") == sentence
     (tmp_path / "c.csv").write_bytes(b"PK\x03\x04 and no more")
     assert refused(tmp_path / "c.csv") == sentence

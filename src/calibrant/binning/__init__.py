@@ -1,4 +1,4 @@
-"""Bins of scores, and the schemes that make them."""
+"""Binning of scores: equal-width, equal-mass and fixed bins."""
 
 from calibrant.binning.bins import Bins
 from calibrant.binning.equal_mass import EqualMass

@@ -1,4 +1,4 @@
-"""Bins: what was predicted and what happened, added up over intervals of the score."""
+"""Bins: sums of scores and outcomes over intervals of the score."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bins:
-    r"""Sums over the rows of each bin, from which means and gaps follow.
+    r"""Sums over the rows of each bin, from which bin means and gaps are computed.
 
     For bin b with rows :math:`i \in B_b`, weights w, scores s and outcomes o,
 
@@ -25,27 +25,27 @@ class Bins:
         W_b = \sum_i w_i, \qquad \bar s_b = \frac{1}{W_b} \sum_i w_i s_i, \qquad
         \bar o_b = \frac{1}{W_b} \sum_i w_i o_i .
 
-    Sums are what is stored, in float64, so the bins of two sets of rows with the same edges add up to the
-    bins of both sets together: bins can be collected batch by batch, or on several machines.
+    Sums are stored in float64, so the bins of two sets of rows with the same edges add up to the
+    bins of the union: bins can be accumulated batch by batch, or on several machines.
 
     Attributes
     ----------
     edges : ndarray of shape (B + 1,)
-        Ends of the bins, from low to high.
+        Edges of the bins, in increasing order.
     closed : {"left", "right"}
         Which end of a bin belongs to it.
     count : ndarray of shape (B,) or (..., B)
-        Number of rows. Leading axes are for several scores of each row in the same bins, such as the
+        Number of rows. Leading axes are for several scores per row in the same bins, such as the
         probabilities of all classes.
     weight : ndarray of the same shape
-        Sum of their weights; equal to ``count`` where rows have none.
+        Sum of their weights; equal to ``count`` for unweighted rows.
     score_sum, outcome_sum : ndarray of the same shape
         Weighted sums of scores and of outcomes.
 
     Notes
     -----
-    Nothing is ever NaN. An empty bin has the means and the gap zero; ``filled`` tells it from a bin whose
-    mean really is zero.
+    No value is NaN. An empty bin has means and gap zero; ``filled`` distinguishes it from a bin whose
+    mean is zero.
 
     Examples
     --------
@@ -73,39 +73,39 @@ class Bins:
 
     @property
     def filled(self) -> NDArray[np.bool_]:
-        """Whether a bin holds weight, (B,); the means of other bins say nothing."""
+        """Whether a bin has positive weight, (B,); the means of other bins are meaningless."""
         return self.weight > 0
 
     @cached_property
     def mean_score(self) -> FloatArray:
-        """Weighted mean score of every bin, (B,); zero where it is empty."""
+        """Weighted mean score of every bin, (B,); zero if it is empty."""
         return self._mean(self.score_sum)
 
     @cached_property
     def mean_outcome(self) -> FloatArray:
-        """Weighted mean outcome of every bin, (B,); zero where it is empty."""
+        """Weighted mean outcome of every bin, (B,); zero if it is empty."""
         return self._mean(self.outcome_sum)
 
     @property
     def gap(self) -> FloatArray:
-        """Mean outcome minus mean score, (B,): negative where scores promise too much."""
+        """Mean outcome minus mean score, (B,); negative where scores are too high."""
         return self.mean_outcome - self.mean_score
 
     @property
     def share(self) -> FloatArray:
-        """Share of the total weight in every bin, (B,); zeros if there is none at all."""
+        """Fraction of the total weight in every bin, (B,); zeros if the total weight is zero."""
         total = self.weight.sum(axis=-1, keepdims=True)
         shares: FloatArray = np.divide(self.weight, total, out=np.zeros_like(self.weight), where=total > 0)
         return shares
 
     def __add__(self, other: object) -> Self:
-        """Return the bins of both sets of rows together."""
+        """Return the bins of the union of both sets of rows."""
         if not isinstance(other, Bins):
             return NotImplemented
         if self.closed != other.closed or not np.array_equal(self.edges, other.edges):
             raise ParameterError(
                 f"only bins with the same edges can be added, not {self._described()} and "
-                f"{other._described()} with other edges; bin both by one FixedEdges."
+                f"{other._described()} with other edges; use one FixedEdges for both."
             )
         return type(self)(
             self.edges,

@@ -1,4 +1,4 @@
-"""Equal mass: bins that hold the same weight, as far as ties allow."""
+"""Equal-mass (quantile) binning: bins of equal weight, up to ties."""
 
 from dataclasses import dataclass, field
 
@@ -11,32 +11,32 @@ from calibrant.numerics.midway import midway
 
 __all__ = ["EqualMass", "nearest_masses"]
 
-# Two cuts whose distances from the wanted mass differ by less than this share of the total count as
-# equally near, so that the rounding of a sum of weights does not decide between them.
+# Relative tolerance: cuts whose distances from the wanted mass differ by less count as equally near, so that rounding
+# of a sum of weights does not decide between them.
 MASS_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class EqualMass:
-    r"""Bins that share the total weight equally.
+    r"""Equal-mass (quantile) bins, each with the same total weight.
 
     The distinct scores :math:`v_1 < \dots < v_m` are cut between :math:`v_j` and :math:`v_{j+1}` where the
-    weight up to :math:`v_j` comes nearest to :math:`b/B` of the total, for each b from 1 to B - 1; the edge
-    lies midway between the two. Equal scores always share a bin. Where many are equal there are fewer than
-    B bins, and never an empty one.
+    weight up to :math:`v_j` is nearest to :math:`b/B` of the total, for each b from 1 to B - 1. The edge
+    is the midpoint of the two. Equal scores always share a bin, so with many ties there are fewer than
+    B bins. No bin is empty.
 
     Parameters
     ----------
     n_bins : int, default=15
-        Greatest number of bins, B.
+        Maximum number of bins, B.
     closed : {"left", "right"}, default="left"
-        Bins [a, b) with a closed last one, or (a, b] with a closed first one; matters only for scores
-        other than those the edges came from.
+        Bins [a, b) with a closed last one, or (a, b] with a closed first one; relevant only for scores
+        other than those that determined the edges.
 
     Notes
     -----
-    O(n log n) for sorting, O(n) memory. Without ties the numbers of rows differ by at most one between
-    bins. Edges reach from the smallest to the largest score; later scores outside belong to the nearest
+    Costs O(n log n) for sorting, O(n) memory. Without ties the numbers of rows differ by at most one between
+    bins. Edges range from the smallest to the largest score; other scores outside this range belong to the nearest
     bin.
 
     Examples
@@ -66,7 +66,7 @@ class EqualMass:
             order = np.argsort(scores)
             ordered, cumulative = scores[order], np.cumsum(weights[order])
         last_of_equals = np.flatnonzero(ordered[1:] != ordered[:-1])
-        # The masses below each possible cut; the first and last stand for no cut at all.
+        # The masses below each possible cut; the first and last stand for no cut.
         mass = np.concatenate([[0.0], cumulative[last_of_equals], cumulative[-1:]])
         cuts = self.cuts(mass)
         before = last_of_equals[cuts - 1]
@@ -74,19 +74,19 @@ class EqualMass:
         return FixedEdges([ordered[0], *inner, ordered[-1]], closed=self.closed)
 
     def cuts(self, mass: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return where to cut, for the mass below each possible cut from nothing to all, (m + 1,); increasing."""
+        """Return where to cut, for the cumulative mass at each possible cut, (m + 1,), from zero to the total; increasing."""
         nearest = nearest_masses(mass, mass[-1] * np.arange(1, self.n_bins) / self.n_bins)
         return np.unique(nearest[(nearest > 0) & (nearest < len(mass) - 1)])
 
     def _between(self, below: NDArray[np.floating], above: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return edges that keep the two apart also where no float lies between them."""
+        """Return edges that separate the two even if no float lies between them."""
         if self.closed == "left":
             return midway(below, above)
         return -midway(-above, -below)  # or the lower one
 
 
 def nearest_masses(mass: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the position of the mass nearest to each wanted one, of increasing masses; of two, the upper one.
+    """Return the position of the mass nearest to each wanted one, for increasing masses; ties go to the upper one.
 
     >>> nearest_masses(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 1.5, 2.6]))
     array([0, 2, 3])

@@ -1,4 +1,4 @@
-"""Equal width: the range of scores cut into bins of the same length."""
+"""Equal-width (uniform) binning of a range of scores."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["EqualWidth"]
 
 @dataclass(frozen=True)
 class EqualWidth(Partition):
-    r"""Bins of the same width.
+    r"""Equal-width (uniform) bins.
 
     .. math:: [a_b, a_{b+1}), \qquad a_b = l + (h - l) \, b / B, \qquad b = 0, \dots, B - 1
 
@@ -23,14 +23,14 @@ class EqualWidth(Partition):
     n_bins : int, default=15
         Number of bins, B.
     low, high : float, default=0.0 and 1.0
-        Range that is cut, from l to h; scores outside belong to the nearest bin.
+        Range to divide, from l to h; scores outside belong to the nearest bin.
     closed : {"left", "right"}, default="left"
         Bins [a, b) with a closed last one, or (a, b] with a closed first one.
 
     Notes
     -----
-    O(n), whatever the number of bins: a multiplication says where a score should be and a comparison
-    with the edges of that bin corrects the rounding, so that bin numbers agree with the edges exactly.
+    Costs O(n) for any number of bins: a multiplication gives an approximate bin number, and a comparison
+    with the edges of that bin corrects the rounding, so bin numbers agree exactly with the edges.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class EqualWidth(Partition):
         edges = self.bin_edges()
         width = (self.high - self.low) / self.n_bins
         if width < 4 * np.finfo(scores.dtype).eps * max(abs(self.low), abs(self.high)):
-            # Bins as narrow as the spacing of floats: rounding could move a score by more than one.
+            # If bins are as narrow as the spacing of floats, rounding could move a score by more than one bin.
             return index_by_search(edges, scores, self.closed)
         position = np.subtract(scores, self.low, dtype=np.float64)
         position /= width

@@ -1,4 +1,4 @@
-"""Fixed edges: bins with given ends."""
+"""Binning with given edges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from calibrant.errors import ParameterError
 
 __all__ = ["FixedEdges"]
 
-# So many edges are printed with all their digits.
+# Largest number of edges that are printed with all digits.
 FEW_EDGES = 8
 
 
@@ -23,15 +23,15 @@ class FixedEdges(Partition):
     Parameters
     ----------
     edges : sequence of B + 1 numbers
-        Ends of the bins in increasing order. The edge at the closed end may be given twice, for a bin that
-        holds this one value: ``FixedEdges((0, 0.5, 1, 1))`` has the bins [0, 0.5), [0.5, 1) and [1, 1].
+        Edges of the bins in increasing order. The edge at the closed end may be repeated, for a bin that
+        holds only this value: ``FixedEdges((0, 0.5, 1, 1))`` has the bins [0, 0.5), [0.5, 1) and [1, 1].
         The outermost edges may be infinite.
     closed : {"left", "right"}, default="left"
         Bins [a, b) with a closed last one, or (a, b] with a closed first one.
 
     Notes
     -----
-    O(n log B) by binary search.
+    Costs O(n log B) by binary search.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class FixedEdges(Partition):
             raise ParameterError("edges must be numbers, in increasing order.") from error
         if edges.ndim != 1 or len(edges) < 2:
             raise ParameterError(
-                f"edges must be at least two numbers in a row, but have shape {edges.shape}."
+                f"edges must be a flat array of at least two numbers, but have shape {edges.shape}."
             )
         in_order = edges[1:] > edges[:-1]
         closed_end = len(edges) - 2 if self.closed == "left" else 0
@@ -60,15 +60,15 @@ class FixedEdges(Partition):
         if not in_order.all():
             at = int(np.argmin(in_order))
             raise ParameterError(
-                "edges must be finite and increase (only the one at the closed end may come twice, and only "
+                "edges must be finite and increasing (only the one at the closed end may be repeated, and only "
                 f"the outermost be infinite), but edge {at} is {edges[at]} and edge {at + 1} is "
                 f"{edges[at + 1]}."
             )
-        # A tuple makes this a value: it can be compared, hashed and not be changed from outside.
+        # A tuple makes this an immutable value that can be compared and hashed.
         object.__setattr__(self, "edges", tuple(edges.tolist()))
 
     def __repr__(self) -> str:
-        """Return the edges in full if there are few, else to four significant digits, for a line of text."""
+        """Return the edges in full if there are few, else to four significant digits."""
         if len(self.edges) <= FEW_EDGES:
             return f"FixedEdges(closed={self.closed!r}, edges={self.edges!r})"
         return (

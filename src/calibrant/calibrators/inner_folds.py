@@ -1,18 +1,21 @@
 """Folds of calibration rows, and choices by the loss of rows that were held out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
+from calibrant.calibrators.class_order import canonical_class_order
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.folds import Fold, folds_by_content
+from calibrant.numerics.folds import Fold, fold_numbers, folds_by_content
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.threads import in_threads
+from calibrant.objective import ArrayRows, ArraySource, FeatureRows, RowSource, StreamedRows
 from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 
@@ -24,22 +27,24 @@ __all__ = [
     "folds_of_splits",
     "inner_folds",
     "row_keys",
+    "rows_of_folds",
 ]
 
 Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
 Map = Callable[[Predictions], Predictions]
+SomeRows = tuple[NDArray[np.intp], Vector | None]
 
 # Differences of fewer nats than this are rounding and unfinished searches.
 ROUNDING = 2e-5
 
 
 def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
-    """Return folds that are the same for any order of the rows, see :func:`~calibrant.numerics.folds.folds_by_content`.
+    """Return folds that are the same for any order of rows and classes, see :func:`~calibrant.numerics.folds.folds_by_content`.
 
     At most as many as there are rows.
     """
-    return folds_by_content(row_keys(data), data.weights, min(n_folds, data.n_rows))
+    return folds_by_content(_keys_of(ArraySource(data)), data.weights, min(n_folds, data.n_rows))
 
 
 def check_cv_parameter(cv: Any, name: str = "cv") -> None:
@@ -77,6 +82,58 @@ def folds_of_splits(splits: Iterable[tuple[Any, Any]], weights: Vector | None) -
         )
         for train, test in splits
     ]
+
+
+def rows_of_folds(cv: Any, source: RowSource, rows: FeatureRows) -> list[tuple[FeatureRows, FeatureRows]]:
+    """Return the rows to learn from and the rows to judge by of every fold; those of :func:`folds_of` in either case.
+
+    ``rows`` are features of the source. Rows that are not in memory stay there: of every row a sort key is kept for a
+    moment, 8 bytes, and then its fold, 1 byte (2 for each fold, where weights count copies or ``cv`` is a splitter).
+    """
+    if isinstance(source, ArraySource) and isinstance(rows, ArrayRows):
+        folds = folds_of(cv, source.data)
+        return [
+            (rows.take(fold.train_rows, fold.train_weights), rows.take(fold.test_rows, fold.test_weights))
+            for fold in folds
+        ]
+    assert isinstance(rows, StreamedRows)
+    check_cv_parameter(cv)
+    if not is_whole(cv, 2):
+        labels = source.per_row(lambda data: data.labels, np.intp)
+        splits = check_cv(cv, labels, classifier=True).split(np.empty((len(labels), 0)), labels)
+        return [
+            (rows.chosen(_some_rows(train, rows.n_rows)), rows.chosen(_some_rows(test, rows.n_rows)))
+            for train, test in splits
+        ]
+    weights = None
+    if source.is_weighted:
+        weights = source.per_row(lambda data: np.ones(data.n_rows) if data.weights is None else data.weights)
+    numbers = fold_numbers(_keys_of(source), weights, int(min(cv, source.n_rows)))
+
+    def train(place: slice, weights: Vector | None, number: int) -> SomeRows:
+        fold = numbers.fold(number, weights, place)
+        return fold.train_rows, fold.train_weights
+
+    def test(place: slice, weights: Vector | None, number: int) -> SomeRows:
+        fold = numbers.fold(number, weights, place)
+        return fold.test_rows, fold.test_weights
+
+    return [
+        (rows.chosen(partial(train, number=number)), rows.chosen(partial(test, number=number)))
+        for number in range(numbers.n_folds)
+    ]
+
+
+def _some_rows(chosen: NDArray[np.intp], n_rows: int) -> Callable[[slice, Vector | None], SomeRows]:
+    """Return a function from a stretch of rows to those of it that were chosen, as often as they were."""
+    counts = np.bincount(chosen, minlength=n_rows)
+    counts = counts.astype(np.min_scalar_type(counts.max(initial=0)))
+
+    def choose(place: slice, weights: Vector | None) -> SomeRows:
+        rows = np.repeat(np.arange(place.stop - place.start), counts[place])
+        return rows, None if weights is None else weights[rows]
+
+    return choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +209,47 @@ def _weights(fold: Fold) -> Vector:
     return np.ones(len(fold.test_rows)) if fold.test_weights is None else fold.test_weights
 
 
-def row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
-    """Return what to sort rows by for the folds, the same for any order of the rows.
-
-    The first three do not depend on the order of the classes either, and are exact, so that float32 rows and the
-    same numbers in float64 give equal folds. The others part rows that are equal in these and yet different.
-    """
+def _shortfall(data: LabelledPredictions) -> Vector:
     scores = data.predictions.scores
     of_label = scores[np.arange(data.n_rows), data.labels].astype(np.float64)
-    top, bottom = row_maxima(scores).astype(np.float64), -row_maxima(-scores).astype(np.float64)
-    mixed = scores @ np.random.default_rng(0).uniform(1, 2, data.n_classes)
-    return of_label - top, top - bottom, top, mixed, data.labels.astype(np.float64)
+    return of_label - row_maxima(scores).astype(np.float64)
+
+
+def _range(data: LabelledPredictions) -> Vector:
+    scores = data.predictions.scores
+    span: Vector = row_maxima(scores).astype(np.float64) + row_maxima(-scores).astype(np.float64)
+    return span
+
+
+def _top(data: LabelledPredictions) -> Vector:
+    return row_maxima(data.predictions.scores).astype(np.float64)
+
+
+ROW_KEYS = (_shortfall, _range, _top)
+"""What rows are sorted by for the folds, the same for any order and any partition of the rows.
+
+They do not depend on the order of the classes either, and are exact, so that float32 rows and the same numbers in float64
+give equal folds. Rows that are equal in these and yet different are told apart by all entries in the canonical order of the
+classes, see :func:`_keys_of`.
+"""
+
+
+def row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
+    """Return all keys by which rows in memory are sorted."""
+    return tuple(_keys_of(ArraySource(data)))
+
+
+def _keys_of(source: RowSource) -> Iterator[Vector]:
+    """Yield :data:`ROW_KEYS` of all rows, and then what depends on the order of the classes: that of their content."""
+    yield from map(source.per_row, ROW_KEYS)
+    order = canonical_class_order(source)
+    position = np.argsort(order).astype(np.float64)
+    factors = np.random.default_rng(0).uniform(1, 2, len(order))
+
+    def mixed(data: LabelledPredictions) -> Vector:
+        # Row by row: a product of matrices depends, in its last digit, on which rows are multiplied together.
+        sums: Vector = np.multiply(data.predictions.scores[:, order], factors, order="C").sum(axis=1)
+        return sums
+
+    yield source.per_row(mixed)
+    yield source.per_row(lambda data: position[data.labels])

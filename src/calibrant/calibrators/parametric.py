@@ -17,15 +17,11 @@ from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.calibrators.reductions.one_vs_rest_batches import OneVsRestBatches
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
+from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.kept_order import restore_argmax
-from calibrant.numerics.row_blocks import BlockSums
 from calibrant.objective import ArrayRows, Family, FeatureRows
-from calibrant.objective.objective import PRODUCT_ROWS
 from calibrant.objective.source import ArraySource, RowSource
-from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, bounded_newton, newton_cg, outcome_logistic
-from calibrant.space import Space
 
 __all__ = ["EventScaling", "Parametric", "ParametricCalibrator", "as_targets"]
 
@@ -150,23 +146,9 @@ class ParametricCalibrator(Parametric, Calibrator):
     def _solved(self, family: Family, rows: FeatureRows) -> Solution:
         return newton_cg(family.objective(rows), start_temperature(rows) * family.map.identity())
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        family = self.family(predictions.n_classes)
-        features, theta = family.features(predictions), self._theta
-        scores: NDArray[np.floating] = np.empty_like(features)
-
-        def fill(rows: slice) -> int:
-            scores[rows] = family.map.forward(theta, features[rows])
-            return 1
-
-        with BlockSums.over(
-            len(scores), scores.shape[1], scores.itemsize, min_rows=PRODUCT_ROWS
-        ) as in_all_blocks:
-            in_all_blocks(fill)
-        if self.traits.keeps_argmax:
-            # Rounding may make two classes equal that were not.
-            restore_argmax(scores, predictions.predicted)
-        return Predictions(scores, Space.LOGITS, predictions.classes)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        scores = self.family(given.n_classes).traced_scores(self._theta, given)
+        return given.with_logits(scores, "argmax" if self.traits.keeps_argmax else None)
 
 
 class EventScaling(Parametric, BinaryMethod):
@@ -230,9 +212,8 @@ class EventScaling(Parametric, BinaryMethod):
         of_event = super()._n_parameters(2)
         return None if of_event is None else of_event * (1 if n_classes == 2 else n_classes)
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        log_odds = self._event_family().scores(self._theta, scores.predictions)
-        return scores.with_log_odds(log_odds.astype(np.float64, copy=False))
+    def _traced_event(self, event: Event) -> Event:
+        return event.with_log_odds(self._event_family().traced_log_odds(self._theta, event))
 
     def _batch_rows(
         self,

@@ -1,1 +1,1 @@
-"""The command line: thin commands that read a file, call the library and write the result."""
+"""The command line: commands that read a file, call the library and write the result."""

@@ -1,4 +1,4 @@
-"""Options that the commands of ``bench`` share."""
+"""Common options of the ``bench`` commands."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,21 +16,21 @@ jobs_option = click.option(
 
 
 def study_options(command: Command) -> Command:
-    """Add the recipe, and where its data and results are."""
+    """Add the recipe, its data folder and its results file."""
     options = [
         click.argument("recipe", type=click.Path(path_type=Path)),
-        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [the whole]."),
+        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [complete]."),
         click.option(
             "--data",
             type=click.Path(path_type=Path),
             metavar="FOLDER",
-            help="Where files of data are [CALIBRANT_DATA, or beside the recipe].",
+            help="Data folder [CALIBRANT_DATA, or next to the recipe].",
         ),
         click.option(
             "--store",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="The file of all results [named after the recipe].",
+            help="File of all results [named after the recipe].",
         ),
     ]
     for option in reversed(options):
@@ -39,7 +39,7 @@ def study_options(command: Command) -> Command:
 
 
 def output_option(command: Command) -> Command:
-    """Add where the report goes."""
+    """Add the output folder of the report."""
     return click.option(
         "-o",
         "--output",

@@ -1,4 +1,4 @@
-"""How far a study has come: a bar in a terminal, and a line now and then elsewhere."""
+"""Progress of a study: a progress bar in a terminal, occasional lines elsewhere."""
 
 import sys
 import threading
@@ -24,12 +24,12 @@ BAR_WIDTH = 16
 
 
 class StudyProgress:
-    """Shows the progress of a study on stderr; a context manager.
+    """Context manager that shows the progress of a study on stderr.
 
     Notes
     -----
-    In a terminal a bar stays at the bottom. Elsewhere, as in the log of a batch system, a line comes with the first unit,
-    every ten seconds during the first minute, and then every half minute, whether or not a unit has ended meanwhile.
+    In a terminal a progress bar stays at the bottom. Elsewhere, as in the log of a batch system, a line is printed after the
+    first unit, every ten seconds during the first minute, and then every 30 seconds, even if no unit has finished.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class StudyProgress:
             self._task = self._bar.add_task("", total=None)
 
     def update(self, progress: Progress) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         text = progress_text(progress)
         if self._bar is not None:
-            # What ended last is said where there is room.
+            # The unit that finished last is shown if there is room.
             room = self._console.width - BAR_WIDTH - len(text) - 4
             label = progress.label if len(progress.label) <= room else ""
             self._bar.update(
@@ -89,7 +89,7 @@ class StudyProgress:
         printed(text, err=True)
 
     def _keep_saying(self) -> None:
-        """Say how far it is while long units let nobody know."""
+        """Print the progress at intervals while units are running."""
         while not self._ended.wait(SECONDS_BETWEEN_FIRST_LINES / 20):
             with self._lock:
                 if self._latest is not None and self._due():
@@ -108,7 +108,7 @@ class StudyProgress:
 
 
 def progress_text(progress: Progress) -> str:
-    """Return progress in one line.
+    """Return the progress in one line.
 
     >>> progress_text(Progress(120, 3, 2000, "", 75.0, 7500.0))
     '123 of 2000 units, 3 failed, 1 min 15 s so far, about 2 h 5 min left'

@@ -1,4 +1,4 @@
-"""What is there of a study, how long the rest will take, and what failed."""
+"""Status of a study: finished units, remaining time and failures."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ STATUSES = (DONE, FAILED, TOO_SLOW, OPEN)
 
 
 def status_of(results: Results, name: str, jobs: int) -> Result:
-    """Return the state of a study, as tables before any format is chosen."""
+    """Return the status of a study as tables, before formatting."""
     counts = results.counts()
     failures = contents_of_failures(results)
     left = seconds_left(results, jobs)
@@ -24,7 +24,7 @@ def status_of(results: Results, name: str, jobs: int) -> Result:
     notes.extend(_on_failure(failure) for failure in failures[:MOST_FAILURES])
     others = sum(failure.number for failure in failures[MOST_FAILURES:])
     if others:
-        notes.append(f"{counted(others, 'further unit')} failed for other reasons; --format json has all.")
+        notes.append(f"{counted(others, 'further unit')} failed for other reasons; --format json lists all.")
     notes.extend(f"{absent} is left out: {reason}" for absent, reason in results.absent)
     facts = {
         "study": results.recipe.name,
@@ -45,7 +45,7 @@ def status_of(results: Results, name: str, jobs: int) -> Result:
 
 
 def seconds_left(results: Results, jobs: int) -> float | None:
-    """Return how long what is open will take, at the mean times of what is done; None if nothing is known."""
+    """Estimate the remaining time from the mean times of finished units; None if none has finished."""
     left = TimeLeft(jobs)
     trainings: dict[tuple[Any, ...], bool] = {}
     for line in results.lines:
@@ -72,7 +72,7 @@ def _training(line: Line) -> dict[str, Any]:
 
 
 def _section(results: Results) -> Section:
-    """Return one row for every data set, and for every trial."""
+    """Return one row per data set and per trial."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in results.lines:
         kind = "data" if "data" in line.labels and "trial" not in line.labels else "trial"
@@ -96,11 +96,11 @@ def _section(results: Results) -> Section:
 def _on_time(results: Results, counts: dict[str, int], left: float | None, jobs: int) -> str:
     spent = f"Time spent on units so far: {duration_text(results.seconds)}."
     if not counts[OPEN]:
-        return f"Nothing is left to be run. {spent}"
+        return f"All units have been run. {spent}"
     if left is None:
-        return f"{counted(counts[OPEN], 'unit')} to be run; how long that takes is not known yet."
+        return f"{counted(counts[OPEN], 'unit')} to be run; no time estimate yet."
     return (
-        f"{counted(counts[OPEN], 'unit')} to be run, which takes about {duration_text(left)} with "
+        f"{counted(counts[OPEN], 'unit')} to be run, in about {duration_text(left)} with "
         f"{counted(jobs, 'job')}. {spent}"
     )
 

@@ -1,4 +1,4 @@
-"""A study as the command line takes it: recipe, form, data folder and store."""
+"""A study on the command line: recipe, form, data folder and store."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ __all__ = ["Study", "conditions"]
 
 @dataclass(frozen=True)
 class Study:
-    """A recipe with the folder of its data and the file of its store."""
+    """A recipe with its data folder and the file of its store."""
 
     recipe: Recipe
     path: Path
@@ -29,11 +29,11 @@ class Study:
 
     @classmethod
     def named(cls, path: Path, form: str | None, data: Path | None, store: Path | None) -> "Study":
-        """Find what was not named: data in CALIBRANT_DATA or beside the recipe, the store in the working folder."""
+        """Apply defaults: data in CALIBRANT_DATA or next to the recipe, the store in the working directory."""
         recipe = read_recipe(path, form)
         folder = data or Path(os.environ.get("CALIBRANT_DATA") or recipe.folder)
         if not folder.is_dir():
-            raise ParameterError(f"there is no folder {folder} with data; name it by --data.")
+            raise ParameterError(f"the data folder {folder} does not exist; give it with --data.")
         return cls(recipe, path, folder, store or Path(f"{recipe.name}.sqlite"))
 
     @property
@@ -42,7 +42,7 @@ class Study:
         return self.recipe.name + (f", form {self.recipe.form}" if self.recipe.form else "")
 
     def plan(self, *, quiet: bool = False, shown: bool = False) -> Plan:
-        """Return the units, and note what is left out; check tables and pictures if they are to be shown."""
+        """Return the units, with notes on skipped ones; check tables and figures if they are to be shown."""
         planned = plan(self.recipe, self.data_folder)
         if shown:
             check_shown(planned)
@@ -51,15 +51,15 @@ class Study:
         return planned
 
     def old_keys(self, store: Store) -> set[str]:
-        """Return the keys that runs of this study wrote and that neither the whole recipe nor any of its forms asks for."""
+        """Return the keys of results that no form of the recipe asks for any more."""
         plans = [plan(read_recipe(self.path, form), self.data_folder) for form in (None, *self.recipe.forms)]
         absent = {name: reason for planned in plans for name, reason in planned.absent}
         if absent:
             name, reason = next(iter(absent.items()))
             others = f", and {counted(len(absent) - 1, 'other')}," if len(absent) > 1 else ""
             raise StudyError(
-                f"{name}{others} cannot be found ({reason.rstrip('.')}), so that results of it would be taken for old; name "
-                "the folder by --data, or take out of the recipe what is gone for good."
+                f"{name}{others} cannot be found ({reason.rstrip('.')}), so its results would be treated as old; give the "
+                "folder with --data, or delete from the recipe what no longer exists."
             )
         return store.keys_of_study(self.recipe.name) - {unit.key for each in plans for unit in each.units}
 
@@ -70,7 +70,7 @@ class Study:
             yield store
 
     def report(self, planned: Plan, store: Store, output: Path | None, *, own_code: bool = False) -> Path:
-        """Write the report and return its folder; own code of the recipe may run only if the study was run."""
+        """Write the report and return its folder; Python code of the recipe runs only if the study was run."""
         folder = self.output_folder(output)
         records = planned.records(store)
         runs = [run for run in store.runs() if run.study == self.recipe.name]
@@ -85,7 +85,7 @@ class Study:
         return folder
 
     def output_folder(self, output: Path | None) -> Path:
-        """Return the folder of the report, made and tried out, since hours later would be too late to find it closed."""
+        """Create the folder of the report and check that it is writable, before hours of computation."""
         folder = output or self.default_output
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -94,19 +94,19 @@ class Study:
         except OSError as error:
             reason = (error.strerror or str(error)).rstrip(".")
             raise ParameterError(
-                f"the report cannot be written to {folder} ({reason[:1].lower()}{reason[1:]}); name another folder by -o."
+                f"the report cannot be written to {folder} ({reason[:1].lower()}{reason[1:]}); give another folder with -o."
             ) from error
         return folder
 
     @property
     def default_output(self) -> Path:
-        """Folder of the report where none is named."""
+        """Default folder of the report."""
         folder = Path(f"{self.recipe.name}-results")
         return folder / self.recipe.form if self.recipe.form else folder
 
 
 def conditions(texts: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return conditions on labels.
+    """Parse conditions on labels.
 
     >>> conditions(("data=iris", "data=car", "calibrator=Beta"))
     {'data': ['iris', 'car'], 'calibrator': ['Beta']}
@@ -115,6 +115,6 @@ def conditions(texts: tuple[str, ...]) -> dict[str, list[str]]:
     for text in texts:
         label, equals, value = text.partition("=")
         if not equals or not label.strip():
-            raise ParameterError(f"--where {text} is not of the form label=value, such as data=iris.")
+            raise ParameterError(f"--where takes LABEL=VALUE, such as data=iris, not {text}.")
         found.setdefault(label.strip(), []).append(value.strip())
     return found

@@ -1,4 +1,4 @@
-"""Which columns of a file a fitted calibrator is to be applied to."""
+"""Find the columns of a file to which a fitted calibrator is applied."""
 
 from pathlib import Path
 
@@ -24,9 +24,9 @@ def columns_for(
 ) -> ScoreColumns:
     """Return the columns of scores in the order of the calibrator's classes.
 
-    Columns that are asked for must have the names of the classes, with or without what all begin and end with,
-    unless classes are numbers. Otherwise those are found that are called as the columns in the fit, or as the
-    classes, in the same way; or, for two classes, the only column of numbers.
+    Requested columns must have the names of the classes, possibly with a common prefix and suffix, unless classes are
+    numbers. By default the columns are those with the names of the columns in the fit, or of the classes, again with a
+    common prefix and suffix; for two classes, also the only numeric column.
     """
     expected = [str(name) for name in _names(calibrator)]
     if columns is not None or isinstance(source, NpzSource):
@@ -38,16 +38,16 @@ def columns_for(
         raise PredictionError(
             f"{source.path} has no {'column' if len(missing) == 1 else 'columns'} for the "
             f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; choose the columns "
-            "of scores, or a calibrator that was fitted for these."
+            "of scores, or a calibrator fitted for these classes."
             if columns is None
-            else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the columns of scores in "
+            else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the score columns of "
             f"{source.path} are {listed(source.score_columns(columns, LABEL_NAMES, space).classes)}."
         )
     return found
 
 
 def _missing(source: Source, expected: list[str]) -> list[str]:
-    """Return the classes without a column, where at least half of them have one."""
+    """Return the classes without a column, if at least half of the classes have one."""
     _, _, covered = shared_affixes(source.columns, expected)
     missing = [name for name in expected if name not in covered]
     return missing if missing and 2 * len(missing) <= len(expected) else expected
@@ -59,7 +59,7 @@ def _names(calibrator: Calibrator) -> list[object]:
 
 
 def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
-    """Return chosen columns in the order of the classes, or None if they are for others."""
+    """Return chosen columns in the order of the classes, or None if they are for other classes."""
     if len(found.classes) == 1 and len(expected) == 2:
         return found
     if len(found.classes) != len(expected):
@@ -68,7 +68,7 @@ def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
     for known in (expected, list(without_common_ends(expected))):
         for names in (found.classes, without_common_ends(found.classes)):
             if sorted(names) == sorted(known):
-                if len(found.names) == 1:  # one array: its columns cannot be moved
+                if len(found.names) == 1:  # one array, whose columns cannot be reordered
                     return found if list(names) == known else None
                 order = [names.index(name) for name in known]
                 return ScoreColumns(
@@ -78,7 +78,7 @@ def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
 
 
 def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
-    """Return the columns called as the classes, or all of them with the same text before and after."""
+    """Return the columns with the names of the classes, possibly with a common prefix and suffix."""
     available = set(source.columns)
     if available.issuperset(expected):
         return ScoreColumns(tuple(expected), tuple(expected))
@@ -97,12 +97,12 @@ def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
 
 
 def _only_one(source: Source, expected: list[str], space: Space) -> ScoreColumns | None:
-    """Return the one column of scores for two classes: the positive class by name, or the only numbers."""
+    """Return the single score column for two classes: named after the positive class, or the only numeric column."""
     if len(expected) != 2:
         return None
     if expected[1] in source.columns:
         return ScoreColumns((expected[1],), (expected[1],))
     found = source.score_columns(None, LABEL_NAMES, space)
-    if len(found.classes) != 1 or labels_in(found.names[0], [expected[0]]):  # it is about the other class
+    if len(found.classes) != 1 or labels_in(found.names[0], [expected[0]]):  # it is for the other class
         return None
     return found

@@ -28,7 +28,7 @@ __all__ = ["measured", "resamples_for", "tested"]
 
 Progress = Callable[[float, float, str], object]
 
-# Errors that noise alone makes larger than zero; their expectation under calibration is worth knowing.
+# Metrics that are positive even for calibrated predictions; their expected value under calibration is shown.
 BIASED_UPWARDS = {
     "classwise_ece",
     "confidence_ece",
@@ -47,16 +47,16 @@ MOST_NOISE_RESAMPLES = 200
 MOST_RESAMPLES = 1000
 FEWEST_RESAMPLES = 100
 FEWEST_NOISE_RESAMPLES = 40
-SCORES_TO_RESAMPLE = 2e8  # in all resamples of one metric together: some seconds
+SCORES_TO_RESAMPLE = 2e8  # in all resamples of one metric: a few seconds
 
-# Beyond so many scores the tests of every class would take longer than all the rest.
+# With more scores the tests of all classes would take longer than everything else.
 SCORES_TO_SORT = 5e7
 
 ROWS_FOR_WALD = 20_000
 
 
 def resamples_for(n_rows: int, n_classes: int, level: float) -> int:
-    """Return how many resamples are worth their time: 1000 for up to 20,000 rows of ten classes, fewer for more."""
+    """Return the default number of resamples: 1000 for up to 20,000 rows of ten classes, fewer for more."""
     affordable = int(SCORES_TO_RESAMPLE / (n_rows * n_classes))
     return max(min(affordable, MOST_RESAMPLES), FEWEST_RESAMPLES, ceil(4 / (1 - level)))
 
@@ -64,7 +64,7 @@ def resamples_for(n_rows: int, n_classes: int, level: float) -> int:
 def measured(
     table: Table, metrics: list[Metric], level: float, n_resamples: int | None, progress: Progress
 ) -> list[Measurement]:
-    """Return every metric with a bootstrap interval, and with what noise alone gives where that matters."""
+    """Return every metric with a bootstrap interval, and with its expected value under calibration if it is biased."""
     predictions = table.predictions
     n_draws = n_resamples or resamples_for(predictions.n_rows, predictions.n_classes, level)
     found = []
@@ -81,10 +81,10 @@ def _measurement(
     table: Table, metric: Metric, level: float, n_resamples: int, tell: Callable[[int, int], object]
 ) -> Measurement:
     debiased = name_of(metric) == "debiased_ece" and not options_of(metric)["signed"]
-    # The root of a debiased square is zero in half of the resamples of good predictions; the square itself is not.
+    # For good predictions the clipped root of a debiased square is zero in half of the resamples, so resample the square.
     target = partial(metric, signed=True) if debiased else metric
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)  # what they say is in the numbers
+        warnings.simplefilter("ignore", CalibrationWarning)  # the results show the same
         interval = bootstrap(
             target,
             table.labels,
@@ -102,7 +102,7 @@ def _measurement(
             table.labels,
             table.predictions,
             sample_weight=table.weights,
-            # A mean needs fewer than the ends of an interval, the fewer the more rows there are.
+            # A mean needs fewer resamples than an interval, and fewer still with more rows.
             n_resamples=min(MOST_NOISE_RESAMPLES, max(FEWEST_NOISE_RESAMPLES, n_resamples // 5)),
         )
         noise, p_value = result.null_mean, result.p_value
@@ -113,23 +113,23 @@ def _of_interval(
     metric: Metric, interval: Interval, debiased: bool, noise: float | None, p_value: float | None
 ) -> Measurement:
     value, low, high = interval.estimate, interval.low, interval.high
-    if (
-        interval.n_rows == 1
-    ):  # the only resample is the row itself, whose width of zero would look like certainty
+    if interval.n_rows == 1:  # the only resample is the row itself, which gives an interval of width zero
         low = high = nan
     if debiased and options_of(metric)["norm"] == 2:
         value, low, high = rooted(value), rooted(low), rooted(high)
     resamples = "" if interval.n_resamples is None else f", {interval.n_resamples} resamples"
-    how = f"{interval.method}{resamples}" + (", roots of the ends for the square" if debiased else "")
+    how = f"{interval.method}{resamples}" + (
+        ", square roots of the interval of the square" if debiased else ""
+    )
     if interval.n_rows == 1:
-        how = "no interval from one row"
+        how = "no interval for a single row"
     return Measurement(
         name_of(metric), value, low, high, noise, p_value, describe(metric), how, interval.n_rows
     )
 
 
 def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
-    """Return tests of calibration in closed form, and what was left out."""
+    """Return the tests of calibration in closed form, with notes on skipped tests."""
     weights: dict[str, Any] = {"sample_weight": table.weights}
     y, p = table.labels, table.predictions
     notes, lines = [], []
@@ -137,7 +137,7 @@ def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
         class_text(p.classes[1] if p.classes is not None else 1) if p.n_classes == 2 else "predicted class"
     )
     try:
-        # Wald intervals: for this many rows the same as profiles of the likelihood, at a tenth of the time.
+        # With this many rows Wald intervals equal profile-likelihood intervals and take a tenth of the time.
         how: Any = "profile" if len(y) < ROWS_FOR_WALD else "wald"
         line = calibration_slope_intercept(y, p, level=level, interval=how, **weights)
         lines = [
@@ -146,7 +146,7 @@ def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
         ]
         event = line.event
     except PredictionError as error:
-        notes.append(f"Slope and intercept are left out: {error}")
+        notes.append(f"Slope and intercept were not computed: {error}")
     utility: dict[str, Any] = {"utility": OneClass(1)} if p.n_classes == 2 else {}
     tests = [
         TestRow.of(f"Kuiper, {event}", cumulative_test(y, p, **utility, **weights)),
@@ -156,7 +156,7 @@ def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
     if p.n_classes > 2 and p.n_rows * p.n_classes <= SCORES_TO_SORT:
         tests.insert(1, _worst_class(classwise_cumulative_tests(y, p, **weights)))
     elif p.n_classes > 2:
-        notes.append("Tests of every class are left out: with so many rows and classes they take minutes.")
+        notes.append("Classwise tests were skipped: with this many rows and classes they take minutes.")
     return tests, notes
 
 
@@ -165,4 +165,4 @@ def _worst_class(found: ClasswiseTests) -> TestRow:
     worst = int(found.adjusted_p_values.argmin())
     row = TestRow.of(f"Kuiper by class, worst {class_text(found.classes[worst])}", found.results[worst])
     adjusted = float(found.adjusted_p_values[worst])
-    return replace(row, p_value=adjusted, definition=f"{row.definition}, p-value adjusted after Holm")
+    return replace(row, p_value=adjusted, definition=f"{row.definition}, p-value adjusted with Holm's method")

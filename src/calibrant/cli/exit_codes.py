@@ -1,13 +1,15 @@
-"""Exit codes, and which of them an error stands for."""
+"""Exit codes, and the exit code of each error."""
 
 import errno
 import os
 from enum import IntEnum
 
 from calibrant.errors import (
+    ExportError,
     FileFormatError,
     LabelError,
     MissingExtraError,
+    NoGraphError,
     ParameterError,
     PredictionError,
     StudyError,
@@ -16,16 +18,25 @@ from calibrant.errors import (
 
 __all__ = ["FULL", "ExitCode", "explained"]
 
-# Other errors of values, such as those of numpy, are none that a user could do something about.
-DATA_ERRORS = (FileFormatError, LabelError, ParameterError, PredictionError, StudyError, WeightError)
+# Other ValueErrors, such as those of numpy, are not user errors.
+DATA_ERRORS = (
+    ExportError,
+    FileFormatError,
+    LabelError,
+    NoGraphError,
+    ParameterError,
+    PredictionError,
+    StudyError,
+    WeightError,
+)
 
 
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-"""What the system says of a disk, or a share of it, that is full."""
+"""Error numbers for a full disk or an exceeded quota."""
 
 
 class ExitCode(IntEnum):
-    """What the command line tells a script."""
+    """Exit codes of the command line."""
 
     FINE = 0
     BAD_INPUT = 1
@@ -39,7 +50,7 @@ class ExitCode(IntEnum):
 
 
 def explained(error: Exception) -> tuple[ExitCode, str]:
-    """Return the code and the sentence for an error; ours say all that there is to say.
+    """Return the exit code and the message for an error; messages of our own errors are used unchanged.
 
     >>> explained(LabelError("all labels are the same."))
     (<ExitCode.BAD_INPUT: 1>, 'all labels are the same.')
@@ -49,24 +60,24 @@ def explained(error: Exception) -> tuple[ExitCode, str]:
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
         path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
-        if _is_ours(path):  # a temporary file beside the one to be written
+        if _is_ours(path):  # a temporary file next to the output
             folder = os.path.dirname(path) or "."
             if isinstance(error, FileNotFoundError) and os.path.isdir(folder):
-                reason = "this folder takes no new files"
+                reason = "this folder is not writable"
             path = f"cannot write in {folder}"
         name = f"{path}: " if path else ""
-        advice = "; make room, or choose another place" if error.errno in FULL else ""
+        advice = "; free some space, or choose another place" if error.errno in FULL else ""
         return ExitCode.BAD_INPUT, f"{name}{reason[:1].lower()}{reason[1:].rstrip('.')}{advice}."
     if isinstance(error, MemoryError):
         return (
             ExitCode.BAD_INPUT,
-            "there is not enough memory for all rows; evaluate can take them in batches, --stream.",
+            "there is not enough memory for all rows; evaluate can read them in batches with --stream.",
         )
     if isinstance(error, DATA_ERRORS):
         return ExitCode.BAD_INPUT, " ".join(str(error).split())
     return (
         ExitCode.BUG,
-        f"this should not have happened: {type(error).__name__}: {error}; run again with --debug and report what it says.",
+        f"internal error: {type(error).__name__}: {error}; run again with --debug and report the output.",
     )
 
 

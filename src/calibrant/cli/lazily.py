@@ -1,4 +1,4 @@
-"""Functions that are imported when they are called, so that parsing a command line takes no time."""
+"""Lazy imports: commands import their work when they are called, so that parsing a command line is fast."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,7 +7,7 @@ __all__ = ["worker"]
 
 
 def worker(module: str, name: str) -> Callable[..., None]:
-    """Return what a command does.
+    """Return the function of a command, imported on its first call.
 
     >>> worker("methods", "methods").__module__
     'calibrant.cli.work.methods'

@@ -1,4 +1,4 @@
-"""The entry point of the command line, which says what is missing where its libraries are not installed."""
+"""Entry point of the command line, with a clear error if its libraries are not installed."""
 
 import os
 import signal
@@ -17,11 +17,11 @@ SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run ``calibrant`` with these arguments, those of the process by default, and exit with its code."""
+    """Run ``calibrant`` with these arguments (by default those of the process) and exit with its exit code."""
     _open_missing_streams()
     for name in SIGNALS:
-        number = getattr(signal, name, None)  # not on every system
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+        number = getattr(signal, name, None)  # missing on some systems
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, _leave)
     for library in LIBRARIES:
         try:
@@ -34,20 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    """End as by an exception, so that what was half-written is removed."""
+    """Exit by an exception, so that temporary files are removed."""
     sys.exit(128 + number)
 
 
 def _open_missing_streams() -> None:
-    """Give a process that was started with closed streams others that go nowhere.
+    """Redirect closed standard streams to the null device.
 
-    Otherwise the next file that is opened would take the number of a closed stream, and what is printed would end up in it.
+    Otherwise the next file opened would get the descriptor of a closed stream, and printed text would be written to it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             stream = open(number, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115

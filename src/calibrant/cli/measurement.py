@@ -1,4 +1,4 @@
-"""Measurement: one number of an evaluation, with its interval and what noise alone would give."""
+"""Measurement: a metric with its interval and its expected value under calibration."""
 
 from dataclasses import asdict, dataclass
 from math import isfinite, nan, sqrt
@@ -12,9 +12,11 @@ from calibrant.wording import shortened
 __all__ = ["TEST_LEVEL", "Measurement", "TestRow", "rooted"]
 
 TEST_LEVEL = 0.05
-"""P-values up to this speak against calibration."""
+"""Significance level of the tests."""
 
-LONGEST_TEST = 60  # letters of the name of a test with a class in it, so that the table keeps its shape
+LONGEST_TEST = (
+    60  # longest name of a test with a class name, in characters, so that the table keeps its shape
+)
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,11 @@ class Measurement:
     value, low, high : float
         The number and its interval.
     noise : float or None
-        What it is on average for labels drawn with the predicted probabilities, where that is not zero.
+        Expected value for labels drawn from the predicted probabilities, if it is not zero.
     p_value : float or None
-        Of the hypothesis that the value is noise alone, by simulation.
+        P-value of calibration, by simulation.
     definition, method : str
-        The metric with all its options, and how the interval was found.
+        The metric with all its options, and the kind of interval.
     n_rows : int
     """
 
@@ -48,7 +50,7 @@ class Measurement:
 
     @property
     def excludes_value(self) -> bool:
-        """Whether the interval leaves the value out, as for metrics that resampling makes larger."""
+        """Whether the interval excludes the value, as for metrics that the bootstrap biases upwards."""
         return isfinite(self.low) and isfinite(self.high) and not self.low <= self.value <= self.high
 
     def row(self) -> tuple[str, ...]:
@@ -62,9 +64,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class TestRow:
-    """A test of calibration, or a coefficient with a test."""
+    """A test of calibration, possibly with the coefficient that it tests."""
 
-    __test__ = False  # the name does not make it a test of pytest's
+    __test__ = False  # pytest must not collect it
 
     test: str
     value: float
@@ -78,7 +80,7 @@ class TestRow:
 
     @classmethod
     def of(cls, name: str, found: TestResult, coefficient: Coefficient | None = None) -> "TestRow":
-        """Return a test under a short name, with the coefficient that it is about if there is one."""
+        """Return a test under a short name, with the coefficient that it tests, if any."""
         return cls(
             name,
             found.statistic if coefficient is None else coefficient.value,
@@ -93,7 +95,7 @@ class TestRow:
 
     @property
     def name(self) -> str:
-        """The name of the test, or the beginning of one with a long class in it."""
+        """The name of the test, shortened if a class name in it is long."""
         return shortened(self.test, LONGEST_TEST)
 
     def row(self) -> tuple[str, ...]:
@@ -106,12 +108,12 @@ class TestRow:
 
 
 def rooted(value: float) -> float:
-    """Return the root of an estimate of a square, which may be below zero by noise."""
+    """Return the root of an estimated square, which noise can make negative."""
     return nan if value != value else sqrt(max(value, 0.0))
 
 
 def _p_text(p_value: float) -> str:
-    """Return a p-value with as many digits as show on which side of the level it is.
+    """Return a p-value with enough digits to show on which side of the level it is.
 
     >>> _p_text(0.04996), _p_text(0.0312), _p_text(0.05), _p_text(0.0)
     ('0.04996', '0.031', '0.05', '< 1e-300')

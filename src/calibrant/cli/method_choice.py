@@ -1,4 +1,4 @@
-"""Methods by name and parameters, as a user writes them on the command line."""
+"""Parse methods and their parameters from the command line."""
 
 import ast
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ __all__ = ["literal", "made"]
 
 
 def made(method: str, settings: Sequence[str] = ()) -> Calibrator:
-    """Return a calibrator by its name, with parameters written as KEY=VALUE.
+    """Return a calibrator from its name and parameters of the form KEY=VALUE.
 
     >>> made("temperature", ["loss=brier"])
     TemperatureScaling(loss='brier')
@@ -24,12 +24,12 @@ def made(method: str, settings: Sequence[str] = ()) -> Calibrator:
             name = part.strip()
             near = registry.ELSEWHERE.get(name) or "".join(get_close_matches(name, known, 1))
             hint = f"did you mean {near!r}? " if near else ""
-            raise ParameterError(f"there is no method {name!r}; {hint}'calibrant methods' lists all.")
+            raise ParameterError(f"unknown method {name!r}; {hint}'calibrant methods' lists all.")
     parameters: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise ParameterError(f"a parameter is written as KEY=VALUE, such as loss=brier, not {setting!r}.")
+            raise ParameterError(f"a parameter has the form KEY=VALUE, such as loss=brier, not {setting!r}.")
         parameters[key.strip()] = literal(text.strip())
     try:
         return registry.make(method, **parameters)
@@ -42,7 +42,7 @@ def made(method: str, settings: Sequence[str] = ()) -> Calibrator:
 
 
 def literal(text: str) -> Any:
-    """Return a number, a list or a truth value for the text of one, else the text.
+    """Return the number, list or Boolean that a text represents, else the text.
 
     >>> literal("0.5"), literal("(3, 4)"), literal("brier")
     (0.5, (3, 4), 'brier')

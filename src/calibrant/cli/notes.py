@@ -1,4 +1,4 @@
-"""Notes on stderr: warnings of the library as one line each, and what a command has to say beside its result."""
+"""Notes on stderr: warnings of the library, one line each, and messages of commands."""
 
 import re
 import shutil
@@ -26,13 +26,13 @@ def note(message: str) -> None:
 
 
 def noted(sentences: Iterable[str]) -> None:
-    """Print every sentence as a note."""
+    """Print each sentence as a note."""
     for sentence in sentences:
         note(sentence)
 
 
 def said(sentence: str) -> None:
-    """Print a sentence on stderr: one line, which only a terminal gets broken between words."""
+    """Print a sentence on stderr, in one line that is wrapped only for terminals."""
     text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
     text = in_one_line(text)
     if sys.stderr.isatty():
@@ -43,7 +43,7 @@ def said(sentence: str) -> None:
 
 @contextmanager
 def notes_of_warnings(debug: bool = False) -> Iterator[None]:
-    """Show every warning of the library once, as a note; those of others only for debugging."""
+    """Show every warning of the library once, as a note; warnings of other packages only for debugging."""
     seen: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

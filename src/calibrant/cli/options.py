@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Common options of several commands."""
 
 import os
 from collections.abc import Callable
@@ -21,35 +21,35 @@ __all__ = [
 ]
 
 AS_DECLARED = "calibrant.as_declared"
-"""Under which the context of a command keeps that scores are to be taken for what they were declared as."""
+"""Key in the context of a command for --as-declared."""
 
 FORMAT_NAMES = ("table", "json", "csv", "markdown")
-"""Ways to write a result, as :mod:`calibrant.cli.rendering` has them."""
+"""Output formats of :mod:`calibrant.cli.rendering`."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def normalise_option(command: Command) -> Command:
-    """Add what to do with probabilities that were rounded."""
+    """Add the option for rounded probabilities."""
     return click.option(
         "--normalise",
         is_flag=True,
-        help="Divide rows of probabilities by their sums, if within 0.05 of one.",
+        help="Renormalise rows of probabilities whose sums are within 0.05 of one.",
     )(command)
 
 
 def prediction_options(command: Command) -> Command:
-    """Add the file of predictions and how its columns are to be read, as :class:`PredictionFile` takes it."""
+    """Add the file of predictions and the options for its columns, as in :class:`PredictionFile`."""
     options = [
         click.argument("file", type=click.Path(path_type=Path)),
         click.option(
-            "--label", metavar="COLUMN", help="Column of the true classes [a column called label, y, ...]."
+            "--label", metavar="COLUMN", help="Column with the true class [a column named label, y, ...]."
         ),
         click.option(
             "--space",
             type=click.Choice([space.value for space in Space]),
             required=True,
-            help="What the scores are; never guessed.",
+            help="Space of the scores; it is never guessed.",
         ),
         click.option(
             "--as-declared",
@@ -61,14 +61,16 @@ def prediction_options(command: Command) -> Command:
         click.option(
             "--columns",
             metavar="PATTERN",
-            help="Columns of scores: 'p_*', or names with commas [all other columns of numbers].",
+            help="Score columns: 'p_*', or names separated by commas [all other numeric columns].",
         ),
-        click.option("--weight", metavar="COLUMN", help="Column of weights."),
-        click.option("--group", metavar="COLUMN", help="Column of groups of rows that depend on each other."),
+        click.option("--weight", metavar="COLUMN", help="Column with sample weights."),
+        click.option(
+            "--group", metavar="COLUMN", help="Column with groups of dependent rows, such as patients."
+        ),
         click.option(
             "--positive",
             metavar="LABEL",
-            help="The class that a single column of scores is about [the last in sorted order].",
+            help="Class of a single score column [the last in sorted order].",
         ),
         normalise_option,
     ]
@@ -82,7 +84,7 @@ def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
 
 
 def format_options(command: Command) -> Command:
-    """Add how and where the result is written."""
+    """Add format and file of the result."""
     command = click.option(
         "-o",
         "--output",
@@ -95,38 +97,38 @@ def format_options(command: Command) -> Command:
         type=click.Choice(FORMAT_NAMES),
         default="table",
         show_default=True,
-        help="How the result is written.",
+        help="Format of the result.",
     )(command)
 
 
 def level_option(command: Command) -> Command:
-    """Add the level of intervals."""
+    """Add the confidence level of intervals."""
     return click.option(
         "--level",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.95,
         show_default=True,
-        help="Level of the intervals.",
+        help="Confidence level of intervals.",
     )(command)
 
 
 def check_writable(path: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output that cannot be written or that would destroy an input, before any work is done."""
+    """Reject an output that cannot be written or would overwrite an input, before any computation."""
     if path is None:
         return
     if path.is_dir():
-        raise ParameterError(f"{path} is a folder; give the name of a file.")
+        raise ParameterError(f"{path} is a folder, not a file; give a file name.")
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise ParameterError(f"{path}: the folder {folder.name!r} does not exist; make it first.")
+        raise ParameterError(f"{path}: the folder {folder.name!r} does not exist; create it first.")
     for given in inputs:
         if given is not None and _are_same(path, given):
-            raise ParameterError(f"{path} would be written over {given}, which is read; give another output.")
+            raise ParameterError(f"the output {path} would overwrite the input {given}; give another output.")
 
 
 def _are_same(one: Path, other: Path) -> bool:
-    """Tell whether two paths are one file, also by a link or in another spelling."""
+    """Return whether two paths refer to the same file, including links."""
     try:
         return os.path.samefile(one, other)
-    except OSError:  # one is not there
+    except OSError:  # one does not exist
         return os.path.realpath(one) == os.path.realpath(other)

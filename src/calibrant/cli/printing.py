@@ -1,4 +1,4 @@
-"""The one place where the command line prints: control characters become visible, a lost reader an error."""
+"""All printing of the command line: control characters are escaped, and closed pipes are reported."""
 
 import os
 import re
@@ -9,12 +9,12 @@ import click
 
 __all__ = ["CONTROL", "StreamError", "flush", "in_one_line", "printed", "silence", "visible"]
 
-# All but line ends and tabs; marks that turn the direction of text round; halves of characters, which cannot be printed.
+# Control characters except line ends and tabs; marks of text direction; surrogates, which cannot be printed.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class StreamError(Exception):
-    """Stdout or stderr takes nothing any more; ``reason`` is what the system says."""
+    """Stdout or stderr cannot be written any more; ``reason`` is the error of the system."""
 
     def __init__(self, stream: IO[str], reason: OSError) -> None:
         name = "standard error" if stream is sys.stderr else "standard output"
@@ -23,7 +23,7 @@ class StreamError(Exception):
 
 
 def visible(text: str) -> str:
-    r"""Return text in which control characters are written as Python writes them, so that a terminal obeys none.
+    r"""Escape control characters as in Python literals, so that a terminal does not interpret them.
 
     >>> visible("\x1b[31mcat\x9b")
     '\\x1b[31mcat\\x9b'
@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    r"""Return text for a cell or a sentence, in which line ends and tabs are visible too.
+    r"""Escape control characters, including line ends and tabs, for a cell or a sentence.
 
     >>> in_one_line("cat\n\x07")
     'cat\\n\\x07'
@@ -41,9 +41,9 @@ def in_one_line(text: str) -> str:
 
 
 def printed(text: str, *, err: bool = False, nl: bool = True, raw: bool = False) -> None:
-    """Print text on stdout, or on stderr; nothing in it can steer the terminal.
+    """Print text on stdout or stderr, with control characters escaped.
 
-    ``raw`` is for text that is for another program, and for tables that have been made visible before they got colours.
+    ``raw`` is for text for other programs, and for tables that were escaped before colours were added.
     """
     stream = sys.stderr if err else sys.stdout
     try:
@@ -53,7 +53,7 @@ def printed(text: str, *, err: bool = False, nl: bool = True, raw: bool = False)
 
 
 def flush() -> None:
-    """Write what is still in memory."""
+    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -62,10 +62,10 @@ def flush() -> None:
 
 
 def silence(stream: IO[str]) -> None:
-    """Let go nowhere what is still to be written to a stream that nobody reads or that is full, as when Python ends."""
+    """Discard the remaining output of a broken stream, so that the flush at exit does not fail."""
     try:
         descriptor = os.open(os.devnull, os.O_WRONLY)
         os.dup2(descriptor, stream.fileno())
         os.close(descriptor)
-    except (OSError, ValueError):  # no file behind it
+    except (OSError, ValueError):  # not backed by a file descriptor
         pass

@@ -1,4 +1,4 @@
-"""The program ``calibrant``: its commands, and one sentence with an exit code for whatever goes wrong."""
+"""The program ``calibrant``: its commands, and error handling with one sentence and an exit code."""
 
 import errno
 import sys
@@ -23,24 +23,26 @@ DEBUG = "--debug"
 
 COMMANDS = {
     "evaluate": "Measure calibration, with intervals and tests.",
-    "fit": "Learn a calibrator and save it.",
-    "apply": "Write calibrated probabilities into a file.",
-    "compare": "Compare methods by cross-validation or on test rows.",
+    "fit": "Fit a calibrator and save it.",
+    "apply": "Write calibrated probabilities to a file.",
+    "export": "Write a calibrator as ONNX, torch and others.",
+    "verify": "Compare an exported file with its calibrator.",
+    "compare": "Compare methods by cross-validation or on a test set.",
     "report": "Write a report as one HTML page, JSON or Markdown.",
     "bench": "Run a study: many data sets, classifiers and methods.",
     "methods": "List all methods with their traits.",
     "demo": "Calibrate three classifiers with every method.",
 }
-"""Names of the commands, each of which is loaded when it is used, and what they do."""
+"""Commands with their short help; each is loaded on first use."""
 
 
 class Program(SuggestingGroup):
-    """A group of commands that ends with a documented exit code, and with a traceback only if asked for."""
+    """Command group with documented exit codes, and with tracebacks only for --debug."""
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> None:
-        """Run, and exit."""
+        """Run and exit."""
         arguments = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in arguments
         arguments = [argument for argument in arguments if argument != DEBUG]
@@ -65,7 +67,7 @@ class Program(SuggestingGroup):
             printed(shown.getvalue(), err=True, nl=False)
             return error.exit_code
         except (click.Abort, KeyboardInterrupt):
-            said("Interrupted; nothing was left half-written.")
+            said("Interrupted; no incomplete files were left.")
             return ExitCode.INTERRUPTED
         except StreamError:
             raise
@@ -106,7 +108,7 @@ class Program(SuggestingGroup):
 
 @contextmanager
 def _streams_told() -> Iterator[None]:
-    """Tell errors of stdout from those of files, which have a name; click itself would end with a code of its own."""
+    """Separate errors of stdout from errors of files, which have a name; click would use its own exit code."""
     try:
         yield
     except OSError as error:
@@ -116,25 +118,25 @@ def _streams_told() -> Iterator[None]:
 
 
 def _lost(error: StreamError) -> ExitCode:
-    """Be quiet if nobody reads what is printed; say so if there is no room for it."""
+    """Exit silently if the reader has closed the pipe; report a full disk."""
     silence(error.stream)
     if error.reason.errno in FULL:
         with suppress(StreamError):
-            said(f"Error: {str(error).removesuffix('.')}; make room, or choose another place.")
+            said(f"Error: {str(error).removesuffix('.')}; free some space, or choose another place.")
         return ExitCode.BAD_INPUT
     return ExitCode.BROKEN_PIPE
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package.__version__, prog_name="calibrant")
-@click.option(DEBUG, is_flag=True, help="Show where in the program an error arose.")
+@click.option(DEBUG, is_flag=True, help="Show the traceback of an error.")
 def calibrant(debug: bool) -> None:
-    """Measure, repair and prove the calibration of probabilistic classifiers.
+    """Measure, improve and test the calibration of probabilistic classifiers.
 
-    Files of predictions are CSV, Parquet, Feather or NPZ, with one row for each
-    prediction and one column of scores for each class.
+    Files of predictions are CSV, Parquet, Feather or NPZ, with one row per
+    prediction and one score column per class.
 
-    Exit codes: 0 fine, 1 a file or its data cannot be used, 2 wrong usage,
-    3 an error of the program itself, 4 a limit of --fail-above is exceeded,
-    129 hung up, 130 interrupted, 141 nobody reads the output, 143 terminated.
+    Exit codes: 0 success, 1 unusable file or data, 2 wrong usage, 3 internal
+    error, 4 a limit of --fail-above is exceeded, 129 hangup, 130 interrupted,
+    141 broken pipe, 143 terminated.
     """

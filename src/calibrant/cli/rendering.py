@@ -1,4 +1,4 @@
-"""A result as a terminal table, JSON, CSV or Markdown."""
+"""Format a result as a terminal table, JSON, CSV or Markdown."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ WIDEST = 100
 
 
 def delivered(result: Result, format_name: str, output: Path | None) -> None:
-    """Print a result, or write it to a file, which is replaced only by a whole one."""
+    """Print a result, or write it to a file; an existing file is replaced only once the new one is complete."""
     result = replace(result, notes=tuple(translated(sentence) for sentence in result.notes))
     if output is not None:
         with replacing(output) as stream:
@@ -43,12 +43,12 @@ def delivered(result: Result, format_name: str, output: Path | None) -> None:
         width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDEST)
         printed(_table_text(result, width, in_colour="NO_COLOR" not in os.environ), nl=False, raw=True)
     else:
-        # A program gets the names as they are, a terminal never.
+        # Programs get names unchanged, terminals get them escaped.
         printed(FORMATS[format_name](result), nl=False, raw=format_name == "csv" and not in_terminal)
 
 
 def _cleaned(result: Result) -> Result:
-    """Return a result for readers, in which control characters of names are visible."""
+    """Return a result with control characters in names escaped."""
     sections = tuple(
         replace(
             section,
@@ -70,7 +70,7 @@ def _as_table(result: Result) -> str:
 
 
 def _table_text(result: Result, width: int, in_colour: bool = False) -> str:
-    """Return a heading, tables without frames, and notes."""
+    """Return the heading, tables without borders, and notes."""
     result = _cleaned(result)
     stream = StringIO()
     console = Console(
@@ -97,7 +97,7 @@ def _table_text(result: Result, width: int, in_colour: bool = False) -> str:
         console.print()
     for sentence in result.notes:
         console.print(Text(textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False)))
-    # Cells are filled up with spaces, which a user who copies lines would keep.
+    # Cells are padded with spaces, which would be copied with the lines.
     return re.sub(r" +$", "", stream.getvalue(), flags=re.MULTILINE)
 
 
@@ -124,12 +124,12 @@ def _as_json(result: Result) -> str:
         "notes": list(result.notes),
     }
     text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    # JSON leaves those beyond ASCII as they are, and takes them in its own spelling as well.
+    # JSON strings may contain non-ASCII characters directly or as escapes.
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _as_csv(result: Result) -> str:
-    """Return all records under one header; numbers with all their digits."""
+    """Return all records under one header, with full precision."""
     kinds = len(result.sections) > 1
     rows = [_row(section, record, kinds) for section in result.sections for record in section.records]
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -154,7 +154,7 @@ FORMATS: dict[str, Callable[[Result], str]] = {
 
 
 def plain(value: Any) -> Any:
-    """Return a value in terms of JSON: no value for NaN, a word for infinity, which JSON does not know.
+    """Return a value for strict JSON: None for NaN, a string for infinity.
 
     >>> plain({"low": np.float64("nan"), "high": float("inf"), "n": np.int64(3)})
     {'low': None, 'high': 'Infinity', 'n': 3}
@@ -173,7 +173,7 @@ def plain(value: Any) -> Any:
 
 
 def percent_text(share: float) -> str:
-    """Return a share as a percentage, everywhere with the same digits.
+    """Return a proportion as a percentage with one decimal.
 
     >>> percent_text(1.0), percent_text(0.0216)
     ('100.0 %', '2.2 %')
@@ -182,7 +182,7 @@ def percent_text(share: float) -> str:
 
 
 def number_text(value: float | None, digits: int = 4) -> str:
-    """Return a number for a table: four decimals, or its magnitude where these would be zeros.
+    """Return a number for a table: four decimals, or scientific notation if these would be zeros.
 
     >>> number_text(0.31234), number_text(0.000012), number_text(None), number_text(float("inf"))
     ('0.3123', '1.2e-05', '', 'inf')

@@ -1,4 +1,4 @@
-"""Result: what a command found, as tables with full numbers behind them, before any format is chosen."""
+"""Result of a command: tables with full-precision records, before formatting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ class Section:
     Attributes
     ----------
     name : str
-        What its rows are, for JSON.
+        Name of the table in JSON.
     headers : tuple of str
-        Heads of the columns as shown.
+        Column headers as shown.
     rows : sequence of tuples of str
         Cells as shown.
     records : sequence of dict
-        The same rows with full numbers, for JSON and CSV.
+        The same rows with full precision, for JSON and CSV.
     text_columns : tuple of int
-        Numbers of the columns that are words, to the left; the others are to the right.
+        Indices of left-aligned text columns; the others are right-aligned.
     """
 
     name: str
@@ -34,17 +34,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found.
+    """Result of a command.
 
     Attributes
     ----------
     heading : str
-        One line in words on what was looked at.
+        One line that describes the input.
     sections : tuple of Section
     notes : tuple of str
-        Sentences to be read below the tables.
+        Sentences below the tables.
     facts : dict
-        What else belongs into JSON.
+        Further entries of the JSON output.
     """
 
     heading: str

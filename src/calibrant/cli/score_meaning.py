@@ -1,4 +1,4 @@
-"""Whether a file has the kind of scores that was declared, or that a calibrator was fitted on."""
+"""Check that the scores of a file have the declared space, or the space of the fit of a calibrator."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,7 @@ MEANINGS = {
 
 
 def check_declared(path: Path, predictions: Predictions) -> None:
-    """Refuse probabilities that were declared as logits, unless the user insists."""
+    """Reject scores declared as logits that look like probabilities, unless the user insists."""
     context = click.get_current_context(silent=True)
     if predictions.space is not Space.LOGITS or (context is not None and context.meta.get(AS_DECLARED)):
         return
@@ -36,37 +36,35 @@ def check_declared(path: Path, predictions: Predictions) -> None:
             "or add --as-declared if they are logits."
         )
     if log_odds_look_like_probabilities(predictions.scores):
-        note(
-            "all log-odds are between 0 and 1, as probabilities are; say --space probabilities if that is what they are."
-        )
+        note("all log-odds are between 0 and 1, like probabilities; say --space probabilities if they are.")
 
 
 def check_meaning(path: Path, calibrator: Calibrator, columns: ScoreColumns, space: str | None) -> None:
-    """Refuse columns, or an array, whose names say another kind of scores than the calibrator was fitted on."""
+    """Reject columns, or an array, whose names indicate another space than that of the fit."""
     if space is not None:
-        return  # somebody says so
+        return  # the user has declared it
     expected = Space(calibrator.space_)
     other = Space.PROBABILITIES if expected is Space.LOGITS else Space.LOGITS
     for name in columns.names:
         if MEANINGS[other].intersection(re.split(r"[^a-z]+", name.lower())):
             raise PredictionError(
-                f"{path}: {name!r} is a name for {other.value}, but the calibrator was fitted on {expected.value}; say "
-                f"--space {other.value} or --space {expected.value}, whichever they are."
+                f"{path}: the name {name!r} suggests {other.value}, but the calibrator was fitted to {expected.value}; say "
+                f"--space {other.value} or --space {expected.value}."
             )
 
 
 def noting_probabilities(calibrator: Calibrator) -> Callable[[Predictions], NDArray[np.floating]]:
-    """Return what calibrates rows, with a note if the first ones look like probabilities taken for logits."""
+    """Return the function that calibrates rows; it prints a note if logits look like probabilities."""
     is_first = calibrator.space_ == Space.LOGITS.value
 
     def calibrated(predictions: Predictions) -> NDArray[np.floating]:
         nonlocal is_first
         if is_first and look_like_probabilities(predictions.scores):
             note(
-                "these look like probabilities, but the calibrator was fitted on logits; say --space probabilities if "
+                "these look like probabilities, but the calibrator was fitted to logits; say --space probabilities if "
                 "they are."
             )
         is_first = False
-        return calibrator.predict_proba(predictions)
+        return np.asarray(calibrator.predict_proba(predictions))
 
     return calibrated

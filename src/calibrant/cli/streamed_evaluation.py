@@ -1,4 +1,4 @@
-"""Metrics with intervals for files larger than memory: sums over rows, kept in random parts of the rows."""
+"""Metrics with jackknife intervals for files larger than memory, from sums over random parts of the rows."""
 
 import zlib
 from collections.abc import Callable
@@ -26,7 +26,7 @@ N_PARTS = 100
 
 
 class Streamed(NamedTuple):
-    """What was found in one pass over the rows."""
+    """Results of one pass over the rows."""
 
     measurements: list[Measurement]
     n_rows: int
@@ -35,10 +35,10 @@ class Streamed(NamedTuple):
 
 
 class _Parts:
-    """A metric of all rows and of all rows but those of each part."""
+    """A metric of all rows, and of all rows except each part."""
 
     def __init__(self, metric: Metric, squared: bool) -> None:
-        # The root of a debiased square is zero for good predictions; the square itself has an interval.
+        # For good predictions the clipped root of a debiased square is zero, so the interval is that of the square.
         self._shown, self._squared = metric, squared
         self.metric = partial(metric, signed=True) if squared else metric
         self.parts = [Accumulator(self.metric) for _ in range(N_PARTS)]
@@ -51,14 +51,14 @@ class _Parts:
 
         .. math:: s^2 = \frac{m - 1}{m} \sum_j \bigl( \theta_{(j)} - \bar\theta \bigr)^2
 
-        with the value without part j of m, and Student's quantile with m - 1 degrees of freedom.
+        where :math:`\theta_{(j)}` leaves out part j of m, with the quantile of Student's t with m - 1 degrees of freedom.
         """
         filled = [part for part in self.parts if part.n_rows]
         total = self._merged(filled)
         value = total.result()
         error = nan
         if len(filled) > 1 and np.isfinite(value):
-            # Sums of all parts before and after each one, so that no part is added up more than a few times.
+            # Cumulative sums before and after each part, so that each part is added only a few times.
             before, after = [self._empty()], [self._empty()]
             for part in filled:
                 before.append(self._merged([before[-1], part]))
@@ -76,7 +76,7 @@ class _Parts:
         if self._squared:
             ends = (rooted(ends[0]), rooted(ends[1]), rooted(ends[2]))
         how = f"jackknife over {len(filled)} random parts of the rows" + (
-            ", roots for the square" if self._squared else ""
+            ", square roots of the interval of the square" if self._squared else ""
         )
         return Measurement(name_of(self._shown), *ends, None, None, describe(self._shown), how, total.n_rows)
 
@@ -97,10 +97,10 @@ def measured_in_batches(
     progress: Callable[[int], object],
     batch_rows: int | None = None,
 ) -> Streamed:
-    """Return every metric that adds up over rows, with its interval, in constant memory.
+    """Return every metric that is a function of sums over rows, with its interval, in constant memory.
 
-    Each row, or each group of rows, falls by chance into one of a hundred parts. Leaving out one part after the other
-    shows how much the value varies: the delete-a-group jackknife, which does for means and for binned errors.
+    Each row, or each group, is assigned at random to one of a hundred parts. Intervals come from the delete-a-group
+    jackknife over these parts, which is valid for means and binned errors.
     """
     collected, left_out = [], []
     for metric in metrics:
@@ -110,7 +110,7 @@ def measured_in_batches(
             left_out.append(name_of(metric))
         else:
             if options_of(collected[-1].metric).get("strategy") != options_of(metric).get("strategy"):
-                left_out.append(f"bins of equal mass of {name_of(metric)} (of equal width instead)")
+                left_out.append(f"equal-mass bins of {name_of(metric)} (equal-width bins instead)")
     generator = np.random.default_rng(0)
     n_rows, counted_rows, groups = 0, 0, set()
     for table in file.batches(batch_rows):
@@ -127,7 +127,7 @@ def measured_in_batches(
             part_of_row = part_of_row[table.weights > 0]
         counted_rows += len(part_of_row)
         data = table.labelled()
-        # Column numbers need no names, and every batch has the same ones.
+        # Column indices need no names, and they are the same in every batch.
         rows = replace(data.predictions, classes=None)
         order = np.argsort(part_of_row, kind="stable")
         bounds = np.searchsorted(part_of_row[order], np.arange(N_PARTS + 1))
@@ -139,22 +139,22 @@ def measured_in_batches(
             for parts in collected:
                 parts.update(part, data.labels[chosen], some, weights)
     if counted_rows == 0:
-        raise WeightError(f"{file.path}: all weights are zero; at least one row must count.")
+        raise WeightError(f"{file.path}: all weights are zero; at least one must be positive.")
     return Streamed([parts.measurement(level) for parts in collected], n_rows, len(groups) or None, left_out)
 
 
 def _collectable(metric: Metric) -> _Parts:
-    """Return a metric in the form in which it adds up; a ParameterError says that there is none."""
+    """Return the streaming form of a metric; raises ParameterError if there is none."""
     if name_of(metric) != "debiased_ece":
         return _Parts(metric, squared=False)
     options = options_of(metric)
     if options["strategy"] == "quantile" and options["binning"] is None:
-        metric = partial(metric, strategy="uniform")  # bins of equal mass need all scores
+        metric = partial(metric, strategy="uniform")  # equal-mass bins need all scores
     return _Parts(metric, squared=not options["signed"] and options["norm"] == 2)
 
 
 def _parts_of_rows(table: Table, generator: np.random.Generator) -> NDArray[np.intp]:
-    """Return the part of every row; the same for all rows of a group, wherever they are in the file."""
+    """Return the part of every row; rows of a group are in the same part, wherever they are in the file."""
     if table.groups is None:
         return generator.integers(0, N_PARTS, len(table.labels))
     return np.array(

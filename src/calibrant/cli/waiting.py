@@ -1,4 +1,4 @@
-"""Waiting: a progress bar on stderr for what takes more than a moment, and nothing where nobody looks."""
+"""Waiting: a progress bar on stderr for long steps, in terminals only."""
 
 import logging
 import sys
@@ -16,22 +16,22 @@ from calibrant.cli.printing import in_one_line
 __all__ = ["Waiting", "messages_in"]
 
 LOGGER = logging.getLogger("calibrant")
-LONGEST = 40  # of a message, so that the bar keeps its place
+LONGEST = 40  # characters of a message, so that the bar stays in place
 
 SECONDS_UNTIL_SHOWN = 1.0
 
 
 class Waiting:
-    """A bar that appears after a second and vanishes at the end; a context manager.
+    """Context manager with a progress bar that appears after a second and disappears at the end.
 
     Parameters
     ----------
     what : str
-        What is being done, in a few words.
+        Name of the step.
 
     Notes
     -----
-    Without a call of :meth:`update` it only moves, for work that does not tell how far it is.
+    Until :meth:`update` is called the bar is indeterminate.
     """
 
     def __init__(self, what: str) -> None:
@@ -44,7 +44,7 @@ class Waiting:
             self._timer.daemon = True
 
     def update(self, done: float, total: float | None, what: str | None = None) -> None:
-        """Say how much is done."""
+        """Update the progress."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total)
             if what:
@@ -64,7 +64,7 @@ class Waiting:
 
 @contextmanager
 def messages_in(waiting: Waiting, what: str) -> Iterator[None]:
-    """Show beside the bar what the library logs on its way."""
+    """Show log messages of the library next to the bar."""
 
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""Which method does best on rows it was not fitted to: :func:`compare`."""
+"""Compare calibration methods by cross-validation or on a test set: :func:`compare`."""
 
 from calibrant.comparison.compare import compare
 from calibrant.comparison.comparison import Comparison

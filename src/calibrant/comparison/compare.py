@@ -1,4 +1,4 @@
-"""Compare methods by cross-validation, or on test rows."""
+"""Compare methods by cross-validation or on a test set."""
 
 import time
 import warnings
@@ -27,12 +27,12 @@ from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.wording import counted
 
-__all__ = ["DEFAULT_METRICS", "Progress", "compare"]
+__all__ = ["DEFAULT_METRICS", "Progress", "compare", "named_calibrators"]
 
 DEFAULT_METRICS = ("log_loss", "brier_score", "accuracy", "confidence_ece", "classwise_ece")
 
 Progress = Callable[[int, int, str], object]
-"""Called with the number of fits that are done, the number of all, and the method that is next."""
+"""Called with the number of finished fits, the total number, and the name of the next method."""
 
 
 def compare(
@@ -50,58 +50,58 @@ def compare(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
-    r"""Measure calibration methods on rows that they were not fitted to, paired with doing nothing.
+    r"""Compare calibration methods by cross-validation or on a test set, with paired differences.
 
-    By cross-validation every row is measured once, by the map that was fitted without its fold; all methods get the
-    same folds. The difference of a method from doing nothing,
+    In cross-validation every row is calibrated once, by a calibrator fitted on the other folds. All methods have the same
+    folds. The difference between a method and the uncalibrated predictions,
 
     .. math:: \bar d = \frac{1}{n} \sum_i \ell\bigl(g^{(-i)}(p_i), y_i\bigr) - \ell(p_i, y_i),
 
-    comes with a t interval over rows, or over groups: rows are paired, so that it is far narrower than the intervals
-    of the two losses. The interval takes the fitted maps as given; with few rows, whose maps would differ much from
-    one sample to another, it is too narrow.
+    has a t interval over rows, or over groups. Since losses are paired by row, this interval is much narrower than those of
+    the two losses. It treats the fitted calibrators as fixed, so it is too narrow for few rows, where calibrators vary much
+    between samples.
 
     Parameters
     ----------
     y_true : array of shape (n,)
-        True classes of the calibration rows.
+        True classes of the calibration set.
     y_proba : array, frame or Predictions
-        Their predictions.
+        Predictions for the calibration set.
     methods : sequence of str or Calibrator
-        Registry names (``+`` composes) or calibrators with parameters of their own. Doing nothing is added.
+        Registry names (``+`` composes) or calibrators. The uncalibrated predictions are added.
     sample_weight : array of shape (n,), optional
-        Weights of the rows.
+        Sample weights.
     groups : array of shape (n,), optional
-        Rows of one group are never on both sides of a fold, and intervals take whole groups as independent.
+        Groups are kept together in cross-validation, and intervals treat groups as independent.
     cv : int, splitter or iterable of splits, default=5
-        Folds; a number of them deals out rows, or groups, at random. Folds that hold out every class in its share
-        would hide errors of the intercepts, and flatter methods that fit many. Not used with ``test``.
+        Cross-validation. A number of folds splits rows, or groups, at random, without stratification: stratified folds
+        hide errors of the intercepts and favour methods with many intercepts. Not used with ``test``.
     test : tuple (y_true, y_proba) or (y_true, y_proba, sample_weight), optional
-        Rows to measure on instead; methods are fitted to all calibration rows. ``groups`` are then of no use for the
-        intervals and only keep rows together inside methods that hold rows out.
+        Test set, which replaces cross-validation; methods are fitted to the complete calibration set. ``groups`` then have
+        no effect on intervals and are only passed to methods that cross-validate internally.
     metrics : sequence of str or function, optional
-        Further measures beside log-loss, Brier score, accuracy, confidence- and classwise-ECE.
+        Metrics in addition to log-loss, Brier score, accuracy, confidence ECE and classwise ECE.
     level : float, default=0.95
-        Level of the intervals.
+        Confidence level of the intervals.
     refit : bool, default=True
-        Whether to fit every method to all calibration rows as well, for use.
+        Whether to refit every method to the complete calibration set.
     random_state : int, default=0
-        For the folds, and for methods that draw random numbers and have no seed of their own.
+        Seed of the folds, and of methods with random numbers and without a seed.
     progress : function, optional
         Called as ``progress(done, total, name)`` before every fit.
 
     Returns
     -------
     Comparison
-        A method that fails does not stop the others: its ``error`` says why. Warnings of the fits are in ``notes``.
+        If a method fails, the others are still compared; its ``error`` says why. Warnings of the fits are in ``notes``.
 
     Examples
     --------
     >>> p = [[0.9, 0.1]] * 60 + [[0.1, 0.9]] * 60
-    >>> y = ([0, 0, 1] * 20) + ([1, 1, 0] * 20)           # sure of itself, right in two of three
+    >>> y = ([0, 0, 1] * 20) + ([1, 1, 0] * 20)           # 90 % confident, correct in two of three rows
     >>> found = compare(y, p, ["temperature", "shared-map"])
     >>> found.how
-    'Measured on all 120 rows, each by a map fitted without its fold (5 folds)'
+    'Cross-validated on 120 rows (5 folds)'
     >>> found.result("temperature").differences["log_loss"].high < 0
     True
     """
@@ -109,23 +109,25 @@ def compare(
     data = _parsed(y_true, y_proba, sample_weight)
     if groups is not None:
         data = replace(data, groups=group_numbers(groups, len(y_true), sample_weight))
-    calibrators = _calibrators(methods, random_state)
+    calibrators = named_calibrators(methods, random_state)
     functions = _functions(metrics)
     folds = None
     if test is None:
         if data.n_rows < 2:
-            raise PredictionError("one row cannot be held out; give more rows, or test rows by test=.")
+            raise PredictionError(
+                "cross-validation needs at least 2 rows; give more rows, or a test set by test=."
+            )
         folds = random_folds(cv, data, random_state)
         measured, how = data, _how(folds, data)
     else:
         measured = _parsed(*test)
         if not np.array_equal(measured.classes, data.classes):
             raise ParameterError(
-                f"test rows must have the classes of the calibration rows, {data.classes.tolist()}, but have "
+                f"the test set must have the classes of the calibration set, {data.classes.tolist()}, but has "
                 f"{measured.classes.tolist()}; name the columns in both."
             )
         how = (
-            f"Fitted to {counted(data.n_rows, 'row')} and measured on {counted(measured.n_rows, 'test row')}"
+            f"Fitted to {counted(data.n_rows, 'row')} and evaluated on {counted(measured.n_rows, 'test row')}"
         )
     total = len(calibrators) * ((0 if folds is None else len(folds)) + (refit or folds is None))
     reference = _reference(measured)
@@ -170,8 +172,8 @@ def _place(result: MethodResult) -> tuple[bool, bool, float]:
     )
 
 
-def _calibrators(methods: Sequence[str | Calibrator], random_state: int) -> dict[str, Calibrator]:
-    """Return name -> calibrator, doing nothing first."""
+def named_calibrators(methods: Sequence[str | Calibrator], random_state: int) -> dict[str, Calibrator]:
+    """Return name -> calibrator, the identity map first."""
     if isinstance(methods, str | Calibrator):
         raise ParameterError(f"methods must be a list of names or calibrators, not {methods!r}.")
     found: dict[str, Calibrator] = {UNCALIBRATED: registry.make(UNCALIBRATED)}
@@ -188,7 +190,7 @@ def _calibrators(methods: Sequence[str | Calibrator], random_state: int) -> dict
 
 
 def _functions(metrics: Sequence[str | Callable[..., float]] | None) -> dict[str, Callable[..., float]]:
-    """Return name -> metric; the default ones are always there."""
+    """Return name -> metric, always including the default metrics."""
     found = {name: getattr(metric_functions, name) for name in DEFAULT_METRICS}
     for metric in metrics or ():
         if not isinstance(metric, str):
@@ -204,14 +206,11 @@ def _how(folds: list[Fold], data: LabelledPredictions) -> str:
     held_out = np.concatenate([fold.test_rows for fold in folds])
     if len(np.unique(held_out)) != data.n_rows or len(held_out) != data.n_rows:
         raise ParameterError(
-            "cv must hold out every row exactly once, so that methods can be compared row by row; use "
-            "a number of folds, or a splitter such as KFold."
+            "cv must have every row in exactly one test fold, so that losses can be paired by row; use a number of folds, or a "
+            "splitter such as KFold."
         )
     together = "" if data.groups is None else ", groups kept together"
-    return (
-        f"Measured on all {counted(data.n_rows, 'row')}, each by a map fitted without its fold "
-        f"({len(folds)} folds{together})"
-    )
+    return f"Cross-validated on {counted(data.n_rows, 'row')} ({len(folds)} folds{together})"
 
 
 def _result(
@@ -223,7 +222,7 @@ def _result(
     refit: bool,
     tell: Callable[[str], None],
 ) -> MethodResult:
-    """Fit and predict; what goes wrong is recorded."""
+    """Fit and predict; record errors and warnings."""
     with held_back() as notices:
         try:
             predictions, seconds, fitted = None, 0.0, None
@@ -249,7 +248,7 @@ def _out_of_fold(
     folds: list[Fold],
     tell: Callable[[str], None],
 ) -> tuple[Predictions, float]:
-    """Return every row as mapped without its fold, and the mean time of a fit."""
+    """Return out-of-fold predictions, and the mean time of a fit."""
     if name == UNCALIBRATED:
         for _ in folds:
             tell(name)
@@ -267,7 +266,7 @@ def _out_of_fold(
 
 
 def _reference(measured: LabelledPredictions) -> Predictions:
-    """Return what methods are compared with: the predictions as given, or without refuted zeros."""
+    """Return the baseline: the uncalibrated predictions, with zeros raised to the floor if a true class had one."""
     given = measured.predictions
     return given if np.isfinite(measured.log_loss()) else given.without_zeros()
 
@@ -284,7 +283,7 @@ def _scored(
     calibrated = replace(result.predictions, classes=measured.classes)
     reference = replace(reference, classes=measured.classes)
     with held_back(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # infinite losses are seen in the scores
+        warnings.simplefilter("ignore")  # the scores show infinite losses
         scores = {
             name: float(function(labels, calibrated, sample_weight=measured.weights))
             for name, function in functions.items()

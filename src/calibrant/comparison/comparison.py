@@ -18,28 +18,28 @@ __all__ = ["UNCALIBRATED", "Comparison"]
 UNCALIBRATED = "uncalibrated"
 UNCALIBRATED_TEXT = "the uncalibrated predictions"
 
-# A paired difference of means beyond this many standard errors is hardly chance.
+# Number of standard errors beyond which a paired difference is significant.
 STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Tabular):
-    """Methods side by side: doing nothing first, then the rest from the lowest log-loss up, failures last.
+    """Results of several methods: the uncalibrated predictions first, then by increasing log-loss, failed methods last.
 
     Attributes
     ----------
     results : tuple of MethodResult
     data : LabelledPredictions
-        The measured rows as the classifier gave them.
+        Labels and uncalibrated predictions of the evaluated rows.
     n_rows, n_test_rows : int
-        Number of calibration rows, and of rows measured.
+        Size of the calibration set, and number of evaluated rows.
     how : str
-        How rows were held out, in words.
+        Description of the cross-validation or test set.
     level : float
-        Level of the intervals.
+        Confidence level of the intervals.
     base : str
-        What the differences are taken from, in words: the uncalibrated predictions, or these with zeros raised to the
-        floor where a true class had the probability zero and the log-loss is infinite.
+        Name of the baseline of the differences: the uncalibrated predictions, with zeros raised to the floor if a true
+        class had probability zero and the log-loss is infinite.
     """
 
     results: tuple[MethodResult, ...]
@@ -61,29 +61,29 @@ class Comparison(Tabular):
 
     @property
     def measured(self) -> tuple[MethodResult, ...]:
-        """The results of methods that did not fail."""
+        """Results of the methods that did not fail."""
         return tuple(result for result in self.results if not result.failed)
 
     @property
     def base_sentence(self) -> str:
-        """What the differences are taken from, and why some losses are infinite."""
-        said = f"Differences are from {self.base}, row by row; negative is better."
+        """Baseline of the differences, and the reason for infinite losses."""
+        said = f"Differences are to {self.base}, paired by row; negative is better."
         infinite = [result.name for result in self.measured if np.isinf(result.scores["log_loss"])]
         if not infinite:
             return said
-        return f"{said} The log-loss of {', '.join(infinite)} is inf: a true class has the probability zero in some row."
+        return f"{said} The log-loss of {', '.join(infinite)} is inf: the true class of at least one row has probability zero."
 
     @property
     def best(self) -> MethodResult:
-        """The result with the lowest log-loss on rows held out; doing nothing if no other is lower.
+        """Result with the lowest out-of-sample log-loss, possibly the uncalibrated predictions.
 
-        To choose the lowest of several flatters it a little; :class:`~calibrant.AutoCalibration` holds out rows for
-        the choice itself.
+        The loss of the selected method is slightly optimistic. :class:`~calibrant.AutoCalibration` cross-validates the
+        selection itself.
         """
         return min(self.measured, key=lambda result: result.scores["log_loss"])
 
     def difference(self, first: str, second: str, loss: str = "log") -> Interval:
-        """Return the paired difference of a loss, the second method minus the first one."""
+        """Return the paired difference of a loss, the second method minus the first."""
         one, other = self.result(first), self.result(second)
         for result in (one, other):
             if result.failed:
@@ -102,7 +102,7 @@ class Comparison(Tabular):
             )
 
     def equally_good(self) -> list[MethodResult]:
-        """Return the results whose log-loss is within two standard errors of the lowest, without it."""
+        """Return the other results whose log-loss is within two standard errors of the lowest."""
         best = self.best
         near = []
         for result in self.measured:
@@ -114,7 +114,7 @@ class Comparison(Tabular):
         return near
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the table: name of a column -> values, one for each method."""
+        """Return the table as a dictionary: column name -> one value per method."""
         scores = list(dict.fromkeys(name for result in self.results for name in result.scores))
         table: dict[str, list[Any]] = {"method": [result.name for result in self.results]}
         for name in scores:

@@ -1,4 +1,4 @@
-"""MethodResult: what one method made of the predictions, on rows it was not fitted to."""
+"""MethodResult: out-of-sample results of one method."""
 
 from dataclasses import dataclass, field
 
@@ -11,29 +11,30 @@ __all__ = ["MethodResult"]
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """What one method made of the predictions.
+    """Out-of-sample results of one method.
 
     Attributes
     ----------
     name : str
         Registry name, or the calibrator with its parameters.
     calibrator : Calibrator or None
-        Fitted to all calibration rows; None if that was not asked for or failed.
+        Calibrator fitted to the complete calibration set; None if this was not requested or failed.
     predictions : Predictions or None
-        The measured rows after calibration, none of which the map was fitted to; None if the method failed.
+        Out-of-fold or test predictions after calibration; None if the method failed.
     scores : dict
-        Name of a metric -> its value on the measured rows.
+        Name of a metric -> its value on the evaluated rows.
     differences : dict
-        ``"log_loss"`` and ``"brier_score"`` -> :class:`~calibrant.intervals.Interval` of this method minus doing nothing,
-        row by row; negative is better. Where zeros were refuted, doing nothing means with zeros raised to the floor.
+        ``"log_loss"`` and ``"brier_score"`` -> :class:`~calibrant.intervals.Interval` of this method minus the uncalibrated
+        predictions, paired by row; negative is better. If a true class had probability zero, the uncalibrated predictions
+        have zeros raised to the floor.
     changed : float or None
-        Share of the measured rows whose predicted class is another one.
+        Fraction of the evaluated rows whose predicted class changes.
     seconds : float
-        Time of the fit to all rows; of the mean fold if there was none.
+        Time of the fit to all rows, or the mean time per fold if there was none.
     notes : tuple of str
-        What the method warned of.
+        Warnings of the method.
     error : str or None
-        Why it failed, if it did.
+        Error message, if the method failed.
     """
 
     name: str
@@ -48,5 +49,5 @@ class MethodResult:
 
     @property
     def failed(self) -> bool:
-        """Whether there is nothing to measure."""
+        """Whether the method failed, so there are no predictions."""
         return self.predictions is None

@@ -1,4 +1,4 @@
-"""Folds for an honest comparison: rows at random, whatever their labels."""
+"""Random folds for the comparison of methods, without stratification."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ __all__ = ["random_folds"]
 
 
 def random_folds(cv: Any, data: LabelledPredictions, random_state: int = 0) -> list[Fold]:
-    """Return the folds that a user asks for; a number of them deals out rows, or whole groups, at random.
+    """Return the folds for ``cv``; a number of folds splits rows, or groups, at random.
 
-    Not by class: if every fold had the class shares of the rows that maps are fitted to, an error in these shares, and
-    so in the intercepts of a map, would not be seen, and maps with many of them would look better than they are.
-    Splitters of scikit-learn get labels and groups and are taken at their word.
+    Folds are not stratified. If every fold had the class frequencies of the training folds, errors in these frequencies, and
+    so in intercepts, would be hidden, and methods with many intercepts would look too good. Splitters of scikit-learn get
+    labels and groups.
     """
     check_cv_parameter(cv)
     if not is_whole(cv, 2):
@@ -32,7 +32,7 @@ def random_folds(cv: Any, data: LabelledPredictions, random_state: int = 0) -> l
         n_groups = len(np.unique(data.groups))
         if n_groups < 2:
             raise ParameterError(
-                "all rows are of one group, so that none can be held out; give groups of at least two kinds."
+                "all rows belong to one group, so cross-validation is impossible; give at least two groups."
             )
         splitter = GroupKFold(min(int(cv), n_groups), shuffle=True, random_state=random_state)
         splits = splitter.split(rows, groups=data.groups)

@@ -1,1 +1,1 @@
-"""The demo: real classifiers, calibrated by every method; ``python -m calibrant.demo``."""
+"""The demo: three classifiers of handwritten digits, calibrated by every method; ``python -m calibrant.demo``."""

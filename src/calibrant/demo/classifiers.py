@@ -1,4 +1,4 @@
-"""The classifiers of the demo: trained on handwritten digits, asked about rows they have not seen."""
+"""The classifiers of the demo, trained on handwritten digits, and their predictions for held-out rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,8 +18,8 @@ __all__ = ["Digits", "Scored", "network_logits", "scored_classifiers"]
 
 SEED = 0
 
-# Of all powers of ten this has the best five-fold accuracy on the training rows. The default, 1e-9, takes
-# pixels that are always white for one digit as proof against it.
+# The power of ten with the best five-fold accuracy on the training set. With the default, 1e-9, a pixel that is always
+# white for a digit excludes this digit.
 NAIVE_BAYES_SMOOTHING = 0.1
 
 FloatArray = NDArray[np.float64]
@@ -28,7 +28,7 @@ Labels = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images of 8 x 8 pixels from 0 to 1 and what they show, in three stratified parts of equal size."""
+    """Images of 8 x 8 pixels in [0, 1] with their labels, in three stratified parts of equal size."""
 
     train: FloatArray
     train_labels: Labels
@@ -39,7 +39,7 @@ class Digits:
 
     @classmethod
     def split(cls) -> "Digits":
-        """Return the 1,797 digits that scikit-learn ships, always split the same way."""
+        """Return the 1,797 digits of scikit-learn, with a fixed split."""
         images, labels = load_digits(return_X_y=True)
         images = images / 16
         n_part = len(labels) // 3
@@ -54,14 +54,14 @@ class Digits:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What a trained classifier says about the calibration rows and about the test rows.
+    """Predictions of a trained classifier for the calibration set and the test set.
 
     Attributes
     ----------
     name, about : str
-        The classifier, and in a few words how it was made and what it was asked for.
+        Name of the classifier, and its settings with the kind of scores in a few words.
     n_training_rows : int
-        Rows it was trained on; none of them is among the others.
+        Size of the training set, which is disjoint from the other two.
     calibration, test : Predictions
     calibration_labels, test_labels : ndarray of shape (n,)
     """
@@ -76,57 +76,56 @@ class Scored:
 
     @property
     def held_out(self) -> tuple[Predictions, Labels]:
-        """All rows that the classifier was not trained on, and their labels."""
+        """Predictions and labels of all held-out rows."""
         scores = np.concatenate([self.calibration.scores, self.test.scores])
         together = replace(self.calibration, scores=scores)
         return together, np.concatenate([self.calibration_labels, self.test_labels])
 
 
 def scored_classifiers() -> Iterator[Scored]:
-    """Train one classifier after the other and yield what it says."""
+    """Train the classifiers one after the other and yield their predictions."""
     digits = Digits.split()
     bayes = naive_bayes(digits)
     yield _scored(
         "naive Bayes",
-        f"GaussianNB(var_smoothing={bayes.var_smoothing}), asked for probabilities",
+        f"GaussianNB(var_smoothing={bayes.var_smoothing}), probabilities",
         digits,
         lambda X: Predictions.from_probabilities(bayes.predict_proba(X)),
     )
     forest = random_forest(digits)
     yield _scored(
         "random forest",
-        f"RandomForestClassifier, {forest.n_estimators} trees, asked for probabilities",
+        f"RandomForestClassifier, {forest.n_estimators} trees, probabilities",
         digits,
         lambda X: Predictions.from_probabilities(forest.predict_proba(X)),
     )
     network = neural_network(digits)
     yield _scored(
         "neural network",
-        f"MLPClassifier, {network.hidden_layer_sizes[0]} hidden units, trained until all training rows are "
-        "right, asked for logits",
+        f"MLPClassifier, {network.hidden_layer_sizes[0]} hidden units, trained to 100 % training accuracy, logits",
         digits,
         lambda X: Predictions.from_logits(network_logits(network, X)),
     )
 
 
 def naive_bayes(digits: Digits) -> GaussianNB:
-    """Return a classifier that takes every pixel for independent evidence and so is too sure of itself."""
+    """Return naive Bayes, which is over-confident because it treats pixels as independent."""
     return GaussianNB(var_smoothing=NAIVE_BAYES_SMOOTHING).fit(digits.train, digits.train_labels)
 
 
 def random_forest(digits: Digits) -> RandomForestClassifier:
-    """Return a classifier whose probabilities are shares of votes, which are seldom unanimous."""
+    """Return a random forest, which is under-confident because its trees rarely agree."""
     return RandomForestClassifier(random_state=SEED).fit(digits.train, digits.train_labels)
 
 
 def neural_network(digits: Digits) -> MLPClassifier:
-    """Return a network with hardly any weight decay: it learns the training rows by heart."""
+    """Return a network with very little weight decay, which overfits the training set."""
     network = MLPClassifier(solver="lbfgs", alpha=1e-5, max_iter=2000, random_state=SEED)
     return network.fit(digits.train, digits.train_labels)
 
 
 def network_logits(network: MLPClassifier, X: FloatArray) -> FloatArray:
-    """Return the scores before the softmax, (n, K), which scikit-learn's networks keep to themselves."""
+    """Return the logits, (n, K), which scikit-learn's networks do not expose."""
     layers = list(zip(network.coefs_, network.intercepts_, strict=True))
     for weights, intercept in layers[:-1]:
         X = np.maximum(X @ weights + intercept, 0.0)

@@ -1,4 +1,4 @@
-"""Compared: one classifier of the demo, every calibration method, the same test rows."""
+"""Compared: every calibration method on the test set of one classifier of the demo."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ COLUMNS = {
     "classwise_ece": "class-ECE",
     "accuracy": "accuracy",
 }
-"""Metrics of the table and how they are headed."""
+"""Metrics of the table with their column headings."""
 
 HIGHER_IS_BETTER = {"accuracy"}
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """A classifier with the results of all methods, and those that do not suit its number of classes."""
+    """A classifier with the results of all methods, and the methods that do not support its number of classes."""
 
     classifier: Scored
     comparison: Comparison
@@ -32,17 +32,17 @@ class Compared:
 
     @property
     def results(self) -> tuple[MethodResult, ...]:
-        """Doing nothing first, then the rest from the lowest log-loss up."""
+        """Results: the uncalibrated predictions first, then by increasing log-loss."""
         return self.comparison.measured
 
     def best(self, metric: str) -> MethodResult:
-        """Return the result with the best value on the test rows; the first of equals."""
+        """Return the result with the best value on the test set; the first of ties."""
         sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
         return min(self.results, key=lambda result: sign * result.scores[metric])
 
 
 def compare_all(classifier: Scored) -> Compared:
-    """Fit every method of the registry on the calibration rows and measure it on the test rows."""
+    """Fit every method of the registry on the calibration set and evaluate it on the test set."""
     makers = {name: registry.make(name) for name in registry.calibrators()}
     n_classes = classifier.calibration.n_classes
     fitting = [name for name, maker in makers.items() if n_classes == 2 or not maker.traits.binary_only]

@@ -1,4 +1,4 @@
-"""The predictions of the demo as a file, to try the command line on."""
+"""Predictions of the demo as a file, for use with the command line."""
 
 import csv
 import io
@@ -26,4 +26,4 @@ def write_predictions(path: Path, predictions: Predictions, labels: NDArray[np.i
         writer.writerows(
             [label, *row] for label, row in zip(labels.tolist(), predictions.scores.tolist(), strict=True)
         )
-        text.detach()  # the stream is closed by the one who opened it
+        text.detach()  # the caller closes the stream

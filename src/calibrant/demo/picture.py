@@ -1,4 +1,4 @@
-"""The picture of the demo: reliability diagrams before and after calibration."""
+"""The figure of the demo: reliability diagrams before and after calibration."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from calibrant.plots.style import BAR, DIAGONAL, FAINT, INTERVAL, OVER, UNDER
 
 __all__ = ["SHOWN", "draw"]
 
-# Settled beforehand: to show the best on the test rows would flatter it.
+# Chosen in advance: choosing the best on the test set would be optimistic.
 SHOWN = (UNCALIBRATED, "temperature", "auto")
 
 
@@ -55,7 +55,7 @@ def draw(every: Sequence[Compared], path: Path, methods: Sequence[str] = SHOWN) 
                 counts.set_xlabel("")
     n_rows = every[0].comparison.n_test_rows
     figure.suptitle(
-        f"Does a confidence of 90 % mean nine right in ten? {n_rows} test rows of handwritten digits",
+        f"Are nine in ten predictions with 90 % confidence correct? Handwritten digits, {n_rows} test rows",
         fontsize=14,
         y=1 - 0.18 / inches,
         va="top",
@@ -84,11 +84,11 @@ def _draw_legend(figure: Any) -> None:
 
     figure.legend(
         handles=[
-            Patch(facecolor=BAR, label="share that was right"),
-            Line2D([], [], color=INTERVAL, marker="o", markersize=4, label="with its 95 % interval"),
+            Patch(facecolor=BAR, label="accuracy"),
+            Line2D([], [], color=INTERVAL, marker="o", markersize=4, label="95 % interval of the accuracy"),
             Patch(**OVER, label="gap: confidence too high"),
             Patch(**UNDER, label="gap: confidence too low"),
-            Patch(facecolor=FAINT, label="the same from fewer than ten rows"),
+            Patch(facecolor=FAINT, label="bin with fewer than ten rows"),
             Line2D([], [], label="perfectly calibrated", **DIAGONAL),
         ],
         loc="lower center",

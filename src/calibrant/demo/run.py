@@ -1,4 +1,4 @@
-"""The demo from end to end: train, calibrate, print tables, draw, and write the report of one classifier."""
+"""Run the demo: train, calibrate, print tables, plot, and write the report of one classifier."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -21,19 +21,19 @@ REPORT = "report.html"
 
 
 def run(output: Path, write: Callable[[str], object] = print) -> list[Compared]:
-    """Compare all methods on all classifiers of the demo, then report on the last one.
+    """Compare all methods on all classifiers of the demo, then write a report on the last one.
 
     Parameters
     ----------
     output : Path
-        Folder for the picture, the predictions and the report; made if it is not there.
+        Folder for the figure, the predictions and the report; created if it does not exist.
     write : callable, default=print
-        Takes the text piece by piece, each as soon as it is known.
+        Called with each piece of text as soon as it is available.
 
     Returns
     -------
     list of Compared
-        One per classifier, with every number in the tables.
+        One per classifier, with all numbers of the tables.
     """
     every = []
     for classifier in scored_classifiers():
@@ -50,13 +50,13 @@ def _draw(every: list[Compared], path: Path, write: Callable[[str], object]) -> 
     try:
         draw(every, path)
     except MissingExtraError as error:
-        write(f"No picture was made: {error}")
+        write(f"No figure was written: {error}")
     else:
-        write(f"The picture is in {path}.")
+        write(f"The figure is in {path}.")
 
 
 def _report(classifier: Scored, output: Path, write: Callable[[str], object]) -> None:
-    """Write the predictions that the classifier was not trained on, and the report that they give."""
+    """Write the held-out predictions and their report."""
     predictions, labels = classifier.held_out
     path = output / PREDICTIONS
     write_predictions(path, predictions, labels)
@@ -68,7 +68,7 @@ def _report(classifier: Scored, output: Path, write: Callable[[str], object]) ->
     except MissingExtraError as error:
         write(f"No report was written: {error}")
         return
-    write(f"The report is in {output / REPORT}. The same from the command line, for predictions in a file:")
+    write(f"The report is in {output / REPORT}. To create it from a file of predictions:")
     write(f"  {_command(path, predictions)}")
 
 
@@ -80,22 +80,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(
         prog="python -m calibrant.demo",
-        description="Train three classifiers on handwritten digits, calibrate them with every method, print "
-        "what each method gains, draw reliability diagrams and write a report.",
+        description="Train three classifiers on handwritten digits, calibrate them with every method, compare the "
+        "methods, plot reliability diagrams and write a report.",
     )
     parser.add_argument(
         "--output",
         type=Path,
         default=Path(FOLDER),
         metavar="FOLDER",
-        help="where to put the picture and the report (default: %(default)s)",
+        help="output folder for the figure and the report (default: %(default)s)",
     )
     output = parser.parse_args(arguments).output
     if output.exists() and not output.is_dir():
-        parser.error(f"{output} is a file; give a folder.")
+        parser.error(f"{output} is a file, not a folder; give a folder.")
     try:
         run(output)
     except OSError as error:
-        if error.filename is None:  # not about a file: a pipe that was closed, for example
+        if error.filename is None:  # not about a file, for example a closed pipe
             raise
         parser.exit(1, f"The files of the demo could not be written: {error}.\n")

@@ -1,4 +1,4 @@
-"""The comparison as plain text: aligned columns, the best of each marked, and a sentence in words."""
+"""The comparison as plain text: a table with the best values marked, notes and a summary."""
 
 import math
 import re
@@ -16,19 +16,19 @@ BEST = "*"
 
 
 def as_text(compared: Compared) -> str:
-    """Return heading, table, notes and summary of one classifier."""
+    """Return the heading, table, notes and summary of one classifier."""
     heading = f"{compared.classifier.name}: {compared.classifier.about}"
     lines = [*_wrapped(heading), "", *_table(compared), *_notes(compared), ""]
     return "\n".join([*lines, *_wrapped(summary(compared), indent="")])
 
 
 def is_best(compared: Compared, result: MethodResult, metric: str) -> bool:
-    """Return whether a result prints like the best of its column; equals share the mark."""
+    """Return whether a result prints like the best of its column; ties are all marked."""
     return _number(result.scores[metric]) == _number(compared.best(metric).scores[metric])
 
 
 def summary(compared: Compared) -> str:
-    """Return in words who has the lowest log-loss, by how much, who cannot be told from it, who does harm."""
+    """Summarise which method has the lowest log-loss, which are close to it, and which are worse than uncalibrated."""
     classifier = compared.classifier
     before = compared.comparison.result(UNCALIBRATED).scores["log_loss"]
     best = compared.best("log_loss")
@@ -37,7 +37,7 @@ def summary(compared: Compared) -> str:
     if best.name == UNCALIBRATED:
         sentences = [
             f"No method fitted on {n_calibration} calibration rows has a lower log-loss on {n_test} test "
-            f"rows than no calibration at all, {_number(before)}."
+            f"rows than the uncalibrated predictions, {_number(before)}."
         ]
     else:
         gain = "" if math.isinf(before) else f", {100 * (1 - after / before):.0f} % less"
@@ -52,34 +52,31 @@ def summary(compared: Compared) -> str:
         sentences.append("All others are more than two standard errors above it.")
     harmful = [result.name for result in compared.results if result.scores["log_loss"] > before]
     if harmful:
-        sentences.append(f"Worse than no calibration here: {', '.join(harmful)}.")
+        sentences.append(f"Worse than uncalibrated here: {', '.join(harmful)}.")
     return " ".join(sentences)
 
 
 def footnotes(every: Iterable[Compared]) -> str:
-    """Return what the columns mean, and what needs a word in these tables."""
+    """Return explanations of the columns and of special values in the table."""
     every = list(every)
     notes = [
-        f"{BEST} best of its column, as far as the digits shown tell. All columns are measured on the test "
-        "rows; lower is better but for accuracy.",
-        "conf-ECE: gap between the confidence in the predicted class and how often it is right; class-ECE: "
-        "the same for the probability of each class, averaged; 15 bins of equal width. Both come out above "
-        "zero even for perfect probabilities, because bins hold few rows.",
+        f"{BEST} best of its column, to the digits shown. All metrics are from the test set; lower is better, "
+        "except for accuracy.",
+        "conf-ECE: mean gap between the confidence in the predicted class and the accuracy; class-ECE: the same "
+        "for the probability of each class, averaged over classes; 15 equal-width bins. Both are positive even "
+        "for perfect probabilities, because bins have few rows.",
     ]
     scores = [result.scores["log_loss"] for compared in every for result in compared.results]
     if any(math.isinf(score) for score in scores):
         notes.append(
-            "inf: some test row has a class to which the method gave the probability zero. The log-loss of "
-            "that is infinite; it is not clipped here."
+            "inf: the true class of at least one test row has probability zero, so the log-loss is infinite. It is not "
+            "clipped here."
         )
     if any(compared.classifier.calibration.space == "probabilities" for compared in every):
-        notes.append(
-            "Where a classifier gives probabilities, matrix and dirichlet are one and the same method; they "
-            "differ on logits."
-        )
+        notes.append("For probabilities, matrix and dirichlet are the same method; they differ for logits.")
     left_out = sorted({name for compared in every for name in compared.left_out})
     if left_out:
-        notes.append(f"Left out, since they take two classes only: {', '.join(left_out)}.")
+        notes.append(f"Not shown, since they are for two classes only: {', '.join(left_out)}.")
     return "\n".join(line for note in notes for line in _wrapped(note))
 
 
@@ -92,7 +89,7 @@ def _table(compared: Compared) -> list[str]:
             for metric in COLUMNS
         ]
         rows.append([result.name, *marked, f"{1000 * result.seconds:.1f}"])
-    # Headings end where the digits do: one place is kept for the mark.
+    # Headings are aligned with the digits; one character is reserved for the mark.
     rows[0][1:-1] = [heading + " " for heading in headings]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     lines = [
@@ -105,11 +102,11 @@ def _table(compared: Compared) -> list[str]:
 
 
 def _notes(compared: Compared) -> list[str]:
-    """Return what the fits warned of, once for all methods that say the same."""
+    """Return the warnings of the fits, grouped by message."""
     methods: dict[str, list[str]] = {}
     for result in compared.results:
         for note in result.notes:
-            # Warnings begin with the class that gives them; the registry name says it already.
+            # Warnings begin with the class name, which repeats the registry name.
             methods.setdefault(re.sub(r"^[A-Z]\w+: ", "", note), []).append(result.name)
     notes = [f"Note on {', '.join(names)}: {note}" for note, names in methods.items()]
     return [line for note in notes for line in ["", *_wrapped(note)]]

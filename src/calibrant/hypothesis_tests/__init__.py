@@ -1,6 +1,6 @@
-"""Tests of the hypothesis that predictions are calibrated, and what a number of rows can show.
+"""Hypothesis tests of calibration, and the smallest error that a sample can detect.
 
-Each test returns a :class:`TestResult`, which says in words what was found and from how many rows.
+Each test returns a :class:`TestResult`, whose printed form is a sentence with the result and the number of rows.
 """
 
 from calibrant.hypothesis_tests.consistency import consistency_test

@@ -1,4 +1,4 @@
-"""Consistency test: a metric against its values for labels drawn from the predictions."""
+"""Consistency resampling test: a metric compared with its values for labels drawn from the predictions."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -19,13 +19,13 @@ __all__ = ["consistency_test"]
 Alternative = Literal["auto", "greater", "less", "two-sided"]
 PValue = Literal["valid", "share"]
 
-# Values this close, relative to their size, are equal but for the order in which numbers were added up.
+# Relative tolerance for values that are equal except for the order of summation.
 TIE_TOLERANCE = 1e-12
 
-AGAINST = {
-    "greater": "large values count against it",
-    "less": "small values count against it",
-    "two-sided": "values far out on either side count against it",
+TAILS = {
+    "greater": "upper tail",
+    "less": "lower tail",
+    "two-sided": "both tails",
 }
 
 
@@ -41,11 +41,11 @@ def consistency_test(
     p_value: PValue = "valid",
     progress: Callable[[int, int], object] | None = None,
 ) -> TestResult:
-    r"""Test calibration by any metric: compare its value with those that calibrated predictions would give.
+    r"""Test calibration with any metric, by consistency resampling (labels drawn from the predictions).
 
-    If the predictions are calibrated, labels drawn with the predicted probabilities of their rows look like the
-    true ones to the metric. With metric values :math:`m_r` of R such sets of labels and the
-    observed one :math:`m`,
+    If the predictions are calibrated, labels drawn from the predicted probabilities have the same distribution as
+    the true ones, as far as the metric depends on them. With metric values :math:`m_r` for R such sets of labels and
+    the observed value :math:`m`,
 
     .. math:: p = \frac{1 + \#\{r : m_r \ge m\}}{1 + R}.
 
@@ -57,67 +57,65 @@ def consistency_test(
     metric : function
         A metric of this library, a ``functools.partial`` of one that sets its options, or any function
         ``(y_true, y_proba) -> float`` that takes labels and an array (n, K) of probabilities and returns one
-        number. With weights it is given ``sample_weight=`` too.
+        number. If there are weights, it is called with ``sample_weight=`` too.
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        Weights, passed on to the metric. A row of weight two is one observation that matters twice: one label
+        Weights, passed on to the metric. A row of weight two is one observation of double importance: one label
         is drawn for it.
     n_resamples : int, default=10_000
         Number of sets of labels, R.
     random_state : int, Generator or None, default=0
-        Seed of the draws; None for others every time. The first 1,000 of 10,000 sets are those of a run with
+        Seed of the draws; None for a random seed. The first 1,000 of 10,000 sets are the same as in a run with
         1,000.
     alternative : {"auto", "greater", "less", "two-sided"}, default="auto"
-        Which values count against calibration. ``"auto"``: both large and small ones for a metric that can be
-        better than the predictions promise, which is a sign of too little confidence: proper scores, accuracy,
-        ``realised_cost``, ``overconfidence``, ``underconfidence`` and ``cost_gap`` with ``signed=True``. Of the
-        others, small ones where higher is better, else large ones: so for every calibration error and any function
-        of your own.
+        Which values are evidence against calibration. ``"auto"`` is two-sided for metrics that underconfidence makes
+        better than the predictions imply: proper scores, accuracy, ``realised_cost``, ``overconfidence``,
+        ``underconfidence`` and ``cost_gap`` with ``signed=True``. For other metrics it is ``"less"`` if higher is better,
+        and ``"greater"`` otherwise, which includes all calibration errors and your own functions.
     p_value : {"valid", "share"}, default="valid"
-        ``"valid"``: as above, which rejects a true hypothesis with the stated probability at most, for any R.
-        ``"share"``: the share of :math:`m_r` above :math:`m`, ties counting half, which the programs behind
-        published tables print. It can be 0, which no number of draws justifies.
+        ``"valid"``: as above, which rejects a true hypothesis at most at the nominal level, for any R.
+        ``"share"``: the fraction of :math:`m_r` above :math:`m`, ties counting half, as printed by the programs behind
+        published tables. It can be 0, which a finite number of draws does not justify.
     progress : function, optional
-        Called as ``progress(done, n_resamples)`` about a hundred times on the way.
+        Called as ``progress(done, n_resamples)`` about a hundred times during the computation.
 
     Returns
     -------
     TestResult
         With the Monte-Carlo standard error of the p-value :math:`\sqrt{p (1 - p) / R}`, and the mean and 95 %
-        quantile of the metric under calibration (the 5 % quantile if small values count against it; if both do,
-        ``null_range`` has those at 2.5 and 97.5 %): an ECE of 0.01 means nothing where calibrated predictions have
-        one of 0.012 on average.
+        quantile of the metric under calibration. The quantile is the 5 % one for ``"less"``; two-sided tests have the
+        2.5 and 97.5 % quantiles in ``null_range``. An ECE of 0.01, for example, is not evidence if calibrated predictions
+        have an ECE of 0.012 on average.
 
     Notes
     -----
-    The hypothesis is about what the metric looks at. Labels are drawn as if all probabilities were true; but a
-    metric that only looks at part of them, such as :func:`~calibrant.metrics.confidence_ece` at the confidence
-    and at whether the predicted class is right, has the same values whatever the rest is, and then the
-    hypothesis is that this part is calibrated. For a metric that uses whole vectors it is calibration in the
-    full sense. A small p-value says that the predictions are wrong somewhere, not by how much: with many rows,
-    trifling errors show.
+    The null hypothesis covers what the metric depends on. Labels are drawn as if all probabilities were calibrated. A
+    metric that depends only on a part of them, such as :func:`~calibrant.metrics.confidence_ece` on the confidence
+    and on the correctness of the predicted class, is not affected by the rest, so the hypothesis is that this part is
+    calibrated. For a metric of complete vectors it is canonical calibration. A small p-value shows that the
+    predictions are miscalibrated, not by how much: with many rows, negligible errors are significant.
 
-    A metric of this library prepares once what depends on the predictions only; after that a draw costs about
-    10 ns per row and a binned error or proper score not much more: seconds for 10,000 resamples of 10,000 rows.
+    A metric of this library is prepared once for the fixed predictions. After that a draw costs about 10 ns per row,
+    and a binned error or proper score not much more: seconds for 10,000 resamples of 10,000 rows.
     Any other function is called R + 1 times. Tables for the draws take 5 to 6 bytes per probability.
 
-    The p-conf-ECE in table 19 of the supplement of :cite:`kull2019` is the share of 1,000 draws for *ten* bins,
-    not the fifteen of its other tables; the p-cw-ECE in table 20 that of 10,000 draws for its usual bins.
+    The p-conf-ECE in table 19 of the supplement of :cite:`kull2019` is the fraction of 1,000 draws for *ten* bins,
+    not the fifteen of its other tables; the p-cw-ECE in table 20 is that of 10,000 draws for its usual bins.
 
-    A metric may be NaN for some labels, as :func:`~calibrant.metrics.overconfidence` is where no row is wrong.
-    Such sets of drawn labels are left out, ``n_undefined`` of them, and R is the number of the others; the
-    question then is where the observed value lies among those of calibrated predictions *that have one*. The
-    level holds for this too: given that the observed value exists, it is one more draw from the same
-    distribution as those that are kept. To count the sets as extreme would be valid as well, but where half of
-    them have no value no p-value could fall below one half. If none has a value, p is 1.
+    A metric may be NaN for some labels, as :func:`~calibrant.metrics.overconfidence` is if no row is wrong.
+    Such sets of drawn labels are left out (``n_undefined`` is their number), and R is the number of the others. The
+    observed value is then compared with calibrated predictions *for which the metric is defined*. The level remains
+    valid: given that the observed value exists, it has the same distribution as the draws that are kept. Counting
+    undefined draws as extreme would be valid as well, but if half of them are undefined no p-value could fall below
+    one half. If none has a value, p is 1.
 
     Examples
     --------
-    Nine of ten right at a confidence of 60 %: with calibrated predictions nine or ten are right with
-    the probability :math:`10 \cdot 0.6^9 \cdot 0.4 + 0.6^{10} = 0.046`, and three or fewer with 0.055.
+    Nine of ten correct at a confidence of 60 %. With calibrated predictions nine or ten are correct with
+    probability :math:`10 \cdot 0.6^9 \cdot 0.4 + 0.6^{10} = 0.046`, and three or fewer with 0.055.
 
     >>> from calibrant.metrics import confidence_ece
     >>> result = consistency_test(confidence_ece, [0] * 9 + [1], [[0.6, 0.4]] * 10, n_resamples=2000)
@@ -126,14 +124,14 @@ def consistency_test(
     """
     check_metric(metric, weighted=sample_weight is not None)
     _check_options(n_resamples, alternative, p_value, progress)
-    # Twice as fast as numpy's default, and most of the time of a draw goes into random numbers.
+    # Twice as fast as numpy's default; most of the time of a draw is spent on random numbers.
     generator = random_source(random_state, np.random.SFC64)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     evaluate = evaluator(with_one_number(metric), data)
     observed = evaluate(data.labels, data.weights)
     if np.isnan(observed):
         raise ParameterError(
-            f"{describe(metric)} is NaN for these rows, which cannot be tested; "
+            f"{describe(metric)} is NaN for these rows, so it cannot be tested; "
             "choose a metric that is defined for them."
         )
     sampler = LabelSampler(data.predictions.probabilities)
@@ -149,8 +147,8 @@ def consistency_test(
     return TestResult(
         statistic=observed,
         p_value=p,
-        test=f"consistency test by {describe(metric)}, {AGAINST[tail]}",
-        null_hypothesis="labels are as the predictions say, as far as the metric sees them",
+        test=f"consistency test of {describe(metric)}, {TAILS[tail]}",
+        null_hypothesis="labels follow the predicted probabilities, as far as the metric depends on them",
         n_rows=data.n_rows,
         n_resamples=n_resamples,
         p_value_error=float(np.sqrt(p * (1 - p) / len(defined))) if len(defined) else None,
@@ -184,12 +182,12 @@ def _p_value(simulated: NDArray[np.float64], observed: float, tail: Alternative,
 
 
 def _quantile(values: NDArray[np.float64], level: float) -> float:
-    """Return a quantile that is one of the values, so that infinite ones do no harm."""
+    """Return an order statistic as quantile, without interpolation, so that infinite values do no harm."""
     return float(np.quantile(values, level, method="inverted_cdf"))
 
 
 def _range(values: NDArray[np.float64], tail: Alternative) -> tuple[float, float] | None:
-    """Return where 95 % of the values lie; None where that is below the quantile that is given anyway."""
+    """Return the central 95 % range of the values; None for one-sided tests, for which the quantile suffices."""
     if tail == "less":
         return _quantile(values, 0.05), np.inf
     return (_quantile(values, 0.025), _quantile(values, 0.975)) if tail == "two-sided" else None

@@ -1,4 +1,4 @@
-"""Tests of calibration by cumulative residuals, with p-values in closed form."""
+"""Kuiper and Kolmogorov-Smirnov tests of calibration from cumulative residuals, with p-values in closed form."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -18,16 +18,16 @@ from calibrant.wording import class_text, counted, p_text
 
 __all__ = ["ClasswiseTests", "PathNoise", "classwise_cumulative_tests", "cumulative_test"]
 
-# Classes that a sentence on all of them names.
+# Number of classes that a sentence on all of them names.
 SHOWN = 3
 
-# Variance of all rows, in units of what a single row can do, below which p-values are rough.
+# Total variance of the rows, relative to the square of the largest residual, below which p-values are rough.
 ENOUGH_VARIANCE = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class PathNoise:
-    """How far the cumulative residuals of calibrated predictions go by chance.
+    """Null distribution of a statistic of the cumulative residuals of calibrated predictions.
 
     Attributes
     ----------
@@ -35,10 +35,10 @@ class PathNoise:
     deviation : float
         Standard deviation of the mean residual.
     steps : ndarray of shape (G,) or None
-        Variance that each group of equal scores adds; None for the limit of very many rows.
+        Variance that each group of equal scores adds; None for the limit of many rows.
     n_varying : float
-        Variance of the sum of residuals in units of the square of the largest residual there can be, given the
-        weights: about the number of rare events that are expected. Few of them are not nearly normal.
+        Variance of the sum of residuals divided by the square of the largest possible residual, given the
+        weights: for rare events about their expected number. If it is small the sum is not nearly normal.
     """
 
     statistic: PathStatistic
@@ -64,12 +64,12 @@ class PathNoise:
         return cls(statistic, sqrt(variances[-1]), steps, n_varying)
 
     def caution(self, n_rows: int) -> str | None:
-        """Return why a p-value is rough; None if it is not, or is exact because nothing can vary."""
+        """Return why a p-value is rough; None if it is not, or if it is exact because nothing can vary."""
         if self.deviation == 0 or self.n_varying >= ENOUGH_VARIANCE * (1 - 1e-9):
             return None
         return few_rows(n_rows) or (
-            f"the p-value is rough, since the rows have a variance of {self.n_varying:.2g} in all, where the largest "
-            f"residual has the square one, and {ENOUGH_VARIANCE:g} or more are wanted; use consistency_test"
+            f"the p-value is rough, since the total variance of the rows is {self.n_varying:.2g} times the square of the "
+            f"largest possible residual, less than {ENOUGH_VARIANCE:g}; use consistency_test"
         )
 
     def mean(self) -> float:
@@ -81,10 +81,10 @@ class PathNoise:
         return self.deviation * self.statistic.quantile(probability, self.steps)
 
     def p_value(self, value: float, tolerance: float = 0.0) -> float:
-        """Return the probability of a statistic of at least ``value``; up to ``tolerance`` it is rounding."""
+        """Return the probability of a statistic of at least ``value``; values up to ``tolerance`` count as rounding."""
         if value <= tolerance:
             return 1.0
-        if self.deviation == 0:  # every row was certain of its utility
+        if self.deviation == 0:  # the utility of every row was certain
             return 0.0
         return self.statistic.tail(value / self.deviation, self.steps)
 
@@ -98,13 +98,13 @@ def cumulative_test(
     statistic: CumulativeStatistic = "kuiper",
     continuity_correction: bool = True,
 ) -> TestResult:
-    r"""Test whether predictions are calibrated, without bins and without simulation.
+    r"""Kuiper or Kolmogorov-Smirnov test of calibration, without bins and without simulation.
 
-    The statistic is the range (Kuiper) or the largest absolute value (Kolmogorov, Smirnov) of the cumulative
-    residuals of :func:`~calibrant.metrics.utility_calibration_error`. Under calibration these tend to
-    a Brownian motion of standard deviation :math:`\sigma` at its end, with
-    :math:`\sigma^2 = \sum_i w_i^2 \mathrm{Var}_i / W^2`, where :math:`\mathrm{Var}_i` is the variance of the
-    utility under the predicted probabilities, p (1 - p) for an event, so that :cite:`arrieta2022`
+    The statistic is the range (Kuiper) or the largest absolute value (Kolmogorov-Smirnov) of the cumulative
+    residuals of :func:`~calibrant.metrics.utility_calibration_error`. Under calibration these converge to
+    a Brownian motion with final standard deviation :math:`\sigma`, where
+    :math:`\sigma^2 = \sum_i w_i^2 \mathrm{Var}_i / W^2` and :math:`\mathrm{Var}_i` is the variance of the
+    utility under the predicted probabilities, p (1 - p) for an event. Hence :cite:`arrieta2022`
 
     .. math::
 
@@ -118,40 +118,40 @@ def cumulative_test(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        Importance of the rows; only ratios matter. Each row is one observation whatever its weight: rows
-        that were seen twice must be given twice.
+        Importance of the rows; only ratios matter. Each row is one observation whatever its weight, so pass
+        duplicated rows twice.
     utility : Utility, default=TopClasses(1)
         What is tested: :class:`~calibrant.metrics.TopClasses` for the predicted class or a set of k,
         :class:`~calibrant.metrics.OneClass` for one class, :class:`~calibrant.metrics.OptimalDecision` for
         a cost matrix.
     statistic : {"kuiper", "ks"}, default="kuiper"
-        Kuiper finds errors in any interval of scores, KS is a little better at those that start at one end.
+        Kuiper detects errors in any interval of scores; KS is slightly better for intervals that start at one end.
     continuity_correction : bool, default=True
-        Whether to allow for the path being seen at finitely many places, see the notes; False gives the
+        Whether to correct for the path being observed at finitely many points, see the notes; False gives the
         published formula above.
 
     Returns
     -------
     TestResult
-        ``statistic`` is the error itself, with ``null_mean`` and ``null_quantile`` what chance would give, and
-        ``caution`` says so if the p-value is rough.
+        ``statistic`` is the error itself, ``null_mean`` and ``null_quantile`` are its mean and quantile under
+        calibration, and ``caution`` is set if the p-value is rough.
 
     Notes
     -----
-    The p-value is asymptotic. With s the largest difference of utilities in a row, 1 for an event, it wants
+    The p-value is asymptotic. With s the largest difference of utilities in a row, 1 for an event, it requires
 
     .. math:: V = \frac{\sum_i w_i^2 \mathrm{Var}_i}{s^2 \max_i w_i^2}
 
-    of ten or more, whatever the unit of costs: for rare events this is their expected number. Below five the
-    result says in ``caution`` that p is rough; then use :func:`~calibrant.hypothesis_tests.consistency_test`
+    of ten or more, whatever the unit of costs; for rare events this is their expected number. Below five,
+    ``caution`` says that p is rough. Then use :func:`~calibrant.hypothesis_tests.consistency_test`
     with :func:`~calibrant.metrics.utility_calibration_error`, which is the same test by simulation.
 
-    The published formula rejects calibrated predictions too rarely, the more so the fewer rows or different scores
-    there are; the correction brings the rate near the level (:doc:`/measurements` has simulated rates of both). For few
-    different scores of very unequal weight it remains on the safe side. If all scores are equal, the test is the
+    The published formula is conservative, more so with few rows or few distinct scores. The correction brings the
+    rejection rate close to the nominal level (:doc:`/measurements` has simulated rates of both). With few distinct
+    scores of very unequal weight it remains conservative. If all scores are equal, the test is the
     exact one of a normal mean.
 
-    Costs as the metric; memory O(n).
+    Costs the same as the metric; memory O(n).
 
     Examples
     --------
@@ -192,18 +192,18 @@ def _test(
 
 @dataclass(frozen=True, eq=False)
 class ClasswiseTests:
-    """One test for each class, with p-values adjusted for their number.
+    """One test per class, with p-values adjusted for multiple testing.
 
     Attributes
     ----------
     classes : ndarray of shape (K,)
         Label of every column.
     results : tuple of TestResult
-        The test of each class by itself; its ``caution`` is set where the p-value is rough.
+        The test of each class separately; its ``caution`` is set if the p-value is rough.
     adjusted_p_values : ndarray of shape (K,)
-        Holm's, or for two classes, which are one hypothesis, see
-        :func:`~calibrant.hypothesis_tests.classwise_cumulative_tests`: rejecting where they are at most alpha
-        is wrong for any class with probability at most alpha, however the tests depend on each other.
+        Holm's adjustment; for two classes, which are one hypothesis, see
+        :func:`~calibrant.hypothesis_tests.classwise_cumulative_tests`. Rejecting where they are at most alpha
+        keeps the familywise error rate at alpha, for any dependence between the tests.
     """
 
     classes: NDArray[Any]
@@ -211,12 +211,12 @@ class ClasswiseTests:
     adjusted_p_values: NDArray[np.float64]
 
     def rejected(self, alpha: float = 0.05) -> NDArray[Any]:
-        """Return the labels of the classes that are not calibrated, the surest first."""
+        """Return the labels of the classes whose calibration is rejected, the smallest p-value first."""
         order = self._order()
         return self.classes[order[self.adjusted_p_values[order] <= alpha]]
 
     def _order(self) -> NDArray[np.intp]:
-        """Return the columns from the smallest p-value to the largest, of equals the largest statistic first."""
+        """Return the columns in increasing order of p-value, ties in decreasing order of the statistic."""
         statistics = [-result.statistic for result in self.results]
         return np.lexsort((statistics, [result.p_value for result in self.results]))
 
@@ -237,16 +237,13 @@ class ClasswiseTests:
         rough = " Rough p-values come from too few rows; use consistency_test." if is_rough else ""
         if n_found == 0:
             return (
-                f"No evidence at the 5 % level for all {n_classes} classes together ({rows}) against: every class "
-                f"occurs as often as its probability says; smallest p-values: {worst}.{rough}"
+                f"Calibration rejected for none of {n_classes} classes at a familywise level of 5 % ({rows}); smallest "
+                f"p-values: {worst}.{rough}"
             )
-        verb = (
-            "does not occur as often as its probability says"
-            if n_found == 1
-            else ("do not occur as often as their probabilities say")
-        )
         more = f" and {n_found - SHOWN} more" if n_found > SHOWN else ""
-        found = f"{n_found} of {n_classes} classes {verb}, at the 5 % level for all together ({rows})"
+        found = (
+            f"Calibration rejected for {n_found} of {n_classes} classes at a familywise level of 5 % ({rows})"
+        )
         return f"{found}: {worst}{more}.{rough}"
 
 
@@ -258,15 +255,15 @@ def classwise_cumulative_tests(
     statistic: CumulativeStatistic = "kuiper",
     continuity_correction: bool = True,
 ) -> ClasswiseTests:
-    r"""Test every class by its own probability, and adjust for their number after Holm.
+    r"""Kuiper or KS test of calibration for every class, with p-values adjusted after Holm.
 
     With the p-values of :func:`~calibrant.hypothesis_tests.cumulative_test` in increasing order,
 
     .. math:: \tilde p_{(j)} = \max_{i \le j} \min(1, (K - i + 1) \, p_{(i)})
 
-    :cite:`holm1979`. Two classes are one hypothesis: either occurs as often as its probability says if the other
-    does. By Kuiper's statistic both tests are the same, and their p-value stays as it is; by KS, which begins at
-    the lowest score of each, they are two tests of it, and both classes have twice the smaller p-value.
+    :cite:`holm1979`. Two classes are one hypothesis, since each is calibrated if the other is. With Kuiper's statistic
+    both tests are identical, and their p-value is not adjusted. With KS, which starts at the lowest score of each
+    class, they are two tests of one hypothesis, and both classes have twice the smaller p-value.
 
     Parameters
     ----------
@@ -279,17 +276,16 @@ def classwise_cumulative_tests(
 
     Notes
     -----
-    For a class that is expected in fewer than about ten rows the p-value is rough (below about five, the result of
-    the class says so). Costs O(n log n) for each
-    class; memory O(n).
+    If fewer than about ten rows of a class are expected, its p-value is rough; below about five, its result has a
+    ``caution``. Costs O(n log n) for each class; memory O(n).
 
     Examples
     --------
     >>> p = np.tile([0.5, 0.3, 0.2], (100, 1))
     >>> tests = classwise_cumulative_tests([0] * 30 + [1] * 50 + [2] * 20, p)
     >>> print(tests)
-    2 of 3 classes do not occur as often as their probabilities say, at the 5 % level for all together
-    (100 rows): class 1 (statistic 0.2, adjusted p = 3.82e-05), class 0 (statistic 0.2, adjusted p = 0.000127).
+    Calibration rejected for 2 of 3 classes at a familywise level of 5 % (100 rows): class 1 (statistic 0.2,
+    adjusted p = 3.82e-05), class 0 (statistic 0.2, adjusted p = 0.000127).
     >>> tests.adjusted_p_values.round(4)
     array([1.e-04, 0.e+00, 1.e+00])
     """
@@ -313,5 +309,5 @@ def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> NDArray[
     """Return p-values adjusted for the number of hypotheses."""
     if len(p_values) > 2:
         return holm(p_values)
-    # Of two classes each tells all of the other, and the range of a path does not depend on its direction.
+    # The two classes determine each other, and the range of a path does not depend on its direction.
     return np.array(p_values) if statistic == "kuiper" else np.full(2, min(1.0, 2 * min(p_values)))

@@ -1,4 +1,4 @@
-"""The smallest calibration error that so many rows can show."""
+"""Power analysis: the smallest calibration error that a given number of rows can detect."""
 
 from dataclasses import dataclass
 from math import log, sqrt
@@ -21,16 +21,16 @@ __all__ = ["DetectableError", "smallest_detectable_error"]
 
 @dataclass(frozen=True)
 class DetectableError:
-    """What a test can find with these rows; ``float()`` of it is the error.
+    """The smallest calibration error that a test can detect with these rows; ``float()`` returns the error.
 
     Attributes
     ----------
     error : float
-        A true error of this size is detected with a probability of about ``power`` or more.
+        A true error of this size is detected with a power of about ``power`` or more.
     noise_limit : float
-        An observed error of up to this size is not significant at the level ``alpha``.
+        Observed errors up to this size are not significant at the level ``alpha``.
     largest_possible : float
-        The largest error there can be: 1 for an event, else the largest difference of utilities in a row.
+        The largest possible error: 1 for an event, else the largest difference of utilities in a row.
     alpha, power : float
     statistic : str
         "kuiper" or "ks".
@@ -52,15 +52,15 @@ class DetectableError:
         name = {"kuiper": "Kuiper", "ks": "KS"}[self.statistic]
         if self.error > self.largest_possible:
             verb = "is" if self.n_rows == 1 else "are"
-            found = f"{counted(self.n_rows, 'row')} {verb} too few to be sure of finding even the largest {name} error"
+            found = f"{counted(self.n_rows, 'row')} {verb} too few to detect even the largest possible {name} error"
         else:
             found = (
-                f"with {counted(self.n_rows, 'row')}, a true {name} error of {self.error:.3g} is found with a probability of "
+                f"with {counted(self.n_rows, 'row')}, a true {name} error of {self.error:.3g} is detected with a power of "
                 f"about {self.power:g} or more"
             )
         return (
-            f"{found[0].upper()}{found[1:]} (test at level {self.alpha:g}); an observed one of up to "
-            f"{self.noise_limit:.3g} may be noise."
+            f"{found[0].upper()}{found[1:]} (test at level {self.alpha:g}); observed errors up to "
+            f"{self.noise_limit:.3g} are within sampling error."
         )
 
 
@@ -74,19 +74,19 @@ def smallest_detectable_error(
     power: float = 0.8,
     continuity_correction: bool = True,
 ) -> DetectableError:
-    r"""Return the smallest calibration error that the rows at hand detect reliably; no labels are needed.
+    r"""Return the smallest calibration error that a test on these rows can detect (power analysis, no labels needed).
 
-    The true error :math:`\kappa` is the one that very many rows would give: in some interval of scores the
-    event happens less often than predicted (or more often), by a share :math:`\kappa` of *all* rows. The
+    The true error :math:`\kappa` is the limit for infinitely many rows: in some interval of scores the
+    event occurs less often than predicted (or more often), by a fraction :math:`\kappa` of *all* rows. The
     result is the smallest :math:`\kappa` that
-    :func:`~calibrant.hypothesis_tests.cumulative_test` rejects at level :math:`\alpha` with about
-    the wanted power or more, *whichever* interval it is and however the error is spread over it:
+    :func:`~calibrant.hypothesis_tests.cumulative_test` rejects at level :math:`\alpha` with approximately
+    the requested power or more, for *any* interval and any distribution of the error within it:
 
     .. math:: \kappa = x_\alpha \sigma + z \sqrt{\sigma^2 + c \kappa}
 
     with :math:`\sigma` the standard deviation of the mean residual, :math:`x_\alpha` the critical value in
-    its units, z the normal quantile of the power and :math:`c = \max_i w_i / \sum_i w_i` (times the largest
-    difference of utilities in a row).
+    units of :math:`\sigma`, z the normal quantile of the power and :math:`c = \max_i w_i / \sum_i w_i` (times the
+    largest difference of utilities in a row).
 
     Parameters
     ----------
@@ -95,40 +95,40 @@ def smallest_detectable_error(
     sample_weight : array of shape (n,), optional
         Importance of the rows; only ratios matter.
     utility : Utility, default=TopClasses(1)
-        What is to be tested, as in :func:`~calibrant.hypothesis_tests.cumulative_test`.
+        What to test, as in :func:`~calibrant.hypothesis_tests.cumulative_test`.
     statistic : {"kuiper", "ks"}, default="kuiper"
-        For KS, the interval begins at the lowest or ends at the highest score.
+        For KS, the interval starts at the lowest or ends at the highest score.
     alpha : float, default=0.05
         Level of the test.
     power : float, default=0.8
-        Probability of detection, at least one half and less than one; kept approximately, see the notes.
+        Probability of detection, at least one half and below one; approximate, see the notes.
     continuity_correction : bool, default=True
         As in the test.
 
     Returns
     -------
     DetectableError
-        The number and, by ``print``, a sentence.
+        The error and the noise limit; ``print`` shows a sentence.
 
     Notes
     -----
-    *Why.* The statistic is at least the absolute sum of residuals over the interval. That sum has the mean
-    :math:`\kappa`, and a variance of at most :math:`\sigma^2 + c \kappa`, since a chance that moves by
-    :math:`\delta` changes its variance by no more than :math:`\delta`. The normal approximation then gives
+    *Derivation.* The statistic is at least the absolute sum of residuals over the interval. That sum has mean
+    :math:`\kappa` and a variance of at most :math:`\sigma^2 + c \kappa`, since a change of a probability by
+    :math:`\delta` changes its variance by at most :math:`\delta`. The normal approximation then gives
     the formula, which is solved in closed form. At least :math:`-\log(1 - \text{power})` rows must be
-    touched by an error, which is the limit if all predictions are certain.
+    affected by the error; this is the limit if all predictions are certain.
 
-    *How sharp.* It is a promise for the worst interval, so most errors are found more often, as the slow
-    tests show by simulation. Where all rows have one score nothing is to spare, and the normal approximation shows: for
-    rare events the power can be a few points below the one asked for.
+    *Tightness.* The result covers the worst interval, so most errors are detected with higher power, as the slow
+    tests show by simulation. If all rows have the same score there is no slack, and the error of the normal
+    approximation shows: for rare events the power can be a few points below the requested one.
 
-    The error falls like :math:`1/\sqrt n`: four times as many rows, half of it. Costs O(nK) and a sort.
+    The error decreases like :math:`1/\sqrt n`: four times as many rows halve it. Costs O(nK) and a sort.
 
     Examples
     --------
     >>> print(smallest_detectable_error([[0.9, 0.1]] * 900))
-    With 900 rows, a true Kuiper error of 0.0293 is found with a probability of about 0.8 or more (test at
-    level 0.05); an observed one of up to 0.0196 may be noise.
+    With 900 rows, a true Kuiper error of 0.0293 is detected with a power of about 0.8 or more (test at
+    level 0.05); observed errors up to 0.0196 are within sampling error.
     """
     law = chosen_statistic(statistic)
     check_utility(utility)
@@ -154,7 +154,7 @@ def smallest_detectable_error(
 
 
 def _as_if_right(y_proba: Any, sample_weight: Any) -> LabelledPredictions:
-    """Parse predictions and weights; labels play no part, and those predicted are as good as any."""
+    """Parse predictions and weights; the labels have no effect, so the predicted classes are used."""
     predictions = Predictions.parse(y_proba)
     predicted = predictions.predicted
     labels = predicted if predictions.classes is None else predictions.classes[predicted]

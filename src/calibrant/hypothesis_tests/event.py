@@ -1,4 +1,4 @@
-"""An event of every row, with probabilities that are exact close to zero and close to one."""
+"""A binary event per row, with probabilities that are exact close to zero and one."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -18,58 +18,58 @@ __all__ = ["Event", "exact_probabilities"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-# A softmax is never zero, though its float64 may be.
+# A softmax is never exactly zero, although its float64 value may be.
 LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)
 
 
 def exact_probabilities(predictions: Predictions, rows: slice) -> Matrix:
-    """Return probabilities of some rows in float64, (b, K), from logits without a detour through float32."""
+    """Return probabilities of some rows in float64, (b, K); logits are converted in float64."""
     block = predictions.scores[rows].astype(np.float64)
     return np.asarray(softmax(block), dtype=np.float64) if predictions.space is Space.LOGITS else block
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """What was predicted of one event, and whether it happened.
+    """The predicted probability of one event, and whether it occurred.
 
     Attributes
     ----------
     probability, opposite : ndarray of shape (n,)
-        Of the event, and of all else as the sum over the other classes: one minus a probability that rounds to
-        one would be zero, also where some float32 softmax said otherwise.
-    happened : ndarray of shape (n,)
+        Of the event, and of its complement as the sum over the other classes: one minus a probability that rounds to
+        one would be zero.
+    occurred : ndarray of shape (n,)
     """
 
     probability: Vector
     opposite: Vector
-    happened: NDArray[np.bool_]
+    occurred: NDArray[np.bool_]
 
     @classmethod
     def predicted_class(cls, data: LabelledPredictions) -> Self:
-        """Take the predicted class being right."""
+        """Use the event that the predicted class is correct."""
         predicted = data.predictions.predicted
-        return cls(*_apart(data.predictions, predicted), predicted == data.labels)
+        return cls(*_probability_and_complement(data.predictions, predicted), predicted == data.labels)
 
     @classmethod
     def one_class(cls, data: LabelledPredictions, column: int) -> Self:
-        """Take the class of a column."""
+        """Use the event that the class of this column occurs."""
         columns = np.full(data.n_rows, column, dtype=np.intp)
-        return cls(*_apart(data.predictions, columns), data.labels == column)
+        return cls(*_probability_and_complement(data.predictions, columns), data.labels == column)
 
     @property
     def variance(self) -> Vector:
-        """Variance of whether it happens, (n,)."""
+        """Variance of the outcome, p (1 - p), (n,)."""
         return self.probability * self.opposite
 
     @property
     def refuted(self) -> bool:
-        """Whether what was certain not to happen did."""
-        impossible = np.where(self.happened, self.probability, self.opposite) == 0
+        """Whether an outcome with probability zero occurred."""
+        impossible = np.where(self.occurred, self.probability, self.opposite) == 0
         return bool(impossible.any())
 
 
-def _apart(predictions: Predictions, columns: NDArray[np.intp]) -> tuple[Vector, Vector]:
-    """Return the probability of one column of every row, and of the others together; O(nK) in blocks of rows."""
+def _probability_and_complement(predictions: Predictions, columns: NDArray[np.intp]) -> tuple[Vector, Vector]:
+    """Return the probability of one column of every row, and of all others together; O(nK) in blocks of rows."""
     own, others = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
 
     def read(rows: slice) -> int:
@@ -83,5 +83,5 @@ def _apart(predictions: Predictions, columns: NDArray[np.intp]) -> tuple[Vector,
     with BlockSums.over(*predictions.scores.shape) as over_all_rows:
         over_all_rows(read)
     least = LEAST_SOFTMAX if predictions.space is Space.LOGITS else 0.0
-    # Rows sum to one only up to rounding, and nothing is more probable than certain.
+    # Rows sum to one only up to rounding; probabilities are capped at one.
     return np.clip(own, least, 1.0), np.clip(others, least, 1.0)

@@ -1,15 +1,15 @@
-"""What to bear in mind of an asymptotic p-value from few rows."""
+"""A caution for asymptotic p-values from few rows."""
 
 from calibrant.wording import counted
 
 __all__ = ["few_rows"]
 
-# With fewer rows no limit of many rows is near.
+# Below this number of rows asymptotic p-values are inaccurate.
 FEW_ROWS = 10
 
 
 def few_rows(n_rows: int) -> str | None:
-    """Return what to bear in mind of an asymptotic p-value from so many rows; None if there are enough.
+    """Return a caution for an asymptotic p-value from n rows; None if there are enough.
 
     >>> few_rows(7)
     'a p-value from 7 rows is rough; use consistency_test'

@@ -1,4 +1,4 @@
-"""Hosmer-Lemeshow test: expected and observed counts in groups of rising risk."""
+"""Hosmer-Lemeshow test: expected and observed counts in groups of increasing probability."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -22,10 +22,10 @@ EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
 Vector = NDArray[np.float64]
 
-# Expected events, and non-events, from which the chi-square distribution of a group is trusted.
+# Expected events, and non-events, from which the chi-square approximation of a group is adequate.
 ENOUGH = 5.0
 
-# Fifty times 0.1, added up, is five but for rounding.
+# Fifty times 0.1 sums to five only up to rounding.
 ROUNDING = 1e-9
 
 
@@ -40,10 +40,10 @@ def hosmer_lemeshow_test(
     variance: Variance = "rows",
     min_expected: float = ENOUGH,
 ) -> TestResult:
-    r"""Compare expected and observed counts in groups of rows with similar probabilities.
+    r"""Hosmer-Lemeshow goodness-of-fit test of an event's probabilities.
 
-    Rows are sorted by the probability :math:`p_i` of an event and cut into g groups :math:`B_b` of equal
-    weight, usually tenths of risk. With outcomes :math:`o_i`,
+    Rows are sorted by the probability :math:`p_i` of an event and divided into g groups :math:`B_b` of equal
+    weight, usually deciles of risk. With outcomes :math:`o_i`,
 
     .. math::
 
@@ -61,51 +61,50 @@ def hosmer_lemeshow_test(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters; only ratios count. Rows are independent observations: a row of weight two
+        Importance of each row; only ratios matter. Rows are independent observations: a row of weight two
         is one observation, not two.
     kind : {"auto", "positive", "confidence"}, default="auto"
-        The event: the second class of two, or the predicted class being right. ``"auto"`` takes the former for
+        The event: the second class of two, or the predicted class being correct. ``"auto"`` is the former for
         two classes and the latter for more.
     n_bins : int, default=10
-        Number of groups, g; equal probabilities share a group, so that there may be fewer.
+        Number of groups, g; equal probabilities share a group, so there may be fewer.
     fitted : bool, default=False
-        Whether the probabilities are those of a logistic regression *on the rows it was fitted to*; then two
-        degrees of freedom are lost. For held-out rows, or after calibration on other rows, none are.
+        Whether the probabilities are those of a logistic regression *on its own training rows*; this costs two
+        degrees of freedom. For held-out rows, or after calibration on other rows, leave it False.
     variance : {"rows", "groups"}, default="rows"
-        Variance of a group's count: the exact one under the hypothesis, the first form above, or the one of
-        the original paper and of other programs, the second form. The latter is too large where
-        probabilities vary within a group, so that the test rejects too rarely.
+        Variance of a group's count: the exact one under the null hypothesis (first form above), or that of
+        the original paper and other programs (second form). The latter is too large if probabilities vary within a
+        group, which makes the test conservative.
     min_expected : float, default=5.0
-        Neighbouring groups are merged until each expects at least this many events and as many non-events, by
-        the classical rule five; 0 merges none.
+        Neighbouring groups are merged until each has at least this many expected events and non-events; five
+        is the classical rule, and 0 disables merging.
 
     Returns
     -------
     TestResult
-        Its ``caution`` says so if a group expects fewer than five events or non-events.
+        Its ``caution`` is set if a group has fewer than five expected events or non-events.
 
     Notes
     -----
     ``hoslem.test`` of R and ``estat gof, group(10)`` of Stata are ``fitted=True, variance="groups",
-    min_expected=0``, up to the way in which equal probabilities are grouped.
+    min_expected=0``, except for the grouping of equal probabilities.
 
-    Without merging, an unexpected event in a group that expects 0.001 of them adds a thousand to the statistic,
-    and confident classifiers would be rejected far too often; with a smaller ``min_expected``, or heavy-tailed
-    weights, a test at the 1 % level still rejects too often. Groups that cannot vary, because all their
-    probabilities are 0 or 1, count nothing; but an event of probability zero that happened
-    refutes the hypothesis: the statistic is then infinite. For weights, counts
-    are those of the effective sample size :math:`(\sum w)^2 / \sum w^2` of the group. :math:`1 - p_i` is the
-    sum of the probabilities of the other classes, and those of logits are computed in float64, so that
-    confidences which round to one remain uncertain.
+    Without merging, an unexpected event in a group with 0.001 expected events adds a thousand to the statistic,
+    and confident classifiers would be rejected far too often. With a smaller ``min_expected``, or heavy-tailed
+    weights, a test at the 1 % level still rejects too often. Groups without variance, because all their
+    probabilities are 0 or 1, are ignored; but if an event of probability zero occurs, the statistic is infinite. With
+    weights, counts are replaced by the effective sample size :math:`(\sum w)^2 / \sum w^2` of the group.
+    :math:`1 - p_i` is the sum of the probabilities of the other classes, and probabilities of logits are computed in
+    float64, so that confidences which round to one keep a positive variance.
 
-    The result depends on the groups, and says little on single classes; a sum over classes of
-    such statistics has no chi-square distribution, since classes exclude each other. For all classes use
-    :func:`~calibrant.hypothesis_tests.consistency_test` with a classwise metric. O(nK) in blocks of rows and a
+    The result depends on the groups, and says little about single classes. A sum over classes of
+    such statistics has no chi-square distribution, since classes exclude each other. To test all classes use
+    :func:`~calibrant.hypothesis_tests.consistency_test` with a classwise metric. Costs O(nK) in blocks of rows and a
     sort of n numbers; memory O(n).
 
     Examples
     --------
-    Two groups of 100, expecting 20 and 60 events with variances 16 and 24, and seeing 28 and 60:
+    Two groups of 100, with 20 and 60 expected events, variances 16 and 24, and 28 and 60 observed events:
 
     >>> p = [0.2] * 100 + [0.6] * 100
     >>> y = [1] * 28 + [0] * 72 + [1] * 60 + [0] * 40
@@ -124,13 +123,13 @@ def hosmer_lemeshow_test(
     degrees = n_groups - 2 if fitted else n_groups
     if degrees < 1 and n_groups > 0:
         raise ParameterError(
-            f"fitted=True needs at least three groups, but these rows make {n_groups}; "
+            f"fitted=True needs at least three groups, but these rows give {n_groups}; "
             "use held-out rows and fitted=False, or set a larger n_bins or a smaller min_expected."
         )
     refuted = event.refuted
     if refuted:
         statistic = float("inf")
-    # Where nothing can vary there is nothing to test, and nothing was refuted.
+    # Without variance there is nothing to test, and no outcome of probability zero occurred.
     p_value = 0.0 if refuted else float(chdtrc(degrees, statistic)) if n_groups else 1.0
     least = groups.least_count()
     caution = None
@@ -143,7 +142,7 @@ def hosmer_lemeshow_test(
         statistic=statistic,
         p_value=p_value,
         test=f"Hosmer-Lemeshow test of {chosen} ({size})",
-        null_hypothesis="every event happened with its predicted probability",
+        null_hypothesis="every event occurs with its predicted probability",
         n_rows=data.n_rows,
         caution=caution,
     )
@@ -181,12 +180,12 @@ class _Groups:
             sums(weights * weights),
             sums(weights * event.probability),
             sums(weights * event.opposite),
-            sums(weights * (event.happened - event.probability)),
+            sums(weights * (event.occurred - event.probability)),
             sums(weights * weights * event.variance),
         )
 
     def merged(self, min_expected: float) -> Self:
-        """Join neighbours from left to right until each expects enough; what is left joins the last."""
+        """Merge neighbours from left to right until each has enough expected counts; the remainder joins the last group."""
         columns = np.column_stack(
             [
                 self.weight,
@@ -209,23 +208,23 @@ class _Groups:
         return type(self)(*np.array(groups).T)
 
     def least_count(self) -> float:
-        """Return the smallest number of events or non-events that a group expects, of those that can vary."""
+        """Return the smallest expected number of events or non-events in a group with positive variance."""
         columns = np.stack([self.weight, self.square_weight, self.expected, self.expected_not], axis=1)
         return min((_least_count(group) for group in columns[self.row_variance > 0]), default=np.inf)
 
     def statistic(self, variance: Variance) -> tuple[float, int]:
-        """Return chi-square, and the number of groups whose count can vary."""
+        """Return chi-square, and the number of groups with positive variance."""
         variances = self.row_variance
         if variance == "groups":
             variances = self.expected / self.weight * (self.expected_not / self.weight) * self.square_weight
         varying = self.row_variance > 0
-        with np.errstate(over="ignore"):  # logits can call an event as good as impossible
+        with np.errstate(over="ignore"):  # logits can make an event almost impossible
             terms = self.residual[varying] ** 2 / variances[varying]
         return float(terms.sum()), int(varying.sum())
 
 
 def _least_count(group: Vector) -> float:
-    """Return how many events, or non-events if these are fewer, a group expects."""
+    """Return the smaller of the expected numbers of events and non-events of a group."""
     weight, square_weight, expected, expected_not = group[:4]
     return float(min(expected, expected_not) * weight / square_weight)
 

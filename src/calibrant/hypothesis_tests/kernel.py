@@ -1,4 +1,4 @@
-"""The kernel test: could calibrated predictions have a kernel calibration error as large as this."""
+"""Kernel calibration test: p-values for the squared kernel calibration error."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -23,7 +23,7 @@ TestKind = Literal["full", "confidence", "positive"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-# Multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
+# Number of multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
 AFFORDABLE = 1.2e11
 
 # Columns of a matrix product that serves several resamples at once.
@@ -43,14 +43,14 @@ def kernel_test(
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = 0,
 ) -> TestResult:
-    r"""Test calibration, by default of whole probability vectors, with the squared kernel calibration error.
+    r"""Kernel test of calibration, by default of complete probability vectors (SKCE test).
 
     .. math::
 
         T = \frac{1}{n (n - 1)} \sum_{i \ne j} k(p_i, p_j) \, \langle e_{y_i} - p_i, e_{y_j} - p_j \rangle,
 
-    the unbiased :func:`~calibrant.metrics.kernel_calibration_error`, is zero on average if the
-    predictions are calibrated and positive otherwise; large values are evidence
+    the unbiased :func:`~calibrant.metrics.kernel_calibration_error`, has expectation zero if the
+    predictions are calibrated and is positive in expectation otherwise. Large values are evidence against calibration
     :cite:`widmann2019,widmann2021`.
 
     Parameters
@@ -58,44 +58,44 @@ def kernel_test(
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. They must not have been fitted
-        to these labels.
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. They must be held-out: not
+        fitted to these labels.
     sample_weight : array of shape (n,), optional
-        Weights of the rows; rows are independent, whatever they weigh, and only ratios count.
+        Weights of the rows. Rows are independent observations whatever their weight; only ratios matter.
     kind : {"full", "confidence", "positive"}, default="full"
-        Whole vectors of probabilities, the confidence in the predicted class only, or the probability of the
-        second class of two only.
+        Complete probability vectors, the confidence in the predicted class, or the probability of the
+        second class of two.
     method : {"auto", "resampling", "wild", "block"}, default="auto"
-        Where the null distribution comes from, see the notes. ``"auto"`` is the first that takes a few seconds.
+        How the null distribution is computed, see the notes. ``"auto"`` is the first that takes at most a few seconds.
     kernel : {"laplace", "gaussian"}, default="laplace"
         :math:`\exp(-\|p - q\| / s)` or :math:`\exp(-\|p - q\|^2 / (2 s^2))`.
     bandwidth : float, optional
-        s; by default the median distance between different predictions.
+        s; by default the median distance between distinct predictions.
     block_size : int, optional
-        Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default. There must be two blocks or more.
+        Rows in a block, B, for ``method="block"``; :math:`\sqrt n` by default. At least two blocks are needed.
     n_resamples : int, default=1000
-        Simulated data sets, R, for the other two methods.
+        Number of simulated data sets, R, for the other two methods.
     random_state : int, Generator or None, default=0
-        Seed of the simulation, and of the way rows are dealt out to blocks; None for another every time.
+        Seed of the simulation, and of the assignment of rows to blocks; None for a random seed.
 
     Returns
     -------
     TestResult
-        With T as the statistic; for ``method="block"`` its ratio to its standard error. Noise has the mean
-        zero, by construction; ``null_quantile`` says how far it goes.
+        With T as the statistic; for ``method="block"`` the ratio of T to its standard error. The null mean is
+        zero by construction; ``null_quantile`` is the 95 % quantile under calibration.
 
     Notes
     -----
-    ``"resampling"`` draws labels from the predicted probabilities, which is what the null hypothesis says:
-    the level is exact for any n. Costs O(n^2 K R) in matrix products.
+    ``"resampling"`` draws labels from the predicted probabilities, that is, under the null hypothesis. The
+    level is exact for any n. Costs O(n^2 K R) in matrix products.
 
-    ``"wild"`` multiplies the residual vector of every row by a random sign; the sum over pairs of such
-    products has the same limit distribution. Costs O(n^2 (K + R)). Its level is approximate: it takes the size
-    of residuals from the data, and for few rows, or few wrong ones, that is uncertain.
+    ``"wild"`` (wild bootstrap) multiplies the residual vector of every row by a random sign; the sum over pairs of such
+    products has the same limit distribution. Costs O(n^2 (K + R)). Its level is approximate: it estimates the size
+    of residuals from the data, which is unreliable with few rows, or few wrong ones.
 
-    ``"block"`` takes the mean of T over m = n / B blocks of rows, which is nearly normal, and its standard
-    error from their spread: :math:`p = 1 - \Phi(\sqrt m \, \bar T / \mathrm{sd}(T))`. Costs O(n B K), works for
-    millions of rows, and has much less power than the others for the same rows.
+    ``"block"`` uses the mean of T over m = n / B blocks of rows, which is nearly normal, and its standard
+    error from their spread: :math:`p = 1 - \Phi(\sqrt m \, \bar T / \mathrm{sd}(T))`. Costs O(n B K), scales to
+    millions of rows, and has much less power than the others on the same rows.
 
     Memory O(n R) bytes at most. Results do not depend on the order of the rows.
 
@@ -103,11 +103,11 @@ def kernel_test(
     --------
     >>> generator = np.random.default_rng(0)
     >>> p = generator.random(300)
-    >>> happened = (generator.random(300) < p).astype(int)
-    >>> kernel_test(happened, p).p_value > 0.05
+    >>> outcomes = (generator.random(300) < p).astype(int)
+    >>> kernel_test(outcomes, p).p_value > 0.05
     True
     >>> overconfident = p**3 / (p**3 + (1 - p) ** 3)
-    >>> kernel_test(happened, overconfident).p_value < 0.01
+    >>> kernel_test(outcomes, overconfident).p_value < 0.01
     True
     """
     _check_options(kind, method, n_resamples)
@@ -134,7 +134,7 @@ def kernel_test(
             null_quantile=float(ndtri(0.95)),
         )
     simulate = _by_labels if method == "resampling" else _by_signs
-    ordered = sample.take(sample.order)  # random numbers go by contents too
+    ordered = sample.take(sample.order)  # so that random numbers do not depend on the order of rows
     products = simulate(ordered, kernel, width, n_resamples, generator)
     weight = float(sample.weights.sum() ** 2 - np.vdot(sample.weights, sample.weights))
     observed, *simulated = (Pairs(product, 0.0, weight, 1.0).unbiased for product in products.tolist())
@@ -144,37 +144,37 @@ def kernel_test(
 
 
 def _sample(data: LabelledPredictions, kind: TestKind) -> tuple[Residuals, str]:
-    """Return the residuals that are tested, and the hypothesis about them."""
+    """Return the residuals to test, and the null hypothesis in words."""
     if kind == "full":
         return Residuals.of_all_classes(data), "classes occur with exactly the predicted probabilities"
     if kind == "confidence":
-        hypothesis = "the predicted class is right with exactly the probability it was given"
+        hypothesis = "the predicted class is right with exactly its predicted probability"
         return Residuals.of_confidence(data), hypothesis
     if data.n_classes != 2:
         raise ParameterError(
             f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='full'."
         )
     sample = Residuals.of_event(data.predictions.probabilities[:, 1], data.labels == 1, data.weights)
-    return sample, f"{class_text(data.classes[1])} occurs with exactly the probability it was given"
+    return sample, f"{class_text(data.classes[1])} occurs with exactly its predicted probability"
 
 
 def _check_options(kind: Any, method: Any, n_resamples: Any) -> None:
     if isinstance(kind, str) and kind == "classwise":
         raise ParameterError(
-            "kind='classwise' is not one hypothesis but one for each class; for all classes at once use "
-            "kind='full', for each by itself classwise_cumulative_tests."
+            "kind='classwise' is not one hypothesis but one per class; for all classes jointly use "
+            "kind='full', for each class separately classwise_cumulative_tests."
         )
     if kind not in get_args(TestKind):
         raise ParameterError(f"kind must be 'full', 'confidence' or 'positive', not {kind!r}.")
     if method not in get_args(Method):
         raise ParameterError(f"method must be 'auto', 'resampling', 'wild' or 'block', not {method!r}.")
-    whole = isinstance(n_resamples, (int, np.integer)) and not isinstance(n_resamples, bool)
-    if not whole or n_resamples < 1:
-        raise ParameterError(f"n_resamples must be a whole number of at least 1, not {n_resamples!r}.")
+    is_integer = isinstance(n_resamples, (int, np.integer)) and not isinstance(n_resamples, bool)
+    if not is_integer or n_resamples < 1:
+        raise ParameterError(f"n_resamples must be an integer of at least 1, not {n_resamples!r}.")
 
 
 def _check_number_of_blocks(n_rows: int, block_size: int) -> None:
-    """Refuse a single block, which has no spread to compare its error with."""
+    """Raise on a single block, from which no standard error can be estimated."""
     if n_rows >= 2 * block_size:
         return
     smaller = f", a block_size of at most {n_rows // 2}" if n_rows >= 4 else ""
@@ -199,14 +199,14 @@ def _block_ratio(sums: Matrix) -> float:
     mean = products.sum() / weights.sum() if weights.sum() > 0 else 0.0
     deviations = products - weights * mean
     error = np.sqrt(np.vdot(deviations, deviations) * n_blocks / (n_blocks - 1))
-    # Without spread nothing can be said: residuals that are all zero.
+    # No spread: all residuals are zero, so there is no evidence.
     return float(products.sum() / error) if error > 0 else 0.0
 
 
 def _by_labels(
     sample: Residuals, kernel: Kernel, bandwidth: float, n_resamples: int, generator: np.random.Generator
 ) -> Vector:
-    """Return the sum over pairs as observed and with labels drawn from the predictions, (1 + R,)."""
+    """Return the sum over pairs for the observed labels and for labels drawn from the predictions, (1 + R,)."""
     n_columns = sample.features.shape[1]
     at_a_time = max(1, COLUMNS_AT_A_TIME // n_columns)
     parts = []
@@ -217,10 +217,10 @@ def _by_labels(
             labels[:, 0] = np.where(sample.labels < 0, n_columns, sample.labels)
 
         def residuals(rows: slice, labels: NDArray[np.int32] = labels) -> Matrix:
-            # One column more for "none of them", which is then cut off.
-            happened = np.zeros((*labels[rows].shape, n_columns + 1))
-            np.put_along_axis(happened, labels[rows][:, :, np.newaxis], 1.0, axis=2)
-            difference = happened[:, :, :-1] - sample.points(rows)[:, np.newaxis]
+            # One more column for "none of the columns", which is then removed.
+            occurred = np.zeros((*labels[rows].shape, n_columns + 1))
+            np.put_along_axis(occurred, labels[rows][:, :, np.newaxis], 1.0, axis=2)
+            difference = occurred[:, :, :-1] - sample.points(rows)[:, np.newaxis]
             difference *= sample.weights[rows, np.newaxis, np.newaxis]
             return difference.reshape(len(difference), -1)
 
@@ -229,14 +229,14 @@ def _by_labels(
 
 
 def _drawn_labels(sample: Residuals, n_draws: int, generator: np.random.Generator) -> NDArray[np.int32]:
-    """Draw labels of every row by its probabilities, (n, R); the number of columns stands for none of them."""
+    """Draw labels of every row from its probabilities, (n, R); the number of columns means none of them."""
     n_columns = sample.features.shape[1]
     labels = np.empty((len(sample), n_draws), dtype=np.int32)
     for rows in row_blocks(len(sample), max(n_columns, n_draws)):
         below = np.cumsum(sample.points(rows), axis=1)
         if n_columns > 1:
             below /= below[:, -1:]
-        # One sorted array for all rows of the block: the steps of row i lie between i and i + 1.
+        # One sorted array for all rows of the block: the cumulative probabilities of row i lie between i and i + 1.
         offsets = np.arange(len(below))[:, np.newaxis]
         draws = np.minimum(generator.random((len(below), n_draws)) + offsets, np.nextafter(offsets + 1.0, 0))
         labels[rows] = np.searchsorted((below + offsets).ravel(), draws, side="right") - n_columns * offsets
@@ -248,7 +248,7 @@ def _drawn_labels(sample: Residuals, n_draws: int, generator: np.random.Generato
 def _by_signs(
     sample: Residuals, kernel: Kernel, bandwidth: float, n_resamples: int, generator: np.random.Generator
 ) -> Vector:
-    """Return the sum over pairs as observed and with residuals of random sign, (1 + R,)."""
+    """Return the sum over pairs for the observed residuals and for residuals of random sign, (1 + R,)."""
     signs = generator.integers(0, 2, (len(sample), 1 + n_resamples), dtype=np.int8)
     signs *= 2
     signs -= 1
@@ -273,9 +273,9 @@ def _simulation_result(
     observed: float, simulated: Vector, name: str, null_hypothesis: str, n_rows: int
 ) -> TestResult:
     n_resamples = len(simulated)
-    # Few rows have few different outcomes; a tie is a tie whatever the last digits are.
+    # Few rows have few distinct outcomes; ties are found up to rounding.
     tolerance = 1e-10 * max(abs(observed), float(np.abs(simulated).max()))
-    # The observed data set counts as one of the simulated: under the null hypothesis it is.
+    # The observed data set counts as one of the simulated ones, which it is under the null hypothesis.
     p_value = (1 + int((simulated >= observed - tolerance).sum())) / (1 + n_resamples)
     return TestResult(
         statistic=observed,

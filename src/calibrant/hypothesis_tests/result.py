@@ -1,4 +1,4 @@
-"""TestResult: what a test found, of what, from how many rows."""
+"""TestResult: statistic, p-value and null hypothesis of a test, with a printed sentence."""
 
 from dataclasses import dataclass
 from math import inf
@@ -10,7 +10,7 @@ __all__ = ["TestResult"]
 
 @dataclass(frozen=True)
 class TestResult:
-    """The outcome of a hypothesis test.
+    """Result of a hypothesis test.
 
     Attributes
     ----------
@@ -19,36 +19,36 @@ class TestResult:
     p_value : float
         Probability of a statistic at least as extreme if the null hypothesis holds.
     test : str
-        Name of the test, and for a test made from a metric the metric with all its options.
+        Name of the test, including the metric with all its options if the test is built from one.
     null_hypothesis : str
-        What is assumed when the p-value is computed, as a sentence without its full stop.
+        The null hypothesis, as a sentence without a full stop.
     n_rows : int
-        Number of rows that took part.
+        Number of rows used.
     n_resamples : int or None
-        Number of simulated data sets, for a test by simulation.
+        Number of simulated data sets, for a simulation test.
     p_value_error : float or None
-        Monte-Carlo standard error of the p-value, for a test by simulation.
+        Monte-Carlo standard error of the p-value, for a simulation test.
     null_mean, null_quantile : float or None
-        Mean and 95 % quantile of the statistic under the null hypothesis, where they are known: what noise alone
-        gives with this many rows. The 5 % quantile if small values count against the hypothesis. The mean is
+        Mean and 95 % quantile of the statistic under the null hypothesis, if known: what noise alone
+        gives with this many rows. The 5 % quantile if small values are evidence against the hypothesis. The mean is
         None if it is zero by construction.
     null_range : tuple of two floats or None
-        Where 95 % of the statistics lie under the null hypothesis if small values, or both small and large
-        ones, count against it; None means below ``null_quantile``.
+        Central 95 % range of the statistic under the null hypothesis if small values, or both small and large
+        ones, are evidence against it; None means everything below ``null_quantile``.
     n_undefined : int
-        Number of simulated data sets for which the statistic has no value; they are left out.
+        Number of simulated data sets for which the statistic is undefined; they are left out.
     caution : str or None
-        Why the p-value is rough, where it comes from a limit of many rows and these are too few; part of the
+        Why the p-value is rough, if it is asymptotic and there are too few rows; part of the
         printed sentence.
 
     Examples
     --------
     >>> print(TestResult(1.3, 0.19, "Spiegelhalter's test", "the probabilities are the true ones", 100))
-    Spiegelhalter's test: statistic 1.3, p = 0.19 (100 rows); no evidence at the 5 % level against: the
+    Spiegelhalter's test: statistic 1.3, p = 0.19 (100 rows); null hypothesis not rejected at the 5 % level: the
     probabilities are the true ones.
     """
 
-    __test__ = False  # the name does not make it a test of pytest's
+    __test__ = False  # not collected by pytest despite its name
 
     statistic: float
     p_value: float
@@ -64,32 +64,32 @@ class TestResult:
     caution: str | None = None
 
     def __str__(self) -> str:
-        found = "no evidence" if self.p_value > 0.05 else "evidence"
+        found = "not rejected" if self.p_value > 0.05 else "rejected"
         caution = "" if self.caution is None else f" Caution: {self.caution}."
         return (
             f"{self.test}: statistic {self.statistic:.4g}, {p_text(self.p_value, self.n_resamples)} "
-            f"({self._size()}){self._noise()}; {found} at the 5 % level against: {self.null_hypothesis}.{caution}"
+            f"({self._size()}){self._noise()}; null hypothesis {found} at the 5 % level: {self.null_hypothesis}.{caution}"
         )
 
     def _size(self) -> str:
         rows = counted(self.n_rows, "row")
         if self.n_resamples is None:
             return rows
-        left_out = f" less {self.n_undefined} without a value" if self.n_undefined else ""
+        left_out = f" less {self.n_undefined} undefined" if self.n_undefined else ""
         return f"{rows}, {counted(self.n_resamples, 'resample')}{left_out}"
 
     def _noise(self) -> str:
-        """Return what noise alone would give, as a clause with its semicolon."""
-        known = [] if self.null_mean is None else [f"noise alone gives {self.null_mean:.4g} on average"]
+        """Return the size of the statistic under the null hypothesis, as a clause with its semicolon."""
+        known = [] if self.null_mean is None else [f"gives {self.null_mean:.4g} on average"]
         limits = self.null_range
         if limits is None and self.null_quantile is not None:
             limits = (-inf, self.null_quantile)
         if limits is not None:
             low, high = limits
             if low == -inf:
-                known.append(f"95 % of noise stays below {high:.4g}")
+                known.append(f"stays below {high:.4g} in 95 % of samples")
             elif high == inf:
-                known.append(f"95 % of noise stays above {low:.4g}")
+                known.append(f"stays above {low:.4g} in 95 % of samples")
             else:
-                known.append(f"95 % of noise lies between {low:.4g} and {high:.4g}")
-        return f"; {', and '.join(known)}" if known else ""
+                known.append(f"lies between {low:.4g} and {high:.4g} in 95 % of samples")
+        return f"; noise alone {' and '.join(known)}" if known else ""

@@ -1,4 +1,4 @@
-"""Calibration slope and intercept: the line that would repair the log-odds, and tests of its being the identity."""
+"""Calibration slope and intercept: logistic recalibration of the log-odds, and tests that it is the identity."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Coefficient:
-    """An estimate with its standard error and the ends of its confidence interval."""
+    """An estimate with its standard error and confidence interval."""
 
     value: float
     standard_error: float
@@ -39,22 +39,22 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class SlopeIntercept:
-    """The logistic recalibration of one event.
+    """Calibration slope and intercept of one event.
 
     Attributes
     ----------
     slope, intercept : Coefficient
-        The line that fits best. A slope below 1 means too much confidence, above 1 too little. Where the scores
-        tell hits from misses without error the slope is infinite, where all scores are equal or only one
-        outcome occurs it is NaN; the intercept then is NaN.
+        The fitted line. A slope below 1 means overconfidence, above 1 underconfidence. If the scores separate
+        the outcomes perfectly the slope is infinite. If all scores are equal, or only one outcome occurs, it is
+        NaN. The intercept is NaN in both cases.
     in_the_large : Coefficient
-        Intercept with the slope fixed at 1: positive if events are more frequent than predicted.
-        Infinite if only one outcome occurs.
+        Calibration in the large: intercept with the slope fixed at 1, positive if events are more frequent than
+        predicted. Infinite if only one outcome occurs.
     slope_test, in_the_large_test, joint_test : TestResult
-        Likelihood-ratio tests: slope 1 with a free intercept; intercept 0 with slope 1; both at once, whose
+        Likelihood-ratio tests: slope 1 with a free intercept; intercept 0 with slope 1; both jointly, whose
         statistic is the sum of the other two.
     event : str
-        What was predicted: "predicted class", or a class by its label.
+        The event: "predicted class", or a class with its label.
     level : float
         Confidence level of the intervals.
     n_rows : int
@@ -113,33 +113,33 @@ def calibration_slope_intercept(
     level: float = 0.95,
     interval: IntervalMethod = "profile",
 ) -> SlopeIntercept | tuple[SlopeIntercept, ...]:
-    r"""Fit a line to the log-odds, and test whether it is the identity.
+    r"""Calibration slope and intercept (Cox recalibration): logistic regression of an event on its log-odds.
 
     For an event of probability :math:`p_i`,
 
     .. math:: \log \frac{P(\text{event})}{1 - P(\text{event})} = a + b \log \frac{p_i}{1 - p_i}
 
-    by maximum likelihood; calibrated predictions have the intercept a = 0 and the slope b = 1
-    :cite:`cox1958,miller1991`. With the slope held at 1, a is the calibration in the large.
+    by maximum likelihood. Calibrated predictions have the intercept a = 0 and the slope b = 1
+    :cite:`cox1958,miller1991`. With the slope fixed at 1, a is the calibration in the large.
 
     Parameters
     ----------
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Logits, through
-        ``Predictions.from_logits``, give log-odds that never saturate.
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Pass logits through
+        ``Predictions.from_logits`` for log-odds that never saturate.
     sample_weight : array of shape (n,), optional
-        How much each row matters; only ratios count. Rows are independent observations, whatever they weigh; see
+        Importance of each row; only ratios matter. Rows are independent observations, whatever their weight; see
         the notes for intervals and tests.
     kind : {"auto", "positive", "confidence", "classwise"}, default="auto"
-        The event: the second class of two; the predicted class being right; or every class in turn, with one
-        result each. ``"auto"`` takes the first for two classes and the second for more.
+        The event: the second class of two; the predicted class being correct; or every class in turn, with one
+        result each. ``"auto"`` is the first for two classes and the second for more.
     level : float, default=0.95
         Confidence level of the intervals.
     interval : {"profile", "wald"}, default="profile"
-        All values that the likelihood-ratio test does not reject, or the estimate plus and minus normal
-        quantiles of its standard error: faster, symmetric, and worse for few rows.
+        Profile-likelihood intervals, or Wald intervals (estimate plus and minus normal quantiles of the standard
+        error), which are faster, symmetric, and less accurate for few rows.
 
     Returns
     -------
@@ -148,33 +148,33 @@ def calibration_slope_intercept(
 
     Notes
     -----
-    Probabilities of exactly 0 and 1 have no log-odds. They count as the largest finite log-odds of the event, of
-    either sign, plus :math:`\log 2`: twice as sure as anything else that was said, the same at both ends, so that
-    an event and its opposite have the same slope and opposite intercepts. One wrong row there has much leverage,
-    as it should. To let zeros stand for something else, set ``Predictions.from_probabilities(..., floor=...)``.
-    If all probabilities of an event are 0 or 1 there is no line to fit, and an error says so; use
+    Probabilities of exactly 0 and 1 have infinite log-odds. They are replaced by the largest finite absolute log-odds of
+    the event plus :math:`\log 2`, with their sign: twice the most extreme odds, the same at both ends, so that
+    an event and its complement have the same slope and opposite intercepts. A single wrong row there has high leverage,
+    as it should. To use another value, set ``Predictions.from_probabilities(..., floor=...)``.
+    If all probabilities of an event are 0 or 1 there is no line to fit, and an error is raised; use
     :func:`~calibrant.hypothesis_tests.cumulative_test` or
     :func:`~calibrant.hypothesis_tests.spiegelhalter_test`.
 
-    *Weights.* They make likelihoods that are no longer those of the rows. Standard errors are those of the sandwich
+    *Weights.* A weighted likelihood is not the likelihood of the rows. Standard errors are therefore sandwich estimates,
 
     .. math:: A^{-1} B A^{-1}, \qquad A = \sum_i w_i \mu_i (1 - \mu_i) x_i x_i^T, \quad
         B = \sum_i w_i^2 \mu_i (1 - \mu_i) x_i x_i^T
 
-    with :math:`\mu_i` on the fitted line and :math:`x_i` one and the log-odds, which is right for any weights,
-    also where they go with the score, and the usual one for equal weights. Losses of log-likelihood, for
-    profile intervals and tests of one coefficient, are divided by the ratio of its sandwich variance to that of
-    the likelihood, as for surveys after Rao and Scott; this is approximate, as is the joint test, whose
-    statistic is the sum of the two although they are then not independent. Where there is no finite estimate,
+    with :math:`\mu_i` on the fitted line and :math:`x_i` one and the log-odds. They are valid for any weights, also if
+    these depend on the score, and reduce to the usual ones for equal weights. Log-likelihood differences, for
+    profile intervals and tests of one coefficient, are divided by the ratio of its sandwich variance to its likelihood
+    variance (Rao-Scott correction, as for surveys). This is approximate, as is the joint test, whose
+    statistic is the sum of the two although they are then not independent. If there is no finite estimate,
     and hence no ratio, the likelihood is that of the effective sample size :math:`(\sum w)^2 / \sum w^2`.
     The slow tests simulate the coverage for several kinds of weights.
 
-    Newton's method on two parameters, O(n) for each of about eight steps; profile intervals take
-    some hundred passes more, a few seconds for a million rows. O(nK) to read the log-odds.
+    Newton's method on two parameters, O(n) for each of about eight steps. Profile intervals take about
+    a hundred more passes, a few seconds for a million rows. O(nK) to compute the log-odds.
 
     Examples
     --------
-    Eighty of a hundred events at 90 % and twenty at 10 %: the log-odds should be :math:`\pm\log 4`, but are
+    Eighty of a hundred events occur at 90 %, and twenty at 10 %: the log-odds should be :math:`\pm\log 4`, but are
     :math:`\pm\log 9`.
 
     >>> y = [1] * 80 + [0] * 20 + [1] * 20 + [0] * 80
@@ -212,12 +212,12 @@ def calibration_slope_intercept(
 
 
 def _caution(n_certain: int, scores: Vector) -> str | None:
-    """Return what stands for probabilities of which there are no log-odds; None if there are none such."""
+    """Return the odds that replace probabilities without finite log-odds; None if there are none."""
     if n_certain == 0:
         return None
     odds = float(np.exp(np.abs(scores).max()))
     count = f"{n_certain} probabilities" if n_certain > 1 else "a probability"
-    return f"{count} of exactly 0 or 1 count{'' if n_certain > 1 else 's'} as odds of {odds:.3g} to one; the line depends on that"
+    return f"{count} of exactly 0 or 1 count{'' if n_certain > 1 else 's'} as odds of {odds:.3g} to one; the fit depends on this"
 
 
 def _line(
@@ -225,7 +225,7 @@ def _line(
 ) -> SlopeIntercept:
     """Return all estimates, intervals and tests."""
     identity = regression.log_likelihood(regression.scores)
-    large_inflation = inflation = np.ones(2)  # of the variances of intercept and slope by weights
+    large_inflation = inflation = np.ones(2)  # variance inflation of intercept and slope by weights
     if regression.one_outcome:
         large, shifted, large_error = float(np.copysign(np.inf, regression.signs[0])), 0.0, np.inf
     else:
@@ -262,7 +262,7 @@ def _line(
         return Coefficient(value, error, *ends)
 
     def test(name: str, null: str, gain: float, degrees: int) -> TestResult:
-        statistic = max(0.0, 2 * gain)  # rounding may leave a maximum below what it contains
+        statistic = max(0.0, 2 * gain)  # rounding may make it slightly negative
         described = f"likelihood-ratio test of the {name} ({event}, {counted(degrees, 'degree')} of freedom)"
         n_rows = len(regression.scores)
         p_value = float(chdtrc(degrees, statistic))
@@ -286,9 +286,9 @@ def _line(
 
 
 def _inflation(regression: LogisticLine, mean: Vector, covariance: NDArray[np.float64]) -> Vector:
-    """Return by how much weights make the variances of intercept and slope larger than the likelihood says.
+    """Return the variance inflation of intercept and slope by weights, relative to the likelihood.
 
-    The ratio of the sandwich to ``covariance``, which is one for equal weights; and one where there is no variance.
+    The ratio of the sandwich to ``covariance``, which is one for equal weights; one if the variance is zero.
     """
     if regression.weights.min() == regression.weights.max():
         return np.ones(2)
@@ -304,7 +304,7 @@ def _interval(
 ) -> tuple[float, float]:
     quantile = float(ndtri((1 + level) / 2))
     if np.isnan(value) or (method == "wald" and not np.isfinite(value + error)):
-        return -np.inf, np.inf  # these rows say nothing about it
+        return -np.inf, np.inf  # these rows carry no information on it
     if method == "wald":
         return value - quantile * error, value + quantile * error
     allowed = quantile**2 / 2

@@ -1,4 +1,4 @@
-"""Spiegelhalter's test: the Brier score against what the predictions promise."""
+"""Spiegelhalter's test: the Brier score compared with its expectation under the predictions."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
@@ -17,7 +17,7 @@ __all__ = ["spiegelhalter_test"]
 
 Alternative = Literal["two-sided", "greater", "less"]
 
-# A probability this close to the mean of its row differs from it by rounding only.
+# A probability this close to the mean of its row differs from it only by rounding.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
@@ -28,12 +28,12 @@ def spiegelhalter_test(
     sample_weight: Any = None,
     alternative: Alternative = "two-sided",
 ) -> TestResult:
-    r"""Compare the Brier score with its expectation under the predictions, in closed form.
+    r"""Spiegelhalter's z-test: Brier score against its expectation under the predictions, in closed form.
 
-    If labels are drawn with the predicted probabilities, the Brier score :math:`B` has a known mean and
-    standard deviation, and :math:`z = (B - \mathrm{E} B) / \mathrm{sd}(B)` is close to standard normal. For
+    If labels are drawn from the predicted probabilities, the Brier score :math:`B` has a known mean and
+    standard deviation, and :math:`z = (B - \mathrm{E} B) / \mathrm{sd}(B)` is approximately standard normal. For
     two classes with :math:`y_i \in \{0, 1\}` and :math:`p_i` of the second :cite:`spiegelhalter1986`, and for
-    any number with :math:`s_i = \sum_k p_{ik}^2`,
+    any number of classes with :math:`s_i = \sum_k p_{ik}^2`,
 
     .. math::
 
@@ -41,7 +41,7 @@ def spiegelhalter_test(
         \qquad
         z = \frac{\sum_i w_i (s_i - p_{i y_i})}{\sqrt{\sum_i w_i^2 \sum_k p_{ik} (p_{ik} - s_i)^2}} ;
 
-    the second is the first where K = 2.
+    which agree for K = 2.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ def spiegelhalter_test(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Rows are divided by their sums.
     sample_weight : array of shape (n,), optional
-        How much each row matters; only ratios count. Rows are independent observations: a row of weight two
+        Importance of each row; only ratios matter. Rows are independent observations: a row of weight two
         is one observation, not two.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
-        ``"greater"``: only a score worse than promised counts against calibration, the sign of too much
-        confidence. ``"less"``: only a better one, the sign of too little.
+        ``"greater"``: only a score worse than expected is evidence against calibration, which indicates
+        overconfidence. ``"less"``: only a better one, which indicates underconfidence.
 
     Returns
     -------
@@ -63,18 +63,18 @@ def spiegelhalter_test(
 
     Notes
     -----
-    Sees overall over- and underconfidence, not errors that cancel in the sum. A row that gives all classes
-    the same probability has the same score whatever happens, hence says nothing here. If the score cannot
-    vary at all, z is 0 with p = 1; if moreover a label has the probability zero, z is infinite with p = 0.
-    The normal approximation is good for some hundred rows that are neither certain nor uniform; below ten rows
-    the result says so in ``caution``, and :func:`~calibrant.hypothesis_tests.consistency_test` with
+    Detects overall over- and underconfidence, not errors that cancel in the sum. A row with equal probabilities for all
+    classes has the same score for any outcome, and hence contributes nothing. If the score has no
+    variance, z is 0 with p = 1; if in addition a true class has probability zero, z is infinite with p = 0.
+    The normal approximation is good for a hundred or more rows that are neither certain nor uniform. Below ten rows
+    the result has a ``caution``; :func:`~calibrant.hypothesis_tests.consistency_test` with
     :func:`~calibrant.metrics.brier_score` is the same test by simulation.
 
-    O(nK) in blocks of rows.
+    Costs O(nK) in blocks of rows.
 
     Examples
     --------
-    Nine of ten right at a confidence of 60 %: :math:`z = (6 - 9) \cdot 0.2 / \sqrt{10 \cdot 0.04 \cdot 0.24}`.
+    Nine of ten correct at a confidence of 60 %: :math:`z = (6 - 9) \cdot 0.2 / \sqrt{10 \cdot 0.04 \cdot 0.24}`.
 
     >>> result = spiegelhalter_test([0] * 9 + [1], [[0.6, 0.4]] * 10)
     >>> round(result.statistic, 4), round(result.p_value, 4)
@@ -96,7 +96,7 @@ def spiegelhalter_test(
         statistic=z,
         p_value=p_value,
         test=f"Spiegelhalter's test ({alternative})",
-        null_hypothesis="every label was drawn with the predicted probabilities of its row",
+        null_hypothesis="every label was drawn from the predicted probabilities of its row",
         n_rows=data.n_rows,
         caution=few_rows(data.n_rows) if sums.variance > 0 else None,
     )
@@ -104,7 +104,7 @@ def spiegelhalter_test(
 
 @dataclass(frozen=True)
 class _Sums:
-    """Excess of the Brier score over its expectation (both halved), and its variance, for some rows."""
+    """Difference of the Brier score from its expectation (both halved), and its variance, for some rows."""
 
     excess: float
     variance: float
@@ -115,7 +115,7 @@ class _Sums:
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         squares = np.einsum("ik,ik->i", probabilities, probabilities)
         deviations = probabilities - squares[:, np.newaxis]
-        # Rows of thirds would otherwise have a z of rounding over rounding.
+        # Otherwise rows of thirds would have a z that is rounding divided by rounding.
         deviations[np.abs(deviations) < ROUNDING] = 0.0
         variances = np.einsum("ik,ik,ik->i", probabilities, deviations, deviations)
         excesses = -deviations[np.arange(len(deviations)), data.labels[rows]]

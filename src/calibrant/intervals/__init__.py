@@ -1,7 +1,7 @@
-"""How sure a measured number is: intervals for any metric, for differences, and for bins.
+"""Confidence intervals: bootstrap for any metric, paired loss differences, and exact intervals of proportions.
 
-:func:`bootstrap` takes any metric, :func:`paired_bootstrap` the difference of two predictions of the same rows;
-:func:`loss_difference` needs no resampling, and :func:`clopper_pearson` is exact for shares.
+:func:`bootstrap` takes any metric, :func:`paired_bootstrap` the difference between two predictions of the same rows.
+:func:`loss_difference` needs no resampling, and :func:`clopper_pearson` is exact for proportions.
 """
 
 from calibrant.intervals.bootstrap import bootstrap

@@ -1,4 +1,4 @@
-"""The bootstrap interval of any metric."""
+"""Bootstrap confidence interval of any metric."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,79 +31,79 @@ def bootstrap(
     random_state: Any = 0,
     progress: Progress | None = None,
 ) -> Interval:
-    r"""Interval of any metric, by drawing rows with replacement.
+    r"""Bootstrap confidence interval of any metric: percentile, BCa or basic.
 
     Parameters
     ----------
     metric : function
-        A metric of ours, also with options set by ``functools.partial``, or any function
-        ``(y_true, y_proba) -> float``. The latter is called on the resampled rows, with the labels as they
-        were given and an array of probabilities, (n, K), or (n,) if ``y_proba`` is flat; it must take
+        A metric of this library, with options set by ``functools.partial``, or any function
+        ``(y_true, y_proba) -> float``. Such a function is called on the resampled rows, with the labels as they
+        were given and an array of probabilities, (n, K), or (n,) if ``y_proba`` is flat. It must accept
         ``sample_weight`` if there are weights.
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        Weights of the rows. What is drawn is a row, whatever its weight.
+        Weights of the rows. Rows are drawn with equal probability, whatever their weight.
     level : float, default=0.95
-        Share of such intervals that are to contain the true value.
+        Confidence level: intended coverage of the interval.
     method : {"percentile", "bca", "basic"}, default="percentile"
-        Quantiles of the resampled values; the same moved for bias and skewness, which is more accurate for a
-        smooth metric :cite:`efron1987`; or the quantiles reflected at the estimate.
+        Quantiles of the resampled values; the same corrected for bias and skewness (BCa), which is more accurate for
+        smooth metrics :cite:`efron1987`; or the quantiles reflected at the estimate.
     n_resamples : int, default=2000
         Number of resamples.
     stratify : bool, default=False
-        Whether to draw from each true class as many rows as it has, as if the class shares were planned.
+        Whether to resample within each true class, as if the class frequencies were fixed by design.
     groups : array of shape (n,), optional
-        Rows of the same group depend on each other, as those of one patient: whole groups are drawn
-        :cite:`field2007`. Without it the interval would be too narrow.
+        Group of each row, such as the patient. Rows of one group depend on each other, so complete groups are drawn
+        (cluster bootstrap) :cite:`field2007`. Without it the interval would be too narrow.
     random_state : int, Generator or None, default=0
-        Source of the random numbers. The same integer gives the same interval, with any number of threads.
+        Seed or random generator. The same integer gives the same interval, with any number of threads.
     progress : function, optional
-        Called as ``progress(done, n_resamples)`` about a hundred times on the way, always by the thread that
-        called this function. What it raises ends the computation, as an interrupt does.
+        Called as ``progress(done, n_resamples)`` about a hundred times during the computation, always by the calling
+        thread. If it raises an exception, the computation ends, as with an interrupt.
 
     Returns
     -------
     Interval
-        A warning, and ``n_undefined``, tell of resamples in which the metric is NaN; they are left out. If all
-        resamples give the same value, the interval has no width, and a warning says so. If the estimate lies
-        outside of the interval, ``excludes_estimate`` is True and the printed sentence says so.
+        Resamples in which the metric is NaN are left out, with a warning; ``n_undefined`` is their number. If all
+        resamples give the same value, the interval has zero width, with a warning. If the estimate lies
+        outside the interval, ``excludes_estimate`` is True and the printed sentence says so.
 
     Notes
     -----
-    **Biased metrics.** The interval is about the noise in the value, not about its bias. A plug-in calibration
-    error, such as :func:`~calibrant.metrics.confidence_ece`, takes the noise of its bins for error, and in a
-    resample there is twice as much of it: near calibration the percentile interval lies above the true error nearly
-    always, and ``method="basic"`` cures that only in part; an interval of the debiased square covers at any error.
-    :doc:`/measurements` has the simulated shares.
+    **Biased metrics.** The interval covers sampling error, not bias. A plug-in calibration
+    error, such as :func:`~calibrant.metrics.confidence_ece`, includes the noise of its bins, and a resample has twice
+    that noise. Near calibration the percentile interval almost always lies above the true error, and
+    ``method="basic"`` corrects that only in part. An interval of the debiased square covers at any error.
+    :doc:`/measurements` has the simulated coverage.
 
-    So use ``partial(debiased_ece, signed=True)``: its interval is one of the *squared* error, and the
-    roots of its ends, or zero where they are negative, are one of the error. To show that there is an error at
-    all, a test of calibration is made for it.
+    So use ``partial(debiased_ece, signed=True)``. Its interval is for the *squared* error; the
+    roots of its ends, or zero where they are negative, are an interval for the error. To show that there is an error at
+    all, use a test of calibration.
 
-    The same holds for whatever cannot fall below zero and is above it by noise alone: ``smooth_ece``,
+    The same holds for other metrics that are non-negative and positive by noise alone: ``smooth_ece``,
     ``miscalibration``, ``top_label_ece``, ``top_k_label_ece``, ``classwise_ece``, and to a lesser degree the
     cumulative and kernel density errors. For good predictions the percentile interval of such a metric may lie
-    above its own estimate; it then says nothing of the true error, ``excludes_estimate`` tells it, and so
-    does the printed sentence. Means over rows and the metrics that are unbiased, such as
-    ``lp_calibration_error``, ``kernel_calibration_error`` and the signed ``debiased_ece``, do not have this.
+    above its own estimate. It is then no interval for the true error; ``excludes_estimate`` is True, and the
+    printed sentence says so. Means over rows and unbiased metrics, such as
+    ``lp_calibration_error``, ``kernel_calibration_error`` and the signed ``debiased_ece``, are not affected.
 
-    **Metrics with weights that are not counts** (bias-corrected ones) see a row that was drawn twice as one
-    observation of double importance, so that pairs of a row with itself do not come back as bias.
+    **Metrics with weights that are not counts** (bias-corrected ones) treat a row that was drawn twice as one
+    observation of double importance, so pairs of a row with itself do not bring back the bias.
 
-    **Cost.** Drawing costs O(n) per resample and the metric what it costs for other weights; rows are not copied.
-    Proper scores, binned, cumulative and cost errors prepare once what depends on the predictions alone, and
-    take microseconds to milliseconds. The others (``ece_sweep``, ``kde_ece``, ``kernel_calibration_error``,
-    ``lp_calibration_error``, ``miscalibration``, ``smooth_ece``) and functions of your own are computed anew for
-    every resample, so that an interval costs ``n_resamples`` times the metric. For 10,000 rows and ten classes
+    **Cost.** Drawing costs O(n) per resample, plus one evaluation of the metric with other weights; rows are not copied.
+    Proper scores and binned, cumulative and cost errors are prepared once for the fixed predictions, and then
+    take microseconds to milliseconds. Other metrics (``ece_sweep``, ``kde_ece``, ``kernel_calibration_error``,
+    ``lp_calibration_error``, ``miscalibration``, ``smooth_ece``) and your own functions are recomputed for
+    every resample, so an interval costs ``n_resamples`` times the metric. For 10,000 rows and ten classes
     ``kernel_calibration_error``, quadratic in the rows, takes a second or more each time, and half an hour or
-    more for 2000 resamples. So time one call first; then draw fewer resamples (200 will do for a level of 0.9),
-    or give fewer rows, a quarter of which doubles the width, and watch ``progress``. BCa needs some 500
-    evaluations more, for its acceleration, which ``progress`` does not count.
+    more for 2000 resamples. Time one call first. Then draw fewer resamples (200 suffice for a level of 0.9)
+    or pass fewer rows (a quarter of the rows doubles the width), and use ``progress``. BCa needs about 500
+    more evaluations for its acceleration, which ``progress`` does not count.
 
-    **Coverage** of means, by simulation, is in :doc:`/measurements` too: a little below the level for few rows.
+    **Coverage** of means, by simulation, is in :doc:`/measurements` too: slightly below the level for few rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exact intervals of shares, for counts and for bins."""
+"""Clopper-Pearson: exact confidence intervals of proportions, for counts and for bins."""
 
 from typing import Any
 
@@ -19,22 +19,22 @@ FloatArray = NDArray[np.float64]
 def clopper_pearson(
     successes: Any, trials: Any, level: float = 0.95
 ) -> tuple[FloatArray, FloatArray] | tuple[float, float]:
-    r"""Exact interval of a probability, from how often something happened.
+    r"""Clopper-Pearson interval: exact confidence interval of a binomial proportion.
 
     .. math::
 
         \bigl[ B_{\alpha/2}(k, n - k + 1), \; B_{1 - \alpha/2}(k + 1, n - k) \bigr], \qquad
         \alpha = 1 - \mathrm{level}
 
-    with quantiles B of the beta distribution; 0 below if k = 0, 1 above if k = n :cite:`clopper1934`. It
-    contains the true probability *at least* as often as the level says, for any number of trials.
+    with quantiles B of the beta distribution; the lower end is 0 if k = 0, the upper 1 if k = n :cite:`clopper1934`.
+    The coverage is *at least* the level, for any number of trials.
 
     Parameters
     ----------
     successes : float or array
-        Number of successes, k; broadcast against ``trials``. Need not be whole, for weighted rows.
+        Number of successes, k; broadcast against ``trials``. Need not be an integer, for weighted rows.
     trials : float or array
-        Number of trials, n; zero trials say nothing and give (0, 1).
+        Number of trials, n; zero trials give (0, 1).
     level : float, default=0.95
         Confidence level.
 
@@ -45,7 +45,7 @@ def clopper_pearson(
 
     Examples
     --------
-    Nothing in 30 trials: at most 11.6 %, about the rule of three (3.7 / 30, since the level is two-sided).
+    No event in 30 trials: at most 11.6 %, close to the rule of three (3.7 / 30, since the level is two-sided).
 
     >>> low, high = clopper_pearson(0, 30)
     >>> low, round(high, 4)
@@ -57,7 +57,7 @@ def clopper_pearson(
     try:
         k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
     except (TypeError, ValueError) as error:
-        raise ParameterError("successes and trials must be numbers of shapes that fit each other.") from error
+        raise ParameterError("successes and trials must be numbers of compatible shapes.") from error
     wrong = ~((k >= 0) & (k <= n) & np.isfinite(n))
     if wrong.any():
         at = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
@@ -65,7 +65,7 @@ def clopper_pearson(
             f"successes must be between 0 and the number of trials, but {k[at]:g} of {n[at]:g} are not."
         )
     tail = (1 - level) / 2
-    # The quantiles do not exist at the ends; any valid arguments will do there.
+    # The quantiles are undefined at the ends, where any valid arguments will do.
     low = np.where(k > 0, betaincinv(np.where(k > 0, k, 1.0), n - k + 1, tail), 0.0)
     high = np.where(k < n, betaincinv(k + 1, np.where(k < n, n - k, 1.0), 1 - tail), 1.0)
     if low.ndim == 0:
@@ -76,18 +76,18 @@ def clopper_pearson(
 def bin_intervals(
     bins: Bins, level: float = 0.95, *, squared_weight: Any = None
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Clopper-Pearson interval of the mean outcome of every bin, for outcomes 0 and 1.
+    r"""Clopper-Pearson interval of the mean outcome of each bin, for outcomes 0 and 1.
 
     Parameters
     ----------
     bins : Bins
         Bins whose outcomes are zeros and ones.
     level : float, default=0.95
-        Confidence level of each bin by itself.
+        Confidence level for each bin separately.
     squared_weight : array of shape (B,), optional
-        For rows with weights: the sum of the squared weights in every bin, such as
-        ``partition.bins(scores, outcomes, weights**2).weight``. A bin then counts as its effective number of
-        rows, :math:`(\sum w)^2 / \sum w^2`, and the interval is no longer exact.
+        For weighted rows: the sum of the squared weights in every bin, such as
+        ``partition.bins(scores, outcomes, weights**2).weight``. A bin then counts as its effective sample
+        size, :math:`(\sum w)^2 / \sum w^2`, and the interval is no longer exact.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def bin_intervals(
 
     Notes
     -----
-    If the outcomes of a bin happened with different probabilities, their number varies less than the
-    binomial one, and the interval is wider than need be. Costs O(B).
+    If the outcomes of a bin have different probabilities, the variance of their sum is less than the
+    binomial one, and the interval is conservative. Costs O(B).
 
     Examples
     --------
@@ -123,8 +123,8 @@ def bin_intervals(
         trials = np.divide(bins.weight**2, squares, out=np.zeros_like(trials), where=squares > 0)
     elif not np.allclose(bins.weight, bins.count, rtol=1e-9):
         raise ParameterError(
-            "the rows of these bins have weights, whose spread is needed; pass squared_weight=, the sum of "
-            "their squares in every bin."
+            "the rows of these bins have weights, whose variation is needed; pass squared_weight=, the sum of "
+            "the squared weights in every bin."
         )
     _check_outcomes(bins, weighted=squared_weight is not None)
     successes = np.clip(bins.mean_outcome, 0.0, 1.0) * trials
@@ -133,7 +133,7 @@ def bin_intervals(
 
 
 def _check_outcomes(bins: Bins, weighted: bool) -> None:
-    """Refuse sums that zeros and ones do not have, up to rounding."""
+    """Raise on sums that zeros and ones cannot have, up to rounding."""
     rounding = 1e-6 * np.maximum(bins.weight, 1.0)
     wrong = (bins.outcome_sum < -rounding) | (bins.outcome_sum > bins.weight + rounding)
     if not weighted:

@@ -1,4 +1,4 @@
-"""How rows are drawn for a bootstrap: one by one, class by class, or in whole groups."""
+"""Resampling schemes of the bootstrap: rows, rows within classes, or groups."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,27 +13,27 @@ from calibrant.options import check_flag
 
 __all__ = ["method_name", "resampling_of", "threads_for"]
 
-# Below this many rows the interpreter, of which there is one, takes more time than the arithmetic.
+# With fewer rows most of the time is spent in the interpreter, which holds the GIL.
 ROWS_FOR_THREADS = 20_000
 
 
 def resampling_of(
     data: LabelledPredictions, y_true: Any, sample_weight: Any, stratify: bool, groups: Any
 ) -> RowResampling:
-    """Return the way in which the rows of ``data`` are to be drawn."""
+    """Return the resampling scheme for the rows of ``data``."""
     check_flag("stratify", stratify)
     if groups is None:
         return RowResampling(data.n_rows, strata=data.labels if stratify else None)
     if stratify:
         raise ParameterError(
-            "stratify draws rows of each class and groups draws whole groups, and one draw cannot do both; "
+            "stratify draws rows of each class and groups draws complete groups, which cannot be combined; "
             "set stratify=False."
         )
     return RowResampling(data.n_rows, groups=group_numbers(groups, len(y_true), sample_weight))
 
 
 def threads_for(metric: Callable[..., Any], n_rows: int) -> int:
-    """Return how many threads to use; a function of the user's own never runs in two at once."""
+    """Return the number of threads to use; a user's own function never runs in two at once."""
     return n_threads_available() if n_rows >= ROWS_FOR_THREADS and is_declared(metric) else 1
 
 

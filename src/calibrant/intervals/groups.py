@@ -14,7 +14,7 @@ __all__ = ["group_numbers"]
 def group_numbers(groups: Any, n_rows: int, sample_weight: Any) -> NDArray[np.intp]:
     """Return the group number of every row of positive weight, from 0 without gaps.
 
-    ``n_rows`` is the number of rows as given, before those of weight zero were left out.
+    ``n_rows`` is the number of rows as given, including those of weight zero.
 
     >>> group_numbers(["b", "a", "c", "b"], 4, [1, 1, 0, 1])
     array([1, 0, 1])
@@ -27,7 +27,9 @@ def group_numbers(groups: Any, n_rows: int, sample_weight: Any) -> NDArray[np.in
         )
     if names.dtype.kind == "f" and np.isnan(names).any():
         row = int(np.argmax(np.isnan(names)))
-        raise ParameterError(f"groups must be known, but row {row} has NaN; give it a group of its own.")
+        raise ParameterError(
+            f"groups must not be missing, but row {row} has NaN; give it a group of its own."
+        )
     if sample_weight is not None:
         names = names[np.asarray(sample_weight, dtype=np.float64) > 0]
     try:

@@ -1,4 +1,4 @@
-"""Interval: a number, how far it may be off, and how both were found."""
+"""Interval: an estimate with its confidence interval, and how both were computed."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -9,28 +9,28 @@ from calibrant.wording import counted, p_text
 
 __all__ = ["Interval"]
 
-# The estimate and the values of resamples add up the same numbers in another order.
+# The estimate and the values of resamples sum the same numbers in another order.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with a confidence interval; ``low, high = interval`` unpacks its ends.
+    """A confidence interval with its estimate; ``low, high = interval`` unpacks its ends.
 
     Attributes
     ----------
     estimate : float
-        The number itself, of all rows.
+        Value of the metric on all rows.
     low, high : float
-        Ends of the interval. Not a number where nothing can be said; infinite where there is no bound.
+        Ends of the interval. NaN if the interval is undefined; infinite if there is no bound.
     level : float
-        Share of such intervals that are to contain the true value.
+        Confidence level: intended coverage.
     method : str
         How the interval was computed.
     definition : str
-        What was estimated: the metric with every option that defines its value.
+        What was estimated: the metric with all options that define its value.
     n_rows : int
-        Number of rows that took part.
+        Number of rows used.
     standard_error : float
         Estimated standard deviation of the estimate.
     n_groups : int or None
@@ -38,13 +38,13 @@ class Interval:
     n_resamples : int or None
         Number of resamples drawn, for a bootstrap.
     n_undefined : int
-        Number of resamples in which the metric had no value, and which were left out.
+        Number of resamples in which the metric is undefined; they are left out.
     p_value : float or None
-        For a difference in closed form: two-sided, of the hypothesis that it is zero.
+        For a difference in closed form: two-sided p-value of the hypothesis that it is zero.
     probability_second_better : float or None
-        For a paired bootstrap: the share of resamples in which the second predictions were better, ties half.
+        For a paired bootstrap: fraction of resamples in which the second predictions were better, ties half.
     note : str or None
-        Why there is no value or no bound, where there is none.
+        Why there is no value or no bound, if so.
 
     Examples
     --------
@@ -73,14 +73,14 @@ class Interval:
 
     @property
     def width(self) -> float:
-        """Distance between the ends."""
+        """Width: the upper minus the lower end."""
         return self.high - self.low
 
     @property
     def excludes_estimate(self) -> bool:
-        """Whether the estimate lies outside, as it may for metrics that resampling makes larger or smaller.
+        """Whether the estimate lies outside the interval, as it may for metrics that resampling increases or decreases.
 
-        Such an interval is not one of the true value; see the notes of
+        Such an interval does not cover the true value; see the notes of
         :func:`~calibrant.intervals.bootstrap`.
         """
         if isnan(self.estimate) or isnan(self.low) or isnan(self.high) or self.estimate in self:
@@ -116,7 +116,7 @@ class Interval:
         )
 
     def _remark(self) -> str:
-        """Return what must be known before the interval is used."""
+        """Return a warning to be read before the interval is used."""
         if self.note is not None:
             return f"; {self.note}"
         if not self.excludes_estimate:
@@ -124,9 +124,9 @@ class Interval:
         if "bootstrap" not in self.method:
             return "; the estimate lies outside"
         subject = "difference" if self.method.startswith("paired") else "metric"
-        # Only the percentile interval goes where the resamples went; the others lean the opposite way.
+        # Only the percentile interval follows the resamples; the others move in the opposite direction.
         grows = (self.estimate < self.low) == ("percentile" in self.method)
         return (
-            f"; the estimate lies outside: this {subject} {'grows' if grows else 'shrinks'} under resampling; "
+            f"; the estimate lies outside: this {subject} {'increases' if grows else 'decreases'} under resampling; "
             "see the notes of bootstrap"
         )

@@ -1,4 +1,4 @@
-"""How skewed a statistic is, by leaving out rows."""
+"""Acceleration of the BCa interval, by the jackknife."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from calibrant.numerics.row_resampling import RowResampling
 
 __all__ = ["acceleration"]
 
-# Each costs one evaluation. The noise of blocks in the acceleration is about 1 / (sqrt(6) m), 0.001, for sums of a
-# block that are nearly normal, and somewhat more for heavy tails.
+# Each block costs one evaluation. The noise of the acceleration with m blocks is about 1 / (sqrt(6) m), 0.001, if block
+# sums are nearly normal, and somewhat more for heavy tails.
 MAX_BLOCKS = 500
 
 
@@ -20,11 +20,11 @@ def acceleration(statistic: Statistic, resampling: RowResampling, generator: np.
         a = \frac{1}{6} \, \frac{\sum_j u_j^3}{\bigl( \sum_j u_j^2 \bigr)^{3/2}}, \qquad
         u_j = \frac{m - 1}{m} \bigl( \bar t - t_{(j)} \bigr)
 
-    where :math:`t_{(j)}` is the value without block j, :math:`\bar t` the mean of these over the m blocks of
-    its stratum :cite:`efron1987,davison1997`. Blocks are single units (rows, or groups) up to 500 of them,
-    and else 500 random sets of units: the skewness of a sum of k terms is smaller by :math:`\sqrt k`, and
-    there are k times fewer terms, so a stays the same. Zero if leaving out changes nothing; not a number
-    where the statistic is not finite without some block.
+    where :math:`t_{(j)}` is the value without block j, and :math:`\bar t` the mean of these over the m blocks of
+    its stratum :cite:`efron1987,davison1997`. Blocks are single units (rows, or groups) if there are up to 500, and
+    otherwise 500 random sets of units. The skewness of a sum of k terms is smaller by :math:`\sqrt k`, and
+    there are k times fewer terms, so a is unchanged. Zero if leaving out blocks changes nothing; NaN
+    if the statistic is not finite without some block.
     """
     blocks = resampling.blocks(generator, MAX_BLOCKS)
     n_blocks = len(blocks.stratum)
@@ -39,8 +39,8 @@ def acceleration(statistic: Statistic, resampling: RowResampling, generator: np.
     means = np.bincount(blocks.stratum, values)[blocks.stratum] / sizes[blocks.stratum]
     influences = (1 - 1 / sizes[blocks.stratum]) * (means - values)
     largest = np.abs(influences).max()
-    # Differences that are only rounding have no shape worth following.
+    # Differences that are only rounding carry no information on skewness.
     if largest <= 1e-14 * np.abs(values).max():
         return 0.0
-    influences /= largest  # so that cubes do not vanish
+    influences /= largest  # so that cubes do not underflow
     return float((influences**3).sum() / (6 * (influences**2).sum() ** 1.5))

@@ -1,4 +1,4 @@
-"""From the values of resamples to the two ends of an interval."""
+"""Ends of a bootstrap interval from the values of resamples: percentile, basic and BCa."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
@@ -15,7 +15,7 @@ BootstrapMethod = Literal["percentile", "bca", "basic"]
 
 Values = NDArray[np.float64]
 
-# Sums over rows in another order differ by less than this share of the spread.
+# Relative tolerance, in units of the spread, for sums over rows in another order.
 TIE = 1e-9
 
 
@@ -27,13 +27,13 @@ class Limits(NamedTuple):
 
 
 def check_method(method: Any) -> None:
-    """Refuse an unknown method."""
+    """Raise on an unknown method."""
     if method not in get_args(BootstrapMethod):
         raise ParameterError(f"method must be 'percentile', 'bca' or 'basic', not {method!r}.")
 
 
 def percentile_limits(values: Values, level: float) -> Limits:
-    """Return the quantiles that leave out equal shares of the values on both sides.
+    """Return the central quantiles: the ends that leave out equal fractions of the values on both sides.
 
     >>> percentile_limits(np.arange(101.0), 0.5)
     Limits(low=25.0, high=75.0)
@@ -44,7 +44,7 @@ def percentile_limits(values: Values, level: float) -> Limits:
 
 
 def basic_limits(estimate: float, values: Values, level: float) -> Limits:
-    """Return the percentile limits reflected at the estimate, which undoes a bias that resampling repeats.
+    """Return the percentile limits reflected at the estimate, which corrects a bias that resampling repeats.
 
     >>> basic_limits(60.0, np.arange(101.0), 0.5)
     Limits(low=45.0, high=95.0)
@@ -56,7 +56,7 @@ def basic_limits(estimate: float, values: Values, level: float) -> Limits:
 def bca_limits(
     estimate: float, values: Values, level: float, acceleration: Callable[[], float]
 ) -> Limits | None:
-    r"""Return the bias-corrected and accelerated limits, or None where they are not defined.
+    r"""Return the bias-corrected and accelerated (BCa) limits, or None where they are undefined.
 
     .. math::
 
@@ -65,7 +65,7 @@ def bca_limits(
         z_0 = \Phi^{-1}\bigl( \mathrm{share}(\hat\theta^* < \hat\theta)
               + \tfrac12 \mathrm{share}(\hat\theta^* = \hat\theta) \bigr)
 
-    for :math:`\alpha = (1 \mp \mathrm{level}) / 2` :cite:`efron1987`. Not defined if all values lie on one side
+    for :math:`\alpha = (1 \mp \mathrm{level}) / 2` :cite:`efron1987`. Undefined if all values lie on one side
     of the estimate, or if the acceleration a is not finite or too large.
     """
     spread = float(values.std())
@@ -88,7 +88,7 @@ def bca_limits(
 
 
 def _quantile(ordered: Values, share: float) -> float:
-    """Interpolate between neighbours as numpy's default does, but let them be infinite."""
+    """Interpolate between neighbours as numpy's default does, but support infinite values."""
     position = share * (len(ordered) - 1)
     below = int(position)
     fraction = position - below

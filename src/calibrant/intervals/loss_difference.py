@@ -1,4 +1,4 @@
-"""The difference of two mean losses, with its interval in closed form."""
+"""Confidence interval for the difference of two mean losses, in closed form (paired t interval)."""
 
 import warnings
 from math import inf, log, nan
@@ -30,10 +30,10 @@ def loss_difference(
     groups: Any = None,
     level: float = 0.95,
 ) -> Interval:
-    r"""Mean difference of a proper loss between two predictions of the same rows, with a t interval.
+    r"""Mean difference of a proper loss between two predictions of the same rows, with a paired t interval.
 
-    With :math:`d_i = \ell(p_i^{(2)}, y_i) - \ell(p_i^{(1)}, y_i)`, groups :math:`g = 1, \dots, G` of rows (each
-    row by itself unless given) and :math:`W = \sum_i w_i`,
+    With :math:`d_i = \ell(p_i^{(2)}, y_i) - \ell(p_i^{(1)}, y_i)`, groups :math:`g = 1, \dots, G` of rows (by
+    default each row is a group) and :math:`W = \sum_i w_i`,
 
     .. math::
 
@@ -41,8 +41,8 @@ def loss_difference(
         s^2 = \frac{G}{G - 1} \frac{1}{W^2} \sum_g \Bigl( \sum_{i \in g} w_i (d_i - \bar d) \Bigr)^2, \qquad
         \bar d \pm t_{G - 1} \, s
 
-    with the quantile of Student's distribution with G - 1 degrees of freedom; for rows without weights s is
-    the familiar standard error of a mean, with groups the cluster-robust one :cite:`cameron2015`.
+    with the quantile of Student's t with G - 1 degrees of freedom. For rows without weights s is
+    the usual standard error of a mean, and with groups the cluster-robust one :cite:`cameron2015`.
 
     Parameters
     ----------
@@ -53,37 +53,37 @@ def loss_difference(
     loss : {"log", "brier", "spherical"}, default="log"
         Logarithmic loss, squared distance (halved for two classes), or one minus the spherical score.
     floor : float, default=0.0
-        For the logarithmic loss: smaller probabilities of the true class count as this, as in
+        For the log-loss: lower limit for the probability of the true class, as in
         :func:`~calibrant.metrics.log_loss`. With a floor, predictions with zeros, such as those of a forest,
-        can be compared; how much a zero costs, and hence the result, depends on it.
+        can be compared; the cost of a zero, and hence the result, depends on it.
     sample_weight : array of shape (n,), optional
-        How much each row matters. Every row remains one observation: a weight of two moves the mean like two
-        rows, but does not make it any surer.
+        Importance of each row. Every row remains one observation: a weight of two counts twice in the mean but does
+        not reduce the standard error.
     groups : array of shape (n,), optional
-        Rows of the same group depend on each other, as those of one patient; groups do not.
+        Group of each row, such as the patient. Rows of one group may depend on each other; groups are independent.
     level : float, default=0.95
-        Share of such intervals that are to contain the true difference.
+        Confidence level: intended coverage.
 
     Returns
     -------
     Interval
-        ``estimate`` is negative where the second predictions are better. ``p_value`` is the two-sided one of
+        ``estimate`` is negative if the second predictions are better. ``p_value`` is the two-sided p-value of
         the hypothesis that both are equally good.
 
     Notes
     -----
-    Valid for predictions that were made without these labels: compare calibrators on rows that none of them
-    was fitted to. Few rows of skewed differences are covered somewhat less often than promised, and rows that depend
-    on each other far less often unless ``groups`` says so; :doc:`/measurements` has simulated shares. Costs
+    Valid for held-out predictions: compare calibrators on rows that none of them was fitted to. With few rows of
+    skewed differences the coverage is slightly below the level, and with dependent rows far below it unless you pass
+    ``groups``; :doc:`/measurements` has simulated coverage. Costs
     O(nK), memory O(n).
 
-    Unequal weights leave fewer effective observations, :math:`W^2 / \sum_i w_i^2`, whose number less one is the
-    degrees of freedom, and squared residuals are divided by :math:`1 - w_i / W`. With heavy-tailed weights intervals
-    still cover less often than promised.
+    Unequal weights reduce the effective sample size, :math:`W^2 / \sum_i w_i^2`; the degrees of freedom are that
+    minus one, and squared residuals are divided by :math:`1 - w_i / W`. With heavy-tailed weights the coverage
+    is still below the level.
 
-    If the logarithmic loss is infinite in some row, because a true class had the probability zero, no interval
-    exists. If only one of the predictions has such rows, the difference is infinite, and positive where it is
-    the second: refuted predictions are the worse ones. If both have them, infinity minus infinity has no value,
+    If the log-loss of some row is infinite, because a true class had probability zero, there is no interval.
+    If only one of the predictions has such rows, the difference is infinite, and positive if it is
+    the second. If both have them, infinity minus infinity is undefined,
     and ``estimate`` and both ends are NaN. A warning and ``note`` give the reason; ``floor`` avoids it.
 
     Examples
@@ -94,7 +94,7 @@ def loss_difference(
     Brier loss, halved for two classes, second minus first: -0.12, 95 % interval [-0.2473, 0.007298]
     (t interval, 4 rows, p = 0.0577)
 
-    Zeros of a true class in both predictions, which count as one in a thousand:
+    Zeros for a true class in both predictions, replaced by one in a thousand:
 
     >>> found = loss_difference([0, 0, 1], [0.0, 1.0, 0.7], [0.2, 1.0, 1.0], floor=1e-3)
     >>> round(found.estimate, 4)         # (log(1 / 0.8) + log(0.7)) / 3
@@ -108,13 +108,13 @@ def loss_difference(
     numbers = None if groups is None else group_numbers(groups, len(y_true), sample_weight)
     ceiling = -log(floor) if floor > 0 else inf
     losses = [np.minimum(row_losses(data, loss), ceiling) for data in (first, second)]
-    with np.errstate(invalid="ignore"):  # infinity minus infinity: no value
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN
         differences = losses[1] - losses[0]
     note = _why_infinite(*(int(np.count_nonzero(np.isinf(of_rows))) for of_rows in losses))
     found = _mean_with_error(differences, first.weights, numbers, note)
     half_width = float(stdtrit(found.degrees, (1 + level) / 2)) * found.error if found.error > 0 else 0.0
     if note is None and found.degrees < FEWEST_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
-        note = f"unequal weights leave an effective {found.degrees + 1:.3g} units, so the interval may be too short"
+        note = f"unequal weights reduce the effective sample size to {found.degrees + 1:.3g}, so the interval may be too short"
     bounded = np.isfinite(half_width) or np.isnan(found.mean)
     return Interval(
         estimate=found.mean,
@@ -148,7 +148,7 @@ def _definition(loss: Loss, floor: float) -> str:
 
 
 def _why_infinite(n_first: int, n_second: int) -> str | None:
-    """Return why the difference has no interval, if so many rows of either predictions have an infinite loss."""
+    """Return why the difference has no interval, given the number of infinite losses of both predictions."""
     if n_first == n_second == 0:
         return None
     where = " and ".join(
@@ -157,10 +157,10 @@ def _why_infinite(n_first: int, n_second: int) -> str | None:
         if count
     )
     found = (
-        "of two infinite means has no value" if n_first and n_second else "is infinite, without an interval"
+        "of two infinite means is undefined" if n_first and n_second else "is infinite, without an interval"
     )
     return (
-        f"the true class had the probability zero, and so an infinite loss, in {where}: the difference {found}; "
+        f"the true class had probability zero, and so an infinite loss, in {where}: the difference {found}; "
         "set floor=, such as floor=1e-6, or use loss='brier'"
     )
 
@@ -169,7 +169,7 @@ class _Mean(NamedTuple):
     mean: float
     error: float
     n_units: int
-    degrees: float  # of freedom of the error: one less than the effective number of units
+    degrees: float  # degrees of freedom: the effective number of units minus one
 
 
 def _mean_with_error(
@@ -187,7 +187,7 @@ def _mean_with_error(
     if n_units == 1:
         unit = "row" if groups is None else "group"
         warnings.warn(
-            f"one {unit} does not show how much {unit}s differ, so the interval is unbounded; give more.",
+            f"the variance cannot be estimated from one {unit}, so the interval is unbounded; pass more {unit}s.",
             CalibrationWarning,
             stacklevel=3,
         )
@@ -199,7 +199,7 @@ def _mean_with_error(
         residuals = np.bincount(groups, residuals).astype(np.float64, copy=False)
         masses = np.bincount(groups, masses).astype(np.float64, copy=False)
     shares = masses / masses.sum()
-    # A unit pulls the mean towards itself by its share, and its residual falls short by as much.
+    # A unit pulls the mean towards itself in proportion to its weight, which shrinks its residual by the same factor.
     error = float(np.sqrt((residuals * residuals / (1 - shares)).sum())) / float(masses.sum())
     return _Mean(mean, error, n_units, float(1 / (shares @ shares)) - 1)
 

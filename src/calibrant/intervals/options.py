@@ -1,4 +1,4 @@
-"""Options of intervals that have no meaning are refused before any work is done."""
+"""Validation of the options of intervals, before any computation starts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from calibrant.options import check_level, random_source
 __all__ = ["BootstrapOptions", "Progress", "check_level"]
 
 Progress = Callable[[int, int], object]
-"""Called with the number of resamples that are done and the number of all."""
+"""Called with the number of completed resamples and the total number."""
 
 
 @dataclass(frozen=True)
 class BootstrapOptions:
-    """What a user can choose; refused on creation if it has no meaning."""
+    """Options of a bootstrap, validated on creation."""
 
     level: float
     method: BootstrapMethod
@@ -33,7 +33,7 @@ class BootstrapOptions:
         least = ceil(2 / (1 - self.level) - 1e-9)  # one resample beyond either end
         if not isinstance(self.n_resamples, int | np.integer) or self.n_resamples < least:
             raise ParameterError(
-                f"n_resamples must be a whole number of at least {least} for level {float(self.level):g}, "
+                f"n_resamples must be an integer of at least {least} for level {float(self.level):g}, "
                 f"not {self.n_resamples!r}."
             )
         if self.progress is not None and not callable(self.progress):

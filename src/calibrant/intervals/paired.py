@@ -1,4 +1,4 @@
-"""The bootstrap interval of the difference between two predictions of the same rows."""
+"""Paired bootstrap: confidence interval for the difference of a metric between two predictions of the same rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,15 +36,15 @@ def paired_bootstrap(
     random_state: Any = 0,
     progress: Progress | None = None,
 ) -> Interval:
-    r"""Interval of metric(second) - metric(first), with the same resampled rows for both.
+    r"""Paired bootstrap interval of metric(second) - metric(first), with the same resampled rows for both.
 
-    What is easy or hard about a row mostly cancels in the difference, so its interval is far narrower than
-    the intervals of the two values: overlapping intervals do not mean that a difference is unclear.
+    Most of the variation between rows cancels in the difference, so its interval is far narrower than
+    the intervals of the two values. Overlapping intervals do not show that the difference is not significant.
 
     Parameters
     ----------
     metric : function
-        A metric of ours, also with options set by ``functools.partial``, or any function
+        A metric of this library, with options set by ``functools.partial``, or any function
         ``(y_true, y_proba) -> float``, see :func:`bootstrap`.
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
@@ -55,23 +55,23 @@ def paired_bootstrap(
     level, method, n_resamples, stratify, groups, random_state, progress
         As for :func:`bootstrap`.
     higher_is_better : bool, optional
-        Whether a larger value is a better one; our own metrics know it.
+        Whether a larger value is better; known for the metrics of this library.
 
     Returns
     -------
     Interval
-        ``estimate`` is negative where the second predictions have the smaller value, for a loss the better
-        one. ``probability_second_better`` is the share of resamples in which the second were better, ties
-        counted half, and None where it is unknown which values are better.
+        ``estimate`` is negative if the second predictions have the smaller value, which for a loss is
+        better. ``probability_second_better`` is the fraction of resamples in which the second were better, ties
+        counted half, and None if it is unknown which values are better.
 
     Notes
     -----
     For the mean of a loss over rows, :func:`loss_difference` gives the interval in closed form. Costs two
-    evaluations of the metric per resample. A metric with an upward bias, see the notes of :func:`bootstrap`, has
-    it in both predictions, though not to the same degree.
+    evaluations of the metric per resample. A metric with an upward bias (see the notes of :func:`bootstrap`) has
+    it for both predictions, though not to the same degree.
 
-    If the metric is infinite for both predictions, as :func:`~calibrant.metrics.log_loss` is where true classes
-    had the probability zero, their difference has no value; ``partial(log_loss, floor=1e-6)`` has one.
+    If the metric is infinite for both predictions, as :func:`~calibrant.metrics.log_loss` is if true classes
+    had probability zero, their difference is undefined; use ``partial(log_loss, floor=1e-6)``.
 
     Examples
     --------
@@ -102,8 +102,8 @@ def paired_bootstrap(
         if not np.isinf(both).all():
             return NO_VALUE
         return (
-            f"{describe(metric)} is infinite for both predictions, and the difference of two infinities has no "
-            f"value{floor_advice(metric)}"
+            f"{describe(metric)} is infinite for both predictions, so their difference is "
+            f"undefined{floor_advice(metric)}"
         )
 
     resampled = resampled_interval(

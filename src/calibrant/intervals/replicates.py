@@ -1,4 +1,4 @@
-"""Values of a statistic in many resamples, the same for any number of threads."""
+"""Values of a statistic in many resamples, independent of the number of threads."""
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,9 +17,9 @@ from calibrant.numerics.row_resampling import RowResampling
 __all__ = ["replicates"]
 
 Done = Generator[None, None, None]
-"""Yields whenever one more resample is done."""
+"""Yields whenever one more resample is completed."""
 
-# Each chunk has random numbers of its own; their number must not depend on the threads.
+# Each chunk has its own random generator; the number of chunks must not depend on the threads.
 RESAMPLES_PER_CHUNK = 20
 
 # Some systems deliver an interrupt only between waits of the main thread.
@@ -34,11 +34,11 @@ def replicates(
     n_threads: int = 1,
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
-    """Return the statistic of ``n_resamples`` resamples, (B,), in an order that is always the same.
+    """Return the statistic of ``n_resamples`` resamples, (B,), in a reproducible order.
 
-    Every thread makes a statistic of its own, since one may keep notes between calls. ``progress`` is called by
-    the calling thread only. When that one is interrupted, or anything fails, the others stop after the
-    resample that each is at.
+    Every thread creates its own statistic, since a statistic may cache data between calls. ``progress`` is called by
+    the calling thread only. If that thread is interrupted, or anything fails, the others stop after their current
+    resample.
     """
     starts = range(0, n_resamples, RESAMPLES_PER_CHUNK)
     generators = generator.spawn(len(starts))
@@ -61,7 +61,7 @@ def replicates(
 
 
 def _in_threads(fill: Callable[[int, int], Done], n_threads: int) -> Done:
-    """Share the work out and yield once for every resample that is done, wherever it was."""
+    """Distribute the work over threads and yield once per completed resample."""
     finished: SimpleQueue[Future[None] | None] = SimpleQueue()
     stopped = Event()
 
@@ -84,7 +84,7 @@ def _in_threads(fill: Callable[[int, int], Done], n_threads: int) -> Done:
                 if entry is None:
                     yield
                 else:
-                    entry.result()  # raises what went wrong in that thread
+                    entry.result()  # re-raises an exception of that thread
                     n_working -= 1
         finally:
             stopped.set()  # leaving the pool waits for its threads

@@ -1,4 +1,4 @@
-"""The bootstrap itself: from a statistic and a way to draw rows to an interval."""
+"""Bootstrap interval from a statistic and a resampling scheme."""
 
 import warnings
 from collections.abc import Callable
@@ -23,25 +23,25 @@ from calibrant.numerics.row_resampling import RowResampling
 
 __all__ = ["NO_VALUE", "Resampled", "resampled_interval"]
 
-NO_VALUE = "the metric has no value for these rows, so there is no interval either"
+NO_VALUE = "the metric is undefined for these rows, so there is no interval"
 
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """What the resamples gave.
+    """Result of a bootstrap.
 
     Attributes
     ----------
     estimate : float
     limits : Limits
     values : ndarray
-        The statistic in those resamples in which it has a value.
+        The statistic in those resamples in which it is defined.
     n_undefined : int
         Number of the other resamples.
     method : str
-        The method that gave the limits in the end.
+        The method that was used for the limits in the end.
     note : str or None
         Why there is no value or no bound.
     """
@@ -69,10 +69,10 @@ def resampled_interval(
     why_undefined: Callable[[], str] = lambda: NO_VALUE,
     if_infinite: str = "",
 ) -> Resampled:
-    """Draw resamples and find limits; whatever is not as it should be is said in a warning.
+    """Draw resamples and compute limits; problems are reported as warnings.
 
-    ``why_undefined`` says why the rows as they are have no value, and ``if_infinite`` what to do about infinite
-    ones.
+    ``why_undefined`` returns why the statistic is undefined for the rows themselves, and ``if_infinite`` is advice for
+    infinite values.
     """
     generator = options.generator()
     statistic = make_statistic()
@@ -88,7 +88,7 @@ def resampled_interval(
     n_undefined = len(values) - len(defined)
     if n_undefined:
         _warn(
-            f"the metric has no value in {n_undefined} of {len(values)} resamples, which are left out; "
+            f"the metric is undefined in {n_undefined} of {len(values)} resamples, which are left out; "
             "stratify=True keeps all classes in every resample"
         )
     if len(defined) == 0:
@@ -100,8 +100,8 @@ def resampled_interval(
         _warn(note)
     elif defined.min() == defined.max():
         _warn(
-            f"all resamples gave {defined[0]:.6g}, so the interval has no width: these rows do not show how "
-            "far the estimate may be off; for a share, clopper_pearson does"
+            f"all resamples gave {defined[0]:.6g}, so the interval has zero width and does not show the uncertainty "
+            "of the estimate; for a proportion, use clopper_pearson"
         )
     limits, method = _limits(
         estimate, defined, options, lambda: acceleration(statistic, resampling, generator)
@@ -116,15 +116,17 @@ def _limits(
     if options.method == "percentile":
         return percentile, "percentile"
     if not (np.isfinite(estimate) and np.isfinite(values).all()):
-        _warn(f"the {options.method} interval needs finite values; this is the percentile interval", depth=5)
+        _warn(
+            f"the {options.method} interval needs finite values; the percentile interval is returned", depth=5
+        )
         return percentile, "percentile"
     if options.method == "basic":
         return basic_limits(estimate, values, options.level), "basic"
     limits = bca_limits(estimate, values, options.level, skewness)
     if limits is None:
         _warn(
-            "the BCa interval is not defined, since nearly all resamples lie on one side of the estimate or its "
-            "acceleration has no value; this is the percentile interval",
+            "the BCa interval is undefined, since nearly all resamples lie on one side of the estimate or its "
+            "acceleration is undefined; the percentile interval is returned",
             depth=5,
         )
         return percentile, "percentile"

@@ -1,4 +1,4 @@
-"""A metric as a function of how often each row was drawn."""
+"""A metric as a function of the number of times each row was drawn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +15,14 @@ from calibrant.space import Space
 __all__ = ["Statistic", "statistic_of"]
 
 Statistic = Callable[[NDArray[np.intp] | None], float]
-"""The value for rows that were drawn ``counts`` times, (n,); for the rows as they are if it is None. It may
-remember its last arguments, and must not be called by two threads at once."""
+"""The value for rows that were drawn ``counts`` times, (n,), or for the original rows if it is None. It may
+cache its last arguments, and must not be called by two threads at once."""
 
 
 def statistic_of(metric: Callable[..., Any], data: LabelledPredictions, y_proba: Any) -> Statistic:
-    """Return a metric of ours by way of weights, any other by way of repeated rows.
+    """Return a statistic that uses weights for metrics of this library, and repeated rows for other functions.
 
-    Another function gets the labels in the user's own terms, and probabilities in the shape of ``y_proba``
+    Other functions get the user's original labels, and probabilities in the shape of ``y_proba``
     as it was given: the positive class alone if that was flat.
     """
     if not is_declared(metric):
@@ -32,7 +32,7 @@ def statistic_of(metric: Callable[..., Any], data: LabelledPredictions, y_proba:
 
 
 def _mean(values: NDArray[np.float64], data: LabelledPredictions) -> Statistic:
-    """Return the mean of what every row costs, which does not change from resample to resample."""
+    """Return the mean of fixed row losses."""
     infinite = np.flatnonzero(np.isinf(values))
     finite = values.copy()
     finite[infinite] = 0.0
@@ -40,7 +40,7 @@ def _mean(values: NDArray[np.float64], data: LabelledPredictions) -> Statistic:
     def statistic(counts: NDArray[np.intp] | None) -> float:
         if counts is None:
             return float(np.average(values, weights=data.weights))
-        if counts[infinite].any():  # apart, since infinity times zero is not a number
+        if counts[infinite].any():  # handled separately, since infinity times zero is NaN
             return float("inf")
         weights = _weights(counts, data)
         return float((weights * finite).sum() / weights.sum())  # a product by BLAS would start threads

@@ -1,8 +1,9 @@
-"""Measures of probabilistic predictions: ``(y_true, y_proba, *, sample_weight=None, ...) -> float``.
+"""Calibration errors, proper scores and other metrics of predicted probabilities.
 
-``y_proba`` is whatever a calibrator takes: an array of probabilities, a frame, or
-:class:`~calibrant.predictions.Predictions`; logits come only through ``Predictions.from_logits``. Rows of weight
-zero are left out, and only the ratios of weights matter. A weight of two is the same as a row given twice, except
+All have the signature ``(y_true, y_proba, *, sample_weight=None, ...) -> float``.
+``y_proba`` is anything that a calibrator accepts: an array of probabilities, a data frame, or
+:class:`~calibrant.predictions.Predictions`. Pass logits through ``Predictions.from_logits``. Rows of weight
+zero are left out, and only the ratios of weights matter. A weight of two is the same as a duplicated row, except
 for estimators that correct a bias; :class:`MetricTraits` says which.
 """
 

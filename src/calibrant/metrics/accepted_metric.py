@@ -1,4 +1,4 @@
-"""What tests and intervals can be made from: a function of labels and probabilities that returns one number."""
+"""Checks of user-supplied metrics: functions of labels and probabilities that return one number."""
 
 import inspect
 from collections.abc import Callable
@@ -14,7 +14,7 @@ __all__ = ["check_metric", "floor_advice", "one_number", "with_one_number"]
 
 
 def check_metric(metric: Any, weighted: bool) -> None:
-    """Refuse what cannot be called with labels and probabilities, and weights if there are any."""
+    """Raise unless the metric can be called with labels and probabilities, and weights if there are any."""
     if not callable(metric):
         raise ParameterError(f"metric must be a function (y_true, y_proba) -> float, not {metric!r}.")
     function, positional, options = _unwrapped(metric)
@@ -24,7 +24,7 @@ def check_metric(metric: Any, weighted: bool) -> None:
             "partial of it."
         )
     if is_declared(metric):
-        options_of(metric)  # knows its options, and refuses others by name
+        options_of(metric)  # checks the options by name
         if positional:
             raise ParameterError(
                 f"a partial of {_name(metric)} may set its options by name only; pass labels and predictions beside it."
@@ -45,7 +45,7 @@ def check_metric(metric: Any, weighted: bool) -> None:
 
 
 def one_number(value: Any, metric: Callable[..., Any]) -> float:
-    """Return what a metric returned as a float, unless it is not a number."""
+    """Return the value of a metric as a float; raise if it is not a number."""
     if isinstance(value, float | int):
         return float(value)
     try:
@@ -62,21 +62,25 @@ def one_number(value: Any, metric: Callable[..., Any]) -> float:
 
 
 def with_one_number(metric: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a metric that refuses to return anything but one number; those of this library never do."""
+    """Wrap a metric so that it raises unless it returns one number; metrics of this library always do."""
     if is_declared(metric):
         return metric
     return lambda *rows, **weights: one_number(metric(*rows, **weights), metric)
 
 
 def floor_advice(metric: Callable[..., Any]) -> str:
-    """Return what to do where this metric is infinite, as the end of a sentence; nothing if it has no floor.
+    """Return advice for an infinite value of this metric, as the end of a sentence; empty if it has no floor.
 
     >>> from calibrant.metrics import accuracy, log_loss
     >>> floor_advice(log_loss), floor_advice(accuracy)
-    ('; functools.partial(log_loss, floor=1e-6), say, is always finite', '')
+    ('; functools.partial(log_loss, floor=1e-6), for example, is always finite', '')
     """
     has_floor = is_declared(metric) and options_of(metric).get("floor") == 0
-    return f"; functools.partial({_name(metric)}, floor=1e-6), say, is always finite" if has_floor else ""
+    return (
+        f"; functools.partial({_name(metric)}, floor=1e-6), for example, is always finite"
+        if has_floor
+        else ""
+    )
 
 
 def _name(metric: Callable[..., Any]) -> str:

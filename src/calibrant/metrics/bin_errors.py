@@ -1,4 +1,4 @@
-"""From bins to one number: what all binned calibration errors share."""
+"""From bins to one number: the code that all binned calibration errors share."""
 
 from numbers import Real
 from typing import Any, Literal
@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None) -> BinningScheme:
-    """Return the scheme that the arguments of a metric ask for; ``binning`` comes before the others."""
+    """Return the scheme that the arguments of a metric ask for; ``binning`` takes precedence."""
     if binning is not None:
         if not callable(binning) or isinstance(binning, type):
             raise ParameterError(
@@ -37,7 +37,7 @@ def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None
 def chosen_partition(
     scheme: BinningScheme, scores: NDArray[np.floating], weights: FloatArray | None
 ) -> Partition:
-    """Return the bins of a scheme for these scores, or say that it gave something else."""
+    """Return the partition of a scheme for these scores; raise if the scheme returns anything else."""
     partition = scheme(scores, weights)
     if not isinstance(partition, Partition):
         raise ParameterError(
@@ -48,16 +48,16 @@ def chosen_partition(
 
 
 def check_fixed(scheme: BinningScheme | None) -> None:
-    """Refuse bins that are not known before the scores, for rows that come in batches."""
+    """Raise unless the bins are fixed in advance, as rows that arrive in batches require."""
     if not isinstance(scheme, Partition):
         raise ParameterError(
             f"{scheme!r} chooses its bins from all scores at once, so batches cannot be added up; "
-            "choose the bins from some of the scores first and pass them as binning=FixedEdges(edges)."
+            "choose the bins from a first batch of scores and pass them as binning=FixedEdges(edges)."
         )
 
 
 def check_norm(norm: Any) -> None:
-    """Refuse what is neither ``"max"`` nor a finite number of at least one."""
+    """Raise unless the norm is ``"max"`` or a finite number of at least one."""
     if norm != "max" and not (isinstance(norm, Real) and 1 <= float(norm) < np.inf):
         raise ParameterError(f"norm must be 1, 2, another number of at least 1, or 'max', not {norm!r}.")
 
@@ -65,14 +65,14 @@ def check_norm(norm: Any) -> None:
 def gap_norms(
     weight: FloatArray, score_sum: FloatArray, outcome_sum: FloatArray, starts: NDArray[np.intp], norm: Norm
 ) -> FloatArray:
-    r"""Return the weighted p-norm of the gaps of each run of bins, or the largest gap.
+    r"""Return the weighted p-norm of the gaps for each slice of consecutive bins, or the largest gap.
 
     Parameters
     ----------
     weight, score_sum, outcome_sum : ndarray of shape (C,)
-        Sums over the rows of each bin; bins without weight count nothing.
+        Sums over the rows of each bin; bins without weight are ignored.
     starts : ndarray of shape (S,)
-        Where each run of bins begins, the first at 0.
+        First bin of each slice; the first entry is 0.
     norm : float or "max"
         p.
     """

@@ -1,4 +1,4 @@
-"""Calibration errors of the predicted class, estimated from bins of the confidence in it."""
+"""Confidence-ECE and maximum calibration error: binned calibration errors of the predicted class."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def confidence_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
 ) -> float:
-    r"""Gap between the confidence in the predicted class and how often it is right.
+    r"""ECE of the predicted class (expected calibration error): binned gap between confidence and accuracy.
 
     With rows in bins :math:`B_b` by their confidence :math:`c_i = \max_k p_{ik}`, weight
     :math:`W_b = \sum_{i \in B_b} w_i` and :math:`W = \sum_b W_b`,
@@ -46,8 +46,8 @@ def confidence_ece(
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Also for two classes this is
-        about the *predicted* class, of confidence at least one half.
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. With two classes this is still
+        about the *predicted* class, whose confidence is at least one half.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     n_bins : int, default=15
@@ -56,9 +56,9 @@ def confidence_ece(
         Bins of equal width, or of equal weight (adaptive ECE; equal scores share a bin).
     norm : 1, 2, other number of at least 1, or "max", default=1
         p: 1 is the expected calibration error, 2 its root-mean-square form, ``"max"`` the maximum
-        calibration error over filled bins.
+        calibration error over non-empty bins.
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``: :class:`~calibrant.binning.EqualWidth`,
+        Replaces ``n_bins`` and ``strategy``: :class:`~calibrant.binning.EqualWidth`,
         :class:`~calibrant.binning.EqualMass`, :class:`~calibrant.binning.FixedEdges`, or a function of
         scores and weights that returns one of these.
 
@@ -69,13 +69,13 @@ def confidence_ece(
 
     Notes
     -----
-    Bins are half-open, [a, b), with a closed last one; :cite:`kull2019` and :cite:`guo2017` close them on
-    the right: ``binning=EqualWidth(15, closed="right")``. The estimate depends on the bins and, with norm 1,
-    is biased upwards when bins hold few rows. Costs O(nK), plus a sort of n numbers for quantiles.
+    Bins are half-open, [a, b), with a closed last one. :cite:`kull2019` and :cite:`guo2017` close them on the
+    right: ``binning=EqualWidth(15, closed="right")``. The estimate depends on the bins, and with norm 1 it is
+    biased upwards when bins hold few rows. Costs O(nK), plus a sort of n numbers for quantiles.
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %:
+    Nine of ten predictions are correct at a confidence of 80 %:
 
     >>> round(confidence_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
     0.1
@@ -100,7 +100,7 @@ def maximum_calibration_error(
     strategy: Strategy = "uniform",
     binning: BinningScheme | None = None,
 ) -> float:
-    r"""Largest gap between confidence and accuracy over all bins.
+    r"""Maximum calibration error (MCE): largest gap between confidence and accuracy over all bins.
 
     .. math:: \max_{b:\, W_b > 0} | \mathrm{acc}_b - \mathrm{conf}_b |
 
@@ -119,7 +119,7 @@ def maximum_calibration_error(
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight (equal scores share a bin).
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``; see :func:`confidence_ece`.
+        Replaces ``n_bins`` and ``strategy``; see :func:`confidence_ece`.
 
     Returns
     -------
@@ -128,13 +128,13 @@ def maximum_calibration_error(
 
     Notes
     -----
-    A bin with a single row can decide the value, so with equal-width bins this says little about a classifier;
-    ``strategy="quantile"`` gives all bins the same weight. Tables of :cite:`kull2019`:
+    A bin with a single row can decide the value, so with equal-width bins this says little about a classifier.
+    ``strategy="quantile"`` gives all bins the same weight. For the tables of :cite:`kull2019`, use
     ``binning=EqualWidth(15, closed="right")``. Costs O(nK), plus a sort of n numbers for quantiles.
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %, and a single row that is wrong at 60 %:
+    Nine of ten correct at a confidence of 80 %, and one row that is wrong at 60 %:
 
     >>> p = [[0.8, 0.2]] * 10 + [[0.4, 0.6]]
     >>> round(maximum_calibration_error([0] * 9 + [1, 0], p), 6)

@@ -1,4 +1,4 @@
-"""BinnedMetric: what every binned calibration error is made of, for one set of labels, for many, or in batches."""
+"""BinnedMetric: implements all binned calibration errors, for one or many label vectors, or in batches."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -25,16 +25,16 @@ Reduction = Literal["mean", "sum", "none"]
 FloatArray = NDArray[np.float64]
 
 
-# Parts of the rows that threads take over; whatever their number, so that sums do not depend on it.
+# Blocks of rows that threads work on. Their number is fixed, so that sums do not depend on the number of threads.
 SHARES = 16
 
-# Counting holds Python's lock: in smaller blocks two threads wait for each other more than they work.
+# np.bincount holds the GIL: in smaller blocks two threads mostly wait for each other.
 SCORES_AT_A_TIME = 2**17
 
 
 @dataclass(frozen=True)
 class BinnedMetric:
-    r"""Which scores are compared with which events, in which bins, by which norm.
+    r"""A binned calibration error: scores and events (slots), bins and norm.
 
     .. math:: E_s = \Bigl( \sum_b \frac{W_b}{W} \, | \bar o_b - \bar s_b |^p \Bigr)^{1/p}
 
@@ -56,7 +56,7 @@ class BinnedMetric:
         return self.reduced(self.errors(data))
 
     def reduced(self, errors: FloatArray) -> float:
-        """Return the one number for the errors of all slots."""
+        """Return the mean or the sum of the errors of all slots."""
         if self.reduction == "none":
             raise ParameterError(
                 "reduction='none' gives several numbers where one is needed; choose 'mean' or 'sum'."
@@ -70,7 +70,7 @@ class BinnedMetric:
         return np.array([self._error(data, *column) for column in self.slots_of.columns(data.predictions)])
 
     def of(self, data: LabelledPredictions) -> Bins:
-        """Return the bins of these rows, which can be added to those of others with the same classes."""
+        """Return the bins of these rows; bins of other rows with the same classes can be added."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
         partition, predictions = self.scheme, data.predictions
@@ -82,7 +82,7 @@ class BinnedMetric:
             return bins_of_slots(slots, data.labels[rows], weights, partition, data.n_classes)
 
         def bins_of_share(share: slice) -> Bins:
-            """Add up small blocks at once, so that no more than a few sets of bins wait to be added."""
+            """Add up small blocks immediately, to bound the number of intermediate bins in memory."""
             blocks = row_blocks(share.stop - share.start, n_slots, min_rows=SCORES_AT_A_TIME // n_slots)
             return reduce(
                 add, (bins(slice(share.start + rows.start, share.start + rows.stop)) for rows in blocks)
@@ -92,7 +92,7 @@ class BinnedMetric:
             return total(bins_of_share)
 
     def check_batches(self) -> None:
-        """Refuse bins that depend on all rows, and several numbers for one."""
+        """Raise if bins depend on all rows, or if the metric has several values."""
         check_fixed(self.scheme)
         if self.reduction == "none":
             self.reduced(np.zeros(1))
@@ -123,9 +123,9 @@ class BinnedMetric:
     def _error(
         self, data: LabelledPredictions, scores: NDArray[np.floating], targets: NDArray[np.intp]
     ) -> float:
-        """Return the error of one slot, whose bins are chosen by its own scores."""
+        """Return the error of one slot, with bins chosen from its own scores."""
         weights, hits = data.weights, targets == data.labels
-        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.slots_of.apart_by_class)
+        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.slots_of.binned_by_class)
         hit_weights = None if weights is None else weights[hits]
 
         def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Measures of the predicted class alone."""
+"""Accuracy of the predicted class."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,11 +25,11 @@ def _accuracy() -> MeanMetric:
 
 @metric(MetricTraits(higher_is_better=True, two_sided=True), parts=_accuracy)
 def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    r"""Share of rows whose most probable class is the true one.
+    r"""Accuracy: fraction of rows whose most probable class is the true class.
 
     .. math:: \frac{1}{W} \sum_i w_i \, [\arg\max_k p_{ik} = y_i], \qquad W = \sum_i w_i
 
-    Of equal probabilities the first column counts as predicted; the error rate is one minus this.
+    Ties are predicted as the first column. The error rate is one minus the accuracy.
 
     Parameters
     ----------

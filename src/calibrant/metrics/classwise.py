@@ -1,4 +1,4 @@
-"""Calibration errors of every class, or of one, estimated from bins of its probability."""
+"""Classwise ECE and the ECE of one class: binned calibration errors of class probabilities."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -64,7 +64,7 @@ def classwise_ece(
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
 ) -> float | NDArray[np.float64]:
-    r"""Gap between the probability of each class and how often it occurs.
+    r"""Classwise ECE: mean over classes of the binned gap between predicted probability and class frequency.
 
     For class k, with rows in bins by :math:`p_{ik}`, the error is
 
@@ -73,13 +73,13 @@ def classwise_ece(
         E_k = \Bigl( \sum_b \frac{W_b}{W} \, | \bar y_b - \bar p_b |^p \Bigr)^{1/p},
 
     where :math:`\bar p_b` and :math:`\bar y_b` are the weighted means of :math:`p_{ik}` and of
-    :math:`[y_i = k]` in bin b and :math:`W_b` its weight; the result is their mean over classes,
+    :math:`[y_i = k]` in bin b, and :math:`W_b` is its weight. The result is the mean over classes,
     :math:`\frac{1}{K} \sum_k E_k` :cite:`kull2019`.
 
     Parameters
     ----------
     y_true : array of shape (n,)
-        True classes: column numbers, or labels that match the columns. Classes without rows count too.
+        True classes: column numbers, or labels that match the columns. Classes without rows count as well.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two, of which both columns count.
     sample_weight : array of shape (n,), optional
@@ -89,13 +89,13 @@ def classwise_ece(
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight within each class (equal scores share a bin).
     norm : 1, 2, other number of at least 1, or "max", default=1
-        p, for each class by itself; ``"max"`` is the largest gap of a filled bin.
+        p, for each class separately; ``"max"`` is the largest gap of a non-empty bin.
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``: :class:`~calibrant.binning.EqualWidth`,
+        Replaces ``n_bins`` and ``strategy``: :class:`~calibrant.binning.EqualWidth`,
         :class:`~calibrant.binning.EqualMass`, :class:`~calibrant.binning.FixedEdges`, or a function of
         scores and weights that returns one of these. Called once for each class.
     reduction : {"mean", "sum", "none"}, default="mean"
-        Mean or sum of the errors of the classes, or all of them.
+        Mean or sum of the errors of the classes, or one error per class.
 
     Returns
     -------
@@ -104,10 +104,10 @@ def classwise_ece(
 
     Notes
     -----
-    The tables of :cite:`kull2019` print the *sum* over classes, of bins that are fourteen of equal width,
-    [a, b), and a fifteenth for probabilities of exactly one: ``reduction="sum"`` and
+    The tables of :cite:`kull2019` print the *sum* over classes, with fourteen bins [a, b) of equal width and a
+    fifteenth for probabilities of exactly one: ``reduction="sum"`` and
     ``binning=FixedEdges((*np.linspace(0, 1, 15), 1.0))``. With many classes nearly all probabilities of a
-    class are close to zero, in the first bin of equal width; ``strategy="quantile"`` resolves them.
+    class fall into the first bin of equal width; ``strategy="quantile"`` resolves them.
 
     Costs O(nK), plus K sorts of n numbers for quantiles; memory beyond the probabilities O(n).
 
@@ -126,7 +126,7 @@ def classwise_ece(
 
 @dataclass(frozen=True)
 class _ClassError:
-    """The binned error of one class, whose column is known when the classes are."""
+    """The binned error of one class, whose column is looked up once the classes are known."""
 
     label: Any
     scheme: BinningScheme
@@ -142,7 +142,7 @@ class _ClassError:
         check_fixed(self.scheme)
 
     def value(self, bins: Bins) -> float:
-        # Which column the sums are of plays no part any more.
+        # The sums are already those of one class, so the column number is irrelevant here.
         return BinnedMetric(SingleClass(0), self.scheme, self.norm).value(bins)
 
     def prepared(self, predictions: Predictions) -> Evaluator:
@@ -175,12 +175,12 @@ def class_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
 ) -> float:
-    r"""Gap between the probability of one class and how often it occurs.
+    r"""ECE of one class: binned gap between its predicted probability and its frequency.
 
     .. math:: E_k = \Bigl( \sum_b \frac{W_b}{W} \, | \bar y_b - \bar p_b |^p \Bigr)^{1/p}
 
-    with rows in bins by :math:`p_{ik}`, as in :func:`classwise_ece`, for the one class k
-    :cite:`kull2019`. With two classes and the positive one as ``label`` this is the usual binary ECE.
+    with rows in bins by :math:`p_{ik}`, as in :func:`classwise_ece`, for one class k :cite:`kull2019`. With two
+    classes and the positive one as ``label`` this is the usual binary ECE.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How sure a classifier is when it is wrong, and how unsure when it is right."""
+"""Overconfidence and underconfidence: mean confidence on wrong rows, and mean doubt on correct ones."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ __all__ = ["overconfidence", "underconfidence"]
 
 
 def _capped_confidences(predictions: Predictions) -> NDArray[np.float64]:
-    # Rows sum to one only up to rounding, and nothing is more probable than certain.
+    # Rows sum to one only up to rounding; confidences are capped at one.
     return np.minimum(confidences(predictions).astype(np.float64), 1.0)
 
 
 def _mean_of_some(
     values: NDArray[np.float64], chosen: NDArray[np.bool_], weights: NDArray[np.float64] | None
 ) -> float:
-    """Return the weighted mean of the chosen rows, NaN if none is chosen."""
+    """Return the weighted mean of the chosen rows; NaN if none is chosen."""
     counted = chosen.astype(np.float64) if weights is None else chosen * weights
     total = float(counted.sum())
     return float(counted @ values) / total if total > 0 else float("nan")
@@ -39,11 +39,11 @@ def _prepare_underconfidence(predictions: Predictions) -> Evaluator:
 
 @metric(MetricTraits(always_defined=False, two_sided=True), prepare=_prepare_overconfidence)
 def overconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    r"""Mean confidence in the predicted class where it is wrong.
+    r"""Overconfidence: mean confidence in the predicted class over the misclassified rows.
 
     .. math:: o = E[\, c \mid \hat y \ne y \,], \qquad c = \max_k p_k, \quad \hat y = \arg\max_k p_k
 
-    as a weighted mean over the rows :cite:`wenger2020`.
+    as a weighted mean over these rows :cite:`wenger2020`.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def overconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> f
 
     Notes
     -----
-    It is not zero for a perfectly calibrated classifier, which is right as often as it says: only together with
-    :func:`underconfidence` u does it speak of calibration. With the accuracy a,
-    :math:`o (1 - a) - u a` is the mean confidence minus the accuracy, and for :math:`1 \le p \le q`
+    It is not zero for a perfectly calibrated classifier. Only together with :func:`underconfidence` u does it
+    measure calibration: with the accuracy a, :math:`o (1 - a) - u a` is the mean confidence minus the accuracy, and
+    for :math:`1 \le p \le q`
 
     .. math:: | o (1 - a) - u a | \le \mathrm{ECE}_p \le \mathrm{ECE}_q,
 
@@ -82,11 +82,11 @@ def overconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> f
 
 @metric(MetricTraits(always_defined=False, two_sided=True), prepare=_prepare_underconfidence)
 def underconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    r"""Mean doubt about the predicted class where it is right.
+    r"""Underconfidence: mean of one minus the confidence over the correctly classified rows.
 
     .. math:: u = E[\, 1 - c \mid \hat y = y \,], \qquad c = \max_k p_k, \quad \hat y = \arg\max_k p_k
 
-    as a weighted mean over the rows :cite:`wenger2020`.
+    as a weighted mean over these rows :cite:`wenger2020`.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def underconfidence(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> 
 
     Notes
     -----
-    See :func:`overconfidence` for how the two bound the calibration error. Costs O(nK).
+    See :func:`overconfidence` for the bound on the calibration error. Costs O(nK).
 
     Examples
     --------

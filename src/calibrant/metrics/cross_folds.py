@@ -1,4 +1,4 @@
-"""Folds of rows that are random, yet the same whatever the order of the rows."""
+"""Random folds of rows that do not depend on the order of the rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,16 @@ __all__ = ["cross_folds"]
 Vector = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-# Decimals to which rows are compared when they are sorted: rows that differ only by rounding count as equal and
-# are told apart by their labels, not by the rounding.
+# Decimals to which sort keys are compared. Rows that differ only by rounding count as equal and are ordered by their
+# labels, not by the rounding.
 KEY_DECIMALS = 12
 
 
 def cross_folds(data: LabelledPredictions, n_folds: int) -> list[Rows]:
-    """Return the rows of every fold; each row is in one, and no fold is empty.
+    """Return the rows of every fold; each row is in exactly one fold, and no fold is empty.
 
-    Folds depend on the predictions of the rows and not on their order, and a row is never split between them
-    whatever its weight, so that none is judged by a map that has seen it. Costs a sort.
+    Folds depend on the predictions of the rows and not on their order. A row is never split between folds, whatever
+    its weight, so no row is evaluated by a map that was fitted to it. Costs a sort.
     """
     n_folds = min(n_folds, data.n_rows)
     if n_folds < 2:
@@ -34,10 +34,10 @@ def cross_folds(data: LabelledPredictions, n_folds: int) -> list[Rows]:
 
 
 def _seed(data: LabelledPredictions, key: Vector) -> int:
-    """Return zero, or where rows have equal predictions a number that depends on what happened.
+    """Return zero, or if some rows have equal predictions, a seed that depends on their outcomes.
 
-    Labels decide the order of such rows; with one seed for all data sets, the share of each label in each fold would
-    then be a fixed function of their number, and the estimate biased by whatever that happens to be.
+    Labels decide the order of rows with equal predictions. With the same seed for all data sets, the label frequencies of
+    each fold would be a fixed function of the class counts, and the estimate would be biased by them.
     """
     hits = data.predictions.predicted == data.labels
     order = np.lexsort((hits, key))
@@ -46,11 +46,11 @@ def _seed(data: LabelledPredictions, key: Vector) -> int:
 
 
 def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
-    """Return what to sort rows by: their predictions, and labels only where these are equal.
+    """Return the sort keys of rows: their predictions, and labels only to break ties.
 
-    Folds that depended on labels would hold fixed shares of surprises, and no longer be a random split. Made from
-    probabilities in float64, so that logits and their softmax, and both float types, agree; the first key does not
-    depend on the order of the classes.
+    Folds that depended on labels would hold fixed numbers of wrong predictions and not be a random split. Keys are
+    computed from probabilities in float64, so that logits and their softmax agree, as do both float types. The first
+    key does not depend on the order of the classes.
     """
     n_rows, n_classes = data.n_rows, data.n_classes
     squares, mixed = np.empty(n_rows), np.empty(n_rows)
@@ -64,9 +64,9 @@ def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
 
 
 def _fold_weights(weights: Vector | None) -> Vector | None:
-    """Return weights of the same ratios that are not taken for counts of rows: the largest is no whole number.
+    """Return weights of the same ratios that cannot be mistaken for row counts: the largest is not an integer.
 
-    Cut to twelve digits, so that a common factor, whose rounding differs from row to row, changes no comparison.
+    Rounded to twelve digits, so that a common factor, whose rounding differs between rows, changes no comparison.
     """
     if weights is None:
         return None

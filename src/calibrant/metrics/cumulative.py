@@ -1,4 +1,4 @@
-"""Calibration errors from sums of residuals in the order of the score: no bins, nothing to choose."""
+"""Kolmogorov-Smirnov and Kuiper calibration errors: cumulative residuals sorted by score, without bins."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -27,7 +27,7 @@ def chosen_statistic(statistic: CumulativeStatistic) -> PathStatistic:
 
 
 def _prepared(statistic: PathStatistic) -> Callable[..., Evaluator]:
-    """Return a function that sorts the scores once, for any number of labels; O(n) memory per event."""
+    """Return a function that sorts the scores once, for any number of label vectors; O(n) memory per event."""
 
     def prepare(predictions: Predictions, *, kind: Kind) -> Evaluator:
         check_kind(kind)
@@ -50,10 +50,10 @@ def _prepared(statistic: PathStatistic) -> Callable[..., Evaluator]:
 
 
 class _Event:
-    """The probability of an event in every row, sorted."""
+    """The probabilities of an event, sorted."""
 
     def __init__(self, scores: NDArray[np.floating]) -> None:
-        # Rows sum to one only up to rounding, and nothing is more probable than certain.
+        # Rows sum to one only up to rounding; probabilities are capped at one.
         self.scores = np.minimum(scores, 1.0, dtype=np.float64)
         self.groups = ScoreGroups.of(self.scores)
 
@@ -81,7 +81,7 @@ def _error(data: LabelledPredictions, kind: Kind, statistic: PathStatistic) -> f
 def ks_calibration_error(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
 ) -> float:
-    r"""Largest sum of residuals up to any score: how far predicted and observed frequencies drift apart.
+    r"""Kolmogorov-Smirnov (KS) calibration error: largest cumulative residual when rows are sorted by score.
 
     With scores :math:`s_i`, outcomes :math:`o_i \in \{0, 1\}` and :math:`W = \sum_i w_i`,
 
@@ -98,26 +98,26 @@ def ks_calibration_error(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by the confidence in it; every class by its own probability, the mean of all; or
-        the second class of two.
+        The predicted class by its confidence; every class by its own probability (mean over classes); or the
+        second class of two.
 
     Returns
     -------
     float
-        From 0 to 1; lower is better. At least half of :func:`kuiper_calibration_error` and at most all of it.
+        From 0 to 1; lower is better. Between one half and all of :func:`kuiper_calibration_error`.
 
     Notes
     -----
-    There are no bins and nothing to smooth. Rows of equal score enter together, so that their order
-    does not matter. Unlike the binned error, over- and underconfidence in neighbouring scores cancel. Chance
-    alone gives about :math:`1.25 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
+    There are no bins and no smoothing parameter. Rows of equal score enter together, so their order does not
+    matter. Unlike in a binned error, over- and underconfidence at neighbouring scores cancel. Under perfect
+    calibration the error is about :math:`1.25 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
     :func:`~calibrant.hypothesis_tests.cumulative_test`.
 
     Costs O(n log n) for each class, plus O(nK); memory O(n).
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %:
+    Nine of ten predictions are correct at a confidence of 80 %:
 
     >>> round(ks_calibration_error([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
     0.1
@@ -130,7 +130,7 @@ def ks_calibration_error(
 def kuiper_calibration_error(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
 ) -> float:
-    r"""Largest sum of residuals over any interval of scores: the worst error a threshold can meet.
+    r"""Kuiper calibration error: largest sum of residuals over any interval of scores (cutoff calibration error).
 
     With scores :math:`s_i`, outcomes :math:`o_i \in \{0, 1\}` and :math:`W = \sum_i w_i`,
 
@@ -139,8 +139,8 @@ def kuiper_calibration_error(
         \max_{a \le b} \Bigl| \frac{1}{W} \sum_{i :\, a \le s_i \le b} w_i \, (o_i - s_i) \Bigr|
         = \max_t C(t) - \min_t C(t),
 
-    where C is the cumulative residual, zero before the first score. The right side is the statistic of Kuiper
-    :cite:`arrieta2022` (ECCE-R), the left one the cutoff calibration error :cite:`rossellini2025`.
+    where C is the cumulative residual, zero before the first score. The right side is Kuiper's statistic
+    :cite:`arrieta2022` (ECCE-R), the left side the cutoff calibration error :cite:`rossellini2025`.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def kuiper_calibration_error(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by the confidence in it; every class by its own probability, the mean of all; or
-        the second class of two.
+        The predicted class by its confidence; every class by its own probability (mean over classes); or the
+        second class of two.
 
     Returns
     -------
@@ -161,9 +161,9 @@ def kuiper_calibration_error(
 
     Notes
     -----
-    There are no bins and nothing to smooth. Rows of equal score enter together, so that their order does
-    not matter. Read it as follows: whoever acts on all rows with scores in some interval is wrong about how
-    often the event occurs among them by no more than this share of all rows. Chance alone gives about
+    There are no bins and no smoothing parameter. Rows of equal score enter together, so their order does not
+    matter. Interpretation: if you act on all rows with scores in some interval, the expected and the observed number
+    of events among them differ by at most this fraction of all rows. Under perfect calibration the error is about
     :math:`1.6 \sigma` with :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / W^2`; see
     :func:`~calibrant.hypothesis_tests.cumulative_test` for the test and
     :func:`~calibrant.hypothesis_tests.smallest_detectable_error` for what n rows can show.
@@ -172,8 +172,8 @@ def kuiper_calibration_error(
 
     Examples
     --------
-    Underconfident at 60 % (two rows, both right), overconfident at 90 % (one of two right). The path goes up
-    by 0.8 of four rows, then down by as much:
+    Underconfident at 60 % (two rows, both correct), overconfident at 90 % (one of two correct). The path rises by 0.8
+    of four rows, then falls by the same amount:
 
     >>> p = [[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.9, 0.1]]
     >>> round(kuiper_calibration_error([0, 0, 0, 1], p), 6)

@@ -1,4 +1,4 @@
-"""Debiased ECE: a binned calibration error less what noise alone puts into it."""
+"""Debiased ECE: a binned calibration error with its noise bias subtracted."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -22,10 +22,10 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _DebiasedError:
-    """A debiased error with its options settled."""
+    """A debiased error with validated options."""
 
     kind: Kind
-    scheme: BinningScheme | None  # none: as many bins as the cube root of the rows says
+    scheme: BinningScheme | None  # None: the cube root of the number of rows
     strategy: Strategy
     norm: Literal[1, 2]
     correction: Correction
@@ -34,7 +34,7 @@ class _DebiasedError:
     def __call__(self, data: LabelledPredictions) -> float:
         """Return the metric."""
         scheme = self.scheme or chosen_scheme(_cube_root(data.n_rows), self.strategy, None)
-        # Relative to the largest, so that squares of weights neither vanish nor overflow.
+        # Relative to the largest, so that squared weights neither underflow nor overflow.
         weights = None if data.weights is None else data.weights / data.weights.max()
         errors = [
             self._errors(NoiseSums.of(chosen_partition(scheme, scores, weights), scores, hits, weights))
@@ -52,7 +52,7 @@ class _DebiasedError:
         )
 
     def check_batches(self) -> None:
-        """Refuse bins that depend on all rows."""
+        """Raise if bins depend on all rows."""
         check_fixed(self.scheme)
 
     def value(self, sums: NoiseSums) -> float:
@@ -62,7 +62,7 @@ class _DebiasedError:
     def prepared(self, predictions: Predictions) -> Evaluator:
         """Return the metric as a function of labels and weights alone."""
         classes = np.arange(predictions.n_classes)
-        _ = predictions.predicted  # once, and rows that are taken below keep it
+        _ = predictions.predicted  # computed once; rows taken below keep it
 
         def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:
             data = LabelledPredictions(predictions, labels, classes, weights)
@@ -85,7 +85,7 @@ def _debiased_ece(
     signed: bool,
 ) -> _DebiasedError:
     if norm not in (1, 2):
-        raise ParameterError(f"norm must be 1 or 2, for which the noise is known, not {norm!r}.")
+        raise ParameterError(f"norm must be 1 or 2, for which the bias is known, not {norm!r}.")
     if correction not in get_args(Correction):
         raise ParameterError(f"correction must be 'variance', 'pairs' or 'tcal', not {correction!r}.")
     if norm == 1 and correction != "variance":
@@ -110,9 +110,9 @@ def debiased_ece(
     correction: Correction = "variance",
     signed: bool = False,
 ) -> float:
-    r"""Binned calibration error from which the part due to noise is taken away.
+    r"""Debiased ECE: binned calibration error minus an estimate of its noise bias.
 
-    With score s and outcome o of an event, for example the confidence and whether the prediction is right,
+    With score s and outcome o of an event (for example the confidence, and whether the prediction is correct),
     :math:`n_b` rows in bin b and their means :math:`\bar s_b`, :math:`\bar o_b`, the default is the root of
 
     .. math::
@@ -120,8 +120,8 @@ def debiased_ece(
         \sum_b \frac{n_b}{n} \Bigl[ (\bar o_b - \bar s_b)^2
         - \frac{\bar o_b (1 - \bar o_b)}{n_b - 1} \Bigr],
 
-    or zero if this is negative :cite:`kumar2019`: the gap of a bin squares its own noise, and the second term
-    is an unbiased estimate of that.
+    or zero if this is negative :cite:`kumar2019`. The squared gap of a bin contains the variance of its mean outcome;
+    the second term is an unbiased estimate of that variance.
 
     Parameters
     ----------
@@ -130,28 +130,28 @@ def debiased_ece(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters. Rows are independent observations, so a weight of two is *not* a row given
-        twice; see the notes.
+        Importance of each row. Rows are independent observations, so a weight of two is *not* a duplicated row;
+        see the notes.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability, the mean of all; or the second
+        The predicted class by its confidence; every class by its probability (mean over classes); or the second
         class of two.
     n_bins : int or "cube_root", default=15
-        Number of bins; ``"cube_root"`` is :math:`\lceil n^{1/3} \rceil` for n rows, of the order that
+        Number of bins. ``"cube_root"`` is :math:`\lceil n^{1/3} \rceil` for n rows, of the order that
         minimises the error of the estimate :cite:`sun2023`.
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of equal weight, or of equal width from 0 to 1.
     norm : 1 or 2, default=2
-        Root mean square, or mean of the absolute gaps; see the notes for the second.
+        Root mean square, or mean absolute gap; see the notes for the latter.
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``, as in :func:`~calibrant.metrics.confidence_ece`.
+        Replaces ``n_bins`` and ``strategy``, as in :func:`~calibrant.metrics.confidence_ece`.
     correction : {"variance", "pairs", "tcal"}, default="variance"
-        For ``norm=2``, what is taken away: the variance of the mean outcome as above; with ``"pairs"`` the
-        products of a residual :math:`r_i = o_i - s_i` with itself,
+        What is subtracted for ``norm=2``: the variance of the mean outcome as above; with ``"pairs"`` the products
+        of a residual :math:`r_i = o_i - s_i` with itself,
         :math:`\sum_b \frac{n_b}{n} \frac{1}{n_b (n_b - 1)} [(\sum r_i)^2 - \sum r_i^2]`, a U-statistic; with
-        ``"tcal"`` the same divided by :math:`n_b^2`, as the test of :cite:`lee2023` has it.
+        ``"tcal"`` the same divided by :math:`n_b^2`, as in the test of :cite:`lee2023`.
     signed : bool, default=False
-        Return the estimate before clipping and before taking the root: negative where the gaps are smaller
-        than noise alone would make them. Only this can be averaged or compared without bias.
+        Return the estimate before clipping and before taking the root. It is negative where gaps are smaller
+        than expected from noise. Only the signed estimate can be averaged or compared without bias.
 
     Returns
     -------
@@ -160,38 +160,37 @@ def debiased_ece(
 
     Notes
     -----
-    **Bias.** The default treats the scores of a bin as equal. Where they vary, so do the true probabilities,
-    and it takes away a little too much: the variance of the latter within the bin divided by
-    :math:`n_b - 1`, next to nothing for fifteen bins. ``"pairs"`` has no such term: given the scores, its
-    expectation for calibrated predictions is zero exactly, for any bins that depend on the scores alone.
-    Clipping and rooting make either positive again on average.
+    **Bias.** The default treats the scores of a bin as equal. If they vary, the true probabilities vary too, and
+    slightly too much is subtracted: the variance of the true probabilities within the bin divided by
+    :math:`n_b - 1`, which is negligible for fifteen bins. ``"pairs"`` has no such term: given the scores, its
+    expectation for calibrated predictions is exactly zero, for any bins that depend on the scores alone. Clipping
+    and taking the root make both estimates positive on average again.
 
-    **Norm 1** is :math:`2 E - E'` with the ordinary error :math:`E = \sum_b \frac{n_b}{n} |\bar o_b - \bar
-    s_b|` and the mean :math:`E'` of the errors that would be found if every :math:`\bar o_b` were drawn anew
-    from a normal distribution around itself of variance :math:`\sigma_b^2 = \bar o_b (1 - \bar o_b) / n_b`. The
-    authors' program draws a thousand times; here the mean has its closed form, so that the result is the limit
-    of infinitely many draws: for a gap d, :math:`\sqrt{2 / \pi} \, \sigma e^{-d^2 / 2 \sigma^2} + d \,
-    \mathrm{erf}(d / \sigma \sqrt 2)`. It lowers the bias and does not remove it.
+    **Norm 1** is :math:`2 E - E'` with the plug-in error :math:`E = \sum_b \frac{n_b}{n} |\bar o_b - \bar s_b|` and
+    the mean :math:`E'` of the errors after redrawing every :math:`\bar o_b` from a normal distribution with mean
+    :math:`\bar o_b` and variance :math:`\sigma_b^2 = \bar o_b (1 - \bar o_b) / n_b`. The authors' program draws a
+    thousand times. Here the mean is in closed form, the limit of infinitely many draws: for a gap d,
+    :math:`\sqrt{2 / \pi} \, \sigma e^{-d^2 / 2 \sigma^2} + d \, \mathrm{erf}(d / \sigma \sqrt 2)`. This reduces the
+    bias but does not remove it.
 
-    **Bins of one row** say nothing of their variance and count as zero in the sum, as in the authors' program
-    for norm 2; for norm 1 that program refuses them, and here they count as zero too.
+    **Bins with one row** have no variance estimate and contribute zero to the sum, as in the authors' program for
+    norm 2. For norm 1 that program rejects them; here they contribute zero too.
 
-    **Weights** w put :math:`W_b^2 / \sum w_i^2`, the effective number of rows, in place of :math:`n_b` in the
-    corrections, :math:`W_b / W` in place of the share of rows, and sums over pairs weigh each by
-    :math:`w_i w_j`. For ``"pairs"`` all that was said of bias remains true, for the others approximately. Only
-    ratios of weights matter.
+    **Weights** w replace :math:`n_b` in the corrections by the effective sample size :math:`W_b^2 / \sum w_i^2` and
+    the fraction of rows by :math:`W_b / W`; sums over pairs weight each pair by :math:`w_i w_j`. The statements on bias
+    hold exactly for ``"pairs"`` and approximately for the others. Only ratios of weights matter.
 
-    **Classwise** is the mean over classes, here and everywhere in this library; the marginal calibration error
-    of :cite:`kumar2019` is the root of the mean square: ``max(0, debiased_ece(..., kind="classwise",
-    signed=True)) ** 0.5``, but for classes of negative estimate, which the authors' program sets to zero one by
-    one.
+    **Classwise** is the mean over classes, as everywhere in this library. The marginal calibration error of
+    :cite:`kumar2019` is the root mean square over classes: ``max(0, debiased_ece(..., kind="classwise",
+    signed=True)) ** 0.5``, except that the authors' program sets the negative estimate of a class to zero before
+    averaging.
 
     Costs O(n) for each event, plus a sort for quantiles; memory O(n).
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %: a gap of 0.1, but no evidence of an error, since the square of
-    the gap is just what noise makes of it.
+    Nine of ten correct at a confidence of 80 %: a gap of 0.1, but no evidence of an error, since the squared gap
+    equals the estimated variance.
 
     >>> y, p = [0] * 9 + [1], [[0.8, 0.2]] * 10
     >>> round(debiased_ece(y, p, norm=2), 6)
@@ -206,7 +205,7 @@ def debiased_ece(
 
 
 def _cube_root(n_rows: int) -> int:
-    """Return the cube root of a whole number, rounded up, without the rounding of floats.
+    """Return the cube root of an integer, rounded up, in exact arithmetic.
 
     >>> [_cube_root(n) for n in (1, 2, 8, 9, 1000, 1001)]
     [1, 2, 2, 3, 10, 11]

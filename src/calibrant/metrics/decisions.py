@@ -1,4 +1,4 @@
-"""Decisions under given costs: the best ones, what they should cost, and what they did cost."""
+"""Decisions under a cost matrix: Bayes decisions, their expected cost and their realised cost."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ __all__ = ["SAME_COST", "bayes_decisions", "cost_gap", "expected_cost", "realise
 
 Costs = NDArray[np.float64]
 Plan = tuple[NDArray[np.intp], NDArray[np.float64]]
-"""Decision of every row and what it is expected to cost, both of shape (n,)."""
+"""Decision of every row and its expected cost, both of shape (n,)."""
 
 
 def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
-    r"""Decision of least expected cost for every row.
+    r"""Bayes decisions: the decision of least expected cost for every row.
 
     .. math:: \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k
 
@@ -36,16 +36,16 @@ def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
     Returns
     -------
     ndarray of shape (n,)
-        Row numbers of ``costs``; the first of equals, where equal means within 1e-12 of the largest cost.
+        Row numbers of ``costs``. Ties, within 1e-12 of the largest cost, go to the first decision.
 
     Notes
     -----
-    Optimal if the probabilities are right; :func:`cost_gap` says whether they can be relied on for these costs.
+    Optimal if the probabilities are calibrated for these costs, which :func:`cost_gap` measures.
     Costs O(n K n_decisions) time and O(n) memory.
 
     Examples
     --------
-    To treat costs 1, not to treat a sick patient costs 10: treat from a probability of 1/10 on.
+    Treatment costs 1, and not treating a sick patient costs 10: treat from a probability of 1/10 on.
 
     >>> costs = [[0, 10],        # wait
     ...          [1, 1]]         # treat
@@ -57,7 +57,7 @@ def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
 
 
 def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> float:
-    r"""Mean cost to be expected of the best decisions if the probabilities are right.
+    r"""Mean expected cost of the Bayes decisions, according to the predicted probabilities.
 
     .. math:: \frac{1}{W} \sum_i w_i \min_d \sum_k C_{dk} \, p_{ik}, \qquad W = \sum_i w_i
 
@@ -82,7 +82,7 @@ def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> flo
     """
     matrix = _parsed_costs(costs)
     predictions = Predictions.parse(y_proba)
-    # Weights are parsed along with labels; the predicted classes stand in for those, which play no part.
+    # Weights are parsed along with labels; the predicted classes serve as labels, which have no effect here.
     predicted = predictions.predicted
     labels = predicted if predictions.classes is None else predictions.classes[predicted]
     data = LabelledPredictions.parse(predictions, labels, sample_weight)
@@ -97,7 +97,7 @@ def _prepare_realised_cost(predictions: Predictions, costs: Any = None) -> Evalu
 
 @metric(MetricTraits(commutes_with_permutations=False, two_sided=True), prepare=_prepare_realised_cost)
 def realised_cost(y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs: Any = None) -> float:
-    r"""Mean cost of the decisions that the probabilities recommend.
+    r"""Realised cost: mean cost of the Bayes decisions, given the true classes.
 
     .. math:: \frac{1}{W} \sum_i w_i \, C_{\delta(p_i) \, y_i},
               \qquad \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k, \quad W = \sum_i w_i
@@ -112,13 +112,13 @@ def realised_cost(y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs
         Weights of the rows.
     costs : array of shape (n_decisions, K), optional
         Cost :math:`C_{dk}` of decision d if class k, in the order of the columns, is the true one. By default
-        the decision is for a class and costs 1 if it is another one: the error rate.
+        a decision names a class and costs 1 if it is wrong: the error rate.
 
     Returns
     -------
     float
-        In the unit of the costs; lower is better. No probabilities have a lower expectation than the true ones,
-        but others may have the same. Costs O(n K n_decisions) time and O(n) memory.
+        In the unit of the costs; lower is better. In expectation no probabilities beat the true ones,
+        but others may do equally well. Costs O(n K n_decisions) time and O(n) memory.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def _prepare_cost_gap(predictions: Predictions, costs: Any = None, signed: bool 
 def cost_gap(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs: Any = None, signed: bool = False
 ) -> float:
-    r"""Difference between what decisions did cost and what they were expected to cost.
+    r"""Cost gap: difference between the realised and the expected cost of the Bayes decisions.
 
     .. math::
 
@@ -166,10 +166,10 @@ def cost_gap(
         Weights of the rows.
     costs : array of shape (n_decisions, K), optional
         Cost :math:`C_{dk}` of decision d if class k, in the order of the columns, is the true one. By default
-        the decision is for a class and costs 1 if it is another one: the gap between mean confidence and
+        a decision names a class and costs 1 if it is wrong: the gap between mean confidence and
         accuracy.
     signed : bool, default=False
-        Keep the sign: positive if the decisions cost more than expected.
+        Keep the sign: positive if decisions cost more than expected.
 
     Returns
     -------
@@ -219,16 +219,16 @@ def _plan(predictions: Predictions, costs: Costs | None) -> Plan:
     largest = float(np.abs(costs).max())
     for rows in row_blocks(predictions.n_rows, predictions.n_classes + len(costs)):
         block = predictions.probabilities[rows].astype(np.float64)
-        # Otherwise a constant added to all costs would count for more, or less, than itself.
+        # Otherwise adding a constant to all costs would change the expected cost by another amount.
         block /= row_sums(block)[:, np.newaxis]
-        prices = block @ costs.T  # (rows, n_decisions)
-        decisions[rows] = first_of_least(prices, largest, axis=1)
-        expected[rows] = prices[np.arange(len(prices)), decisions[rows]]
+        expected_costs = block @ costs.T  # (rows, n_decisions)
+        decisions[rows] = first_of_least(expected_costs, largest, axis=1)
+        expected[rows] = expected_costs[np.arange(len(expected_costs)), decisions[rows]]
     return decisions, expected
 
 
 def _plan_for_a_class(predictions: Predictions) -> Plan:
-    """Return the predicted class of every row and the probability of all others, without a matrix of K by K."""
+    """Return the predicted class of every row and one minus its probability, without a K x K matrix."""
     expected = 1 - confidences(predictions).astype(np.float64)
     for rows in row_blocks(predictions.n_rows, predictions.n_classes):
         total = row_sums(predictions.probabilities[rows].astype(np.float64))

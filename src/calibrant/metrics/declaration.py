@@ -1,4 +1,4 @@
-"""What a metric declares of itself, so that scorers, tests and intervals can be made from any of them."""
+"""Declaration of metrics: the properties from which scorers, tests and intervals are built."""
 
 import inspect
 from collections.abc import Callable
@@ -36,24 +36,24 @@ Evaluator = Callable[[NDArray[np.intp], NDArray[np.float64] | None], float]
 
 @dataclass(frozen=True)
 class MetricTraits:
-    """Facts about a metric; the common tests verify each claim.
+    """Properties of a metric, each verified by the common tests.
 
     Attributes
     ----------
     higher_is_better : bool
         Whether a larger value is a better one.
     proper : bool
-        Whether, in expectation, no predictions beat the true probabilities.
+        Whether the metric is a proper score: in expectation, no predictions beat the true probabilities.
     weights_are_counts : bool
-        Whether a weight of two is the same as a row given twice. Otherwise rows are independent observations
-        and weights say how much each matters; only their ratios count.
+        Whether a weight of two is the same as a duplicated row. Otherwise rows are independent observations
+        and weights are their importance; only ratios of weights matter.
     commutes_with_permutations : bool
-        Whether the order of the classes plays no part.
+        Whether the order of the classes has no effect.
     always_defined : bool
-        Whether there is a value for any rows; otherwise NaN says that these rows have none.
+        Whether the metric has a value for any rows. Otherwise it is NaN for rows without a value.
     two_sided : bool or str
-        Whether values that are too good are as much evidence against calibrated predictions as values that are too
-        bad, as with an accuracy above all that was promised; or the name of the option that makes it so.
+        Whether values that are too good are evidence against calibration as well as values that are too bad, as for an
+        accuracy above the mean confidence; or the name of the option that makes it so.
     """
 
     higher_is_better: bool = False
@@ -65,14 +65,14 @@ class MetricTraits:
 
 
 class MetricParts(Protocol):
-    """A metric taken apart, with its options settled."""
+    """A metric that is a function of sums over rows, with validated options."""
 
     def prepared(self, predictions: Predictions) -> Evaluator:
         """Return the metric as a function of labels and weights alone."""
         ...
 
     def of(self, data: LabelledPredictions) -> Any:
-        """Return the sums of some rows; those of two sets of rows add up by ``+``."""
+        """Return the sums over some rows; sums of disjoint sets of rows add up with ``+``."""
         ...
 
     def value(self, sums: Any) -> float:
@@ -80,7 +80,7 @@ class MetricParts(Protocol):
         ...
 
     def check_batches(self) -> None:
-        """Refuse options with which batches do not add up."""
+        """Raise if batches cannot be added up with these options."""
         ...
 
 
@@ -105,14 +105,14 @@ def metric(
     Parameters
     ----------
     traits : MetricTraits
-        What holds for it.
+        Properties of the metric.
     prepare : function, optional
-        ``prepare(predictions, **options)`` returns an :data:`Evaluator`: all that depends on the predictions
-        alone is computed once, for thousands of evaluations with other labels or weights. ``options`` are the
+        ``prepare(predictions, **options)`` returns an :data:`Evaluator`. Everything that depends on the predictions
+        alone is then computed once, for thousands of evaluations with other labels or weights. ``options`` are the
         keyword arguments of the metric except ``sample_weight``.
     parts : function, optional
-        ``parts(**options)`` returns the :class:`MetricParts` of a metric that is a function of sums over rows;
-        it can then be prepared too, and collected in batches.
+        ``parts(**options)`` returns the :class:`MetricParts` of a metric that is a function of sums over rows. Such
+        a metric can also be prepared, and accumulated in batches.
     """
 
     def declare(function: Function) -> Function:
@@ -123,19 +123,19 @@ def metric(
 
 
 def declared_metrics() -> dict[str, Callable[..., Any]]:
-    """Return name -> function for every declared metric that needs no further argument, in alphabetical order."""
+    """Return name -> function for every declared metric without further required arguments, in alphabetical order."""
     functions = sorted(_DECLARED, key=lambda function: function.__name__)
     return {function.__name__: function for function in functions if not _needed(function)}
 
 
 def _needed(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the arguments after the first two that have no default."""
+    """Return the names of the required arguments after the first two."""
     parameters = list(inspect.signature(function).parameters.values())[2:]
     return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
 
 
 def is_declared(function: Callable[..., Any]) -> bool:
-    """Tell whether a function, or what a ``partial`` wraps, is one of our metrics."""
+    """Return whether a function, or the function inside a ``partial``, is a metric of this library."""
     return _unwrapped(function)[0] in _DECLARED
 
 
@@ -145,13 +145,13 @@ def traits_of(function: Callable[..., Any]) -> MetricTraits:
 
 
 def is_two_sided(function: Callable[..., Any]) -> bool:
-    """Tell whether calibrated predictions can be refuted by small values of a metric as well as by large ones."""
+    """Return whether small values of a metric are evidence against calibration as well as large ones."""
     two_sided = traits_of(function).two_sided
     return bool(options_of(function).get(two_sided)) if isinstance(two_sided, str) else two_sided
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the options with which a metric will be called: what a ``partial`` sets, else its defaults."""
+    """Return the options with which a metric will be called: those set by a ``partial``, else its defaults."""
     inner, given = _unwrapped(function)
     parameters = inspect.signature(inner).parameters
     defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
@@ -163,7 +163,7 @@ def options_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def describe(function: Callable[..., Any]) -> str:
-    """Return the name of a metric with every option that defines its value.
+    """Return the name of a metric with all options that define its value.
 
     >>> from functools import partial
     >>> from calibrant.metrics import confidence_ece
@@ -176,7 +176,7 @@ def describe(function: Callable[..., Any]) -> str:
         options = options_of(function)
     except (TypeError, ValueError):  # callables without a signature, such as some of C
         return name
-    if options.get("binning") is not None:  # it takes the place of these two
+    if options.get("binning") is not None:  # it replaces these two
         options.pop("n_bins", None)
         options.pop("strategy", None)
     given = ", ".join(f"{key}={value!r}" for key, value in options.items() if value is not None)
@@ -184,7 +184,7 @@ def describe(function: Callable[..., Any]) -> str:
 
 
 def parts_of(function: Callable[..., Any]) -> MetricParts | None:
-    """Return the parts of a metric that is a function of sums over rows; None for any other."""
+    """Return the parts of a metric that is a function of sums over rows; None for other metrics."""
     declaration = _DECLARED.get(_unwrapped(function)[0])
     if declaration is None or declaration.parts is None:
         return None
@@ -194,15 +194,15 @@ def parts_of(function: Callable[..., Any]) -> MetricParts | None:
 def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evaluator:
     """Return the metric as a function of labels and weights alone, for the predictions of ``data``.
 
-    Our own metrics prepare themselves once. Any other function is called as ``function(y_true, y_proba)``
-    with the labels in the user's own terms and an ndarray (n, K) of probabilities, and with
-    ``sample_weight=`` only if there are weights.
+    Metrics of this library are prepared once. Any other function is called as ``function(y_true, y_proba)``
+    with the user's original labels and an ndarray (n, K) of probabilities, and with ``sample_weight=`` only
+    if there are weights.
     """
     declaration = _DECLARED.get(_unwrapped(function)[0])
     classes = data.classes
     predictions = data.predictions
     if not np.array_equal(classes, np.arange(data.n_classes)):
-        # The names must be known also where resampled labels lack some of them.
+        # Resampled labels may lack some classes, so their names must be known.
         predictions = replace(predictions, classes=classes)
     if declaration is not None and declaration.parts is not None:
         return declaration.parts(**options_of(function)).prepared(predictions)

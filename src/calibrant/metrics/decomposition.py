@@ -1,4 +1,4 @@
-"""A proper score taken apart: what recalibration could remove, and what it could not."""
+"""Decomposition of a proper score into calibration, refinement, discrimination and uncertainty."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ __all__ = ["Decomposition", "decompose"]
 Method = Literal["auto", "isotonic", "bins", "recalibration"]
 Vector = NDArray[np.float64]
 
-# Means of the same numbers in another order differ by less than this share of the larger one.
+# Relative tolerance for means of the same numbers summed in another order.
 ROUNDING = 1e-13
 
 
@@ -53,9 +53,9 @@ def decompose(
     recalibrator: Recalibrator = "auto",
     n_folds: int = 5,
 ) -> Decomposition:
-    r"""Split a proper score into what recalibration could remove and what it could not.
+    r"""Decompose a proper score into calibration and refinement (reliability, resolution, uncertainty).
 
-    With f the predictions, g what recalibration makes of them, r the base rates and
+    With predictions f, recalibrated predictions g, base rates r and
     :math:`S(p) = \frac1W \sum_i w_i \, \ell(p_i, y_i)`, :math:`W = \sum_i w_i`,
 
     .. math::
@@ -70,35 +70,35 @@ def decompose(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        Weights of the rows. For isotonic regression and bins a weight of two is a row given twice; for
-        recalibration weights say how much each row matters, only ratios count, and no row is split between folds.
+        Weights of the rows. For isotonic regression and bins a weight of two is a duplicated row. For
+        recalibration weights are importances, only their ratios matter, and no row is split between folds.
     loss : {"brier", "log", "spherical"}, default="brier"
-        Which loss. For ``kind="full"`` and ``"positive"`` the score is that of
+        Loss to decompose. For ``kind="full"`` and ``"positive"`` the score equals
         :func:`~calibrant.metrics.brier_score`, :func:`~calibrant.metrics.log_loss` or
         :func:`~calibrant.metrics.spherical_loss`.
     method : {"auto", "isotonic", "bins", "recalibration"}, default="auto"
-        Where g comes from.
+        How the recalibrated predictions g are computed.
 
-        - ``"isotonic"``: the best non-decreasing function of the score of an event, fitted to the same rows
-          (CORP, :cite:`dimitriadis2021`). Has nothing to be tuned.
+        - ``"isotonic"``: isotonic regression of the outcome of an event on its score, on the same rows
+          (CORP, :cite:`dimitriadis2021`). Has no tuning parameter.
         - ``"bins"``: the mean outcome of the bin of the score :cite:`murphy1973`.
-        - ``"recalibration"``: a calibrator fitted on the other folds :cite:`berta2025`, for any number of
-          classes, with a standard error.
+        - ``"recalibration"``: a calibrator fitted on the other folds (cross-fitting) :cite:`berta2025`, for any
+          number of classes, with a standard error.
 
         ``"auto"`` is recalibration for ``kind="full"`` and isotonic otherwise.
     kind : {"auto", "confidence", "classwise", "positive", "full"}, default="auto"
-        The score of the event that the predicted class is right; of each class against the others, averaged
-        over classes; of the second class of two; or of all probabilities, by recalibration only. ``"auto"`` is
-        ``"positive"`` for two classes and ``"full"`` for more, or ``"confidence"`` if the method takes events
-        only.
+        Which probabilities are scored: the confidence in the predicted class; each class against the others,
+        averaged over classes; the second class of two; or all probabilities, for recalibration only. ``"auto"`` is
+        ``"positive"`` for two classes. For more classes it is ``"full"``, or ``"confidence"`` if the method takes
+        events only.
     n_bins, strategy, binning
         Bins for ``method="bins"``, as for :func:`~calibrant.metrics.confidence_ece`; by default of equal mass.
     recalibrator : str or Calibrator, default="auto"
-        For ``method="recalibration"``: a registry name, or a calibrator of which clones are fitted. ``"auto"`` is
+        For ``method="recalibration"``: a registry name, or a calibrator, which is cloned before fitting. ``"auto"`` is
         ``"dirichlet-l2"`` up to 20 classes, ``"dirichlet"`` if there are more than :math:`1000 K^2` rows, and
-        ``"temperature"`` for more classes; if the loss is not the logarithmic one, by which these are fitted, a
-        mixture of that, a temperature fitted by the Brier score, and the base rates, with shares chosen by inner
-        folds of the rows to learn from. An event is a problem of two classes, and may take ``"isotonic"``.
+        ``"temperature"`` for more classes. These minimise the log-loss. For other losses ``"auto"`` is a mixture of
+        that calibrator, a temperature fitted by the Brier score, and the base rates, with weights chosen by inner
+        cross-validation on the training folds. An event is a two-class problem, and may use ``"isotonic"``.
     n_folds : int, default=5
         Number of folds for ``method="recalibration"``; no more than there are rows.
 
@@ -108,38 +108,38 @@ def decompose(
 
     Notes
     -----
-    **In-sample or out.** Isotonic regression and bins are fitted to the rows they are judged by: their
-    calibration part is never negative (isotonic) and biased upwards, so it is above zero for perfect
-    calibration too. Recalibration on other folds is a *lower bound* in expectation, whatever the calibrator,
-    since no map can beat the true frequencies; it may come out slightly negative.
+    **In-sample or out-of-sample.** Isotonic regression and bins are fitted to the rows they are evaluated on.
+    Their calibration part is never negative (isotonic) and biased upwards, so it is positive even under perfect
+    calibration. Recalibration on other folds is a *lower bound* in expectation, whatever the calibrator, since
+    no map beats the true frequencies; the estimate may be slightly negative.
 
     **Within bins.** Murphy's terms add up only if all scores of a bin are equal. Otherwise averaging a bin changes
     the score, by the variance and covariance within bins :cite:`stephenson2008`. The calibration part here
-    includes that change, so that the sum is exact; ``within_bins`` says how much it is, negative where
-    differences inside bins carried information. ``calibration - within_bins`` is Murphy's reliability,
+    includes that change, so the sum is exact. ``within_bins`` is its size; it is negative where score
+    differences within bins were informative. ``calibration - within_bins`` is Murphy's reliability,
     for the Brier score the square of ``confidence_ece(norm=2)``.
 
     **Which recalibrator.** On four networks of :cite:`kull2019` (5,000 and 10,000 rows) with 10 classes,
     ``"dirichlet-l2"`` removed 0.155, 0.210 and 0.197 nats per row, temperature scaling 0.149, 0.206 and 0.197, vector
     scaling 0.153, 0.208 and 0.195, unpenalised Dirichlet calibration 0.152, 0.208 and 0.184. With 100 classes
-    temperature scaling removed 0.699 in a fraction of a second, ``"dirichlet-l2"`` as much in twelve, vector
-    scaling 0.673. Trying several and keeping the best is a choice that must be made on other rows.
+    temperature scaling removed 0.699 in a fraction of a second, ``"dirichlet-l2"`` the same in twelve seconds, and
+    vector scaling 0.673. If you try several and keep the best, make that choice on other rows.
 
-    What is fitted by its log-loss need not lower the Brier score. With 3,000 rows of five saturated logits and a
-    fifth of the labels at random, ``"dirichlet-l2"`` *raised* it by 0.083; the mixture lowers it by 0.034, of 0.035
-    that the true frequencies would remove. On the networks, whose errors are of another kind, the two differ by less
-    than 0.001.
+    A calibrator fitted by log-loss need not lower the Brier score. With 3,000 rows of five saturated logits and
+    20 % random labels, ``"dirichlet-l2"`` *raised* it by 0.083. The mixture lowers it by 0.034, out of the 0.035
+    that the true frequencies would remove. On the networks above, whose errors are of another kind, the two differ
+    by less than 0.001.
 
-    **Infinite log-loss.** Where something happened that had the probability zero, the predictions are refuted, and
-    no number says by how much. ``calibration`` is infinite if recalibration leaves a finite loss, else NaN. The zero
-    may be a rounded one: raise it to a floor before, or take another loss.
+    **Infinite log-loss.** If a true class had probability zero, the log-loss is infinite. ``calibration`` is then
+    infinite if recalibration leaves a finite loss, and NaN otherwise. The zero may be a rounded one: clip it to a
+    floor before, or use another loss.
 
-    Isotonic regression and bins cost a sort of n numbers for each event and O(n) memory; recalibration
-    ``n_folds`` fits, a mixture two to six times as many, and memory for a copy of the rows.
+    Isotonic regression and bins cost a sort of n numbers for each event and O(n) memory. Recalibration costs
+    ``n_folds`` fits (a mixture two to six times as many) and memory for a copy of the rows.
 
     Examples
     --------
-    Three of four happen at 90 %, and one of four at 40 %:
+    At 90 % three of four events occur, and at 40 % one of four:
 
     >>> parts = decompose([1, 1, 1, 0, 0, 0, 0, 1], [0.9] * 4 + [0.4] * 4)
     >>> round(parts.calibration, 6), round(parts.refinement, 6)      # (0.15 ** 2 + 0.15 ** 2) / 2, 3 / 16
@@ -154,7 +154,7 @@ def decompose(
         check_event_kind(kind)
     if kind == "full" and method in ("isotonic", "bins"):
         raise ParameterError(
-            f"method={method!r} takes events only; for kind='full', use method='recalibration'."
+            f"method={method!r} is for single events; for kind='full', use method='recalibration'."
         )
     scheme = chosen_scheme(n_bins, strategy, binning)
     check_folds(n_folds)
@@ -197,7 +197,7 @@ def _isotonic_parts(problem: LabelledPredictions, loss: Loss) -> _Parts:
     refinement = float(np.average(_expected(best, best, loss), weights=fit.weight))
     losses = row_losses(problem, loss)
     score = _mean(losses, problem.weights)
-    # The scores themselves are one of the functions that the fit is chosen from; only rounding can beat it.
+    # The identity is one of the candidate functions of the fit, so only rounding can beat it.
     return _Parts(losses, score, min(refinement, score), _uncertainty(problem, loss))
 
 
@@ -216,7 +216,7 @@ def _bin_parts(problem: LabelledPredictions, loss: Loss, scheme: BinningScheme) 
 def _assembled(
     parts: Iterable[_Parts], loss: Loss, kind: EventKind, method: str, recalibrated_by: str, n_rows: int
 ) -> Decomposition:
-    """Return the decomposition whose parts are the means over events."""
+    """Return the decomposition averaged over events."""
     refuted = np.zeros(n_rows, dtype=np.bool_)
     figures = []
     for part in parts:
@@ -265,7 +265,7 @@ def _by_recalibration(
             left[rows] += row_losses(judged, loss) / n_problems
         uncertainty += _uncertainty(problem, loss) / n_problems
     score, refinement = _mean(lost, data.weights), _mean(left, data.weights)
-    with np.errstate(invalid="ignore"):  # infinity less infinity, which has no standard error
+    with np.errstate(invalid="ignore"):  # infinity minus infinity has no standard error
         error = standard_error_of_mean(lost - left, data.weights)
     return Decomposition(
         score=score,
@@ -278,9 +278,9 @@ def _by_recalibration(
         loss=loss,
         kind=kind,
         method="recalibration",
-        recalibrated_by=f"{recalibrator_name(chosen)} fitted on the others of {len(folds)} folds"
+        recalibrated_by=f"{recalibrator_name(chosen)} cross-fitted with {len(folds)} folds"
         if len(folds) > 1
-        else "nothing, since one row leaves nothing to cross-fit",
+        else "nothing, since one row cannot be cross-fitted",
         n_rows=data.n_rows,
         n_refuted=int(np.isinf(lost).sum()),
         n_refuted_after=int(np.isinf(left).sum()),
@@ -288,7 +288,7 @@ def _by_recalibration(
 
 
 def _less(minuend: float, subtrahend: float) -> float:
-    """Return the difference of two losses: zero if it is nothing but rounding, NaN if both are infinite."""
+    """Return the difference of two losses: zero if it is only rounding, NaN if both are infinite."""
     if np.isinf(minuend) and np.isinf(subtrahend):
         return float("nan")
     difference = minuend - subtrahend

@@ -1,4 +1,4 @@
-"""The parts of a proper score, and what they say in words."""
+"""Decomposition: the parts of a proper score, and their printed summary."""
 
 from dataclasses import dataclass
 
@@ -23,40 +23,39 @@ SUBJECT = {
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The parts of a proper score.
+    """Decomposition of a proper score into calibration, refinement, discrimination and uncertainty.
 
     ``score = calibration + refinement = calibration - discrimination + uncertainty``.
 
     Attributes
     ----------
     score : float
-        Mean loss of the predictions. The log-loss is infinite if something happened that they gave the
-        probability zero.
+        Mean loss of the predictions. The log-loss is infinite if a true class had probability zero.
     calibration : float
-        The part that recalibration removes, also called miscalibration or reliability. Below zero if
-        recalibration did harm. Infinite if the score is and ``refinement`` is not, minus infinity the other way
-        round, and NaN, not defined, if both are.
+        The part that recalibration removes, also called miscalibration or reliability. Negative if recalibration
+        increased the loss. Infinite if only the score is infinite, minus infinity if only ``refinement`` is, and
+        NaN if both are.
     refinement : float
         Loss after recalibration.
     discrimination : float
-        How much less that is than the uncertainty; also called resolution.
+        Uncertainty minus refinement; also called resolution.
     uncertainty : float
-        Loss of predicting the base rates of these rows, always the same.
+        Loss of always predicting the base rates of these rows.
     within_bins : float or None
-        For ``method="bins"``: the part of ``calibration`` due to scores that differ within a bin; the rest is the
+        For ``method="bins"``: the part of ``calibration`` due to score differences within a bin; the rest is the
         classical reliability term. NaN if the losses of the scores and of their bins are both infinite.
     standard_error : float or None
-        For ``method="recalibration"``: standard error of ``calibration``, as if the rows were independent of each
-        other; folds that judge each other make it about a fifth too small where there is nothing to remove. Infinite
-        if ``calibration`` is not a finite number, or if there is only one row.
+        For ``method="recalibration"``: standard error of ``calibration``, computed as if rows were independent. The
+        dependence between folds makes it about a fifth too small where there is nothing to remove. Infinite if
+        ``calibration`` is not finite, or if there is only one row.
     loss, kind, method : str
         What was decomposed, and how.
     recalibrated_by : str
-        What recalibration means here, in words.
+        The recalibration method in words.
     n_rows : int
         Number of rows.
     n_refuted, n_refuted_after : int
-        Number of rows with an infinite loss, before and after recalibration: something happened that had the
+        Number of rows with an infinite loss, before and after recalibration, because a true class had
         probability zero.
 
     Examples
@@ -85,7 +84,7 @@ class Decomposition:
 
     @property
     def share(self) -> float:
-        """Share of the score that recalibration removes; 0 if the score is, NaN if it or the part is not finite."""
+        """Fraction of the score that recalibration removes; 0 if the score is 0, NaN if a part is not finite."""
         if not np.isfinite([self.score, self.calibration]).all():
             return float("nan")
         return self.calibration / self.score if self.score else 0.0
@@ -93,13 +92,13 @@ class Decomposition:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return a normal confidence interval of ``calibration``; for ``method="recalibration"`` only.
 
-        It is about the loss that *this* recalibration removes. Since that is no more than could be removed, the
-        lower end holds for the true calibration part as well, the upper end does not.
+        It covers the loss that *this* recalibration removes. Since that is at most what could be removed, the lower
+        end is also valid for the true calibration part; the upper end is not.
         """
         check_level(level)
         if self.standard_error is None:
             raise ParameterError(
-                "only a decomposition by method='recalibration' has an interval; for others, resample the rows."
+                "only a decomposition by method='recalibration' has an interval; for other methods, bootstrap the rows."
             )
         if np.isinf(self.standard_error):
             return -np.inf, np.inf
@@ -108,8 +107,8 @@ class Decomposition:
 
     def __str__(self) -> str:
         rows = "1 row" if self.n_rows == 1 else f"{self.n_rows} rows"
-        said = self._refuted() if self.n_refuted or self.n_refuted_after else self._sum()
-        return f"{LOSS_NAMES[self.loss]} of {SUBJECT[self.kind]}: {said} ({rows})."
+        text = self._infinite() if self.n_refuted or self.n_refuted_after else self._sum()
+        return f"{LOSS_NAMES[self.loss]} of {SUBJECT[self.kind]}: {text} ({rows})."
 
     @property
     def _by(self) -> str:
@@ -119,9 +118,9 @@ class Decomposition:
         error = self.standard_error
         deviation = "" if error is None or np.isinf(error) else f" (standard error {error:.2g})"
         if self.method == "recalibration" and self.n_rows == 1:
-            finding = "one row leaves nothing to cross-fit, so that calibration was not estimated"
+            finding = "one row cannot be cross-fitted, so calibration was not estimated"
         elif self.calibration < 0:
-            finding = f"no removable loss found: {self._by} raised it by {-self.calibration:.4g}"
+            finding = f"no removable loss found: {self._by} increased it by {-self.calibration:.4g}"
         else:
             finding = f"{self.recalibrated_by} removes {100 * self.share:.3g} % of it"
         inside = "" if self.within_bins is None else f"; {self.within_bins:.4g} of it arises within bins"
@@ -131,25 +130,25 @@ class Decomposition:
             f"{self.uncertainty:.4g}; {finding}{inside}"
         )
 
-    def _refuted(self) -> str:
-        truth = "the true class" if self.kind in ("full", "positive") else "what happened"
-        zero = f"gave {truth} the probability zero"
-        advice = "for a finite part raise the zeros to a floor, or take another loss"
+    def _infinite(self) -> str:
+        advice = "for a finite value clip the zeros to a floor, or use another loss"
         if not self.n_refuted:
             return (
-                f"{self.score:.4g}; no removable loss found: {self._by} {zero} in {_rows(self.n_refuted_after)}, an "
-                "infinite loss; take a recalibrator without zeros, or another loss"
+                f"{self.score:.4g}; no removable loss found: {self._by} gives an infinite loss, since "
+                f"{self._zeros(self.n_refuted_after)}; use a recalibrator without zeros, or another loss"
             )
-        before = f"infinite, since the predictions were refuted: {_rows(self.n_refuted)} {zero}"
+        before = f"infinite, since {self._zeros(self.n_refuted)}"
         if self.n_refuted_after:
-            return (
-                f"{before}, and so did {_rows(self.n_refuted_after)} after {self._by}; calibration is not "
-                f"defined; {advice}"
-            )
+            return f"{before}; after {self._by}, {self._zeros(self.n_refuted_after)}; calibration is undefined; {advice}"
         return (
             f"{before}; {self._by} leaves refinement {self.refinement:.4g} = uncertainty {self.uncertainty:.4g} - "
-            f"discrimination {self.discrimination:.4g}, so that calibration is infinite; {advice}"
+            f"discrimination {self.discrimination:.4g}, so calibration is infinite; {advice}"
         )
+
+    def _zeros(self, number: int) -> str:
+        truth = "the true class" if self.kind in ("full", "positive") else "the observed outcome"
+        verb = "has" if number == 1 else "have"
+        return f"{_rows(number)} {verb} probability zero for {truth}"
 
 
 def _rows(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Which event a score is about: the predicted class being right, or each class in turn."""
+"""The event that a score refers to: the predicted class being correct, or each class in turn."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
@@ -13,18 +13,18 @@ from calibrant.predictions import Predictions
 __all__ = ["Kind", "check_kind", "columns", "confidences", "events", "mean_over_events"]
 
 Kind = Literal["confidence", "classwise", "positive"]
-"""``"confidence"``: the predicted class, by the confidence in it. ``"classwise"``: every class by its own
-probability, the mean of all. ``"positive"``: the second class of two by its probability."""
+"""``"confidence"``: the predicted class, by its confidence. ``"classwise"``: every class by its own probability,
+mean over classes. ``"positive"``: the second class of two by its probability."""
 
 Error = Callable[[NDArray[np.floating], NDArray[np.bool_], NDArray[np.float64] | None], float]
 """A calibration error of one column: scores, outcomes and weights, each of shape (n,)."""
 
-# Columns are read in groups: one column of a row-major array would touch as much memory as sixteen.
+# Columns are read in groups: reading one column of a row-major array touches as much memory as reading sixteen.
 COLUMNS_AT_A_TIME = 16
 
 
 def check_kind(kind: Any) -> None:
-    """Refuse an unknown kind of event."""
+    """Raise on an unknown kind of event."""
     if kind not in get_args(Kind):
         raise ParameterError(f"kind must be 'confidence', 'classwise' or 'positive', not {kind!r}.")
 

@@ -1,4 +1,4 @@
-"""Calibration gain: how much loss a calibration map removed."""
+"""Calibration gain: the loss removed by a calibrator."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["calibration_gain"]
 def calibration_gain(
     y_true: Any, before: Any, after: Any, *, sample_weight: Any = None, loss: Loss = "brier"
 ) -> float:
-    r"""Reduction of a proper loss from the predictions before to those after calibration.
+    r"""Calibration gain: mean reduction of a proper loss from before to after calibration.
 
     .. math::
 
@@ -29,39 +29,37 @@ def calibration_gain(
         True classes: column numbers, or labels that match the columns.
     before, after : array, frame or Predictions
         Probabilities (n, K) of the same rows and classes, or (n,) or (n, 1) for the positive class of two.
-        ``after`` must come from a map that was fitted on other rows.
+        ``after`` must come from a calibrator that was fitted on other rows.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     loss : {"brier", "log", "spherical"}, default="brier"
-        Which loss; the Brier loss is the *sum* over classes, for two classes too.
+        Which loss. The Brier loss is the *sum* over classes, for two classes too.
 
     Returns
     -------
     float
-        Above 0 if calibration helped, below if it did harm; higher is better. With the logarithmic loss,
-        infinite if some true class had the probability zero before calibration and none after it; minus infinity
-        if some had after and none before; NaN if some had before and some after, even in the same rows, since
-        infinity less infinity is no number.
+        Positive if calibration reduced the loss, negative if it increased it; higher is better. The log-loss may
+        be infinite: the gain is infinite if a true class had probability zero only before calibration, minus
+        infinity if only after, and NaN if both before and after, even in different rows.
 
     Notes
     -----
     A proper loss is calibration error plus refinement. A one-to-one map, such as temperature scaling, leaves
-    the refinement as it is, since it forgets nothing of the predictions; then the gain *is* the reduction of the
-    calibration error, whatever the number of classes, and without bins. That a map keeps the predicted class
-    is not quite enough: one that merges predictions, such as isotonic regression or binning, also loses
-    refinement, and the gain is what is left of the two. Table 3 of :cite:`tomani2022` prints it for the Brier
-    loss times 100.
+    the refinement unchanged. The gain then *is* the reduction of the calibration error, for any number of classes
+    and without bins. Preserving the arg-max is not sufficient: a map that merges predictions, such as isotonic
+    regression or binning, also loses refinement, and the gain is the net effect. Table 3 of :cite:`tomani2022`
+    prints it for the Brier loss times 100.
 
-    :func:`~calibrant.intervals.loss_difference` gives the same mean with an interval, but second minus first, so
-    that there *negative* is better, and with the Brier loss of two classes halved: for two classes this gain is
-    minus twice its Brier estimate, for more minus its estimate, and for the other losses always minus its estimate.
-    Infinities are treated alike.
+    :func:`~calibrant.intervals.loss_difference` gives the same mean with an interval, but as second minus first, so
+    *negative* is better there, and it halves the Brier loss of two classes. For two classes this gain is minus twice
+    its Brier estimate, for more classes minus its estimate, and for the other losses always minus its estimate.
+    Infinities are treated in the same way.
 
     Costs O(nK) time, O(n) memory.
 
     Examples
     --------
-    Three of four right; from 90 % to 75 %:
+    Three of four correct; the confidence changes from 90 % to 75 %:
 
     >>> before, after = [[0.9, 0.1]] * 4, [[0.75, 0.25]] * 4
     >>> round(calibration_gain([0, 0, 0, 1], before, after), 6)      # 2 * (0.9 - 0.75) ** 2
@@ -76,7 +74,7 @@ def calibration_gain(
             "pass the same columns."
         )
     lost, left = row_losses(old, loss), row_losses(new, loss)
-    with np.errstate(invalid="ignore"):  # infinity less infinity: no value
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN
         gain = float(np.average(lost - left, weights=old.weights))
     # Row losses halve the Brier loss of two classes.
     return 2 * gain if loss == "brier" and old.n_classes == 2 else gain

@@ -24,7 +24,7 @@ FloatArray = NDArray[np.float64]
 CELLS_PER_BANDWIDTH = 32
 
 
-# The number of rows that sets the bandwidth is the effective one: repeated rows are not more evidence.
+# The bandwidth depends on the effective sample size: repeated rows are not more evidence.
 @metric(MetricTraits(weights_are_counts=False))
 def kde_ece(
     y_true: Any,
@@ -36,7 +36,7 @@ def kde_ece(
     bandwidth: float | None = None,
     convention: Convention = "paper",
 ) -> float:
-    r"""Calibration error whose density of scores and rate of events are kernel estimates.
+    r"""KDE calibration error: ECE with kernel density estimates of the score density and the event frequency.
 
     For scores :math:`c_i` of events :math:`y_i \in \{0, 1\}` with weights :math:`w_i` that sum to one, and a
     kernel :math:`K_h` reflected at 0 and at 1,
@@ -57,48 +57,48 @@ def kde_ece(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        Weights of the rows. In the bandwidth, n is the effective number of rows,
+        Weights of the rows. In the bandwidth, n is the effective sample size,
         :math:`(\sum_i w_i)^2 / \sum_i w_i^2`; only ratios of weights matter.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by the confidence in it; every class by its probability, the mean of all; or the
+        The predicted class by its confidence; every class by its probability (mean over classes); or the
         second class of two.
     norm : number of at least 1, default=1
         p.
     bandwidth : float, optional
-        Standard deviation h of the kernel, from 0.00025 to 1, in place of the rule. For a kernel that ends at
-        a given distance, pass a third of it.
+        Standard deviation h of the kernel, from 0.00025 to 1, instead of the rule of thumb. For a kernel of a given
+        support radius, pass a third of it.
     convention : {"paper", "published"}, default="paper"
-        ``"published"`` follows the authors' program, see the notes.
+        ``"published"`` reproduces the authors' program, see the notes.
 
     Returns
     -------
     float
-        From 0 to 1, of the published program also more; lower is better.
+        From 0 to 1 (the published program may exceed 1); lower is better.
 
     Notes
     -----
-    The rule for h is Scott's, in which h is the standard deviation of the kernel. With rows that are all
-    alike the smallest bandwidth, 0.00025, takes its place. The error depends on h: smoothing lowers it where
-    scores are miscalibrated in both directions, and blurs the scores themselves by about 0.8 h.
+    The rule for h is Scott's, in which h is the standard deviation of the kernel. If all scores are equal, h is the
+    smallest bandwidth, 0.00025. The error depends on h: smoothing lowers it where scores are miscalibrated in both
+    directions, and blurs the scores themselves by about 0.8 h.
 
-    The authors' program differs from this in the following, all of which ``convention="published"`` does too:
+    The authors' program differs in the following points, all reproduced by ``convention="published"``:
 
     - h is :math:`\hat\sigma_1 (2n)^{-1/5}` with the standard deviation :math:`\hat\sigma_1` of the scores of
-      rows *whose event happened*, both rounded to float32;
-    - there is no root: the result is the mean of the p-th power;
+      rows *in which the event occurred*, both rounded to float32;
+    - no root is taken: the result is the mean of the p-th power;
     - each score is reflected once, at the nearer end, and the integral, divided by that of the density, is
       taken on a grid of 2^14 points from -0.6 to 1.6 whose ends are not 0 and 1;
-    - where both densities are below 1e-6 the integrand of the point before is repeated, so that a stretch
-      without scores adds to the error, which can pass 1 if there are few rows;
+    - where both densities are below 1e-6 the previous value of the integrand is repeated, so an interval
+      without scores adds to the error, which can exceed 1 if there are few rows;
     - with two classes it takes the second one, ``kind="positive"``, otherwise the predicted one.
 
-    Where the program fails, for want of events or of spread, the rule of the paper gives h.
+    Where the program fails, because no event occurred or all scores are equal, h follows the rule of the paper.
 
-    Costs O(n + G log G) with a grid of G <= 131,072 cells, at least 32 to a bandwidth; memory O(n + G).
+    Costs O(n + G log G) with a grid of G <= 131,072 cells, at least 32 per bandwidth; memory O(n + G).
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %:
+    Nine of ten predictions are correct at a confidence of 80 %:
 
     >>> round(kde_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
     0.1
@@ -138,7 +138,7 @@ def _smoothed_error(
     nodes = np.linspace(0.0, 1.0, n_cells + 1)
     gap = np.abs(nodes * density - events)
     if norm != 1:
-        # Below this the transforms leave nothing but rounding; for p = 1 no division is needed at all.
+        # Below this density the FFT leaves only rounding error; for p = 1 no division is needed.
         inside = density > 1e-12 * density.max()
         rate_gap = np.divide(gap, density, out=np.zeros_like(gap), where=inside)
         gap = np.minimum(rate_gap, 1.0) ** norm * np.maximum(density, 0.0)
@@ -146,7 +146,7 @@ def _smoothed_error(
 
 
 def _folded_triweight(n_cells: int, width: float) -> FloatArray:
-    """Return the kernel at all distances up to 1, with what lies beyond reflected back and forth."""
+    """Return the kernel at all distances up to 1, with the mass beyond reflected back."""
     distances = np.linspace(0.0, 1.0, n_cells + 1)
     folded = np.zeros_like(distances)
     near = distances[: int(3 * width * n_cells) + 1]

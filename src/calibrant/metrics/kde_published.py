@@ -1,4 +1,4 @@
-"""The kernel density calibration error as the program published with its paper computes it."""
+"""The KDE calibration error as computed by the program published with the paper (Mix-n-Match)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ __all__ = ["published_kde_error"]
 
 FloatArray = NDArray[np.float64]
 
-# It reaches beyond [0, 1] to hold the mirror images.
+# The grid extends beyond [0, 1] to hold the mirror images.
 GRID: FloatArray = np.linspace(-0.6, 1.6, 2**14)
 NEGLIGIBLE = 1e-6
 
@@ -23,9 +23,9 @@ def published_kde_error(
     norm: float,
     bandwidth: float | None,
 ) -> float:
-    """Return the mean p-th power of the gap, with every particularity of the Mix-n-Match program.
+    """Return the mean p-th power of the gap as the Mix-n-Match program computes it.
 
-    :func:`~calibrant.metrics.kde_ece` says which they are. The program divides rows by their sums first.
+    :func:`~calibrant.metrics.kde_ece` lists the differences. The program normalises rows first.
     """
     places = np.clip(scores, 0, 1).astype(np.float64)
     masses = np.ones(len(places)) if weights is None else weights / weights.mean()
@@ -58,7 +58,7 @@ def _published_bandwidth(
 
 
 def _density(places: NDArray[np.floating], masses: FloatArray, bandwidth: float) -> FloatArray:
-    """Return the density on the grid of scores, each with one mirror image, at the end that is nearer."""
+    """Return the density of scores on the grid, each with one mirror image at the nearer end."""
     if not len(places):
         return np.zeros_like(GRID)
     step = (GRID[-1] - GRID[0]) / (len(GRID) - 1)

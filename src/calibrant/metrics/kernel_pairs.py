@@ -1,4 +1,4 @@
-"""Pairs of rows: their residuals, how alike their predictions are, and sums over all pairs or over blocks."""
+"""Kernel statistics: residuals of rows, kernel matrices, and sums over all pairs of rows or within blocks."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,25 +30,25 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 Rows = slice | NDArray[np.intp]
 
-# The bandwidth is the median over the pairs of so many predictions.
+# Largest number of predictions between which the median distance, the default bandwidth, is computed.
 BANDWIDTH_ROWS = 1000
 
-# From so many columns on, inner products of residuals come from the distances instead of a second product.
+# From this many columns on, inner products of residuals come from the distances instead of a second product.
 WIDE = 32
 
-# Rows in a tile that small blocks share.
+# Rows in a tile that is shared by several small blocks.
 SMALL_BLOCK = 256
 
-# Blocks up to this size are shared out among threads; larger ones are worked on one by one by all threads.
+# Blocks up to this size are distributed over threads; on larger ones all threads work together, one block at a time.
 LARGEST_PARALLEL_BLOCK = 2048
 
-# An irrational share of a step: with weights that count rows, no point falls on the border of two of them.
+# An irrational fraction of a step: with integer weights, no point falls on the boundary between two rows.
 OFFSET = 2**0.5 - 1
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sums over pairs of rows, and of rows with themselves; sums over disjoint sets of rows add up."""
+    """Sums over pairs of rows, including pairs of a row with itself; sums over disjoint sets of rows add up."""
 
     products: float
     """Sum over i != j of w_i w_j k(f_i, f_j) <r_i, r_j>."""
@@ -70,21 +70,21 @@ class Pairs:
     @property
     def unbiased(self) -> float:
         """Mean over pairs of different rows; 0 if there is none."""
-        # One row may have all the weight up to rounding, and then there is no second one.
+        # One row may have all the weight up to rounding; then there is no second row.
         return self.products / self.weight if self.weight > 1e-15 * self.own_weight else 0.0
 
     @property
     def biased(self) -> float:
-        """Mean over all pairs; not negative, but for rounding."""
+        """Mean over all pairs; not negative, except for rounding."""
         return max(0.0, (self.products + self.own_products) / (self.weight + self.own_weight))
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Predicted vectors and what happened: the rows from which kernel statistics are made.
+    """Predictions and outcomes: the rows from which kernel statistics are computed.
 
     ``features`` are probabilities (n, d) in their own float type: of all classes, or (n, 1) of one event.
-    ``labels`` are column numbers, -1 where none of the columns happened. ``weights`` are at most 1.
+    ``labels`` are column numbers, or -1 if none of the columns occurred. ``weights`` are at most 1.
     """
 
     features: NDArray[np.floating]
@@ -93,19 +93,19 @@ class Residuals:
 
     @classmethod
     def of_all_classes(cls, data: LabelledPredictions) -> Self:
-        """Take the whole vectors of probabilities."""
+        """Use complete probability vectors."""
         return cls(data.predictions.probabilities, data.labels, _scaled(data.weights, data.n_rows))
 
     @classmethod
     def of_event(
         cls, scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Vector | None
     ) -> Self:
-        """Take the probability of one event and whether it happened."""
+        """Use the probability of one event and whether it occurred."""
         return cls(scores[:, np.newaxis], np.where(outcomes, 0, -1), _scaled(weights, len(scores)))
 
     @classmethod
     def of_confidence(cls, data: LabelledPredictions) -> Self:
-        """Take the confidence in the predicted class and whether it was right."""
+        """Use the confidence in the predicted class and whether it was correct."""
         return cls.of_event(
             confidences(data.predictions), data.predictions.predicted == data.labels, data.weights
         )
@@ -114,21 +114,21 @@ class Residuals:
         return len(self.labels)
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return the chosen rows, without what is known about the order of all."""
+        """Return the selected rows, without the cached order of all rows."""
         return replace(
             self, features=self.features[rows], labels=self.labels[rows], weights=self.weights[rows]
         )
 
     def points(self, rows: Rows) -> Matrix:
-        """Return the predicted vectors of some rows in float64, (b, d)."""
+        """Return the predictions of some rows in float64, (b, d)."""
         return self.features[rows].astype(np.float64)
 
     def residuals(self, rows: Rows) -> Matrix:
-        """Return what happened less what was predicted, times the weight, (b, d)."""
+        """Return outcome minus prediction, times the weight, (b, d)."""
         result = -self.points(rows)
         labels = self.labels[rows]
-        happened = np.flatnonzero(labels >= 0)
-        result[happened, labels[happened]] += 1
+        occurred = np.flatnonzero(labels >= 0)
+        result[occurred, labels[occurred]] += 1
         result *= self.weights[rows, np.newaxis]
         return result
 
@@ -139,21 +139,21 @@ class Residuals:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Rows sorted by what they contain, equal predictions side by side."""
+        """Rows sorted by their contents, equal predictions next to each other."""
         return content_order(self.features, (self.labels, self.weights))
 
     @cached_property
     def starts(self) -> NDArray[np.intp]:
-        """Places in ``order`` at which another prediction begins."""
+        """Positions in ``order`` at which a new prediction begins."""
         return starts_of_equals(self.features, self.order)
 
     @cached_property
     def bandwidth(self) -> float:
-        """Median distance between different predictions, of at most :data:`BANDWIDTH_ROWS` of them."""
+        """Median distance between distinct predictions, of at most :data:`BANDWIDTH_ROWS` of them."""
         rows = self.order[self.starts]
         weights = np.add.reduceat(self.weights[self.order], self.starts)
         if len(rows) > BANDWIDTH_ROWS:
-            # Every so-and-so-many-th by the largest probability, whose order knows nothing of that of classes.
+            # At equal steps by the largest probability, whose order is independent of the order of classes.
             ranks = np.argsort(self.largest[rows], kind="stable")
             below = np.cumsum(weights[ranks])
             places = (np.arange(BANDWIDTH_ROWS) + OFFSET) * (below[-1] / BANDWIDTH_ROWS)
@@ -161,11 +161,11 @@ class Residuals:
         return median_distance(self.points(rows), weights)
 
     def blocks(self, block_size: int, seed: Any = 0) -> list[NDArray[np.intp]]:
-        """Deal out all rows at random to blocks of this size or one or a few rows more.
+        """Assign all rows at random to blocks of this size, or slightly more.
 
-        What decides is the contents of the rows, whatever their order. Each block is sorted as ``order`` is. Rows of
-        equal predictions are sorted by their labels, so what happened must be in the seed too: else their shares in
-        the blocks would be the same in all data sets.
+        The assignment depends on the contents of the rows, not on their order. Each block is sorted as ``order`` is. Rows of
+        equal predictions are sorted by their labels, so outcomes must enter the seed too; otherwise the label counts per
+        block would be the same in all data sets.
         """
         places = np.argsort(self.largest[self.order], kind="stable")
         if isinstance(seed, int | np.integer):
@@ -176,14 +176,14 @@ class Residuals:
         return [self.order[np.sort(block)] for block in np.array_split(places, n_blocks)]
 
     def kernel_tile(self, first: Rows, second: Rows, kernel: Kernel, bandwidth: float) -> Matrix:
-        """Return the kernel between some rows and others."""
+        """Return the kernel matrix between two sets of rows."""
         return kernel_matrix(squared_distances(self.points(first), self.points(second)), kernel, bandwidth)
 
     def product_tile(self, first: slice, second: slice, kernel: Kernel, bandwidth: float) -> Matrix:
-        r"""Return kernel times inner product of residuals, :math:`k_{ij} \langle r_i, r_j \rangle`, weighted.
+        r"""Return kernel times inner product of residuals, :math:`k_{ij} \langle r_i, r_j \rangle`, with weights.
 
-        For many columns, from :math:`[y = y'] - f_{y'} - f'_y + \langle f, f' \rangle`, the last of which
-        comes with the distances: one matrix product serves both.
+        With many columns this uses :math:`[y = y'] - f_{y'} - f'_y + \langle f, f' \rangle`. The last term is also
+        needed for the distances, so one matrix product serves both.
         """
         if self.features.shape[1] < WIDE:
             tile = self.kernel_tile(first, second, kernel, bandwidth)
@@ -205,7 +205,7 @@ class Residuals:
     def all_pairs(self, kernel: Kernel, bandwidth: float, merge: bool = True) -> Pairs:
         """Return the sums over all pairs, in O(n^2 d), or O(n log n) for the Laplace kernel of one column.
 
-        ``merge`` first puts rows of equal predictions together, which changes nothing but the time.
+        ``merge`` first merges rows of equal predictions, which changes only the running time.
         """
         own_products, total = 0.0, 0.0
         for rows in row_blocks(*self.features.shape):
@@ -226,7 +226,7 @@ class Residuals:
         return Pairs(total - own_products, own_products, float(weight**2 - own_weight), float(own_weight))
 
     def _merged_form(self, kernel: Kernel, bandwidth: float) -> float:
-        """Return the quadratic form from one point for each different prediction, with summed residuals."""
+        """Return the quadratic form from one point per distinct prediction, with summed residuals."""
         if len(self.starts) == len(self):
             pairs = self.take(self.order).all_pairs(kernel, bandwidth, merge=False)
             return pairs.products + pairs.own_products
@@ -240,8 +240,8 @@ class Residuals:
             group_of = np.repeat(np.arange(n_groups), np.diff(edges[groups.start : groups.stop + 1]))
             group_weights = np.bincount(group_of, self.weights[members])
             labels = self.labels[members]
-            happened = labels >= 0
-            cells, cell_weights = (group_of * n_columns + labels)[happened], self.weights[members[happened]]
+            occurred = labels >= 0
+            cells, cell_weights = (group_of * n_columns + labels)[occurred], self.weights[members[occurred]]
             sums = np.bincount(cells, cell_weights, n_groups * n_columns).reshape(n_groups, n_columns)
             return sums - group_weights[:, np.newaxis] * self.points(first_rows[groups])
 
@@ -253,7 +253,7 @@ class Residuals:
     def pairs_in_blocks(self, kernel: Kernel, bandwidth: float, block_size: int, seed: Any = 0) -> Matrix:
         """Return for each block the sum over its pairs and their weight, (m, 2), in O(n B d)."""
         blocks = self.blocks(block_size, seed)
-        # Small blocks share a tile, of which only the squares on the diagonal are used.
+        # Small blocks share a tile, of which only the diagonal squares are used.
         together = max(1, SMALL_BLOCK // block_size)
         groups = [blocks[first : first + together] for first in range(0, len(blocks), together)]
 
@@ -282,12 +282,12 @@ class Residuals:
 
 
 def check_block_size(block_size: Any) -> None:
-    """Refuse a size of blocks in which there would be no pairs."""
-    whole = isinstance(block_size, (int, np.integer)) and not isinstance(block_size, bool)
-    if not whole or block_size < 2:
-        raise ParameterError(f"block_size must be a whole number of at least 2, not {block_size!r}.")
+    """Raise if a block would contain no pairs."""
+    is_integer = isinstance(block_size, (int, np.integer)) and not isinstance(block_size, bool)
+    if not is_integer or block_size < 2:
+        raise ParameterError(f"block_size must be an integer of at least 2, not {block_size!r}.")
 
 
 def _scaled(weights: Vector | None, n_rows: int) -> Vector:
-    """Return weights of which the largest is one, so that their products neither overflow nor vanish."""
+    """Return weights divided by the largest, so that their products neither overflow nor underflow."""
     return np.ones(n_rows) if weights is None else weights / weights.max()

@@ -1,4 +1,4 @@
-"""Average loss gap: how far what decisions promise is from what they bring, over many losses."""
+"""Average loss gap: mean difference between predicted and realised loss of Bayes decisions, over many losses."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,52 +17,52 @@ from calibrant.predictions import Predictions
 
 __all__ = ["average_loss_gap"]
 
-# Some hundred rows by so many losses stay inside a second-level cache.
+# This number of losses times some hundred rows fits into the L2 cache.
 LOSSES_AT_A_TIME = 512
 ROWS_AT_LEAST = 128
 
 # Decisions of all rows for all losses are kept between evaluations up to this size.
 MOST_BYTES_KEPT = 2**28
 
-# Whole numbers up to this one are exact in float32.
+# Integers up to this one are exact in float32.
 EXACT_IN_FLOAT32 = 2**24
 
 FloatArray = NDArray[np.float64]
 
 
 class _Losses:
-    """Loss matrices in parts, as differences from their first decision."""
+    """Loss matrices in batches, as differences from their first decision."""
 
     def __init__(self, matrices: FloatArray) -> None:
         self.first = matrices[:, 0]  # (m, K)
-        # What another decision costs more than the first, (D - 1, K, m).
+        # Additional loss of another decision compared with the first, (D - 1, K, m).
         self.rises = np.ascontiguousarray((matrices[:, 1:] - matrices[:, :1]).transpose(1, 2, 0))
         self.tolerances = SAME_COST * np.abs(matrices).max(axis=(1, 2))
-        self.width = matrices.shape[2] + len(self.rises) * len(matrices)  # numbers of one row at work
+        self.width = matrices.shape[2] + len(self.rises) * len(matrices)  # floats per row in the working set
 
     @classmethod
     def in_parts(cls, matrices: FloatArray) -> Iterator[tuple[slice, "_Losses"]]:
-        """Yield some matrices at a time, and which they are."""
+        """Yield batches of matrices, each with the slice of its positions."""
         for start in range(0, len(matrices), LOSSES_AT_A_TIME):
             part = slice(start, min(start + LOSSES_AT_A_TIME, len(matrices)))
             yield part, cls(matrices[part])
 
     def choices(self, block: FloatArray) -> list[FloatArray]:
-        """Return for each decision but the first where it is taken: ones and zeros, (rows, m)."""
+        """Return for each decision except the first where it is chosen: ones and zeros, (rows, m)."""
         if len(self.rises) == 1:
             return [(block @ self.rises[0] < -self.tolerances).astype(np.float64)]
-        prices = np.matmul(block, self.rises)  # (D - 1, rows, m), those of the first decision being zero
-        bound = prices.min(axis=0, initial=0.0) + self.tolerances
+        increases = np.matmul(block, self.rises)  # (D - 1, rows, m), those of the first decision being zero
+        bound = increases.min(axis=0, initial=0.0) + self.tolerances
         undecided = bound < 0
         choices = []
-        for price in prices:
-            taken = (price <= bound) & undecided
+        for increase in increases:
+            taken = (increase <= bound) & undecided
             undecided ^= taken
             choices.append(taken.astype(np.float64))
         return choices
 
     def totals(self, block: FloatArray, choices: list[FloatArray]) -> FloatArray:
-        """Return the sum over rows of the loss of the decision taken, weighted by the class entries of rows."""
+        """Return the sum over rows of the loss of the chosen decision, weighted by the class entries of rows."""
         result = self.first @ block.sum(axis=0)
         for rise, chosen in zip(self.rises, choices, strict=True):
             result += np.einsum("km,mk->m", rise, chosen.T @ block)
@@ -72,7 +72,7 @@ class _Losses:
 def _gaps(
     predictions: Predictions, labels: NDArray[np.intp], weights: FloatArray | None, matrices: FloatArray
 ) -> FloatArray:
-    """Return mean promised minus mean realised loss for every loss matrix, (m,)."""
+    """Return mean predicted minus mean realised loss for every loss matrix, (m,)."""
     gaps = np.empty(len(matrices))
     for part, losses in _Losses.in_parts(matrices):
 
@@ -90,17 +90,17 @@ def _gaps(
 
 
 def _normalised(predictions: Predictions, rows: slice) -> FloatArray:
-    """Return rows that sum to one: otherwise a constant added to a loss would count in the gap."""
+    """Return rows divided by their sums; otherwise adding a constant to a loss would change the gap."""
     block = predictions.probabilities[rows].astype(np.float64)
     block /= row_sums(block)[:, np.newaxis]
     return block
 
 
 class _KeptDecisions:
-    """The decisions of all rows for all losses, made when first asked for.
+    """The decisions of all rows for all losses, computed on first use.
 
-    They are zeros and ones, which float32 products count exactly, so that other labels give the same figure as
-    without it, at a fraction of the time. Weights would be rounded: with those, decisions are made anew.
+    They are zeros and ones, which float32 products count exactly, so evaluating other labels gives the same value as a
+    direct evaluation in a fraction of the time. Weights would be rounded, so with weights decisions are recomputed.
     """
 
     def __init__(self, predictions: Predictions, matrices: FloatArray) -> None:
@@ -111,7 +111,7 @@ class _KeptDecisions:
 
     @cached_property
     def _decisions_and_promises(self) -> tuple[list[NDArray[np.float32]], FloatArray]:
-        """Where each decision but the first is taken, (n, m), and the sum of the losses promised, (m,)."""
+        """Where each decision except the first is chosen, (n, m), and the sum of the predicted losses, (m,)."""
         shape = self.predictions.n_rows, len(self.matrices)
         kept = [np.empty(shape, dtype=np.float32) for _ in range(self.matrices.shape[1] - 1)]
         promised = np.empty(len(self.matrices))
@@ -133,11 +133,11 @@ class _KeptDecisions:
             return float(np.abs(_gaps(self.predictions, labels, weights, self.matrices)).mean())
         kept, promised = self._decisions_and_promises
         n_rows, n_classes = self.predictions.n_rows, self.predictions.n_classes
-        happened = np.zeros((n_rows, n_classes), dtype=np.float32)
-        happened[np.arange(n_rows), labels] = 1
+        occurred = np.zeros((n_rows, n_classes), dtype=np.float32)
+        occurred[np.arange(n_rows), labels] = 1
         realised = self.matrices[:, 0] @ np.bincount(labels, minlength=n_classes).astype(np.float64)
         for decision, chosen in enumerate(kept, start=1):
-            counts = (chosen.T @ happened).astype(np.float64)  # (m, K)
+            counts = (chosen.T @ occurred).astype(np.float64)  # (m, K)
             realised += np.einsum("mk,mk->m", self.matrices[:, decision] - self.matrices[:, 0], counts)
         return float(np.abs(promised - realised).mean()) / n_rows
 
@@ -165,7 +165,7 @@ def average_loss_gap(
     losses: Any = None,
     random_state: int | np.random.Generator | np.random.RandomState = 0,
 ) -> float:
-    r"""Mean gap, over many losses, between what decisions promise and what they bring.
+    r"""Average loss gap: mean absolute difference, over many losses, between predicted and realised loss.
 
     .. math::
 
@@ -182,34 +182,34 @@ def average_loss_gap(
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; rows are divided by their sums,
-        since the gap has a meaning only for probabilities that sum to one.
+        since the gap is defined only for probabilities that sum to one.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     n_losses : int, default=500
         Number m of losses to draw.
     n_decisions : int, default=2
-        Number of decisions between which each of them lets you choose.
+        Number of decisions to choose from, for each loss.
     losses : array of shape (m, n_decisions, K), optional
-        Losses to use in place of drawn ones.
+        Losses to use instead of random ones.
     random_state : int, Generator or RandomState, default=0
-        Seed, or source of the random numbers. A seed means numpy's old generator, whose stream never changes;
-        0 gives the losses, and so the figures, of :cite:`valk2022`.
+        Seed or random generator. A seed means numpy's legacy generator, whose stream never changes; 0 gives
+        the losses, and so the values, of :cite:`valk2022`.
 
     Returns
     -------
     float
-        0 is best. Calibrated predictions have about :math:`1 / \sqrt n`.
+        0 is best. For calibrated predictions it is about :math:`1 / \sqrt n`.
 
     Notes
     -----
-    Of losses within 1e-12 of each other, relative to the largest entry, the first decision is taken. Other seeds
-    change the default figure by some percent; compare methods with the same losses. Costs O(n K m n_decisions)
-    as matrix products in blocks of rows and losses: memory O(m K n_decisions) beyond the input.
+    Losses within 1e-12 of each other, relative to the largest entry, are ties, and the first decision is chosen. Other
+    seeds change the default value by some per cent; compare methods with the same losses. Costs O(n K m n_decisions)
+    as matrix products in blocks of rows and losses; memory O(m K n_decisions) beyond the input.
 
     Examples
     --------
     >>> y, p = [0, 0, 0, 1], [[0.9, 0.1]] * 4
-    >>> zero_one = [[[0, 1], [1, 0]]]                     # 10 % of errors promised, 25 % found
+    >>> zero_one = [[[0, 1], [1, 0]]]                     # 10 % of errors predicted, 25 % observed
     >>> round(average_loss_gap(y, p, losses=zero_one), 12)
     0.15
     >>> round(average_loss_gap(y, p), 3)
@@ -227,7 +227,7 @@ def _check_options(n_losses: Any, n_decisions: Any, losses: Any, random_state: A
         return
     for name, count in (("n_losses", n_losses), ("n_decisions", n_decisions)):
         if not isinstance(count, int | np.integer) or count < 1:
-            raise ParameterError(f"{name} must be a whole number of at least 1, not {count!r}.")
+            raise ParameterError(f"{name} must be an integer of at least 1, not {count!r}.")
     sources = int | np.integer | np.random.Generator | np.random.RandomState
     if not isinstance(random_state, sources) or (
         isinstance(random_state, int | np.integer) and not 0 <= random_state < 2**32

@@ -1,4 +1,4 @@
-"""A calibration error without bins that, in expectation, is never too large."""
+"""Cross-fitted calibration error without bins, and a one-sided lower confidence bound on the true error."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,8 +32,8 @@ __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"
 
 Vector = NDArray[np.float64]
 
-# A probability that recalibration moves by less than this share of itself has not been moved: float32 cannot tell,
-# and a direction made of rounding would be a coin toss.
+# Relative change below which recalibration counts as having no effect on a probability: float32 cannot resolve it, and
+# its direction would only be rounding.
 UNMOVED = 1e-6
 
 
@@ -48,11 +48,11 @@ def calibration_error_lower_bound(
     n_folds: int = 5,
     level: float = 0.95,
 ) -> LowerBound:
-    r"""Calibration error by cross-fitting, with a limit below which it is not.
+    r"""One-sided lower confidence bound on the calibration error, with a cross-fitted estimate.
 
-    The calibration error is :math:`E \lVert C - f \rVert_p` with the predictions f and the true frequencies
-    :math:`C = E[Y \mid f]`, which nobody knows. With g a recalibration of f that was learnt on the *other* folds
-    and the direction :math:`u_i` in which it moves row i,
+    The calibration error is :math:`E \lVert C - f \rVert_p` with the predictions f and the unknown true frequencies
+    :math:`C = E[Y \mid f]`. Let g be a recalibration of f fitted on the *other* folds, and :math:`u_i` the dual vector
+    of the direction in which it moves row i. The estimate is
 
     .. math::
 
@@ -60,9 +60,9 @@ def calibration_error_lower_bound(
         \langle u_i, g_i - f_i \rangle = \lVert g_i - f_i \rVert_p, \qquad \lVert u_i \rVert_q = 1, \qquad
         \tfrac1p + \tfrac1q = 1,
 
-    y one-hot and :math:`W = \sum_i w_i` :cite:`berta2026`. For an event with probability f and outcome y this is
-    the mean of :math:`\mathrm{sign}(g_i - f_i) (y_i - f_i)`. Since g has not seen row i, the expectation is
-    :math:`E \langle u, C - f \rangle \le E \lVert C - f \rVert_p`, *whatever* g is; the better g, the closer.
+    with y one-hot and :math:`W = \sum_i w_i` :cite:`berta2026`. For an event with probability f and outcome y this is
+    the mean of :math:`\mathrm{sign}(g_i - f_i) (y_i - f_i)`. Since g was not fitted to row i, the expectation is
+    :math:`E \langle u, C - f \rangle \le E \lVert C - f \rVert_p` for *any* g; a better g gives a larger value.
 
     Parameters
     ----------
@@ -71,59 +71,59 @@ def calibration_error_lower_bound(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters; only ratios count. Rows are independent observations, also for the standard
-        error, and none is split between folds: a weight of two is *not* a row given twice, since copies of a
-        row in different folds would let it be judged by itself.
+        Importance of each row; only ratios matter. Rows are independent observations, also for the standard error,
+        and none is split between folds. A weight of two is *not* a duplicated row: copies of a row in different folds
+        would let it be evaluated by a map fitted to itself.
     norm : 1, 2, other number of at least 1, or "max", default=1
-        p: norm of the error of a row across classes, for ``kind="full"``. For two classes the errors of both
-        are equal, and norm 1 gives twice the error of the positive class.
+        p: norm of the error of a row across classes, for ``kind="full"``. With two classes the errors of both
+        are equal, so norm 1 gives twice the error of the positive class.
     kind : {"confidence", "classwise", "positive", "full"}, default="confidence"
-        The predicted class by its confidence; every class by its probability, the mean of all; the second
-        class of two; or all probabilities of a row at once (canonical calibration), the strictest.
+        The predicted class by its confidence; every class by its probability (mean over classes); the second
+        class of two; or all probabilities of a row jointly (canonical calibration), the strictest.
     recalibrator : str or Calibrator, default="auto"
-        What g is: a registry name, or a calibrator, of which clones are fitted. An event is a problem of two
-        classes. ``"auto"`` is isotonic regression for events; for ``kind="full"`` Dirichlet calibration up to
-        20 classes and temperature scaling for more, see :func:`~calibrant.metrics.decompose`.
+        How g is fitted: a registry name, or a calibrator, which is cloned. An event is a two-class problem.
+        ``"auto"`` is isotonic regression for events. For ``kind="full"`` it is Dirichlet calibration up to 20 classes
+        and temperature scaling for more, see :func:`~calibrant.metrics.decompose`.
     n_folds : int, default=5
-        Number of folds; no more than there are rows.
+        Number of folds; at most the number of rows.
     level : float, default=0.95
-        Confidence of the limit.
+        Confidence level of the bound.
 
     Returns
     -------
     LowerBound
-        Estimate, standard error, a one-sided confidence limit, and for ``"confidence"`` and ``"positive"`` the
+        Estimate, standard error, one-sided confidence bound, and for ``"confidence"`` and ``"positive"`` the
         parts due to over- and underconfidence.
 
     Notes
     -----
-    Not biased upwards like a binned error, which is positive for perfect calibration too; rather downwards, and
-    around zero for perfect calibration. *Overconfidence* collects the rows that g moves down
-    (``"confidence"``) or towards one half (``"positive"``), underconfidence the others; each bounds its own
-    part of the true error from below.
+    A binned error is biased upwards and positive even under perfect calibration. This estimate is biased downwards, and
+    around zero under perfect calibration. *Overconfidence* collects the rows that g moves down (``"confidence"``) or
+    towards one half (``"positive"``), underconfidence the others; each is a lower bound on its own part of the true
+    error in expectation.
 
-    **The limit** is not the estimate less a multiple of its standard error. Two folds, each judged by a map that
-    learnt from the other, agree more often than chance has it, so that the estimate varies up to half as much
-    again as its standard error says, and such a limit would be above zero for calibrated samples too often.
-    Instead the folds are taken one after another, each judged by a map learnt on those *before* it, and the first
-    not at all; these terms :math:`t_i` are martingale differences, and
-    :math:`\bar t - q\,\mathrm{se}(t)`, or zero if that is larger, is a limit that holds its level. The standard error
-    is the observed one, but at least that of true predictions, so that a few dozen rows which happen all to be right
-    prove nothing, and q is the quantile of Student's t with one less than the effective number of rows.
+    **The bound** is not the estimate minus a multiple of its standard error. Two folds, each evaluated by a map fitted to
+    the other, are positively dependent: the estimate varies up to one and a half times as much as its standard error says,
+    and such a bound would exceed zero for calibrated samples too often. Instead, folds are processed in sequence. Each is
+    evaluated by a map fitted to the folds *before* it, and the first is not evaluated. The terms :math:`t_i` are then
+    martingale differences, and :math:`\bar t - q\,\mathrm{se}(t)`, or zero if that is larger, is a bound that keeps
+    its level. The standard error is the observed one, but at least that under the predicted probabilities, so that a few
+    dozen rows which all happen to be correct prove nothing. q is the quantile of Student's t with one less than the
+    effective sample size as degrees of freedom.
 
-    Isotonic regression finds any non-decreasing map, but of a few hundred rows it reaches only a part of the true
-    error. Maps with few parameters need fewer rows, but find only what they can express: ``recalibrator="dirichlet"``
-    is, for an event, beta calibration with three parameters.
-    Take it for some hundred rows. Choosing the largest of several afterwards would spoil the bound.
+    Isotonic regression finds any non-decreasing map, but with a few hundred rows it captures only a part of the true
+    error. Maps with few parameters need fewer rows but find only what they can express. For a few hundred rows use
+    ``recalibrator="dirichlet"``, which for an event is beta calibration with three parameters. Choosing the largest of
+    several bounds afterwards would invalidate it.
 
-    The mean *square* of the error has a bound as well: the calibration part of
+    A bound for the mean *squared* error is the calibration part of
     :func:`~calibrant.metrics.decompose` with ``method="recalibration"`` and ``loss="brier"``.
 
-    For events costs sorts of n numbers, O(n) memory; otherwise ``n_folds`` fits and a copy of the rows.
+    Costs sorts of n numbers and O(n) memory for events; otherwise ``n_folds`` fits and a copy of the rows.
 
     Examples
     --------
-    Rows at 90 %, of which three in four are right:
+    Three in four rows are correct at a confidence of 90 %:
 
     >>> y = np.tile([0, 0, 0, 1], 100)
     >>> bound = calibration_error_lower_bound(y, [[0.9, 0.1]] * 400)
@@ -168,16 +168,16 @@ def lp_calibration_error(
     recalibrator: Recalibrator = "auto",
     n_folds: int = 5,
 ) -> float:
-    r"""Calibration error by cross-fitting, without bins and never too large in expectation.
+    r"""Cross-fitted L_p calibration error: distance to a recalibration fitted on other folds, a lower bound in expectation.
 
     .. math::
 
         \frac{1}{W} \sum_i w_i \langle u_i, y_i - f_i \rangle, \qquad
         \langle u_i, g_i - f_i \rangle = \lVert g_i - f_i \rVert_p
 
-    with g a recalibration of the predictions f fitted on the other folds :cite:`berta2026`: the estimate of
-    :func:`~calibrant.metrics.calibration_error_lower_bound`, which says more, has the same options, and gives
-    its standard error and a confidence limit too.
+    with g a recalibration of the predictions f fitted on the other folds :cite:`berta2026`. This is the estimate of
+    :func:`~calibrant.metrics.calibration_error_lower_bound`, which has the same options, explains them, and also
+    returns a standard error and a confidence bound.
 
     Parameters
     ----------
@@ -186,25 +186,25 @@ def lp_calibration_error(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters; only ratios count.
+        Importance of each row; only ratios matter.
     norm : 1, 2, other number of at least 1, or "max", default=1
         Norm of the error of a row across classes, for ``kind="full"``.
     kind : {"confidence", "classwise", "positive", "full"}, default="confidence"
-        Which probabilities are meant.
+        Which probabilities to assess.
     recalibrator : str or Calibrator, default="auto"
-        What is fitted on the other folds.
+        Calibrator that is fitted on the other folds.
     n_folds : int, default=5
-        Number of folds; no more than there are rows.
+        Number of folds; at most the number of rows.
 
     Returns
     -------
     float
-        At most 1, or 2 for ``kind="full"``; lower is better. Around zero, so perhaps slightly *negative*, for
+        At most 1, or 2 for ``kind="full"``; lower is better. Around zero, so possibly slightly *negative*, for
         calibrated predictions. Costs sorts of n numbers and O(n) memory for events; otherwise ``n_folds`` fits.
 
     Examples
     --------
-    Rows at 90 %, of which three in four are right:
+    Three in four rows are correct at a confidence of 90 %:
 
     >>> y = np.tile([0, 0, 0, 1], 100)
     >>> round(lp_calibration_error(y, [[0.9, 0.1]] * 400), 6)
@@ -223,7 +223,7 @@ def _check(norm: Norm, kind: EventKind, recalibrator: Recalibrator, n_folds: int
     check_recalibrator(recalibrator, events=kind != "full")
     if kind != "full" and norm != 1:
         raise ParameterError(
-            f"norm={norm!r} is a norm across classes and needs kind='full'; for the mean square of the error of "
+            f"norm={norm!r} is a norm across classes and needs kind='full'; for the mean squared error of "
             "an event, use decompose with method='recalibration' and loss='brier'."
         )
 
@@ -243,10 +243,10 @@ def _terms(
     *,
     earlier_only: bool = False,
 ) -> tuple[Vector, Vector, NDArray[np.bool_] | None]:
-    """Return the term of every row, its variance, and whether its probability was moved outward.
+    """Return the term of every row, its variance, and whether its probability was moved outwards.
 
-    The variance is what it is if the predictions are true; the last is None where it has no meaning. With
-    ``earlier_only``, rows of the first fold have no term of their own, but zero.
+    The variance is the one under the predicted probabilities; the last is None if it is undefined. With
+    ``earlier_only``, rows of the first fold have the term zero.
     """
     terms, outward = np.zeros(data.n_rows), np.zeros(data.n_rows, dtype=np.bool_)
     # Expectations of u_y and of its square under the predictions, with u the dual vector.
@@ -292,7 +292,7 @@ def _blocks(
 
 
 def _direction(forecast: Vector, recast: Vector) -> Vector:
-    """Return -1, 0 or 1: which way recalibration moves every probability."""
+    """Return -1, 0 or 1: the direction in which recalibration moves every probability."""
     moved = recast - forecast
     return np.where(np.abs(moved) > UNMOVED * forecast, np.sign(moved), 0.0)
 
@@ -307,7 +307,7 @@ def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
         np.put_along_axis(dual, largest, np.take_along_axis(direction, largest, axis=1), axis=1)
         return dual
     power = float(norm)
-    # Relative to the largest, so that no power under- or overflows.
+    # Relative to the largest, so that no power underflows or overflows.
     greatest = size.max(axis=1, keepdims=True)
     relative = np.divide(size, greatest, out=np.zeros_like(size), where=greatest > 0)
     length = np.power(relative, power).sum(axis=1, keepdims=True)
@@ -316,10 +316,10 @@ def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
 
 
 def _limit(terms: Vector, promised: Vector, weights: Vector | None, level: float) -> float:
-    """Return a lower confidence limit of the mean, at least zero; zero if nothing is known of the spread.
+    """Return a lower confidence bound on the mean, at least zero; zero if the spread is unknown.
 
-    The error is the observed one, but not less than that of true predictions: where hardly any row is wrong, all
-    terms are nearly the same, and their spread says nothing of what one wrong row would change.
+    The standard error is the observed one, but at least that under the predicted probabilities. If hardly any row is
+    wrong, all terms are nearly equal, and their spread does not show the effect of one more wrong row.
     """
     error = standard_error_of_mean(terms, weights)
     if np.isinf(error):

@@ -1,4 +1,4 @@
-"""MeanMetric: a metric that is the weighted mean of one number for each row."""
+"""MeanMetric: a metric that is the weighted mean of one value per row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MeanSums:
-    """Sums over rows, from which their mean follows; sums of two sets of rows add up."""
+    """Weighted sums over rows; sums over disjoint sets of rows add up."""
 
     weight: float
     total: float
@@ -37,7 +37,7 @@ class MeanMetric:
     values : function
         Returns the values of labelled rows, (n,).
     values_of : function
-        Returns, for predictions, the values as a function of labels.
+        Returns a function of labels that gives the values for fixed predictions.
     """
 
     values: Callable[[LabelledPredictions], Vector]
@@ -54,7 +54,7 @@ class MeanMetric:
         return MeanSums(data.total_weight, float(total))
 
     def check_batches(self) -> None:
-        """Refuse nothing: sums of rows always add up."""
+        """Do nothing: sums over rows always add up."""
 
     def value(self, sums: MeanSums) -> float:
         """Return the metric from the sums of all rows."""

@@ -1,4 +1,4 @@
-"""Miscalibration: the loss that a non-decreasing map of the scores would have removed."""
+"""Miscalibration (MCB): the loss removed by isotonic recalibration of the scores."""
 
 from typing import Any, Literal, get_args
 
@@ -30,16 +30,16 @@ def miscalibration(
     kind: Kind = "confidence",
     loss: Loss = "brier",
 ) -> float:
-    r"""Loss that is lost for want of calibration, by isotonic regression and without bins.
+    r"""Miscalibration (MCB): reduction of a proper loss by isotonic regression, without bins (CORP).
 
-    With score s and outcome o of an event, for example the confidence and whether the prediction is right,
+    With score s and outcome o of an event (for example the confidence, and whether the prediction is correct),
 
     .. math::
 
         \mathrm{MCB} = \frac{1}{W} \sum_i w_i \, \ell(s_i, o_i) - \frac{1}{W} \sum_i w_i \, \ell(g(s_i), o_i),
         \qquad W = \sum_i w_i,
 
-    where g is the non-decreasing function of the scores that fits the outcomes best: the first term of the
+    where g is the isotonic regression of the outcomes on the scores. This is the first term of the
     CORP decomposition of a proper score :cite:`dimitriadis2021`. The losses are
 
     .. math::
@@ -56,33 +56,32 @@ def miscalibration(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by its confidence; every class by its probability, the mean of all; or the second
+        The predicted class by its confidence; every class by its probability (mean over classes); or the second
         class of two.
     loss : {"brier", "log"}, default="brier"
-        Which loss; one function g serves for both. The Brier loss is in squared probability, like the square
-        of ECE with ``norm=2``; the logarithmic loss in nats.
+        Which loss; the function g is the same for both. The Brier loss is in squared probability, like the square
+        of ECE with ``norm=2``, and the log-loss in nats.
 
     Returns
     -------
     float
-        At least 0; lower is better. At most 1 for the Brier loss. The logarithmic loss is infinite if
-        something happened that was given the probability zero, and only then: where a class at probability
-        one is wrong, the other classes of the row have their say, and logits never go through a probability
-        that rounds to zero or one.
+        At least 0; lower is better. At most 1 for the Brier loss. With the log-loss it is infinite if and only if
+        an outcome with probability zero occurred. If a class at probability one is wrong, the probabilities of the
+        other classes in the row decide, and logits are never converted to probabilities that round to zero or one.
 
     Notes
     -----
-    Never negative, since the scores as they are are one of the functions that g is chosen from. Zero only if
-    they already equal the mean outcome of each block of g. It is an estimate from the rows it is fitted to,
-    and so above zero for calibrated predictions too, of the order :math:`n^{-2/3}`. Scores that rank events
-    the wrong way round are not undone: no non-decreasing map could.
+    Never negative, since the identity is one of the candidates for g. Zero only if the scores already equal the mean
+    outcome of each block of g. The estimate is in-sample, and therefore positive for calibrated predictions too,
+    of the order :math:`n^{-2/3}`. Scores that rank events in the wrong order are not corrected, since no
+    non-decreasing map could do so.
 
-    Within a block of g, of mean outcome v, the second term is :math:`v (1 - v)` or the entropy of v, so that
-    no sum over rows is needed for it. Costs a sort of n numbers for each event and O(n) memory.
+    Within a block of g with mean outcome v, the second term is :math:`v (1 - v)` or the entropy of v, and
+    needs no sum over rows. Costs a sort of n numbers for each event and O(n) memory.
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %; a confidence of 90 % would have been best:
+    Nine of ten correct at a confidence of 80 %; a confidence of 90 % would have been optimal:
 
     >>> round(miscalibration([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)      # (0.8 - 0.9) ** 2
     0.01
@@ -113,13 +112,13 @@ def miscalibration(
 def _log_losses(
     data: LabelledPredictions, scores: NDArray[np.floating], outcomes: NDArray[np.bool_]
 ) -> FloatArray:
-    """Return the logarithmic loss of every row, (n,), exact also where a score is rounded to zero or one."""
-    happened = scores.astype(np.float64)
-    np.subtract(1, happened, out=happened, where=~outcomes)
-    rounded = np.flatnonzero(happened <= 0)
-    happened[rounded] = 1.0
-    # Rows sum to one only up to rounding, and nothing is more probable than certain.
-    losses: FloatArray = -np.log(np.minimum(happened, 1.0))
+    """Return the log-loss of every row, (n,), exact also where a score is rounded to zero or one."""
+    of_outcome = scores.astype(np.float64)
+    np.subtract(1, of_outcome, out=of_outcome, where=~outcomes)
+    rounded = np.flatnonzero(of_outcome <= 0)
+    of_outcome[rounded] = 1.0
+    # Rows sum to one only up to rounding; probabilities are capped at one.
+    losses: FloatArray = -np.log(np.minimum(of_outcome, 1.0))
     for block in row_blocks(len(rounded), data.n_classes):
         rows = rounded[block]
         losses[rows] = _exact_log_losses(data, rows, outcomes[rows])
@@ -129,10 +128,10 @@ def _log_losses(
 def _exact_log_losses(
     data: LabelledPredictions, rows: NDArray[np.intp], outcomes: NDArray[np.bool_]
 ) -> FloatArray:
-    """Return losses of events that happened at a score of zero, or did not happen at a score of one.
+    """Return losses of events that occurred at a score of zero, or did not occur at a score of one.
 
-    The event that happened is that of the true class. An event at a score of one is that of the predicted
-    class, and that it did not happen means that one of the other classes did.
+    If the event occurred, its class is the true class. An event at a score of one is that of the predicted
+    class; if it did not occur, one of the other classes did.
     """
     scores = data.predictions.scores[rows].astype(np.float64)
     with np.errstate(divide="ignore"):

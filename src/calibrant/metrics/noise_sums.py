@@ -1,4 +1,4 @@
-"""NoiseSums: what bins must know to tell a calibration error from noise."""
+"""NoiseSums: sums per bin from which debiased calibration errors are computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,14 +15,14 @@ __all__ = ["Correction", "NoiseSums"]
 Correction = Literal["variance", "pairs", "tcal"]
 FloatArray = NDArray[np.float64]
 
-# With fewer than one row and this much more, nothing is known of the variance in a bin: it has one row, or
-# the weights of the others are lost in the rounding of the sum.
+# With an effective sample size below one plus this, the variance in a bin is unknown: it has one row, or the weights of
+# the others are lost in rounding.
 EFFECTIVE_ROWS_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseSums:
-    """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; those of two sets of rows add up.
+    """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; sums over disjoint sets of rows add up.
 
     Attributes
     ----------
@@ -67,18 +67,18 @@ class NoiseSums:
 
     @classmethod
     def stacked(cls, parts: Sequence[Self]) -> Self:
-        """Put the sums of several events, in the same number of bins each, on top of each other."""
+        """Stack the sums of several events with the same number of bins."""
         return cls(*(np.stack([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def square_error(self, correction: Correction) -> FloatArray:
-        """Return the mean square of the gaps less its noise, for each event."""
+        """Return the mean squared gap minus its noise bias, for each event."""
         all_pairs = self.weight * self.weight
         pairs = all_pairs - self.square_weight  # weight of all pairs of two different rows
         if correction == "variance":
-            # One less than the effective number of rows is pairs / self.square_weight.
+            # The effective sample size minus one is pairs / self.square_weight.
             gap = _ratio(self.residual, self.weight)
             squares = gap * gap - _ratio(self._outcome_spread * self.square_weight, pairs)
         else:
@@ -87,22 +87,22 @@ class NoiseSums:
         return self._mean(squares)
 
     def absolute_error(self) -> FloatArray:
-        """Return twice the mean of the gaps less its mean under a second draw of the noise, for each event."""
+        """Return twice the mean absolute gap minus its expectation under redrawn noise, for each event."""
         gap = _ratio(np.abs(self.residual), self.weight)
         deviation = _ratio(np.sqrt(self._outcome_spread * self.square_weight), self.weight)
-        # A bin without spread keeps its gap.
+        # A bin without variance keeps its gap.
         ratio = np.divide(gap, deviation, out=np.full_like(gap, np.inf), where=deviation > 0)
         folded = np.sqrt(2 / np.pi) * deviation * np.exp(-ratio * ratio / 2) + gap * erf(ratio / np.sqrt(2))
         return self._mean(2 * gap - folded)
 
     @property
     def _outcome_spread(self) -> FloatArray:
-        """Variance of one outcome as if all of a bin had the same probability."""
+        """Variance of one outcome if all rows of a bin have the same probability."""
         mean = _ratio(self.outcome, self.weight)
         return np.maximum(mean * (1 - mean), 0.0)
 
     def _mean(self, values: FloatArray) -> FloatArray:
-        """Return the weighted mean over bins; those of one row, of which the variance is unknown, count zero."""
+        """Return the weighted mean over bins; bins with one row, whose variance is unknown, count as zero."""
         several = self.weight * self.weight > (1 + EFFECTIVE_ROWS_TOLERANCE) * self.square_weight
         total = np.where(several, self.weight * values, 0.0).sum(axis=-1)
         means: FloatArray = total / self.weight.sum(axis=-1)
@@ -110,5 +110,5 @@ class NoiseSums:
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Return the quotient, and zero where there is nothing to divide by."""
+    """Return the quotient, or zero where the denominator is zero."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

@@ -1,4 +1,4 @@
-"""PreparedBins: bins of fixed predictions, ready for any number of label vectors and weights."""
+"""PreparedBins: bins of fixed predictions, for evaluation with many label vectors and weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ IndexArray = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class _Assigned:
-    """The bin of every score, and the sums that do not depend on labels, for certain weights."""
+    """The bin of every score, and the sums that do not depend on labels, for given weights."""
 
     cells: NDArray[Any]  # (n, S)
     starts: IndexArray  # (S,) first bin of every slot
@@ -35,10 +35,10 @@ class _Assigned:
 
 
 class PreparedBins:
-    """Know the bin of every score in advance, so that new labels cost O(n) and new weights O(nS).
+    """Assign every score to its bin in advance, so that new labels cost O(n) and new weights O(nS).
 
-    A scheme that chooses bins by the scores chooses them anew when weights change. Memory: one small whole
-    number for every score.
+    A scheme that chooses bins from the scores chooses them again when weights change. Memory: one small integer
+    per score.
     """
 
     def __init__(self, slots_of: SlotsOf, scheme: BinningScheme, predictions: Predictions) -> None:
@@ -46,7 +46,7 @@ class PreparedBins:
         self._scheme = scheme
         self._predictions = predictions
         self._slots = slots_of(predictions)
-        # Every class has its slot: each row has one hit, and its place is known.
+        # Every class has a slot, so each row has exactly one hit, at a known position.
         targets = self._slots.targets
         self._one_hit_a_row = targets.ndim == 1 and len(targets) == predictions.n_classes
         self._rows = np.arange(predictions.n_rows)
@@ -55,8 +55,8 @@ class PreparedBins:
     def sums(
         self, labels: IndexArray, weights: FloatArray | None
     ) -> tuple[FloatArray, FloatArray, FloatArray, IndexArray]:
-        """Return weight, sum of scores and sum of outcomes of every bin, and where each slot's bins begin."""
-        # One reference, taken once: another thread may put in its own at any time.
+        """Return weight, sum of scores and sum of outcomes of every bin, and the first bin of each slot."""
+        # Read the reference once: another thread may replace it at any time.
         bins = self._last
         if not bins.is_for(weights):
             if isinstance(self._scheme, Partition):
@@ -74,7 +74,7 @@ class PreparedBins:
         return bins.weight, bins.score_sum, outcome_sum, bins.starts
 
     def _assigned(self, weights: FloatArray | None) -> _Assigned:
-        """Choose the bin of every score."""
+        """Assign every score to a bin."""
         slots, predictions = self._slots, self._predictions
         if isinstance(self._scheme, Partition):
             cells, (n_slots, n_groups, n_bins) = fixed_cells(slots, self._scheme, predictions.n_classes)
@@ -82,11 +82,11 @@ class PreparedBins:
         else:
             cells, sizes = np.empty(slots.scores.shape, dtype=np.intp), []
             for column, (scores, targets) in enumerate(self._slots_of.columns(predictions)):
-                numbers, size = cell_numbers(scores, targets, weights, self._scheme, slots.apart_by_class)
+                numbers, size = cell_numbers(scores, targets, weights, self._scheme, slots.binned_by_class)
                 cells[:, column] = numbers + sum(sizes)
                 sizes.append(size)
         n_cells = sum(sizes)
-        # The table is read at random places: the smaller, the more of it is in the cache.
+        # The table is read at random positions; a small one fits into the cache.
         small = cells.astype(np.min_scalar_type(n_cells))
         return self._added_up(small, np.cumsum([0, *sizes[:-1]], dtype=np.intp), n_cells, weights)
 
@@ -103,6 +103,6 @@ class PreparedBins:
             numbers, scores = cells[:, column], self._slots.scores[:, column]
             weight += np.bincount(numbers, weights, n_cells)
             score_sum += np.bincount(numbers, scores if weights is None else weights * scores, n_cells)
-        # A copy, since the caller may use one array for many weights.
+        # A copy, since the caller may reuse one array for many weights.
         kept = None if weights is None else weights.copy()
         return _Assigned(cells, starts, n_cells, kept, weight, score_sum)

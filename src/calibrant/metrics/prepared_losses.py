@@ -1,4 +1,4 @@
-"""Losses of fixed predictions, ready for any number of label vectors."""
+"""Losses of fixed predictions, for evaluation with many label vectors."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,13 @@ __all__ = ["LossesOf", "prepared_losses"]
 Vector = NDArray[np.float64]
 
 LossesOf = Callable[[NDArray[np.intp]], Vector]
-"""What every row costs, (n,), as a function of the column numbers of the true classes."""
+"""The loss of every row, (n,), as a function of the column numbers of the true classes."""
 
 
 def prepared_losses(predictions: Predictions, loss: Loss) -> LossesOf:
     r"""Return the losses of :func:`~calibrant.metrics.row_losses.row_losses` as a function of labels alone.
 
-    Each of them depends on the probability of the true class and on one number of the row:
+    Each loss depends on the probability of the true class and on one constant per row:
 
     .. math::
 
@@ -30,7 +30,7 @@ def prepared_losses(predictions: Predictions, loss: Loss) -> LossesOf:
         \sum_k (p_k - [k = y])^2 = 1 - 2 p_y + \lVert p \rVert^2, \qquad
         1 - p_y / \lVert p \rVert .
 
-    That number is computed once, in O(nK); every label vector then costs O(n).
+    The constant is computed once, in O(nK); every label vector then costs O(n).
     """
     scores, space = predictions.scores, predictions.space
     everywhere = np.arange(predictions.n_rows)
@@ -58,7 +58,7 @@ def prepared_losses(predictions: Predictions, loss: Loss) -> LossesOf:
 
 
 def _row_constants(predictions: Predictions) -> tuple[Vector, Vector]:
-    """Return, for every row, the logarithm that turns its logits into log-probabilities, and sum p^2."""
+    """Return, for every row, the log-sum-exp of its logits, and sum p^2."""
     normaliser, squares = np.zeros(predictions.n_rows), np.empty(predictions.n_rows)
     for rows in row_blocks(predictions.n_rows, predictions.n_classes):
         block: NDArray[np.floating] = predictions.scores[rows].astype(np.float64)

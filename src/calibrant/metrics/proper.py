@@ -1,4 +1,4 @@
-"""Proper scoring rules: losses that only honest probabilities minimise."""
+"""Proper scoring rules: log-loss, Brier score and spherical loss."""
 
 from numbers import Real
 from typing import Any, Literal
@@ -34,38 +34,38 @@ def _log_loss(floor: Any) -> MeanMetric:
 
 @metric(PROPER, parts=_log_loss)
 def log_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None, floor: float = 0.0) -> float:
-    r"""Mean negative logarithm of the probability of what happened.
+    r"""Log-loss (cross-entropy): mean negative log-probability of the true class.
 
     .. math:: -\frac{1}{W} \sum_i w_i \log \max(p_{i y_i}, f), \qquad W = \sum_i w_i
 
-    Also called cross-entropy or negative log-likelihood.
+    Also called negative log-likelihood (NLL).
 
     Parameters
     ----------
     y_true : array of shape (n,)
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
-        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Logits, through
-        ``Predictions.from_logits``, never go through a probability: the loss is exact and finite even
-        where the softmax is zero.
+        Probabilities (n, K), or (n,) or (n, 1) for the positive class of two. Pass logits through
+        ``Predictions.from_logits``: they are never converted to probabilities, so the loss is exact and finite
+        even where the softmax underflows to zero.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     floor : float, default=0.0
-        Smaller probabilities of the true class count as this, f.
+        Lower limit f for the probability of the true class.
 
     Returns
     -------
     float
-        From 0 to infinity; lower is better. Infinite if a true class has the probability zero and there is
-        no floor: such a prediction was refuted.
+        From 0 to infinity; lower is better. Infinite if a true class has probability zero and there is
+        no floor.
 
     Notes
     -----
-    scikit-learn clips probabilities at the machine epsilon of their float type, so that an impossible
-    event costs 36.0 in float64 and 15.9 in float32; ``floor=np.finfo(p.dtype).eps`` gives its figures
+    scikit-learn clips probabilities at the machine epsilon of their float type, so a true class with probability
+    zero costs 36.0 in float64 and 15.9 in float32. ``floor=np.finfo(p.dtype).eps`` reproduces its values
     (it also clips at one minus epsilon, which changes the result by at most that). Up to scikit-learn 1.1
-    it was ``floor=1e-15``, which published tables of that time contain. The ``floor`` of a
-    :class:`~calibrant.predictions.Predictions` serves calibrators and plays no part here.
+    the value was ``floor=1e-15``, which published tables of that time contain. The ``floor`` of a
+    :class:`~calibrant.predictions.Predictions` is for calibrators and has no effect here.
 
     Costs O(n), for logits O(nK); memory O(n).
 
@@ -88,7 +88,7 @@ def _brier_score(scale_by_half: bool | Literal["auto"]) -> MeanMetric:
         raise ParameterError(f"scale_by_half must be True, False or 'auto', not {scale_by_half!r}.")
 
     def factor(n_classes: int) -> float:
-        """Return what turns the losses, halved for two classes already, into what is asked for."""
+        """Return the factor that converts losses, already halved for two classes, to the requested scale."""
         halved = n_classes == 2
         wanted = halved if scale_by_half == "auto" else scale_by_half
         return (0.5 if wanted else 1.0) / (0.5 if halved else 1.0)
@@ -108,7 +108,7 @@ def brier_score(
     sample_weight: Any = None,
     scale_by_half: bool | Literal["auto"] = "auto",
 ) -> float:
-    r"""Mean squared distance between the probabilities and what happened.
+    r"""Brier score: mean squared distance between the probabilities and the one-hot true class.
 
     .. math:: \frac{1}{W} \sum_i w_i \sum_{k=1}^{K} (p_{ik} - [y_i = k])^2, \qquad W = \sum_i w_i
 
@@ -124,7 +124,7 @@ def brier_score(
         Weights of the rows.
     scale_by_half : bool or "auto", default="auto"
         Whether to halve the sum over classes; ``"auto"`` does so for two classes only, as in scikit-learn.
-        The binary score then is the familiar :math:`(p_i - y_i)^2` of the positive class.
+        The binary score is then the familiar :math:`(p_i - y_i)^2` of the positive class.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def brier_score(
 
     Notes
     -----
-    Some tables, those of :cite:`kull2019` among them, print the mean over rows *and* classes: divide the
+    Some tables, including those of :cite:`kull2019`, print the mean over rows *and* classes: divide the
     result with ``scale_by_half=False`` by the number of classes. Others, such as :cite:`valk2022`, print
     the sum as here. Costs O(nK), in blocks of rows.
 
@@ -159,15 +159,14 @@ def _spherical_loss() -> MeanMetric:
 
 @metric(PROPER, parts=_spherical_loss)
 def spherical_loss(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
-    r"""One minus the cosine of the angle between the probabilities and what happened.
+    r"""Spherical loss: one minus the cosine of the angle between the probabilities and the one-hot true class.
 
     .. math::
 
         \frac{1}{W} \sum_i w_i \Bigl( 1 - \frac{p_{iy_i}}{\lVert p_i \rVert_2} \Bigr), \qquad W = \sum_i w_i
 
-    A proper score that, like the Brier score, is bounded, and like the log-loss, grows fast when a likely
-    class was wrong :cite:`gneiting2007`. The spherical score itself, which is the higher the better, is one
-    minus this.
+    A proper score. Like the Brier score it is bounded; like the log-loss it grows fast when a likely class was
+    wrong :cite:`gneiting2007`. The spherical score itself, where higher is better, is one minus this.
 
     Parameters
     ----------

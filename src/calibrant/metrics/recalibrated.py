@@ -1,4 +1,4 @@
-"""Cross-fitting: what the predictions would be after recalibration on other rows."""
+"""Cross-fitting: recalibrated out-of-fold predictions."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 EventKind = Literal["confidence", "classwise", "positive", "full"]
-"""The kinds of events, and ``"full"`` for all probabilities of a row at once."""
+"""The kinds of events, and ``"full"`` for all probabilities of a row jointly."""
 
 Recalibrator = str | Calibrator
 """A registry name, a calibrator to be cloned, or ``"isotonic"`` for the event of a two-class problem."""
@@ -49,32 +49,32 @@ Matrix = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Map = Callable[[Predictions], Predictions]
 
-# Up to this many classes a full linear map of the logarithms, K^2 + K numbers, is affordable.
+# Largest number of classes for which a full linear map of log-probabilities, K^2 + K parameters, is affordable.
 FEW_CLASSES = 20
 
-# From this many rows per squared class on, K^2 + K free numbers cost less than 1e-3 nats of over-fitting, so that
-# a search for the strength of a penalty, which takes most of the time, is not worth it.
+# From this many rows per squared class on, K^2 + K parameters over-fit by less than 1e-3 nats, so the search for a
+# regularisation strength, which takes most of the time, is not worth it.
 ROWS_PER_PARAMETER = 1000
 
-# The shares of a mixture are chosen by inner folds, one after the other until so many rows have been judged.
+# Mixture weights are fitted on inner folds, one after the other until this many out-of-fold rows are available.
 INNER_FOLDS = 4
 ENOUGH_ROWS = 300
 
 
 def check_event_kind(kind: Any) -> None:
-    """Refuse an unknown kind."""
+    """Raise on an unknown kind."""
     if kind not in get_args(EventKind):
         raise ParameterError(f"kind must be 'confidence', 'classwise', 'positive' or 'full', not {kind!r}.")
 
 
 def check_folds(n_folds: Any) -> None:
-    """Refuse a number of folds that is not a whole number of at least two."""
+    """Raise unless the number of folds is an integer of at least two."""
     if isinstance(n_folds, bool) or not isinstance(n_folds, (int, np.integer)) or n_folds < 2:
-        raise ParameterError(f"n_folds must be a whole number of at least 2, not {n_folds!r}.")
+        raise ParameterError(f"n_folds must be an integer of at least 2, not {n_folds!r}.")
 
 
 def check_recalibrator(recalibrator: Any, *, events: bool) -> None:
-    """Refuse what names no calibrator and is none; ``events`` allows isotonic regression."""
+    """Raise unless this is a calibrator or the name of one; ``events`` allows isotonic regression."""
     if isinstance(recalibrator, Calibrator) or (isinstance(recalibrator, str) and recalibrator == "auto"):
         return
     if not isinstance(recalibrator, str):
@@ -82,13 +82,13 @@ def check_recalibrator(recalibrator: Any, *, events: bool) -> None:
             f"recalibrator must be 'auto', the name of a calibrator or a Calibrator, not {recalibrator!r}."
         )
     if not (events and recalibrator == "isotonic"):
-        registry.make(recalibrator)  # which says what names there are
+        registry.make(recalibrator)  # its error lists the known names
 
 
 def default_recalibrator(data: LabelledPredictions) -> str:
-    r"""Return the name of a calibrator that finds most of what can be removed, at a bearable price.
+    r"""Return the name of a calibrator that removes most of the removable loss at moderate cost.
 
-    Dirichlet calibration for up to 20 classes, with its penalty chosen by cross-validation as long as there are
+    Dirichlet calibration for up to 20 classes, with cross-validated regularisation strength if there are
     fewer than :math:`1000 K^2` rows; temperature scaling for more classes.
     """
     if data.n_classes > FEW_CLASSES:
@@ -98,40 +98,40 @@ def default_recalibrator(data: LabelledPredictions) -> str:
 
 @dataclass(frozen=True)
 class Mixture:
-    r"""A weighted mean of several recalibrators and the base rates, for losses that are not the logarithmic one.
+    r"""A weighted mean of several recalibrators and the base rates, for losses other than the log-loss.
 
     .. math:: g = \sum_m \lambda_m g_m + \lambda_0 r, \qquad \lambda \ge 0, \qquad \sum_m \lambda_m = 1
 
-    with the shares that have the least Brier loss on rows held out from those to learn from. Maps fitted by their
-    log-loss can raise the Brier score of saturated predictions by a quarter, since they avoid the rare huge loss at
-    the price of many small ones; with base rates mixed in there is no such choice to be made.
+    with the weights :math:`\lambda` of least Brier loss on inner held-out rows. Maps fitted by log-loss can raise the
+    Brier score of saturated predictions by a quarter, since they avoid rare huge losses at the cost of many small
+    ones. Mixing in the base rates removes that trade-off.
     """
 
     members: tuple[Recalibrator, ...]
 
 
 def recalibrator_for(data: LabelledPredictions, loss: Loss) -> str | Mixture:
-    """Return what is to be fitted on other folds and judged by this loss.
+    """Return the recalibrator to be fitted on the other folds and evaluated by this loss.
 
-    For the logarithmic loss the :func:`default_recalibrator`, which is fitted by it. For the others a mixture of
-    that, a temperature fitted by the Brier score, and the base rates.
+    For the log-loss this is the :func:`default_recalibrator`, which minimises it. For other losses it is a mixture of
+    that calibrator, a temperature fitted by the Brier score, and the base rates.
     """
     name = default_recalibrator(data)
     return name if loss == "log" else Mixture((name, registry.make("temperature", loss="brier")))
 
 
 def recalibrator_name(recalibrator: Recalibrator | Mixture) -> str:
-    """Return how a recalibrator is called in a sentence."""
+    """Return the name of a recalibrator in a sentence."""
     if isinstance(recalibrator, Mixture):
         return f"a mixture of {', '.join(map(recalibrator_name, recalibrator.members))} and base rates"
     return recalibrator if isinstance(recalibrator, str) else repr(recalibrator)
 
 
 def event_problems(data: LabelledPredictions, kind: EventKind) -> Iterator[LabelledPredictions]:
-    """Yield each event of this kind as a problem of two classes: *does not happen*, *happens*.
+    """Yield each event of this kind as a two-class problem: *does not occur*, *occurs*.
 
-    The one problem of ``"full"`` is ``data`` itself. Both probabilities of an event are exact also where the
-    larger is rounded to one: what remains for the others is added up, not subtracted from one, and logits stay
+    The one problem of ``"full"`` is ``data`` itself. Both probabilities of an event are exact even if the larger one is
+    rounded to one: the probabilities of the other classes are summed, not subtracted from one, and logits stay
     logits. Given probabilities keep their float type. Costs O(nK) for all events together, O(n) memory.
     """
     if kind == "full" or (kind == "positive" and data.n_classes == 2):
@@ -154,19 +154,19 @@ def event_problems(data: LabelledPredictions, kind: EventKind) -> Iterator[Label
         else:
             own = own - total
             others = np.log1p(-np.exp(np.minimum(own, -np.log(2))))
-        # Only the class at the top of a row can be so near to one that a difference from one loses digits.
+        # Only the largest probability of a row can be so close to one that one minus it loses digits.
         yield _two_classes(data, np.where(predicted == k, rest, others), own, data.labels == k)
 
 
 def _two_classes(
-    data: LabelledPredictions, others: NDArray[Any], own: NDArray[Any], happened: NDArray[np.bool_]
+    data: LabelledPredictions, others: NDArray[Any], own: NDArray[Any], occurred: NDArray[np.bool_]
 ) -> LabelledPredictions:
     predictions = Predictions(np.column_stack([others, own]), data.predictions.space)
-    return LabelledPredictions(predictions, happened.astype(np.intp), np.array([0, 1]), data.weights)
+    return LabelledPredictions(predictions, occurred.astype(np.intp), np.array([0, 1]), data.weights)
 
 
 def _top_rest_total(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any], Vector]:
-    """Return what the predicted class and what all others have, and the logarithm of the softmax's denominator.
+    """Return the scores of the predicted class and of all other classes, and the log of the softmax denominator.
 
     The first two are probabilities, or for logits their logarithms; the third is zero for probabilities.
     """
@@ -195,13 +195,13 @@ def recalibrated(
     *,
     earlier_only: bool = False,
 ) -> Iterator[tuple[Rows, Predictions]]:
-    """Yield, fold by fold, rows and what a recalibrator learnt on all other folds makes of them.
+    """Yield, fold by fold, row numbers and their out-of-fold recalibrated predictions.
 
-    Rows whose other folds hold a single class, or nothing, come as they are. Warnings of the fits are not passed
-    on: whatever map they end with serves. Memory for a copy of the rows to learn from; time for a fit per fold.
+    Rows are returned unchanged if their other folds are empty or hold a single class. Warnings of the fits are
+    suppressed, since any fitted map is valid here. Memory for a copy of the training rows; one fit per fold.
 
-    With ``earlier_only`` a fold is judged by a map learnt on the folds before it, and the first is left out. No two
-    folds then judge each other, so that what is found in them are martingale differences, whose variances add up.
+    With ``earlier_only`` a fold is evaluated by a map fitted to the folds before it, and the first is left out. No two
+    folds then evaluate each other, so their terms are martingale differences, whose variances add up.
     """
     for number, rows in enumerate(folds):
         if number == 0 and earlier_only:
@@ -220,8 +220,8 @@ def _learnt(data: LabelledPredictions, recalibrator: Recalibrator | Mixture) -> 
         fit = isotonic_fit(data.predictions.probabilities[:, 1], data.labels, data.weights)
 
         def isotonic(predictions: Predictions) -> Predictions:
-            happens = fit(predictions.probabilities[:, 1])
-            return Predictions(np.column_stack([1 - happens, happens]), Space.PROBABILITIES)
+            probability = fit(predictions.probabilities[:, 1])
+            return Predictions(np.column_stack([1 - probability, probability]), Space.PROBABILITIES)
 
         return isotonic
     calibrator = registry.make(recalibrator) if isinstance(recalibrator, str) else clone(recalibrator)
@@ -254,7 +254,7 @@ def _learnt_mixture(data: LabelledPredictions, mixture: Mixture) -> Map:
 
 
 def _shares(data: LabelledPredictions, mixture: Mixture) -> list[float]:
-    """Return the shares of the members and, last, of the base rates; by inner folds of ``data`` alone."""
+    """Return the weights of the members and, last, of the base rates, from inner folds of ``data`` alone."""
     folds = cross_folds(data, INNER_FOLDS)
     products = np.zeros((len(mixture.members) + 1,) * 2)
     n_judged = 0
@@ -291,10 +291,10 @@ def _base_rates(data: LabelledPredictions) -> Vector:
 
 
 def least_quadratic_form(matrix: Matrix) -> Vector:
-    r"""Return the :math:`x \ge 0` with sum one of which :math:`x^\top A x` is least, for a small semidefinite A.
+    r"""Return the :math:`x \ge 0` with sum one that minimises :math:`x^\top A x`, for a small semidefinite A.
 
-    Among themselves the positive entries have :math:`A x = \mu 1` with a common slope :math:`\mu`: all 2^M sets of
-    them are tried. Of sets that are equally good up to rounding, the smallest and first counts.
+    The positive entries satisfy :math:`A x = \mu 1` with a common :math:`\mu`; all 2^M active sets are tried.
+    Among sets that are equally good up to rounding, the first of the smallest is returned.
 
     >>> least_quadratic_form(np.array([[2.0, 0.0], [0.0, 1.0]]))
     array([0.33333333, 0.66666667])

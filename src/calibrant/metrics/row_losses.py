@@ -1,4 +1,4 @@
-"""Proper losses row by row, from which scores, their differences and their errors are made."""
+"""Proper losses per row, from which scores, their differences and standard errors are computed."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -22,13 +22,13 @@ _BlockLoss = Callable[[Matrix, NDArray[np.intp], Space], Vector]
 
 
 def check_loss(loss: Any) -> None:
-    """Refuse the name of no loss."""
+    """Raise unless this is the name of a loss."""
     if loss not in get_args(Loss):
         raise ParameterError(f"loss must be 'log', 'brier' or 'spherical', not {loss!r}.")
 
 
 def row_losses(data: LabelledPredictions, loss: Loss) -> Vector:
-    r"""Return what every row costs, (n,); the weights of the rows play no part.
+    r"""Return the loss of every row, (n,); the weights of the rows have no effect.
 
     .. math::
 
@@ -36,10 +36,10 @@ def row_losses(data: LabelledPredictions, loss: Loss) -> Vector:
         \ell_\mathrm{brier} = \sum_k (p_{ik} - [y_i = k])^2, \qquad
         \ell_\mathrm{spherical} = 1 - \frac{p_{iy_i}}{\lVert p_i \rVert_2} .
 
-    The Brier loss is halved for two classes, as in :func:`~calibrant.metrics.brier_score`. All are at least
-    zero, lower is better, and zero means that the true class was certain :cite:`gneiting2007`. The logarithmic
-    loss is infinite where the true class had the probability zero; from logits it is exact, and finite. Costs
-    O(nK), for the logarithm of given probabilities O(n); memory O(n), also for logits.
+    The Brier loss is halved for two classes, as in :func:`~calibrant.metrics.brier_score`. All losses are at least
+    zero, lower is better, and zero means that the true class had probability one :cite:`gneiting2007`. The log-loss
+    is infinite if the true class had probability zero; from logits it is exact and finite. Costs
+    O(nK), or O(n) for the log-loss of given probabilities; memory O(n), also for logits.
 
     >>> data = LabelledPredictions.parse([[0.6, 0.4], [0.0, 1.0]], [0, 1])
     >>> row_losses(data, "log").round(6), row_losses(data, "brier").round(6)
@@ -58,9 +58,9 @@ def row_losses(data: LabelledPredictions, loss: Loss) -> Vector:
 def _log_of_probabilities(data: LabelledPredictions) -> Vector:
     given = data.predictions.scores[np.arange(data.n_rows), data.labels].astype(np.float64)
     with np.errstate(divide="ignore"):
-        # Rows sum to one only up to rounding, and nothing is more probable than certain.
+        # Rows sum to one only up to rounding; probabilities are capped at one.
         logarithms = np.log(np.minimum(given, 1.0, out=given), out=given)
-    # Subtracting from zero, unlike a change of sign, never gives -0.0.
+    # Subtraction from zero, unlike a change of sign, never gives -0.0.
     return np.subtract(0.0, logarithms, out=logarithms)
 
 
@@ -87,12 +87,12 @@ def _spherical(scores: Matrix, labels: NDArray[np.intp], space: Space) -> Vector
     others[every, labels] = 0
     wasted: Vector = np.einsum("ik,ik->i", others, others)
     length = np.sqrt(wasted + truth * truth)
-    # The same as 1 - truth / length, of which rounding leaves nothing when the true class is almost certain.
+    # Equal to 1 - truth / length, which would be all rounding error when the true class is almost certain.
     return wasted / (length * (length + truth))
 
 
 def _by_blocks(data: LabelledPredictions, of_block: _BlockLoss) -> Vector:
-    """Return the losses of all rows; a block's scores are a float64 copy that the loss may write to."""
+    """Return the losses of all rows; the loss may overwrite its block of scores, a float64 copy."""
     scores, space = data.predictions.scores, data.predictions.space
     losses = np.empty(data.n_rows)
 

@@ -1,4 +1,4 @@
-"""Bins of slots: one fixed partition for all of them at once, or bins chosen by the scores of each."""
+"""Bins of slots: one fixed partition for all slots, or bins chosen from the scores of each."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,15 @@ IndexArray = NDArray[np.intp]
 def fixed_cells(
     slots: Slots, partition: Partition, n_classes: int
 ) -> tuple[IndexArray, tuple[int, int, int]]:
-    """Return the bin number of every score, (n, S), and the shape (S, groups, B) that was numbered through.
+    """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
 
-    The bins of all slots, and of all classes where these are apart, are counted in one row.
+    Bins of all slots, and of all classes if these are binned separately, share one numbering.
     """
     n_bins = len(partition.bin_edges()) - 1
     n_slots = slots.scores.shape[1]
-    n_groups = n_classes if slots.apart_by_class else 1
+    n_groups = n_classes if slots.binned_by_class else 1
     cells = partition.index(slots.scores)
-    if slots.apart_by_class:
+    if slots.binned_by_class:
         cells += n_bins * slots.targets
     if n_slots > 1:
         cells += n_groups * n_bins * np.arange(n_slots)
@@ -40,7 +40,7 @@ def bins_of_slots(
     flat, scores = cells.ravel(), slots.scores.ravel()
     count = np.bincount(flat, minlength=size)
     if slots.targets.ndim == 1 and len(slots.targets) == n_classes:
-        # Every class has its slot, so each row has one hit, and its place is known.
+        # Every class has a slot, so each row has exactly one hit, at a known position.
         hits, hit_weights = cells[np.arange(len(labels)), labels], weights
     else:
         matches = slots.hits(labels)
@@ -68,13 +68,13 @@ def cell_numbers(
     targets: IndexArray,
     weights: FloatArray | None,
     scheme: BinningScheme,
-    apart_by_class: bool,
+    binned_by_class: bool,
 ) -> tuple[IndexArray, int]:
-    """Return the bin number of every score of one slot, (n,), and how many there are.
+    """Return the bin number of every score of one slot, (n,), and the number of bins.
 
-    The bins are chosen by these very scores; if classes are apart, by the scores of each class.
+    The bins are chosen from these scores, or from the scores of each class if classes are binned separately.
     """
-    if not apart_by_class or targets.ndim == 0:
+    if not binned_by_class or targets.ndim == 0:
         partition = chosen_partition(scheme, scores, weights)
         return partition.index(scores), len(partition.bin_edges()) - 1
     cells = np.empty(len(scores), dtype=np.intp)

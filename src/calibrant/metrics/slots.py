@@ -1,4 +1,4 @@
-"""Slots: for every row, the scores that a calibration error looks at and the classes they are about."""
+"""Slots: the scores of each row that a calibration error assesses, and the classes they refer to."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,34 +26,34 @@ ClassArray = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """S scores of every row, and of each the class whose occurrence it announces.
+    """S scores of every row, with the class to which each refers.
 
     Attributes
     ----------
     scores : ndarray of shape (n, S)
         Probabilities in their own float type.
     targets : ndarray of shape (n, S) or (S,)
-        Column numbers of the classes that the scores are about; (S,) if they are the same in all rows.
-    apart_by_class : bool
-        Whether rows are binned apart when their scores are about different classes.
+        Column numbers of the classes that the scores refer to; (S,) if they are the same in all rows.
+    binned_by_class : bool
+        Whether scores that refer to different classes are binned separately.
     """
 
     scores: ScoreArray
     targets: ClassArray
-    apart_by_class: bool = False
+    binned_by_class: bool = False
 
     def hits(self, labels: ClassArray) -> NDArray[np.bool_]:
-        """Return whether the announced class occurred, (n, S)."""
+        """Return whether the class of each score occurred, (n, S)."""
         matches: NDArray[np.bool_] = self.targets == labels[:, np.newaxis]
         return matches
 
 
 class SlotsOf(Protocol):
-    """A way to choose slots, such as the predicted class or every class."""
+    """A choice of slots, such as the predicted class or every class."""
 
     @property
-    def apart_by_class(self) -> bool:
-        """Whether rows are binned apart when their scores are about different classes."""
+    def binned_by_class(self) -> bool:
+        """Whether scores that refer to different classes are binned separately."""
         ...
 
     def n_slots(self, n_classes: int) -> int:
@@ -74,9 +74,9 @@ ALL_ROWS = slice(None)
 
 @dataclass(frozen=True)
 class PredictedClass:
-    """One slot: the most probable class, of all rows together or of each predicted class apart."""
+    """One slot: the most probable class, binned for all rows together or per predicted class."""
 
-    apart_by_class: bool = False
+    binned_by_class: bool = False
 
     def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
         return 1
@@ -84,7 +84,7 @@ class PredictedClass:
     def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
         predicted = predictions.predicted[rows, np.newaxis]
         scores = np.take_along_axis(predictions.probabilities[rows], predicted, axis=1)
-        return Slots(scores, predicted, self.apart_by_class)
+        return Slots(scores, predicted, self.binned_by_class)
 
     def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
         yield from _columns_of(self, predictions)
@@ -95,7 +95,7 @@ class SingleClass:
     """One slot: the class of a given column."""
 
     column: int
-    apart_by_class = False
+    binned_by_class = False
 
     def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
         return 1
@@ -112,7 +112,7 @@ class SingleClass:
 class EveryClass:
     """One slot for each class, in the order of the columns."""
 
-    apart_by_class = False
+    binned_by_class = False
 
     def n_slots(self, n_classes: int) -> int:
         return n_classes
@@ -127,10 +127,10 @@ class EveryClass:
 
 @dataclass(frozen=True)
 class TopRanks:
-    """One slot for each of the k most probable classes of a row, from the first rank down."""
+    """One slot for each of the k most probable classes of a row, in descending order."""
 
     k: int
-    apart_by_class: bool = False
+    binned_by_class: bool = False
 
     def n_slots(self, n_classes: int) -> int:
         return min(self.k, n_classes)
@@ -138,7 +138,7 @@ class TopRanks:
     def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
         block = predictions.probabilities[rows]
         ranked = _largest(block, self.n_slots(predictions.n_classes))
-        return Slots(np.take_along_axis(block, ranked, axis=1), ranked, self.apart_by_class)
+        return Slots(np.take_along_axis(block, ranked, axis=1), ranked, self.binned_by_class)
 
     def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
         yield from _columns_of(self, predictions)
@@ -161,9 +161,9 @@ def _largest(matrix: ScoreArray, k: int) -> ClassArray:
 
 
 def _largest_in_block(block: ScoreArray, k: int) -> ClassArray:
-    """Of equal entries the first column comes first."""
+    """Return the columns of the largest entries of every row; ties go to the first column."""
     if k < block.shape[1] // 4:
-        # Only the k largest need sorting. Columns in order first, so that the stable sort settles ties.
+        # Only the k largest are sorted, with columns in order first, so that the stable sort resolves ties.
         chosen = np.sort(np.argpartition(-block, k - 1, axis=1)[:, :k], axis=1)
         order = np.argsort(-np.take_along_axis(block, chosen, axis=1), axis=1, kind="stable")
         return np.take_along_axis(chosen, order, axis=1)

@@ -1,4 +1,4 @@
-"""Smooth calibration error: residuals smoothed by a kernel that is as wide as the error itself."""
+"""Smooth calibration error (smECE): kernel-smoothed residuals with a bandwidth equal to the error."""
 
 from functools import partial
 from numbers import Real
@@ -18,16 +18,16 @@ __all__ = ["smooth_ece"]
 
 
 class _Level(NamedTuple):
-    """Grids that are fine enough for kernels of this width and wider."""
+    """Grids that are fine enough for kernels of this bandwidth or wider."""
 
     width: float
     n_cells: int
-    """Residuals are shared out between the ends of cells, which widens the kernel by (cell / width)^2 / 12."""
+    """Residuals are split between the ends of their cell, which widens the kernel by (cell / width)^2 / 12."""
     n_pieces: int
-    """Pieces of the integral, at least four to a width, where the cosine series has died away."""
+    """Number of integration intervals, at least four per bandwidth, where the cosine series has decayed."""
 
 
-# The fixed point is sought downwards, from level to level.
+# The fixed point is searched from wide to narrow bandwidths, from level to level.
 LEVELS = (
     _Level(2.0**-6, 2**13, 2**9),
     _Level(2.0**-8, 2**15, 2**11),
@@ -47,7 +47,7 @@ def smooth_ece(
     kind: Kind = "confidence",
     bandwidth: float | None = None,
 ) -> float:
-    r"""Calibration error without bins, of residuals smoothed by a kernel as wide as the error is large.
+    r"""Smooth ECE (smECE): kernel-smoothed calibration error whose bandwidth equals the error itself.
 
     For scores :math:`p_i` of events :math:`y_i \in \{0, 1\}` with weights :math:`w_i` that sum to one,
 
@@ -69,43 +69,42 @@ def smooth_ece(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
-        The predicted class by the confidence in it; every class by its probability, the mean of all, each at
-        its own width; or the second class of two.
+        The predicted class by its confidence; every class by its probability (mean over classes, each with
+        its own bandwidth); or the second class of two.
     bandwidth : float, optional
-        A width s of at least 2e-5 at which to return :math:`\mathrm{smECE}_s`, in place of the fixed point.
+        A bandwidth s of at least 2e-5 at which to return :math:`\mathrm{smECE}_s`, instead of the fixed point.
 
     Returns
     -------
     float
-        From 0 to 1; lower is better. At least the gap between the means of :math:`y_i` and of :math:`p_i`, at
+        From 0 to 1; lower is better. At least the absolute difference of the means of :math:`y_i` and :math:`p_i`, at
         most the mean of :math:`|y_i - p_i|`.
 
     Notes
     -----
-    It measures the distance from calibration up to constants and a square: the lower distance to calibration is at
-    most 2 smECE and at least smECE squared over 4 :cite:`blasiok2024`. Unlike a binned error, smECE does not jump when
-    scores move a little.
+    smECE is equivalent to the distance from calibration up to constants and a square: the lower distance to calibration
+    is at most 2 smECE and at least smECE squared over 4 :cite:`blasiok2024`. Unlike a binned error, it is continuous in
+    the scores.
 
-    Residuals are shared out between the nodes of a grid, where the reflected kernel is diagonal in the cosine
-    basis. That moves the value by less than one part in 10,000 for s above 0.00025; below, a fixed point by
-    less than 1e-6, and the error at a given s by up to one part in 100. A fixed point below 1.5e-5 is given as
-    :math:`\mathrm{smECE}_s` at that width, which is no larger than it.
+    Residuals are split between the nodes of a grid, on which the reflected kernel is diagonal in the cosine
+    basis. This changes the value by less than one part in 10,000 for s above 0.00025. Below that it changes a fixed
+    point by less than 1e-6, and the error at a given s by up to one part in 100. A fixed point below 1.5e-5 is
+    returned as :math:`\mathrm{smECE}_s` at that bandwidth, which is no larger.
 
-    **relplot**, the published program (1.0.3), differs where scores crowd at an end of the scale. On its grid a
-    node at 0 or 1 is its own mirror image and is counted once where the reflected kernel counts it twice, so rows
-    at the very ends count half, in the error and in the number of rows. With saturated scores, whose rows at the
-    end are mostly right, all others then weigh more: for ResNet-110 on CIFAR-10 :cite:`kull2019`, with five of six
-    confidences above 0.999, it prints 0.0707, half as much again as the 0.0475 here. The formula gives every row
-    the same weight, as :math:`\int_0^1 K_s(t, p) \, dt = 1` for p = 0 and 1 too; and 0.0707 is more than the
-    mean of :math:`|y_i - p_i|`, 0.0645, which no smoothing can exceed. Away from the ends the two agree.
+    **relplot**, the published program (1.0.3), differs if scores cluster at an end of the scale. On its grid a
+    node at 0 or 1 is its own mirror image and is counted once where the reflected kernel counts it twice. Rows
+    at the ends therefore count half, in the error and in the number of rows. With saturated scores, whose rows at
+    the end are mostly correct, all other rows then weigh more. For ResNet-110 on CIFAR-10 :cite:`kull2019`, with five
+    of six confidences above 0.999, it prints 0.0707 instead of 0.0475. The formula gives every row the same weight,
+    as :math:`\int_0^1 K_s(t, p) \, dt = 1` for p = 0 and 1 too; and 0.0707 exceeds the mean of
+    :math:`|y_i - p_i|`, 0.0645, which smoothing cannot do. Away from the ends the two agree.
 
-    Costs O(n + G log G) for a grid of at most G = 262,144 cells, for each event; memory O(n + G). That is 1 to 10
-    milliseconds for an event of 5,000 rows, the more the smaller its error, and for ``kind="classwise"`` as many
-    times this as there are classes.
+    Costs O(n + G log G) for a grid of at most G = 262,144 cells, for each event; memory O(n + G). An event of 5,000
+    rows takes 1 to 10 milliseconds, more for smaller errors; ``kind="classwise"`` takes K times as long for K classes.
 
     Examples
     --------
-    Nine of ten right at a confidence of 80 %; one place has the same error at every width:
+    Nine of ten correct at a confidence of 80 %; a single score has the same error at every bandwidth:
 
     >>> round(smooth_ece([0] * 9 + [1], [[0.8, 0.2]] * 10), 6)
     0.1
@@ -141,7 +140,7 @@ def _column_error(
 
 
 class _Residuals:
-    """Weighted residuals at their scores, smoothed at any width."""
+    """Weighted residuals at their scores, which can be smoothed with any bandwidth."""
 
     def __init__(self, places: NDArray[np.float64], masses: NDArray[np.float64]) -> None:
         self.places = places
@@ -158,9 +157,9 @@ class _Residuals:
 
 def _fixed_point(residuals: _Residuals) -> float:
     """Return the s at which smECE_s = s, to eleven digits on the grids of its level."""
-    # Smoothing ever further leaves the mean residual; not smoothing at all, at most the mean of their sizes.
+    # The limit of wide bandwidths is the mean residual; without smoothing it is at most the mean absolute residual.
     low, high = float(np.abs(residuals.masses.sum())), float(np.abs(residuals.masses).sum())
-    if high <= low:  # all of one sign: no width cancels any of them
+    if high <= low:  # all residuals have the same sign, so none cancel
         return low
     for level in LEVELS:
         start = max(low, level.width)
@@ -179,5 +178,5 @@ def _root(residuals: _Residuals, level: _Level, low: float, high: float) -> floa
     def excess(width: float) -> float:
         return residuals.smoothed(width, level) - width
 
-    # The bounds hold up to rounding only.
+    # The bounds are exact only up to rounding.
     return high if excess(high) >= 0 else float(brentq(excess, low, high, xtol=1e-14, rtol=1e-11))

@@ -1,4 +1,4 @@
-"""ECE by a sweep: as many bins as the outcomes can bear while they rise with the score."""
+"""ECE sweep: ECE with the largest number of bins whose mean outcomes are monotone."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -18,13 +18,13 @@ __all__ = ["ece_sweep", "sweep_n_bins"]
 FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
-# A mean that falls by less than this has not fallen: the rounding of sums must not decide.
+# A mean that decreases by less than this counts as not decreasing, so that rounding does not decide.
 DROP_TOLERANCE = 1e-9
 
-# The same for sums of weights, as a share of the total.
+# The same for sums of weights, relative to the total.
 SUM_TOLERANCE = 1e-13
 
-# So many cuts are examined in one go: enough to make the overhead of a numpy call small, few for the cache.
+# Number of cuts examined at once: large enough to amortise a numpy call, small enough for the cache.
 CUTS_AT_A_TIME = 2**17
 
 # Finding the bin of one level costs about as much as placing this many cuts.
@@ -41,7 +41,7 @@ def ece_sweep(
     norm: Norm = 1,
     strategy: Strategy = "quantile",
 ) -> float:
-    r"""Calibration error with the largest number of bins whose mean outcomes rise.
+    r"""ECE sweep: ECE with the largest number of bins whose mean outcomes increase with the score.
 
     .. math::
 
@@ -49,9 +49,9 @@ def ece_sweep(
         B = \max \{ B' : \bar o_1 \le \dots \le \bar o_{B''} \text{ for all } B'' \le B' \},
 
     where :math:`\bar s_b` and :math:`\bar o_b` are the weighted mean score and outcome of bin b and
-    :math:`W_b` its weight: the number of bins is raised from one until the mean outcome of some bin is lower
-    than that of the bin before, and the last number is taken :cite:`roelofs2022`. A calibrated classifier has
-    outcomes that rise with its scores, so a fall says that bins are too small for their noise.
+    :math:`W_b` its weight. The number of bins is increased from one until the mean outcome of some bin is lower
+    than that of the bin before; the number before that is used :cite:`roelofs2022`. Outcomes of a calibrated
+    classifier increase with its scores, so a decrease shows that the bins are too small for their noise.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def ece_sweep(
         Weights of the rows.
     kind : {"confidence", "classwise", "positive"}, default="confidence"
         The predicted class by its confidence; every class by its probability, each with its own number of
-        bins, the mean of all; or the second class of two.
+        bins (mean over classes); or the second class of two.
     norm : 1, 2, other number of at least 1, or "max", default=1
         p; ``"max"`` is the largest gap of a bin.
     strategy : {"quantile", "uniform"}, default="quantile"
@@ -72,24 +72,24 @@ def ece_sweep(
     Returns
     -------
     float
-        From 0 to 1; lower is better. The same as ECE with ``n_bins=B``; :func:`sweep_n_bins` tells B.
+        From 0 to 1; lower is better. Equal to ECE with ``n_bins=B``; :func:`sweep_n_bins` returns B.
 
     Notes
     -----
-    Equal scores share a bin, and there are never more bins than distinct scores; the authors' program splits
-    ties in the order of the rows and may go up to n - 1 bins. Empty bins of equal width are passed over, as
-    there. The number of bins suits the number of rows, which makes the error less biased than that of fifteen
-    bins on few rows. Biased upwards it is still: two hundred calibrated rows give about 0.04, with fifteen bins
-    of equal weight 0.09.
+    Equal scores share a bin, and there are never more bins than distinct scores. The authors' program splits
+    ties in the order of the rows and may use up to n - 1 bins. Empty bins of equal width are skipped, as in that
+    program. The number of bins adapts to the number of rows, which makes the error less biased than that of fifteen
+    bins on few rows. It remains biased upwards: two hundred calibrated rows give about 0.04, and 0.09 with fifteen
+    bins of equal weight.
 
-    Costs one sort, :math:`O(n \log n)`, then :math:`O(B \log n)` for each number of bins up to B, of the
+    Costs one sort, :math:`O(n \log n)`, then :math:`O(B \log n)` for each number of bins up to B, which is of
     order :math:`n^{1/3}` unless outcomes are almost sorted by score. In that case each costs
-    :math:`O(D \log n)` with the number D of places where the mean outcome of neighbouring scores falls, if
-    that is less; for outcomes that are fully sorted B is known at once. Memory O(n).
+    :math:`O(D \log n)`, if that is less, where D is the number of decreases between the mean outcomes of neighbouring
+    scores; if outcomes are completely sorted, B is known immediately. Memory O(n).
 
     Examples
     --------
-    Two bins, [0.6, 0.7] with one of two right and [0.8, 0.9] with both; with three there would be a fall:
+    Two bins, [0.6, 0.7] with one of two correct and [0.8, 0.9] with both; three bins would not be monotone:
 
     >>> p = [[0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [0.9, 0.1]]
     >>> round(ece_sweep([0, 1, 0, 0], p), 6)
@@ -126,8 +126,8 @@ def sweep_n_bins(
     Returns
     -------
     ndarray of shape (K,) for ``kind="classwise"``, otherwise (1,)
-        The number B to ask for. Where many scores are equal, or many bins of equal width empty, fewer are
-        filled.
+        The number B of bins to request. Fewer are filled if many scores are equal, or if bins of equal width
+        are empty.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def _sweep(
 
 
 class _Sweep(ABC):
-    """Bins as cuts between the m levels of the score: bin b of B holds levels cut(B, b) to cut(B, b + 1) - 1."""
+    """Bins as cuts between the m distinct scores (levels): bin b of B holds levels cut(B, b) to cut(B, b + 1) - 1."""
 
     def __init__(self, rows: Levels) -> None:
         self.rows = rows
@@ -171,14 +171,14 @@ class _Sweep(ABC):
 
     @abstractmethod
     def inner_cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
-        """Return the first level of bins 0 < ``number`` < ``n_bins``; never less for a higher number."""
+        """Return the first level of bins 0 < ``number`` < ``n_bins``; non-decreasing in ``number``."""
 
     @abstractmethod
     def places(self, level: IndexArray) -> FloatArray:
-        """Return where levels lie, so that place times B is about the number of the bin."""
+        """Return the positions of levels, such that position times B is about the number of the bin."""
 
     def cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
-        """Return the first level of bins 0 to ``n_bins``, where the last means the end."""
+        """Return the first level of bins 0 to ``n_bins``; the last is the end."""
         cuts = self.inner_cuts(n_bins, number)
         return np.where(number <= 0, 0, np.where(number >= n_bins, self.n_levels, cuts))
 
@@ -196,7 +196,7 @@ class _Sweep(ABC):
         return number
 
     def n_bins(self) -> int:
-        """Return the last number of bins before one that has a fall."""
+        """Return the last number of bins before the first one with a decrease."""
         mean = self.rows.mean_outcome
         falls = np.flatnonzero(mean[1:] < mean[:-1])
         if len(falls) == 0:
@@ -214,7 +214,7 @@ class _Sweep(ABC):
         return self.n_levels
 
     def _fallen_anywhere(self, tried: IndexArray) -> IndexArray:
-        """Return those numbers of bins for which the mean outcome falls, by looking at all bins."""
+        """Return the numbers of bins for which the mean outcome decreases, by examining all bins."""
         n_bins = np.repeat(tried, tried + 1)
         first_of_each = np.cumsum(tried + 1) - (tried + 1)
         number = np.arange(len(n_bins)) - np.repeat(first_of_each, tried + 1)
@@ -226,11 +226,11 @@ class _Sweep(ABC):
         return fallen
 
     def _fallen_around(self, tried: IndexArray, falls: IndexArray) -> IndexArray:
-        """Return the same by looking only where neighbouring levels fall.
+        """Return the same by examining only bins around decreases between neighbouring levels.
 
-        If the mean falls from one bin to the next, some level of the first is above some level of the second,
-        so a level of the two together falls to the one after it; this pair lies in one of them or on their
-        border, and the bin of its lower level is one of the two.
+        If the mean decreases from one bin to the next, some level of the first is above some level of the second, so
+        two neighbouring levels within the two bins decrease. This pair lies in one of the bins or at their boundary,
+        and the bin of its lower level is one of the two.
         """
         n_bins, level = np.repeat(tried, len(falls)), np.tile(falls, len(tried))
         number = self.bins_of(n_bins, level)
@@ -244,7 +244,7 @@ class _Sweep(ABC):
         return fallen
 
     def _falls(self, start: IndexArray, middle: IndexArray, stop: IndexArray) -> NDArray[np.bool_]:
-        """Tell where the mean outcome of levels from start to middle is above that from middle to stop."""
+        """Return whether the mean outcome of levels from start to middle is above that from middle to stop."""
         left_share = (self.weight_below[middle] - self.weight_below[start]) / self.total
         right_share = (self.weight_below[stop] - self.weight_below[middle]) / self.total
         left = (self.outcomes_below[middle] - self.outcomes_below[start]) / self.total * right_share
@@ -255,7 +255,7 @@ class _Sweep(ABC):
 
 
 class _EqualMassSweep(_Sweep):
-    """The bins of :class:`~calibrant.binning.EqualMass`, for any number of them from one sort."""
+    """The bins of :class:`~calibrant.binning.EqualMass`, for any number of bins from one sort."""
 
     def inner_cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
         wanted = self.total * number / n_bins

@@ -1,4 +1,4 @@
-"""Calibration errors of the most probable classes, each apart by which class it is or by its rank."""
+"""Top-label ECE and top-k calibration errors, per predicted class or per rank."""
 
 from operator import index
 from typing import Any, Literal, overload
@@ -20,7 +20,7 @@ __all__ = ["top_k_confidence_ece", "top_k_label_ece", "top_label_ece"]
 def _top_label_ece(
     n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None
 ) -> BinnedMetric:
-    return BinnedMetric(PredictedClass(apart_by_class=True), chosen_scheme(n_bins, strategy, binning), norm)
+    return BinnedMetric(PredictedClass(binned_by_class=True), chosen_scheme(n_bins, strategy, binning), norm)
 
 
 @metric(parts=_top_label_ece)
@@ -34,15 +34,16 @@ def top_label_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
 ) -> float:
-    r"""Gap between confidence and accuracy, within each predicted class.
+    r"""Top-label ECE: binned gap between confidence and accuracy within each predicted class.
 
     .. math::
 
         \Bigl( \sum_{k, b} \frac{W_{kb}}{W} \, | \mathrm{acc}_{kb} - \mathrm{conf}_{kb} |^p \Bigr)^{1/p}
 
-    where rows are in cells by their predicted class k and their confidence. :func:`confidence_ece` asks
-    :math:`P(y = \hat y \mid c) = c`, this one asks it given :math:`\hat y` too: a classifier that is too sure
-    of cats and not sure enough of dogs can be honest on average, but not here :cite:`gupta2022,valk2022`.
+    with rows in cells by their predicted class k and their confidence. :func:`confidence_ece` assesses
+    :math:`P(y = \hat y \mid c) = c`; top-label ECE also conditions on :math:`\hat y`. A classifier that is
+    overconfident for cats and underconfident for dogs can be calibrated on average, but not here
+    :cite:`gupta2022,valk2022`.
 
     Parameters
     ----------
@@ -57,10 +58,10 @@ def top_label_ece(
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight within each predicted class.
     norm : 1, 2, other number of at least 1, or "max", default=1
-        p; ``"max"`` is the largest gap of a filled cell.
+        p; ``"max"`` is the largest gap of a non-empty cell.
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``; see :func:`confidence_ece`. A scheme that chooses bins
-        by the scores is called once for each predicted class.
+        Replaces ``n_bins`` and ``strategy``; see :func:`confidence_ece`. A scheme that chooses bins from the
+        scores is called once per predicted class.
 
     Returns
     -------
@@ -69,13 +70,13 @@ def top_label_ece(
 
     Notes
     -----
-    K times as many cells hold K times fewer rows each, so the estimate is noisier, and more biased, than that
-    of :func:`confidence_ece`. Some programs call confidence calibration "top-label"; it is not. Costs O(nK),
-    plus sorts for quantiles.
+    With K times as many cells of K times fewer rows, the estimate is noisier and more biased than that of
+    :func:`confidence_ece`. Some programs call confidence calibration "top-label", which is a different property.
+    Costs O(nK), plus sorts for quantiles.
 
     Examples
     --------
-    Too sure of the first class, not sure enough of the second:
+    Overconfident for the first class, underconfident for the second:
 
     >>> from calibrant.metrics import confidence_ece
     >>> p = [[0.8, 0.2]] * 10 + [[0.2, 0.8]] * 10
@@ -94,28 +95,28 @@ def _top_k(
     norm: Norm,
     binning: BinningScheme | None,
     reduction: Reduction,
-    apart_by_class: bool,
+    binned_by_class: bool,
 ) -> BinnedMetric:
     try:
         valid = index(k) >= 1
     except TypeError:
         valid = False
     if not valid:
-        raise ParameterError(f"k must be a whole number of at least 1, but is {k!r}.")
+        raise ParameterError(f"k must be an integer of at least 1, but is {k!r}.")
     scheme = chosen_scheme(n_bins, strategy, binning)
-    return BinnedMetric(TopRanks(k, apart_by_class), scheme, norm, reduction)
+    return BinnedMetric(TopRanks(k, binned_by_class), scheme, norm, reduction)
 
 
 def _top_k_confidence_ece(
     k: int, n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
 ) -> BinnedMetric:
-    return _top_k(k, n_bins, strategy, norm, binning, reduction, apart_by_class=False)
+    return _top_k(k, n_bins, strategy, norm, binning, reduction, binned_by_class=False)
 
 
 def _top_k_label_ece(
     k: int, n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
 ) -> BinnedMetric:
-    return _top_k(k, n_bins, strategy, norm, binning, reduction, apart_by_class=True)
+    return _top_k(k, n_bins, strategy, norm, binning, reduction, binned_by_class=True)
 
 
 @overload
@@ -161,14 +162,14 @@ def top_k_confidence_ece(
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
 ) -> float | NDArray[np.float64]:
-    r"""Gap between the probability of the class at each rank and how often that class is the true one.
+    r"""Top-k confidence ECE: binned gap between the probability of the class at each rank and its frequency.
 
     For rank j, with rows in bins by their j-th largest probability :math:`p_{i(j)}`,
 
     .. math:: E_j = \Bigl( \sum_b \frac{W_b}{W} \, | \bar o_b - \bar p_b |^p \Bigr)^{1/p},
 
     where :math:`\bar p_b` and :math:`\bar o_b` are the means of :math:`p_{i(j)}` and of the indicator that the
-    class at rank j is the true one; the result is the mean over ranks 1 to k :cite:`valk2022`. For k = 1 it is
+    class at rank j is the true one. The result is the mean over ranks 1 to k :cite:`valk2022`. For k = 1 it is
     :func:`confidence_ece`.
 
     Parameters
@@ -180,17 +181,17 @@ def top_k_confidence_ece(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     k : int, default=5
-        Number of ranks; with fewer classes than that, all of them.
+        Number of ranks; all ranks if there are fewer classes.
     n_bins : int, default=15
         Number of bins for each rank.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight within each rank.
     norm : 1, 2, other number of at least 1, or "max", default=1
-        p, for each rank by itself.
+        p, for each rank separately.
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``; see :func:`confidence_ece`.
+        Replaces ``n_bins`` and ``strategy``; see :func:`confidence_ece`.
     reduction : {"mean", "sum", "none"}, default="mean"
-        Mean or sum of the errors of the ranks, or all of them.
+        Mean or sum of the errors of the ranks, or one error per rank.
 
     Returns
     -------
@@ -199,7 +200,7 @@ def top_k_confidence_ece(
 
     Notes
     -----
-    Of equal probabilities the first column has the higher rank. Costs O(nK) for small k, else O(nK log K).
+    Ties are ranked by column number. Costs O(nK) for small k, else O(nK log K).
 
     Examples
     --------
@@ -254,13 +255,13 @@ def top_k_label_ece(
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
 ) -> float | NDArray[np.float64]:
-    r"""Gap between the probability of the class at each rank and how often it is true, for each class apart.
+    r"""Top-k label ECE: binned gap between the probability of the class at each rank and its frequency, per class.
 
-    For rank j, with rows in cells by the class l at that rank and by their j-th largest probability,
+    With rows in cells by the class l at rank j and by their j-th largest probability, the error of rank j is
 
     .. math:: E_j = \Bigl( \sum_{l, b} \frac{W_{lb}}{W} \, | \bar o_{lb} - \bar p_{lb} |^p \Bigr)^{1/p},
 
-    and the mean over ranks 1 to k :cite:`valk2022`. For k = 1 it is :func:`top_label_ece`.
+    and the result is the mean over ranks 1 to k :cite:`valk2022`. For k = 1 it is :func:`top_label_ece`.
 
     Parameters
     ----------
@@ -271,9 +272,9 @@ def top_k_label_ece(
     sample_weight : array of shape (n,), optional
         Weights of the rows.
     k : int, default=5
-        Number of ranks; with fewer classes than that, all of them.
+        Number of ranks; all ranks if there are fewer classes.
     n_bins, strategy, norm, binning, reduction
-        As for :func:`top_k_confidence_ece`; a scheme that chooses bins by the scores is called for each class
+        As for :func:`top_k_confidence_ece`; a scheme that chooses bins from the scores is called for each class
         at each rank.
 
     Returns

@@ -1,4 +1,4 @@
-"""Utility calibration: do predictions deliver what they promise to somebody who acts on them."""
+"""Utility calibration: difference between predicted and realised utility of acting on predictions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,24 +33,24 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Split = Callable[[FloatArray], tuple[NDArray[np.floating], NDArray[np.floating]]]
 
-# Sums of the same numbers in another order differ by less than this share of the largest of them.
+# Relative tolerance for sums of the same numbers in another order.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """What predictions promise for a utility, row by row.
+    """Predicted utility, row by row, and how to compute the realised one.
 
     Attributes
     ----------
     expected, variance : ndarray of shape (n,)
-        Mean and variance of the utility if the predicted probabilities are true.
+        Mean and variance of the utility under the predicted probabilities.
     realised : function
-        Takes column numbers of true classes, (n,), and returns the utility that came, (n,).
+        Takes column numbers of true classes, (n,), and returns the realised utility, (n,).
     span : float
         Largest difference between two utilities that one row can have.
     tolerance : float
-        Expected utilities that differ by no more are equal up to rounding.
+        Expected utilities that differ by at most this are equal up to rounding.
     """
 
     expected: FloatArray
@@ -62,24 +62,24 @@ class Prospect:
 
 @runtime_checkable
 class Utility(Protocol):
-    """What a prediction is worth once the true class is known, :math:`U(f, y)`.
+    """Utility of a prediction f once the true class y is known, :math:`U(f, y)`.
 
     :class:`~calibrant.metrics.TopClasses`, :class:`~calibrant.metrics.OneClass` and
-    :class:`~calibrant.metrics.OptimalDecision` are utilities; so is any object with these two members.
+    :class:`~calibrant.metrics.OptimalDecision` are utilities, as is any object with these two members.
     """
 
     @property
     def claim(self) -> str:
-        """What predictions say if they are calibrated for this utility, without a full stop."""
+        """What calibrated predictions mean for this utility, as a sentence without a full stop."""
         ...
 
     def prospect(self, predictions: Predictions) -> Prospect:
-        """Return what the predictions promise."""
+        """Return the predicted utility of the predictions."""
         ...
 
 
 def check_utility(utility: Any) -> None:
-    """Refuse what is no utility."""
+    """Raise unless this is a utility."""
     if isinstance(utility, type) or not isinstance(utility, Utility):
         raise ParameterError(
             f"utility must be TopClasses(k), OneClass(column), OptimalDecision(costs) or an object with "
@@ -89,12 +89,12 @@ def check_utility(utility: Any) -> None:
 
 @dataclass(frozen=True)
 class TopClasses:
-    """One if the true class is among the k most probable, else zero; of equals the first columns count.
+    """One if the true class is among the k most probable, else zero; ties go to the first columns.
 
     Parameters
     ----------
     k : int, default=1
-        Size of the set; one is the predicted class. Less than the number of classes.
+        Size of the set; one is the predicted class. Must be less than the number of classes.
     """
 
     k: int = 1
@@ -104,7 +104,7 @@ class TopClasses:
 
     @property
     def claim(self) -> str:
-        """What calibrated predictions say."""
+        """What calibrated predictions mean."""
         if self.k == 1:
             return "the predicted class is right as often as its probability says"
         return f"the true class is among the {self.k} most probable as often as their probabilities say"
@@ -135,7 +135,7 @@ class TopClasses:
         return _event(total, lambda labels: self._contains(predictions, labels), ROUNDING)
 
     def _contains(self, predictions: Predictions, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Tell for every row whether fewer than k classes come before the true one."""
+        """Return for every row whether fewer than k classes rank before the true one."""
         contained = np.empty(predictions.n_rows, dtype=np.bool_)
         place = np.arange(predictions.n_classes)
         for rows in row_blocks(*predictions.scores.shape):
@@ -163,7 +163,7 @@ class OneClass:
 
     @property
     def claim(self) -> str:
-        """What calibrated predictions say."""
+        """What calibrated predictions mean."""
         return f"the class of column {self.column} occurs as often as its probability says"
 
     def prospect(self, predictions: Predictions) -> Prospect:
@@ -182,7 +182,7 @@ class OneClass:
             block[:, self.column] = 0
             return own, row_sums(block)
 
-        # Only a probability above one half can be so near to one that rounding leaves it no variance.
+        # Only a probability above one half can be so close to one that rounding leaves no variance.
         top = np.flatnonzero(predictions.predicted == self.column)
         exact = _event_of_logits(predictions.take(top), split, prospect.realised)
         prospect.expected[top], prospect.variance[top] = exact.expected, exact.variance
@@ -191,9 +191,9 @@ class OneClass:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OptimalDecision:
-    r"""Minus the cost of the decision that is best on the predicted probabilities.
+    r"""Minus the cost of the Bayes decision.
 
-    The decision is :math:`d_i = \arg\min_d \sum_k p_{ik} c_{dk}`, the first of equals, and the utility
+    The decision is :math:`d_i = \arg\min_d \sum_k p_{ik} c_{dk}`, the first in case of ties, and the utility is
     :math:`-c_{d_i y_i}`.
 
     Parameters
@@ -209,11 +209,11 @@ class OptimalDecision:
             matrix = np.array(costs, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ParameterError(
-                "costs must be a table of numbers, one row per decision and one column per class."
+                "costs must be a table of numbers with one row per decision and one column per class."
             ) from error
         if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
             raise ParameterError(
-                "costs must be a table of finite numbers, one row per decision and one column per class, "
+                "costs must be a table of finite numbers with one row per decision and one column per class, "
                 f"but have shape {matrix.shape}."
             )
         matrix.flags.writeable = False
@@ -227,12 +227,12 @@ class OptimalDecision:
     @property
     def claim(self) -> str:
         """What calibrated predictions say."""
-        return "the best decision costs as much as the probabilities say"
+        return "the Bayes decision costs as much as the probabilities say"
 
     def prospect(self, predictions: Predictions) -> Prospect:
-        """Return the expected utility of the best decision; O(nKD) time, in blocks of rows.
+        """Return the expected utility of the Bayes decision; O(nKD) time, in blocks of rows.
 
-        Rows are divided by their sum, so that a constant added to all costs changes no residual.
+        Rows are divided by their sum, so that adding a constant to all costs changes no residual.
         """
         costs, scores = self.costs, predictions.scores
         n_rows, n_classes = scores.shape
@@ -250,7 +250,7 @@ class OptimalDecision:
                 block = softmax(block)
             block /= row_sums(block)[:, np.newaxis]
             means = block @ costs.T
-            # A product of matrices rounds the same row in more than one way: equals are found by tolerance.
+            # BLAS may round equal rows differently, so ties are found with a tolerance.
             decision[rows] = (means <= means.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
             chosen = costs[decision[rows]]
             expected[rows] = -np.einsum("ik,ik->i", block, chosen)
@@ -276,7 +276,7 @@ def _event(
     occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
     tolerance: float = 0.0,
 ) -> Prospect:
-    """Return the prospect of a utility that is one if something occurs, else zero."""
+    """Return the predicted utility for the indicator of an event."""
     # Rows sum to one only up to rounding, and nothing is more probable than certain.
     expected = np.minimum(probabilities, 1.0, dtype=np.float64)
     return Prospect(expected, expected * (1 - expected), occurs, tolerance=tolerance)
@@ -287,11 +287,11 @@ def _event_of_logits(
     split: Split,
     occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
 ) -> Prospect:
-    """Return the prospect of an event from logits, in float64 and in blocks of rows.
+    """Return the predicted utility for an event from logits, in float64 and in blocks of rows.
 
-    ``split`` takes a block of positive numbers in proportion to the probabilities, to which it may write, and
-    returns what the event has of each row and what is left. A float32 softmax that is rounded to one would promise a
-    certainty that the logits do not; what is left, added up by itself, keeps the variance above zero.
+    ``split`` takes a block of positive numbers proportional to the probabilities, which it may overwrite, and returns the
+    part of each row that belongs to the event and the rest. A float32 softmax that rounds to one would be a certainty that
+    the logits do not imply; summing the rest separately keeps the variance above zero.
     """
     expected, variance = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
     for rows in row_blocks(*predictions.scores.shape):
@@ -325,14 +325,14 @@ def utility_calibration_error(
     utility: Utility = TopClasses(),
     statistic: CumulativeStatistic = "kuiper",
 ) -> float:
-    r"""Gap between the utility that predictions promise and the one they deliver.
+    r"""Largest gap between predicted and realised utility over an interval of predictions (utility calibration).
 
-    With the utility :math:`U(f, y)` of a prediction f when y is true, the promise
+    With the utility :math:`U(f, y)` of a prediction f when y is true, the predicted utility
     :math:`v_i = \sum_k f_{ik} U(f_i, k)` and :math:`W = \sum_i w_i`,
 
     .. math:: \max_{a \le b} \Bigl| \frac{1}{W} \sum_{i :\, a \le v_i \le b} w_i \, (U(f_i, y_i) - v_i) \Bigr|,
 
-    the largest error among rows whose promise lies in any interval :cite:`hegazy2025`.
+    the largest error among rows whose predicted utility lies in any interval :cite:`hegazy2025`.
 
     Parameters
     ----------
@@ -345,27 +345,27 @@ def utility_calibration_error(
     utility : Utility, default=TopClasses(1)
         :class:`~calibrant.metrics.TopClasses` for the predicted class or a set of k,
         :class:`~calibrant.metrics.OneClass` for a class, :class:`~calibrant.metrics.OptimalDecision` for a cost
-        matrix of one's own, or any other object with ``claim`` and ``prospect``.
+        matrix, or any other object with ``claim`` and ``prospect``.
     statistic : {"kuiper", "ks"}, default="kuiper"
-        The formula above, or the largest error among the rows that promise no more than some t.
+        The formula above, or the largest error among the rows whose predicted utility is at most some t.
 
     Returns
     -------
     float
-        At least 0; lower is better. At most 1 for the first three, in units of the costs for the last.
+        At least 0; lower is better. At most 1 for the first two utilities, in units of the costs for the last.
 
     Notes
     -----
     With :class:`~calibrant.metrics.TopClasses` and ``k=1`` this is
     :func:`~calibrant.metrics.kuiper_calibration_error`. Costs one O(nK) pass (O(nKD) for D
-    decisions) in blocks of rows and a sort of n numbers; memory O(n). From logits, promises are computed in float64
-    whatever their float type, so that none is rounded to a certainty.
+    decisions) in blocks of rows and a sort of n numbers; memory O(n). Predicted utilities of logits are computed in
+    float64 whatever their float type, so that none is rounded to a certainty.
 
     Examples
     --------
-    To treat costs 1, not to treat somebody ill costs 4. All four are treated at a chance of illness of one
-    half, and the treatment costs what it costs; nobody is at a chance of 20 %, which promises a cost of 0.8
-    a head, and one of two is ill, which costs 2:
+    Treatment costs 1, and not treating an ill person costs 4. The four people with a probability of illness of one
+    half are treated, at the predicted cost. The two with a probability of 20 % are not treated, at a predicted cost of
+    0.8 each. One of these two is ill, so their mean cost is 2:
 
     >>> costs = [[0, 4], [1, 1]]
     >>> p = [0.5, 0.5, 0.5, 0.5, 0.2, 0.2]

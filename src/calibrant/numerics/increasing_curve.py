@@ -46,7 +46,7 @@ class Pieces:
 
     def places(self, x: FloatArray, piece: NDArray[np.integer]) -> Vector:
         """Return where on its piece every x lies: from 0 to 1, beyond the ends in units of the nearest piece."""
-        starts, rates = self._frames()
+        starts, rates = self.frames()
         place: Vector = x - starts.take(piece)
         place *= rates.take(piece)
         return place
@@ -83,7 +83,8 @@ class Pieces:
         piece = self.locate(x)
         return parabolas(self.coefficients(slopes), piece, self.places(x, piece))
 
-    def _frames(self) -> tuple[Vector, Vector]:
+    def frames(self) -> tuple[Vector, Vector]:
+        """Return where every piece has its place zero, and one over the length of its unit."""
         widths = np.diff(self.knots)
         starts = np.append(self.knots[0], self.knots)
         return starts, 1 / np.concatenate([widths[:1], widths, widths[-1:]])

@@ -111,7 +111,7 @@ class CubicTable:
         place = np.clip(place / self.grid.step, 0.0, self.grid.n_nodes - 1.0)
         piece = np.minimum(place.astype(np.intp), self.grid.n_nodes - 2)
         place -= piece
-        constant, *higher = self._pieces
+        constant, *higher = self.pieces
         value: Vector = higher[-1].take(piece)
         for coefficients in (*reversed(higher[:-1]), constant):
             value *= place
@@ -119,7 +119,7 @@ class CubicTable:
         return value
 
     @cached_property
-    def _pieces(self) -> tuple[Vector, Vector, Vector, Vector]:
+    def pieces(self) -> tuple[Vector, Vector, Vector, Vector]:
         """Coefficients of the cubic between every two neighbours, constant first, (n_nodes - 1,) each."""
         # One more value at either end, on the cubic through the last four: with it the outer pieces are like all others.
         v = self.values

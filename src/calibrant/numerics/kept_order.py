@@ -3,9 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 
-__all__ = ["restore_argmax", "restore_order"]
+__all__ = ["argmax_restored", "restore_argmax", "restore_order"]
 
 
 def restore_argmax(values: NDArray[np.floating], columns: NDArray[np.intp]) -> None:
@@ -33,6 +34,25 @@ def restore_argmax(values: NDArray[np.floating], columns: NDArray[np.intp]) -> N
         block[lost, wanted[lost]] = np.where(
             first[lost] < wanted[lost], np.nextafter(largest, np.inf, dtype=values.dtype), largest
         )
+
+
+def argmax_restored(values: NDArray[np.floating], reference: NDArray[np.floating]) -> None:
+    """Give every row of a block the arg-max of the same row of ``reference``; in place, see :func:`restore_argmax`.
+
+    >>> tied = np.array([[0.5, 0.5]], dtype=np.float32)
+    >>> argmax_restored(tied, np.array([[0.4, 0.6]]))
+    >>> int(tied.argmax())
+    1
+    """
+    # Rows whose largest entries are in the same columns have the same arg-max; that is seen without looking for it.
+    largest = values == row_maxima(values)[:, np.newaxis]
+    wanted = reference == row_maxima(reference)[:, np.newaxis]
+    if np.array_equal(largest, wanted):
+        return
+    rows = np.flatnonzero((largest != wanted).any(axis=1))
+    repaired = values[rows]
+    restore_argmax(repaired, reference[rows].argmax(axis=1))
+    values[rows] = repaired
 
 
 def restore_order(values: NDArray[np.floating], reference: NDArray[np.floating]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column_sums", "row_maxima", "row_sums"]
+__all__ = ["NARROW", "column_sums", "row_maxima", "row_sums"]
 
 FloatArray = NDArray[np.floating]
 
@@ -19,6 +19,9 @@ def row_sums(matrix: FloatArray) -> FloatArray:
     """
     if matrix.shape[1] > NARROW:
         totals: FloatArray = matrix.sum(axis=1)
+    elif len(matrix) == 1:
+        # One entry after another, as below; NumPy would add the entries of a single row in pairs.
+        totals = np.add.accumulate(matrix, axis=1)[:, -1]
     else:
         totals = np.ascontiguousarray(matrix.T).sum(axis=0)
     return totals

@@ -1,9 +1,11 @@
 """Numbers with fewer digits, so that what differs by rounding only is equal."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["with_bits"]
+__all__ = ["rounded_to", "with_bits"]
 
 
 def with_bits(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
@@ -16,3 +18,27 @@ def with_bits(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     fraction, exponent = np.frexp(values)
     rounded: NDArray[np.float64] = np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits)
     return rounded
+
+
+def rounded_to(
+    thresholds: NDArray[np.float64], bits: int, closed: Literal["left", "right"]
+) -> NDArray[np.float64]:
+    """Return thresholds for numbers as they are, equivalent to the given ones for numbers rounded by :func:`with_bits`.
+
+    With ``closed="left"`` the smallest number that is rounded to at least the threshold; with ``"right"`` the largest one that
+    is rounded to at most the threshold. Thresholds must be positive, or zero.
+
+    >>> start = rounded_to(np.array([0.3]), 10, "left")
+    >>> with_bits(start, 10) >= 0.3, with_bits(np.nextafter(start, 0), 10) >= 0.3
+    (array([ True]), array([False]))
+    """
+    # Positive floats are in the order of their bits: a bisection among integers.
+    low = np.maximum(thresholds * (1 - 2.0 ** (1 - bits)), 0.0).view(np.int64).copy()
+    high = (thresholds * (1 + 2.0 ** (1 - bits)) + np.finfo(np.float64).tiny).view(np.int64).copy()
+    while (high - low > 1).any():
+        middle = low + (high - low) // 2
+        rounded = with_bits(middle.view(np.float64), bits)
+        reached = rounded >= thresholds if closed == "left" else rounded > thresholds
+        high, low = np.where(reached, middle, high), np.where(reached, low, middle)
+    # No number is below zero, so that all are rounded to at least zero.
+    return np.where(thresholds > 0, high.view(np.float64), 0.0) if closed == "left" else low.view(np.float64)

@@ -9,6 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.graph import Event, TracedPredictions, Value
+from calibrant.graph.apply import evaluated, evaluated_columns
 from calibrant.objective.losses import CrossEntropy, LogisticLoss, Loss
 from calibrant.objective.maps import EventMap, LogitMap
 from calibrant.objective.objective import Objective
@@ -16,15 +18,83 @@ from calibrant.objective.penalty import QuadraticPenalty
 from calibrant.objective.rows import FeatureRows
 from calibrant.predictions import Predictions
 
-__all__ = ["Family", "logits"]
+__all__ = ["EventFeatures", "Family", "Features", "log_probabilities", "logits"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
 
 
-def logits(predictions: Predictions) -> FloatArray:
-    """Return the logits of predictions, (n, K): as given, or the logarithms of probabilities."""
-    return predictions.logits
+@dataclass(frozen=True, eq=False)
+class Features:
+    r"""Features of a row, written as a formula on symbolic predictions; call them on predictions for numbers.
+
+    Attributes
+    ----------
+    formula : callable
+        From :class:`~calibrant.graph.TracedPredictions` to a value of one column per class.
+
+    Examples
+    --------
+    >>> halved = Features(lambda given: given.logits * 0.5)
+    >>> halved(Predictions.from_logits([[0.0, 2.0]]))
+    array([[0., 1.]])
+    """
+
+    formula: Callable[[TracedPredictions], Value]
+
+    def __call__(self, predictions: Predictions) -> FloatArray:
+        """Return the features of every row, (n, K), in the float type of the scores."""
+        return evaluated(self.formula, predictions)
+
+
+class _Attribute(Features):
+    """Features that predictions keep themselves once they are computed."""
+
+    def __call__(self, predictions: Predictions) -> FloatArray:
+        features: FloatArray = self.formula(predictions)  # type: ignore[arg-type, assignment]
+        return features
+
+
+logits = _Attribute(lambda given: given.logits)
+"""Logits, (n, K): as given, or the logarithms of probabilities."""
+
+log_probabilities = _Attribute(lambda given: given.log_probabilities)
+"""Logarithms of probabilities, (n, K)."""
+
+
+@dataclass(frozen=True, eq=False)
+class EventFeatures:
+    """Columns of the design matrix of one event, as a formula on a symbolic event.
+
+    Attributes
+    ----------
+    formula : callable
+        From :class:`~calibrant.graph.Event` to B values of one column.
+    mixing : ndarray of shape (B, P) or None
+        The design matrix is the product of these columns and this matrix; None for the columns themselves.
+    """
+
+    formula: Callable[[Event], list[Value]]
+    mixing: Vector | None = None
+
+    def __call__(self, predictions: Predictions) -> Vector:
+        """Return the design matrix of predictions of two classes, (n, P), stored column by column."""
+        columns = evaluated_columns(self.formula, predictions)
+        return columns if self.mixing is None else (self.mixing.T @ columns.T).T
+
+    def log_odds(self, theta: Vector, event: Event) -> Value:
+        """Return the product of the design matrix and theta for a symbolic event."""
+        factors = theta if self.mixing is None else self.mixing @ theta
+        constant = 0.0
+        total: Value | None = None
+        for column, factor in zip(self.formula(event), factors.tolist(), strict=True):
+            number = column.constant_number
+            if number is not None:
+                constant += factor * number
+            else:
+                total = column * factor if total is None else total + column * factor
+        assert total is not None
+        return total + constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +105,8 @@ class Family:
 
     Attributes
     ----------
-    features : callable
-        :math:`\phi`: from :class:`~calibrant.predictions.Predictions` to an array with one row per row.
+    features : Features or EventFeatures
+        :math:`\phi`, a formula; called on :class:`~calibrant.predictions.Predictions` it gives one row per row.
     map : LogitMap
         Scores u, their adjoint, curvature, lower bounds and the identity.
     loss : Loss
@@ -60,7 +130,7 @@ class Family:
     array([[0., 1.]])
     """
 
-    features: Callable[[Predictions], FloatArray]
+    features: Features | EventFeatures
     map: LogitMap
     loss: Loss = field(default_factory=CrossEntropy)
     penalty: QuadraticPenalty | None = None
@@ -72,21 +142,22 @@ class Family:
     @classmethod
     def of_event(
         cls,
-        columns: Callable[[Predictions], Vector],
+        columns: Callable[[Event], list[Value]],
         identity: Vector,
         lower: Vector,
         *,
         bias: bool = False,
+        mixing: Vector | None = None,
         contains_identity: bool = True,
         penalty_in_rows: QuadraticPenalty | None = None,
         free_direction: Vector | None = None,
     ) -> Self:
-        """Return the logistic maps of one event from a design matrix, (n, P), of two columns of predictions.
+        """Return the logistic maps of one event from the P columns of a design matrix.
 
-        ``bias`` says that the last column of the design matrix is all ones.
+        ``bias`` says that the last column of the design matrix is all ones; for ``mixing`` see :class:`EventFeatures`.
         """
         return cls(
-            columns,
+            EventFeatures(columns, mixing),
             EventMap(identity, lower, bias),
             LogisticLoss(),
             contains_identity=contains_identity,
@@ -132,3 +203,13 @@ class Family:
     def scores(self, theta: Vector, predictions: Predictions) -> FloatArray:
         """Return u, (n, K), or the log-odds of an event, (n,)."""
         return self.map.forward(theta, self.features(predictions))
+
+    def traced_scores(self, theta: Vector, given: TracedPredictions) -> Value:
+        """Return u of symbolic predictions."""
+        assert isinstance(self.features, Features)
+        return self.map.traced(theta, self.features.formula(given))
+
+    def traced_log_odds(self, theta: Vector, event: Event) -> Value:
+        """Return the log-odds of a symbolic event: the columns of the design matrix times theta."""
+        assert isinstance(self.features, EventFeatures)
+        return self.features.log_odds(theta, event)

@@ -197,15 +197,19 @@ class LogisticLoss(Loss):
     @staticmethod
     def _parts(scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, ...]:
         """Return the loss without its logarithm, the larger of p and 1 - p, their product, and p - t."""
-        small = np.exp(-np.abs(scores))  # at most one: nothing overflows
-        larger = 1 / (1 + small)
-        smaller = small * larger
-        losses = np.maximum(scores, 0.0) - targets * scores
-        # p is 1 - smaller or smaller; the integer part is taken apart, so that a right row keeps all digits.
-        positive = scores >= 0
-        gradients = np.where(positive, -smaller, smaller)
-        gradients += positive - targets
-        return losses, larger, smaller * larger, gradients
+        small = np.abs(scores)
+        np.negative(small, out=small)
+        np.exp(small, out=small)  # at most one: nothing overflows
+        larger = 1 + small
+        np.divide(1, larger, out=larger)
+        small *= larger  # the smaller of p and 1 - p
+        losses = np.maximum(scores, 0.0)
+        losses -= targets * scores
+        # p is 1 - small or small; the integer part is taken apart, so that a right row keeps all digits.
+        gradients = np.subtract(~np.signbit(scores), targets, dtype=scores.dtype)
+        gradients -= np.copysign(small, scores)
+        small *= larger
+        return losses, larger, small, gradients
 
 
 def softmax_in_place(scores: FloatArray) -> FloatArray:

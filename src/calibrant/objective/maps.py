@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.graph import Value
+from calibrant.graph.trace import Trace
 from calibrant.numerics.reductions import column_sums, row_maxima, row_sums
 from calibrant.numerics.row_blocks import BLOCK_BYTES
 from calibrant.objective.losses import LogisticLoss, Loss
+from calibrant.space import Space
 
 if TYPE_CHECKING:
     from calibrant.objective.rows import Block
@@ -24,7 +27,7 @@ Cube = NDArray[np.float64]
 class LogitMap(ABC):
     """Scores u(theta; x) for K classes from features x of a row, linear in theta.
 
-    A map must have ``n_parameters``, ``identity``, ``forward`` and ``adjoint``. All other methods follow from these;
+    A map must have ``n_parameters``, ``identity`` and ``traced``. All other methods follow from these;
     a map overrides them where it knows a faster or more accurate form.
 
     Parameters
@@ -35,7 +38,7 @@ class LogitMap(ABC):
     """
 
     curvature_type: ClassVar[type[Any] | None] = None
-    """The kind of :class:`~calibrant.objective.curvature.Curvature` that suits the map; None for a general one."""
+    """The kind of ``Curvature`` that suits the map; None for a general one."""
 
     block_bytes: int | None = None
     """Size of the blocks that suit the map; None for blocks that fit the second-level cache."""
@@ -59,12 +62,21 @@ class LogitMap(ABC):
         """Return the theta that gives u = x."""
 
     @abstractmethod
-    def forward(self, theta: FloatArray, features: FloatArray, *prepared: Any) -> FloatArray:
-        """Return u, (n, K), as a new array in the float type of ``features``."""
+    def traced(self, theta: Vector, x: Value) -> Value:
+        """Return u of symbolic features x: the formula of the map."""
 
-    @abstractmethod
+    def forward(self, theta: FloatArray, features: FloatArray, *prepared: Any) -> FloatArray:  # noqa: ARG002
+        """Return u, (n, K), as a new array in the float type of ``features``."""
+        trace = Trace(features.shape[1])
+        scores = self.traced(theta.astype(np.float64, copy=False), trace.input)
+        return trace.graph(scores, Space.LOGITS, Space.LOGITS)(features)
+
     def adjoint(self, cotangent: FloatArray, features: FloatArray, *prepared: Any) -> Vector:
         """Return the sum over rows of the transposed Jacobian times ``cotangent`` (n, K)."""
+        units = np.eye(self.n_parameters)
+        return np.array(
+            [np.vdot(cotangent, self.forward(unit, features, *prepared)) for unit in units], np.float64
+        )
 
     def prepare(self, features: FloatArray) -> tuple[Any, ...]:  # noqa: ARG002
         """Return what is worth keeping about a block of features, to be passed after them; nothing by default."""
@@ -155,6 +167,9 @@ class ScalarMap(LogitMap):
     def identity(self) -> Vector:
         return np.concatenate([[1.0], np.zeros(self.bias * self.n_classes)])
 
+    def traced(self, theta: Vector, x: Value) -> Value:
+        return x.affine(theta[0], theta[1:] if self.bias else 0.0)
+
     def forward(self, theta: FloatArray, features: FloatArray, *prepared: Any) -> FloatArray:  # noqa: ARG002
         scores: FloatArray = theta[0].astype(features.dtype) * features
         if self.bias:
@@ -206,6 +221,8 @@ class ScalarMap(LogitMap):
             "label_gaps", lambda: block.features[np.arange(len(tops)), block.labels] - tops
         )
         gaps = block.features - tops[:, np.newaxis]
+        if abs(theta[0]) > np.finfo(gaps.dtype).max:  # of float32 logits that are all tiny
+            gaps = gaps.astype(np.float64)
         per_row = loss.along(gaps.dtype.type(theta[0]), gaps, label_gaps)
         if block.weights is None:
             return np.array([part.sum(dtype=np.float64) for part in per_row])
@@ -221,6 +238,9 @@ class DiagonalMap(LogitMap):
 
     def identity(self) -> Vector:
         return np.concatenate([np.ones(self.n_classes), np.zeros(self.bias * self.n_classes)])
+
+    def traced(self, theta: Vector, x: Value) -> Value:
+        return x.affine(theta[: self.n_classes], theta[self.n_classes :] if self.bias else 0.0)
 
     def forward(self, theta: FloatArray, features: FloatArray, *prepared: Any) -> FloatArray:  # noqa: ARG002
         scores = features * theta[: self.n_classes].astype(features.dtype)
@@ -283,6 +303,10 @@ class FullMap(LogitMap):
 
     def identity(self) -> Vector:
         return np.eye(self.n_classes, self.n_classes + self.bias).ravel()
+
+    def traced(self, theta: Vector, x: Value) -> Value:
+        matrix = self.matrix(theta)
+        return x.dense(matrix[:, : self.n_classes].T, matrix[:, self.n_classes] if self.bias else None)
 
     def forward(self, theta: FloatArray, features: FloatArray, *prepared: Any) -> FloatArray:  # noqa: ARG002
         matrix = self.matrix(theta).astype(features.dtype)
@@ -361,6 +385,9 @@ class EventMap(LogitMap):
 
     def identity(self) -> Vector:
         return self._identity
+
+    def traced(self, theta: Vector, x: Value) -> Value:
+        return x.dense(theta[:, np.newaxis])
 
     def lower(self) -> Vector:
         return self._lower

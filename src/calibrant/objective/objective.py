@@ -216,10 +216,12 @@ class Expansion:
         step = max(1, int(objective.rows.n_rows * kind.work_per_row(objective.map) / CURVATURE_WORK))
 
         def block_curvature(block: Block) -> _Weighed:
-            first = -block.rows.start % step
-            # A block that is shorter than the step gives its first row.
-            some = slice(first if first < len(block.labels) else 0, None, step)
+            # By the place among all rows, so that blocks and batches make no difference.
+            first = -block.first % step
+            some = slice(first, None, step)
             weights = None if block.weights is None else block.weights[some]
+            if first >= len(block.labels):
+                some, weights = slice(0, 1), np.zeros(1)  # none of a short block: one row that does not count
             thin = replace(block, features=block.features[some], labels=block.labels[some], weights=weights)
             state = objective.state_of(self.theta, block, self.states)[some]
             total = float(len(state) if weights is None else weights.sum())

@@ -32,6 +32,8 @@ class Block:
         Place among the rows in memory, for per-row storage of the source.
     kept : dict
         What was computed for these rows in earlier passes.
+    first : int
+        Place of the first row among all rows of the source, in whatever batches these come.
     """
 
     features: FloatArray
@@ -39,6 +41,7 @@ class Block:
     weights: Vector | None
     rows: slice
     kept: dict[Any, Any]
+    first: int = 0
 
     def keep(self, name: Any, compute: Callable[[], Kept]) -> Kept:
         """Return what is kept under a name, computed now if it is not there."""
@@ -60,7 +63,7 @@ class FeatureRows(ABC):
     """Features, labels and weights of all rows of a fit.
 
     A solver asks for sums over blocks and never holds all rows. Contributions add up in any grouping
-    (:class:`~calibrant.numerics.row_blocks.Mergeable`).
+    (``Mergeable`` of ``calibrant.numerics.row_blocks``).
 
     Attributes
     ----------
@@ -112,13 +115,20 @@ class FeatureRows(ABC):
 
 
 class ArrayRows(FeatureRows):
-    """Rows in memory, in blocks that fit the cache, with threads where there is enough work."""
+    """Rows in memory, in blocks that fit the cache, with threads where there is enough work.
+
+    Attributes
+    ----------
+    first : int
+        Number of rows in earlier batches, if these rows are one of several.
+    """
 
     def __init__(self, features: FloatArray, labels: NDArray[Any], weights: Vector | None = None) -> None:
         self.features, self.labels, self.weights = features, labels, weights
         self.n_rows, self.n_columns = features.shape
         self.total_weight = float(len(labels) if weights is None else weights.sum())
         self.dtype = features.dtype
+        self.first = 0
         self._kept: dict[tuple[int, int], dict[Any, Any]] = {}
         self._spare: list[FloatArray] = []
 
@@ -138,7 +148,7 @@ class ArrayRows(FeatureRows):
         """Return the rows of a slice."""
         kept = self._kept.setdefault((rows.start, rows.stop), {})
         weights = None if self.weights is None else self.weights[rows]
-        return Block(self.features[rows], self.labels[rows], weights, rows, kept)
+        return Block(self.features[rows], self.labels[rows], weights, rows, kept, self.first + rows.start)
 
     def mapped(
         self,
@@ -170,9 +180,10 @@ class ArrayRows(FeatureRows):
             summed(fill)
         return self.take(np.argpartition(of_rows, size)[:size])
 
-    def take(self, rows: NDArray[np.intp]) -> "ArrayRows":
-        """Return the chosen rows."""
-        weights = None if self.weights is None else self.weights[rows]
+    def take(self, rows: NDArray[np.intp], weights: Vector | None = None) -> "ArrayRows":
+        """Return the chosen rows, with new ``weights`` for them if given."""
+        if weights is None and self.weights is not None:
+            weights = self.weights[rows]
         return ArrayRows(self.features[rows], self.labels[rows], weights)
 
     def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray:
@@ -217,9 +228,12 @@ class StreamedRows(FeatureRows):
     ) -> Iterator[Callable[[Callable[[Block], State]], State]]:
         def summed(contribution: Callable[[Block], State]) -> State:
             total: Mergeable | None = None
+            first = 0
             for batch in self._read():
                 if batch.n_rows == 0:
                     continue
+                batch.first = first
+                first += batch.n_rows
                 with batch.passes(width, itemsize, min_rows) as sums:
                     part = sums(contribution)
                 total = part if total is None else total + part
@@ -237,6 +251,25 @@ class StreamedRows(FeatureRows):
 
         some = next(read())
         return StreamedRows(read, self.n_rows, some.n_columns, self.total_weight, some.dtype)
+
+    def chosen(
+        self, choose: Callable[[slice, Vector | None], tuple[NDArray[np.intp], Vector | None]]
+    ) -> "StreamedRows":
+        """Return some of the rows, from a function that is given the place of a batch and its weights.
+
+        The function returns the chosen rows of the batch, counted from its start, and their weights.
+        """
+
+        def read() -> Iterator[ArrayRows]:
+            start = 0
+            for batch in self._read():
+                yield batch.take(*choose(slice(start, start + batch.n_rows), batch.weights))
+                start += batch.n_rows
+
+        n_rows, total_weight = 0, 0.0
+        for batch in read():
+            n_rows, total_weight = n_rows + batch.n_rows, total_weight + batch.total_weight
+        return StreamedRows(read, n_rows, self.n_columns, total_weight, self.dtype)
 
     def every(self, stride: int) -> ArrayRows:
         taken, first = [], 0

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import LabelError, PredictionError
-from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.errors import LabelError, PredictionError, WeightError
+from calibrant.labelled_predictions import LARGEST_WEIGHT, NO_SUM, SMALLEST_WEIGHT, LabelledPredictions
 from calibrant.numerics.row_blocks import State
 from calibrant.objective.rows import ArrayRows, FeatureRows, StreamedRows
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
@@ -39,6 +39,8 @@ class RowSource(ABC):
         Sum of the weights; the number of rows without.
     class_weights : ndarray of shape (K,)
         Total weight of the rows of every class.
+    is_weighted : bool
+        Whether rows have weights.
     first : LabelledPredictions
         Some of the rows, for what all rows have in common: space, names, floor and float type.
     """
@@ -47,6 +49,7 @@ class RowSource(ABC):
     n_rows: int
     total_weight: float
     class_weights: Vector
+    is_weighted: bool
     first: LabelledPredictions
 
     @property
@@ -66,6 +69,12 @@ class RowSource(ABC):
     def summed(self, contribution: Callable[[LabelledPredictions], State]) -> State:
         """Return the sum of what every batch contributes."""
 
+    @abstractmethod
+    def per_row(
+        self, compute: Callable[[LabelledPredictions], NDArray[Any]], dtype: Any = np.float64
+    ) -> NDArray[Any]:
+        """Return a number of every row, (n,), in memory and in the order of the rows."""
+
     def with_counting_weights(self) -> "RowSource":
         """Return the same rows with weights that average at least one, for methods that count rows."""
         mean = self.total_weight / self.n_rows
@@ -80,6 +89,8 @@ class RowSource(ABC):
         batches: Iterable[Any] | Callable[[], Iterable[Any]], *, classes: Any = None
     ) -> "BatchSource":
         """Return a source that reads batches ``(X, y)`` or ``(X, y, sample_weight)`` again for every pass.
+
+        A batch in which no row counts, since all weights are zero or all labels are the ignored one, is passed over.
 
         Parameters
         ----------
@@ -107,7 +118,9 @@ class RowSource(ABC):
                 X, y, *weights = batch
                 if np.shape(X)[:1] == (0,):
                     continue
-                yield _parsed(Predictions.parse(X), y, weights[0] if weights else None, classes)
+                data = _parsed(Predictions.parse(X), y, weights[0] if weights else None, classes)
+                if data is not None:
+                    yield data
 
         return BatchSource(read)
 
@@ -143,7 +156,9 @@ class RowSource(ABC):
             for start in range(0, len(scores), step):
                 rows = slice(start, start + step)
                 weights = None if sample_weight is None else sample_weight[rows]
-                yield _parsed(parse(scores[rows]), labels[rows], weights, classes)
+                data = _parsed(parse(scores[rows]), labels[rows], weights, classes)
+                if data is not None:
+                    yield data
 
         return BatchSource(read)
 
@@ -154,6 +169,7 @@ class ArraySource(RowSource):
     def __init__(self, data: LabelledPredictions) -> None:
         self.data = self.first = data
         self.classes, self.n_rows = data.classes, data.n_rows
+        self.is_weighted = data.weights is not None
 
     @cached_property
     def total_weight(self) -> float:  # type: ignore[override]
@@ -169,6 +185,11 @@ class ArraySource(RowSource):
     def summed(self, contribution: Callable[[LabelledPredictions], State]) -> State:
         return contribution(self.data)
 
+    def per_row(
+        self, compute: Callable[[LabelledPredictions], NDArray[Any]], dtype: Any = np.float64
+    ) -> NDArray[Any]:
+        return compute(self.data).astype(dtype, copy=False)
+
     def mapped(self, change: Callable[[LabelledPredictions], LabelledPredictions]) -> "ArraySource":
         return ArraySource(change(self.data))
 
@@ -182,6 +203,7 @@ class _Facts:
     smallest: float
     has_zero: bool
     is_weighted: bool
+    weight_range: tuple[float, float]
 
     @classmethod
     def of(cls, data: LabelledPredictions) -> Self:
@@ -192,7 +214,11 @@ class _Facts:
             has_zero = smallest == 0
             if has_zero:
                 smallest = float(scores.min(where=scores > 0, initial=np.inf))
-        return cls(data.n_rows, data.class_weights, smallest, has_zero, data.weights is not None)
+        weights = np.ones(1) if data.weights is None else data.weights
+        weight_range = float(weights.min()), float(weights.max())
+        return cls(
+            data.n_rows, data.class_weights, smallest, has_zero, data.weights is not None, weight_range
+        )
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
@@ -201,6 +227,10 @@ class _Facts:
             min(self.smallest, other.smallest),
             self.has_zero or other.has_zero,
             self.is_weighted or other.is_weighted,
+            (
+                min(self.weight_range[0], other.weight_range[0]),
+                max(self.weight_range[1], other.weight_range[1]),
+            ),
         )
 
     def floor(self, n_classes: int) -> float:
@@ -230,25 +260,38 @@ class BatchSource(RowSource):
                     f"batch {number} has {data.n_classes} columns of {data.predictions.space.value}, but the first has "
                     f"{first.n_classes} of {first.predictions.space.value}; pass the same columns in every batch."
                 )
-            facts = [reduce(add, [*facts, _Facts.of(data)])]
+            with np.errstate(over="ignore"):
+                facts = [reduce(add, [*facts, _Facts.of(data)])]
         if first is None:
-            raise PredictionError("there are no batches; at least one row is needed.")
-        self.first, (found,) = first, facts
+            raise PredictionError("there are no batches with rows that count; at least one row is needed.")
+        (found,) = facts
+        with np.errstate(over="ignore"):
+            if not np.isfinite(found.class_weights.sum()):
+                raise WeightError(NO_SUM)
         self.classes, self.n_rows = first.classes, found.n_rows
-        self.class_weights, self.total_weight = found.class_weights, float(found.class_weights.sum())
-        self._floor, self._is_weighted = found.floor(first.n_classes), found.is_weighted
-        if first.predictions.declared_floor is None:
-            self.first = replace(first, predictions=first.predictions.with_floor(self._floor))
+        self._floor, self.is_weighted = found.floor(first.n_classes), found.is_weighted
+        smallest, self._largest_weight = found.weight_range
+        self.first = self._completed(first)
+        self.class_weights = found.class_weights
+        if not (
+            SMALLEST_WEIGHT * self._largest_weight <= smallest
+            and 1 / LARGEST_WEIGHT <= self._largest_weight <= LARGEST_WEIGHT
+        ):
+            # What was added up are not the weights of the fit.
+            self.class_weights = self.summed(lambda data: data.class_weights)
+        self.total_weight = float(self.class_weights.sum())
+
+    def _completed(self, data: LabelledPredictions) -> LabelledPredictions:
+        """Return a batch with what follows from all batches: the floor and the bounds of weights."""
+        if data.predictions.declared_floor is None:
+            data = replace(data, predictions=data.predictions.with_floor(self._floor))
+        if self.is_weighted and data.weights is None:
+            data = replace(data, weights=np.ones(data.n_rows))
+        return data.with_bounded_weights(self._largest_weight)
 
     def batches(self) -> Iterator[LabelledPredictions]:
         """Read all batches once."""
-        for data in self._read():
-            predictions = data.predictions
-            if predictions.declared_floor is None:
-                data = replace(data, predictions=predictions.with_floor(self._floor))
-            if self._is_weighted and data.weights is None:
-                data = replace(data, weights=np.ones(data.n_rows))
-            yield data
+        return map(self._completed, self._read())
 
     def features(self, features: Features, labels: Labels | None = None) -> StreamedRows:
         some = features(self.first.predictions.take(slice(0, 1)))
@@ -261,6 +304,15 @@ class BatchSource(RowSource):
     def summed(self, contribution: Callable[[LabelledPredictions], State]) -> State:
         return reduce(add, map(contribution, self.batches()))
 
+    def per_row(
+        self, compute: Callable[[LabelledPredictions], NDArray[Any]], dtype: Any = np.float64
+    ) -> NDArray[Any]:
+        numbers, start = np.empty(self.n_rows, dtype), 0
+        for data in self.batches():
+            numbers[start : start + data.n_rows] = compute(data)
+            start += data.n_rows
+        return numbers
+
     def mapped(self, change: Callable[[LabelledPredictions], LabelledPredictions]) -> "BatchSource":
         return BatchSource(lambda: (change(data) for data in self.batches()))
 
@@ -270,11 +322,13 @@ def _feature_rows(data: LabelledPredictions, features: Features, labels: Labels 
     return ArrayRows(features(data.predictions), wanted, data.weights)
 
 
-def _parsed(predictions: Predictions, y: Any, sample_weight: Any, classes: Any) -> LabelledPredictions:
-    """Parse one batch; a class that it lacks must not change what the others mean."""
+def _parsed(predictions: Predictions, y: Any, sample_weight: Any, classes: Any) -> LabelledPredictions | None:
+    """Parse one batch, None if no row counts; a class that it lacks must not change what the others mean."""
     if classes is not None:
         predictions = replace(predictions, classes=np.asarray(classes))
-    data = LabelledPredictions.parse(predictions, y, sample_weight)
+    data = LabelledPredictions.parse_batch(predictions, y, sample_weight)
+    if data is None:
+        return None
     known = np.arange(data.n_classes) if predictions.classes is None else predictions.classes
     if not np.array_equal(data.classes, known):
         raise LabelError(

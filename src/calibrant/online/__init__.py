@@ -1,9 +1,9 @@
-"""Calibration while rows come one after the other, and an alarm for when it is lost.
+"""Online calibration of streams, and a monitor that raises an alarm when calibration is lost.
 
-:class:`OnlinePlatt` and :class:`OnlineBeta` give a forecast, see what happens, and learn from it;
-:class:`Calibeating` corrects what they leave, against any sequence of outcomes. :class:`CalibrationMonitor` watches
-forecasts and raises an alarm whose rate of false ones is bounded whenever one looks. Batches of rows for ordinary
-calibrators go to their ``partial_fit``.
+:class:`OnlinePlatt` and :class:`OnlineBeta` forecast a row, observe its outcome, and update their parameters.
+:class:`Calibeating` corrects their remaining miscalibration for any sequence of outcomes. :class:`CalibrationMonitor`
+watches forecasts and raises an alarm, with a bound on false alarms that holds however often you look. To update an
+ordinary calibrator with batches of rows, use its ``partial_fit``.
 """
 
 from calibrant.online.calibeating import Calibeating

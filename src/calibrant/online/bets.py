@@ -1,4 +1,4 @@
-"""Bets against forecasts: what each stakes, and what it wins when the outcome is known."""
+"""Bets against forecasts: their stakes, and their gains once the outcome is known (testing by betting)."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = ["Bets", "bin_bets", "class_bets", "whole_bets"]
+__all__ = ["Bets", "bin_bets", "class_bets", "global_bets"]
 
 Vector = NDArray[np.float64]
 
@@ -21,15 +21,15 @@ N_BINS = 10
 
 @dataclass(frozen=True)
 class Bets:
-    r"""Other opinions about the probability of an event, each backed by money.
+    r"""Alternative hypotheses about the probability of an event, each with a share of the capital.
 
-    A bet holds that the log-odds are :math:`a z + b` instead of z for forecasts from ``low`` to ``high``, and has no
-    opinion on others. It stakes what makes its money grow fastest if it is right (Kelly): of a unit, after a
-    forecast p and the outcome y, there is
+    A bet assumes that the log-odds are :math:`a z + b` instead of z for forecasts from ``low`` to ``high``, and makes no
+    claim about others. Its stake maximises the growth rate of its capital if it is correct (Kelly betting). After a
+    forecast p and the outcome y, one unit becomes
 
     .. math:: 1 + \lambda (y - p), \qquad \lambda = \frac{q - p}{p (1 - p)}, \qquad q = \sigma(a z + b)
 
-    left, which is the ratio of the two likelihoods. If forecasts are right its expectation is 1 whatever p, and
+    which is the likelihood ratio of the two hypotheses. If forecasts are calibrated its expectation is 1 for any p, and
     it is never negative.
 
     Attributes
@@ -37,9 +37,9 @@ class Bets:
     slope, shift : ndarray of shape (J,)
         a and b.
     low, high : ndarray of shape (J,)
-        Forecasts on which the bet has an opinion.
+        Range of forecasts to which the bet applies.
     share : ndarray of shape (J,)
-        Part of the money that it starts with; they sum to one.
+        Its part of the initial capital; shares sum to one.
     """
 
     slope: Vector
@@ -49,24 +49,24 @@ class Bets:
     share: Vector
 
     def log_factors(self, p: Vector, y: Vector, weights: Vector | None, floor: float) -> Vector:
-        """Return the logarithm of what a unit becomes, (..., J), for forecasts and outcomes of shape (...).
+        """Return the logarithm of what one unit becomes, (..., J), for forecasts and outcomes of shape (...).
 
-        Opinions are formed about forecasts that are kept ``floor`` away from 0 and 1, so that a single outcome that
-        was called impossible does not win everything; what is staked is still fair for the forecast as it is.
+        Forecasts are clipped to a distance ``floor`` from 0 and 1 to form the alternative, so that a single outcome with
+        probability zero does not win everything. The stakes are still fair for the forecast itself.
         """
         held = np.clip(p, floor, 1 - floor)[..., np.newaxis]
         opinion = expit(self.slope * (np.log(held) - np.log1p(-held)) + self.shift)
         own = p[..., np.newaxis]
         stake = (opinion - held) / (held * (1 - held))
         with np.errstate(divide="ignore", over="ignore"):
-            # Beyond these more could be lost than there is.
+            # Larger stakes could lose more than the capital.
             np.clip(stake, -1 / (1 - own), 1 / own, out=stake)
         if self.low.any() or (self.high <= 1).any():
             stake *= (own >= self.low) & (own < self.high)
         stake *= (y - p)[..., np.newaxis]
         if weights is not None:
             stake *= weights.reshape(weights.shape + (1,) * (stake.ndim - 1))
-        np.maximum(stake, -1.0, out=stake)  # up to rounding it is
+        np.maximum(stake, -1.0, out=stake)  # true up to rounding
         with np.errstate(divide="ignore"):
             factors: Vector = np.log1p(stake, out=stake)
         return factors
@@ -77,8 +77,8 @@ def _over_all(slope: Vector, shift: Vector, share: Vector) -> Bets:
 
 
 @cache
-def whole_bets() -> Bets:
-    """Return bets on all forecasts: too sure or too timid, too high or too low, or two of these at a time."""
+def global_bets() -> Bets:
+    """Return bets on all forecasts: over- or underconfident, too high or too low, or combinations of two."""
     slopes, shifts = np.meshgrid(JOINT_SLOPES, JOINT_SHIFTS, indexing="ij")
     return _over_all(
         np.concatenate([SLOPES, np.ones(len(SHIFTS)), slopes.ravel()]),
@@ -91,7 +91,7 @@ def whole_bets() -> Bets:
 
 @cache
 def bin_bets() -> Bets:
-    """Return bets on the forecasts of one bin, for ten bins in a row, the same shifts for each."""
+    """Return bets on the forecasts of one bin, for each of ten bins, with the same shifts."""
     edges = np.arange(N_BINS + 1) / N_BINS
     edges[-1] = np.inf
     size = N_BINS * len(BIN_SHIFTS)
@@ -106,7 +106,7 @@ def bin_bets() -> Bets:
 
 @cache
 def class_bets() -> Bets:
-    """Return the fewer bets that are made on each of many classes."""
+    """Return the smaller set of bets for each of many classes."""
     n_slopes, n_shifts = len(CLASS_SLOPES), len(CLASS_SHIFTS)
     return _over_all(
         np.concatenate([CLASS_SLOPES, np.ones(n_shifts)]),

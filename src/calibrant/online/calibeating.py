@@ -1,4 +1,4 @@
-"""Calibeating: correct what an online forecaster leaves, bin by bin, against any outcomes."""
+"""Calibeating: correct the miscalibration of an online forecaster per bin, for any sequence of outcomes."""
 
 from typing import Any, Self
 
@@ -18,36 +18,36 @@ __all__ = ["Calibeating"]
 
 Vector = NDArray[np.float64]
 
-# A forecast that counts as a row of its bin is kept so far away from 0 and 1, so that no announcement is either.
+# Limit for forecasts that count as a row of their bin, so that no announced probability is exactly 0 or 1.
 FLOOR = 1e-6
 
 
 class Calibeating:
-    r"""Replace a forecast by the frequency of the event among earlier forecasts like it.
+    r"""Calibeating: replace each forecast by the event frequency among earlier forecasts in the same bin.
 
     .. math:: \hat q_t = \frac{\lambda f_t + \sum_{s < t,\; f_s \in b} y_s}{\lambda + N_b} \qquad
               \text{for } f_t \in b
 
-    with bins b of equal width and :math:`f_t` the forecast of another method, usually :class:`OnlinePlatt`: this keeps
-    what that method can tell apart and removes what it has wrong :cite:`foster2023,gupta2023`. The forecast itself counts
-    as :math:`\lambda` of the rows of its bin.
+    with bins b of equal width and the forecast :math:`f_t` of another method, usually :class:`OnlinePlatt`. This
+    keeps the refinement of that method and removes its calibration error :cite:`foster2023,gupta2023`. The forecast itself
+    counts as :math:`\lambda` rows of its bin.
 
     Parameters
     ----------
     online : OnlinePlatt, OnlineBeta or None
-        What makes the forecasts that are corrected, and learns with every row; None for the forecasts as they come.
+        Online calibrator whose forecasts are corrected, updated with every row; None to correct the forecasts as given.
     width : float, default=0.1
-        Width of the bins; one over a whole number. A forecast on an edge belongs to the bin above.
+        Width of the bins; one divided by an integer. A forecast on an edge belongs to the bin above.
     smoothing : float, default=1.0
-        :math:`\lambda`. With 0, the form of the papers, a bin in which all rows went one way announces exactly 0 or 1,
-        and the log-loss is infinite when that is refuted.
+        :math:`\lambda`. With 0, the form of the papers, a bin whose outcomes were all equal announces exactly 0 or 1,
+        and the log-loss is infinite when the other outcome occurs.
     hedged : bool, default=False
-        Announce the middle of one of the cells of this width, in every bin so that the announcements are calibrated
-        against an adversary, instead of the frequency itself; a coin decides where needed, see the notes.
+        Announce the centre of one of the cells of this width instead of the frequency itself, chosen in every bin such that
+        announcements are calibrated against an adversary. The choice is randomised where needed, see the notes.
     half_life : float, optional
-        Number of rows after which past rows of the bins count half. The guarantees are those without it.
+        Number of rows after which earlier rows of the bins count half. The guarantees hold without it.
     random_state : int, Generator or None, default=0
-        Where the coins come from.
+        Seed or random generator of the randomised choices.
 
     Attributes
     ----------
@@ -57,25 +57,25 @@ class Calibeating:
     Notes
     -----
     *Tracking* (not hedged). For any sequence of outcomes the squared error is at most that of the best constants for
-    the bins, chosen in hindsight, plus a logarithm :cite:`foster2023`: with B bins of width w and without smoothing
+    the bins in hindsight, plus a logarithmic term :cite:`foster2023`. With B bins of width w and without smoothing
 
     .. math:: \sum_t (\hat q_t - y_t)^2 \le \min_c \sum_t (c_{b(t)} - y_t)^2 + B (1 + \ln T),
 
-    so the calibration error of f, as far as bins show it, is gone. It is the difference of online and final
+    so the calibration error of f is removed at the resolution of the bins. The regret is the difference of online and final
     means, :math:`\sum_n (y_n - \bar y_{n-1})^2 / n` over the rows of a bin. With :math:`\lambda = 1` the last term is
-    :math:`B (1 + 2 w) (1 + \ln (T + 1))`: a constant forecast is one row more, of which the best constant may be wrong by
-    one, and forecasts that differ by up to w move the n-th announcement of a bin by up to w / n.
+    :math:`B (1 + 2 w) (1 + \ln (T + 1))`: a constant forecast is one additional row, for which the best constant may be
+    wrong by one, and forecasts that differ by up to w change the n-th announcement of a bin by up to w / n.
 
-    *Hedged.* If outcomes do not depend on the coin of their own row, the expected calibration error, in which each bin
-    and announced value is judged by itself, is at most :math:`\epsilon / 2 + 1 / (\epsilon \sqrt T)` after T rows with
-    width :math:`\epsilon`, whatever the sequence; see ``HedgedCells``. No method
-    without a coin can promise that. It costs some sharpness.
+    *Hedged.* Suppose outcomes do not depend on the random choice for their own row. The expected calibration error, over
+    each pair of bin and announced value, is then at most :math:`\epsilon / 2 + 1 / (\epsilon \sqrt T)` after T rows with
+    width :math:`\epsilon`, for any sequence; see ``HedgedCells``. No deterministic method can guarantee that. It
+    reduces sharpness slightly.
 
-    A row costs a few microseconds, memory is a few numbers per bin.
+    A row costs a few microseconds; memory is a few numbers per bin.
 
     Examples
     --------
-    A forecast of 0.3 or 0.8 for what happens in 6 and in 4 of 10 cases:
+    Forecasts of 0.3 and 0.8 for events that occur in 6 and 4 of 10 cases:
 
     >>> generator = np.random.default_rng(0)
     >>> p = generator.choice([0.3, 0.8], 2000)
@@ -99,7 +99,7 @@ class Calibeating:
         if online is not None and not isinstance(online, OnlineLogistic):
             raise ParameterError(f"online must be OnlinePlatt(), OnlineBeta() or None, not {online!r}.")
         if not is_number(width) or not 0 < width <= 0.5 or abs(round(1 / width) * width - 1) > 1e-6:
-            raise ParameterError(f"width must be one over a whole number, such as 0.1, not {width!r}.")
+            raise ParameterError(f"width must be one divided by an integer, such as 0.1, not {width!r}.")
         check_not_negative("smoothing", smoothing, "such as 1")
         check_flag("hedged", hedged)
         check_half_life(half_life)
@@ -114,7 +114,7 @@ class Calibeating:
         self._cells = [HedgedCells(n_bins) for _ in range(n_bins)]
 
     def predict_proba(self, p: Any) -> NDArray[np.float64]:
-        """Return forecasts from what is known now, (n, 2); nothing is learnt. If hedged, coins are tossed."""
+        """Return forecasts from the current state, (n, 2), without updating it. If hedged, they are randomised."""
         if is_empty(p):
             return np.empty((0, 2))
         predictions = parsed_forecasts(p)
@@ -131,22 +131,22 @@ class Calibeating:
         return np.column_stack([1 - own, own])
 
     def update(self, p: Any, y: Any) -> Vector:
-        """Go through rows in their order, if any: forecast each, then learn from its outcome.
+        """Process rows in order: forecast each, then update with its outcome; a batch may be empty.
 
-        Forecasts come first, as X does in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
+        Forecasts are the first argument, like X in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
         outcomes first.
 
         Parameters
         ----------
         p : array of shape (n,), (n, 2), Predictions or float
-            Probabilities of the event as the classifier gives them; a number is one row.
+            Probabilities of the event from the classifier; a single number is one row.
         y : array of shape (n,), int or bool
-            Whether the event happened: 0 and 1, or labels that the predictions name.
+            Whether the event occurred: 0 and 1, or labels that the predictions name.
 
         Returns
         -------
         ndarray of shape (n,)
-            Probability of the event in every row, as it was announced before the outcome of that row was seen.
+            Probability of the event in every row, as announced before its outcome was used.
         """
         if is_empty(p, y):
             return np.empty(0)
@@ -177,12 +177,12 @@ class Calibeating:
         return np.array(announced, dtype=np.float64)
 
     def learn_one(self, p: float, y: Any) -> Self:
-        """Learn from a single row, and return self."""
+        """Update with a single row, and return self."""
         self.update(p, y)
         return self
 
     def state(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and dictionaries, from which :meth:`from_state` goes on."""
+        """Return the state as plain numbers, lists and dictionaries, for :meth:`from_state`."""
         return {
             "kind": "Calibeating",
             "online": None if self.online is None else self.online.state(),
@@ -200,9 +200,9 @@ class Calibeating:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return what :meth:`state` described, to go on where it was, with the same coins."""
+        """Restore a state returned by :meth:`state`, including the random generator."""
         if not isinstance(state, dict) or state.get("kind") != "Calibeating":
-            raise ParameterError("this is not the state of Calibeating.")
+            raise ParameterError("this is not a state of Calibeating.")
         online: OnlineLogistic | None = None
         if state["online"] is not None:
             kinds: dict[str, type[OnlineLogistic]] = {"OnlinePlatt": OnlinePlatt, "OnlineBeta": OnlineBeta}
@@ -221,12 +221,12 @@ class Calibeating:
         return f"Calibeating({self.online!r}, {self.n_rows} rows)"
 
     def _bins(self, forecasts: NDArray[np.floating]) -> NDArray[np.intp]:
-        """Return the bin of every forecast, compared with edges in its own float type: 0.7 is one there, too."""
+        """Return the bin of every forecast, compared with edges in its own float type, in which 0.7 is an edge too."""
         edges = np.array(self._cells[0].edges).astype(forecasts.dtype)
         return np.clip(np.searchsorted(edges, forecasts, "right") - 1, 0, len(edges) - 2)
 
     def _announced(self, place: int, forecast: float) -> tuple[float, int]:
-        """Return the probability for a forecast in this bin, and the number of its cell."""
+        """Return the announced probability for a forecast in this bin, and the number of its cell."""
         count, total = self._counts[place] + self.smoothing, self._sums[place]
         if self.smoothing:
             total += self.smoothing * min(max(forecast, FLOOR), 1 - FLOOR)
@@ -242,7 +242,7 @@ def _as_given(predictions: Predictions) -> NDArray[np.floating]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the state of a source of random numbers without arrays and numpy scalars."""
+    """Return the state of a random generator without arrays and numpy scalars."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -1,4 +1,4 @@
-"""Capital: the money of many bets, after every row of a stream."""
+"""Capital of many bets after every row of a stream."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.online.bets import Bets, bin_bets, class_bets, whole_bets
+from calibrant.online.bets import Bets, bin_bets, class_bets, global_bets
 
 __all__ = ["Capital", "Kind", "Paths", "capitals"]
 
@@ -17,14 +17,14 @@ About = Literal["event", "top-label", "class"]
 
 @dataclass(frozen=True)
 class Paths:
-    """What a capital was after each row.
+    """Capital after each row.
 
     Attributes
     ----------
     total : ndarray of shape (n,)
-        Its logarithm.
+        Logarithm of the total capital.
     of_bets : ndarray of shape (n, S, J)
-        Logarithm of the part that came from each bet.
+        Logarithm of the part of each bet.
     """
 
     total: Vector
@@ -33,28 +33,28 @@ class Paths:
 
 @dataclass
 class Capital:
-    r"""The money of the same bets on each of S events.
+    r"""Capital of the same bets on each of S events.
 
-    For ``"any-time"`` every bet starts with its share and stakes all it has in every row,
-    :math:`M_t = M_{t-1} L_t`, so that the sum is a martingale with expectation one as long as forecasts are right.
-    Bets on separate bins are never concerned by the same row; the capitals of bins, of which half is never staked, may
-    therefore be multiplied, and evidence of all bins adds up. For ``"change"`` every bet gets its share
-    again before each row, :math:`R_t = (R_{t-1} + 1) L_t` (Shiryaev and Roberts), so that losses before a change do not
-    matter; :math:`R_t - t` is then the martingale.
+    For ``"any-time"`` every bet starts with its share and stakes its complete capital in every row,
+    :math:`M_t = M_{t-1} L_t`, so the sum is a martingale with expectation one while forecasts are calibrated.
+    No row affects bets on two bins. The capitals of bins, of which half is never staked, may
+    therefore be multiplied, which adds up the evidence of all bins. For ``"change"`` every bet receives its share
+    again before each row, :math:`R_t = (R_{t-1} + 1) L_t` (Shiryaev-Roberts), so that losses before a change have no
+    effect; :math:`R_t - t` is then the martingale.
 
     Attributes
     ----------
     bets : Bets
     about : {"event", "top-label", "class"}
-        What the event is.
+        Kind of event.
     share : float
-        Part of the whole capital.
+        Part of the total capital.
     n_events : int
         S.
     by_bin : int
-        Number of bins whose capitals are multiplied; 0 to add up all bets.
+        Number of bins whose capitals are multiplied; 0 to add all bets.
     logarithms : ndarray of shape (S, J)
-        Money of each bet, for a start with one unit.
+        Log-capital of each bet, relative to an initial capital of one.
     """
 
     bets: Bets
@@ -70,7 +70,7 @@ class Capital:
         self.logarithms = np.full((self.n_events, len(self.bets.share)), start)
 
     def advance(self, p: Vector, y: Vector, weights: Vector | None, floor: float) -> Paths:
-        """Play some rows, (n, S), and return the paths; the share of the whole is part of them."""
+        """Process some rows, (n, S), and return the paths, including the share of the total."""
         factors = self.bets.log_factors(p, y, weights, floor)
         if self.kind == "any-time":
             money = self.logarithms + np.cumsum(factors, axis=0)
@@ -80,7 +80,7 @@ class Capital:
         own = money + np.log(self.bets.share * self.share / self.n_events)
         if not self.by_bin or self.kind == "change":
             return Paths(_log_sum(own.reshape(len(own), -1)), own)
-        # Per event and bin half of the money stays out, the other half is shared by the bets.
+        # Per event and bin half of the capital is not staked; the other half is divided among the bets.
         n_bets = money.shape[2] // self.by_bin
         bins = money.reshape(len(money), -1, n_bets)
         within = np.logaddexp(0.0, _log_sum(bins) - np.log(n_bets)) - np.log(2.0)
@@ -89,7 +89,7 @@ class Capital:
 
 
 def capitals(about: About, n_classes: int, kind: Kind) -> list[Capital]:
-    """Return the capitals with which a stream is played; their shares sum to one."""
+    """Return the capitals for a stream; their shares sum to one."""
     if about == "class":
         of_top = 0.5
         classes = [Capital(class_bets(), "class", 1 - of_top, n_classes, 0, kind)]
@@ -100,15 +100,15 @@ def capitals(about: About, n_classes: int, kind: Kind) -> list[Capital]:
 def _both(about: About, share: float, kind: Kind) -> list[Capital]:
     n_bins = len(np.unique(bin_bets().low))
     return [
-        Capital(whole_bets(), about, 0.75 * share, 1, 0, kind),
+        Capital(global_bets(), about, 0.75 * share, 1, 0, kind),
         Capital(bin_bets(), about, 0.25 * share, 1, n_bins, kind),
     ]
 
 
 def _restarted(before: Vector, factors: Vector) -> Vector:
-    """Return the logarithm of R after each row, from that before the first and the logarithms of factors."""
+    """Return the logarithm of R after each row, from its value before the first row and the log-factors."""
     if np.isneginf(factors).any():
-        # A bet that has lost everything starts again from one unit, which sums of logarithms cannot tell.
+        # A bet that has lost everything restarts from one unit, which sums of logarithms cannot represent.
         money = np.empty_like(factors)
         for row, factor in enumerate(factors):
             before = money[row] = np.logaddexp(before, 0.0) + factor
@@ -121,7 +121,7 @@ def _restarted(before: Vector, factors: Vector) -> Vector:
 
 
 def _log_sum(logarithms: Vector) -> Vector:
-    """Return the logarithm of the sum of exponentials along the last axis; minus infinity for nothing."""
+    """Return log-sum-exp along the last axis; minus infinity for an empty sum."""
     largest = logarithms.max(axis=-1, keepdims=True)
     safe = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""Rows of two classes as they come: log-odds, forecasts and outcomes without loss of digits."""
+"""Parsing of streams of one event: log-odds, forecasts and outcomes without loss of digits."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 
 
 def is_empty(p: Any, y: Any = ()) -> bool:
-    """Tell whether there are no rows in a batch, which is then nothing to learn from and no mistake.
+    """Return whether a batch has no rows; it is then valid and ignored.
 
     >>> is_empty([], []), is_empty(np.empty((0, 2))), is_empty([0.3], [])
     (True, True, False)
@@ -35,7 +35,7 @@ def is_empty(p: Any, y: Any = ()) -> bool:
 
 
 def as_rows(values: Any) -> Any:
-    """Return a single number or label as a batch of one row, anything else as it is.
+    """Return a single number or label as a batch of one row, and anything else unchanged.
 
     >>> as_rows(0.3), as_rows([0.3, 0.4])
     ([0.3], [0.3, 0.4])
@@ -44,7 +44,7 @@ def as_rows(values: Any) -> Any:
 
 
 def parsed_forecasts(p: Any) -> Predictions:
-    """Return predictions of two columns, or refuse more.
+    """Return predictions with two columns; raise if there are more.
 
     >>> parsed_forecasts([0.2, 0.9]).probabilities
     array([[0.8, 0.2], [0.1, 0.9]])
@@ -53,15 +53,15 @@ def parsed_forecasts(p: Any) -> Predictions:
     if predictions.n_classes != 2:
         raise PredictionError(
             f"forecasts of one event are needed, but there are {predictions.n_classes} columns; for the predicted "
-            "class pass p.max(axis=1), and p.argmax(axis=1) == y as what happened."
+            "class pass p.max(axis=1) as forecasts and p.argmax(axis=1) == y as outcomes."
         )
     return predictions
 
 
 def parsed_outcomes(y: Any, predictions: Predictions) -> NDArray[np.bool_]:
-    """Return whether the event happened in every row, of 0 and 1 or labels that the predictions name.
+    """Return whether the event occurred in every row, from 0 and 1 or labels that the predictions name.
 
-    What a label means must not depend on which others are in the batch, so other labels are refused.
+    The meaning of a label must not depend on the other labels in the batch, so other labels raise an error.
 
     >>> parsed_outcomes([1, 2], parsed_forecasts([0.2, 0.9]))
     Traceback (most recent call last):
@@ -70,16 +70,16 @@ def parsed_outcomes(y: Any, predictions: Predictions) -> NDArray[np.bool_]:
     """
     y = as_rows(y)
     check_order(y, "update(p, y), forecasts first")
-    happened = _happened(y, predictions.classes)
-    if len(happened) != predictions.n_rows:
+    occurred = _occurred(y, predictions.classes)
+    if len(occurred) != predictions.n_rows:
         raise LabelError(
-            f"there are {predictions.n_rows} forecasts but {len(happened)} outcomes; pass one per row."
+            f"there are {predictions.n_rows} forecasts but {len(occurred)} outcomes; pass one per row."
         )
-    return happened
+    return occurred
 
 
 def check_order(outcomes: Any, order: str) -> None:
-    """Refuse numbers between 0 and 1 as outcomes, which are probabilities in the wrong place."""
+    """Raise if outcomes lie strictly between 0 and 1, which indicates swapped arguments."""
     numbers = np.asarray(outcomes)
     if numbers.dtype.kind != "f":
         return
@@ -90,12 +90,12 @@ def check_order(outcomes: Any, order: str) -> None:
         )
 
 
-def _happened(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
+def _occurred(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
     if names is not None and not np.array_equal(names, [0, 1]) and np.asarray(y).dtype.kind != "b":
         labels, classes = encode_labels(y, 2, names)
         if np.array_equal(classes, names):
             return np.equal(labels, 1)
-        # Column numbers, beside names that are none: nothing else could be meant.
+        # Column numbers, used with names that are not numbers, are unambiguous.
         if names.dtype.kind == "U" and np.array_equal(classes, [0, 1]):
             return np.equal(labels, 1)
         raise LabelError(f"outcomes must be among the names of the forecasts, {names.tolist()}.")
@@ -111,7 +111,7 @@ def _happened(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
 
 
 def kept_by_row(half_life: float | None) -> float:
-    """Return what is left, after one row, of what counts half after a half-life.
+    """Return the factor per row with which a weight decays to one half after the half-life.
 
     >>> kept_by_row(None), kept_by_row(1)
     (1.0, 0.5)
@@ -120,7 +120,7 @@ def kept_by_row(half_life: float | None) -> float:
 
 
 def clipped_log_odds(predictions: Predictions, floor: float) -> Vector:
-    """Return log-odds, (n,), of probabilities that are kept ``floor`` away from 0 and 1."""
+    """Return log-odds, (n,), of probabilities clipped to a distance ``floor`` from 0 and 1."""
     limit = float(np.log1p(-floor) - np.log(floor))
     scores = predictions.scores.astype(np.float64)
     if predictions.space is Space.LOGITS:

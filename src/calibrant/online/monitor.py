@@ -1,4 +1,4 @@
-"""CalibrationMonitor: an alarm for forecasts that are no longer calibrated, with a proven rate of false ones."""
+"""CalibrationMonitor: sequential test of calibration on a stream, with a guaranteed false alarm rate."""
 
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -20,21 +20,21 @@ __all__ = ["CalibrationMonitor"]
 Vector = NDArray[np.float64]
 Target = Literal["auto", "event", "top-label", "classes"]
 
-# How many bets, over rows and events, are played at a time.
+# Number of bets, times rows and events, processed at a time.
 BLOCK = 2**19
 
 
 class CalibrationMonitor:
-    r"""Bet against forecasts, row by row, and raise an alarm when the bets have won too much for luck.
+    r"""Monitor the calibration of a stream of forecasts, and raise an alarm when it is lost (testing by betting).
 
-    The hypothesis is that forecasts are right given all that happened before,
+    The null hypothesis is that forecasts are calibrated given the past,
 
     .. math:: \mathbb{E}[y_t \mid p_t, \text{past}] = p_t.
 
-    Many bettors, who hold that forecasts are too sure, too timid, too high or too low, as a whole or in a part of
-    their range, share one unit of money and stake it on the outcomes at the odds that the forecasts set. As long as
-    the forecasts are right these bets are fair, the capital :math:`M_t` is a non-negative martingale, and Ville's
-    inequality bounds the probability that it *ever* becomes large, however long the stream and whenever one looks
+    Many bets, each on a kind of miscalibration (over- or underconfident, too high or too low, on all forecasts or in one
+    part of their range), share one unit of capital and stake it on the outcomes at the odds given by the forecasts. While
+    forecasts are calibrated the bets are fair, the capital :math:`M_t` is a non-negative martingale, and Ville's
+    inequality bounds the probability that it *ever* becomes large, for a stream of any length and at any time of looking
     :cite:`ramdas2023,waudby2024`:
 
     .. math:: P\Bigl(\sup_t M_t \ge \frac1\alpha\Bigr) \le \alpha.
@@ -42,57 +42,57 @@ class CalibrationMonitor:
     Parameters
     ----------
     kind : {"any-time", "change"}, default="any-time"
-        ``"any-time"`` asks whether forecasts were calibrated from the first row on. ``"change"`` is for a stream that
-        is expected to run for a long time well and to go wrong at some point: bettors get new money with every
-        row, so that what they lost in good times does not delay the alarm.
+        ``"any-time"`` tests whether forecasts are calibrated from the first row on. ``"change"`` is for a stream that
+        is expected to be calibrated for a long time and to change at some point: bets receive new capital with every
+        row, so that earlier losses do not delay the alarm.
     alpha : float, default=0.05
-        Greatest probability of a false alarm, ever, of ``"any-time"``.
+        Maximum probability of ever raising a false alarm, for ``"any-time"``.
     run_length : float, default=100_000
-        Least mean number of rows up to a false alarm, of ``"change"``. The probability of one within T rows is at
-        most T over this number.
+        Minimum mean number of rows up to a false alarm, for ``"change"``. The probability of one within T rows is at
+        most T divided by this number.
     target : {"auto", "event", "top-label", "classes"}, default="auto"
-        What is watched: the second of two classes; whether the predicted class is right as often as its confidence
-        says; or that and every class by itself. ``"auto"`` is the event for two classes and ``"classes"`` for more.
+        What to monitor: the second of two classes; whether the predicted class is right as often as its confidence
+        says; or that and every class separately. ``"auto"`` is ``"event"`` for two classes and ``"classes"`` for more.
     classes : sequence of K labels, optional
-        Labels of the columns. Needed if labels are not column numbers and a batch can lack some of them.
+        Labels of the columns. Needed if labels are not column numbers and some batches may lack some of them.
     floor : float, default=1e-3
-        Bettors form their opinions about probabilities that are kept so far away from 0 and 1. The guarantee does not
-        depend on it; without it one outcome that was called impossible would be an alarm by itself. Take less where
-        events are rare and forecasts of that size matter.
+        Bets clip forecasts to this distance from 0 and 1. The guarantee does not depend on it; without it a single outcome
+        with forecast zero would raise an alarm. Use a smaller value if events are rare and forecasts of that size
+        matter.
 
     Attributes
     ----------
     alarm : bool
-        Whether there was an alarm; it stays until :meth:`restart`.
+        Whether an alarm was raised; it remains until :meth:`restart`.
     alarm_row : int or None
-        Number of the row, from zero and over all batches, whose outcome raised it.
+        Number of the row, from zero and over all batches, whose outcome raised the alarm.
     evidence : float
-        Logarithm of the capital now.
+        Logarithm of the current capital.
     threshold : float
-        Evidence at which the alarm is raised: the logarithm of 1 / alpha, or of the run length.
+        Evidence at which an alarm is raised: the logarithm of 1 / alpha, or of the run length.
     p_value : float
-        Valid at any time: one over the largest capital so far, at most one; for ``"any-time"``.
+        Anytime-valid p-value: one over the largest capital so far, at most one; for ``"any-time"``.
     n_rows : int
         Number of rows so far.
 
     Notes
     -----
-    *Bets.* See ``Bets``: each is the likelihood ratio of another opinion about the log-odds,
+    *Bets.* See ``Bets``: each is the likelihood ratio of an alternative for the log-odds,
     :math:`\sigma(a z + b)` against p, for 36 pairs (a, b) on all forecasts and six shifts in each of ten bins. Their
-    capitals are added up (of the bins multiplied), so nothing has to be chosen or corrected for. With
+    capitals are added (those of bins multiplied), so nothing has to be selected or corrected for multiple testing. With
     ``"classes"`` half of the capital is on the predicted class, the rest on ten bets for each class.
 
-    *Change.* The sum of all restarted bets, :math:`R_t = (R_{t-1} + 1) L_t` in each, is the e-detector of
-    :cite:`shin2023`, here of Shiryaev and Roberts. :math:`R_t - t` is a martingale while forecasts are right, from
-    which both promises follow.
+    *Change.* The sum of all restarted bets, :math:`R_t = (R_{t-1} + 1) L_t` for each, is the Shiryaev-Roberts e-detector
+    of :cite:`shin2023`. :math:`R_t - t` is a martingale while forecasts are calibrated, from
+    which both guarantees follow.
 
-    *Weights.* A weight from 0 to 1 that is known before the outcome is the part of its money that a bettor stakes in
-    the row, and keeps the guarantee. Larger weights would count what was seen once several times, and are refused.
+    *Weights.* A weight from 0 to 1 that is known before the outcome is the fraction of its capital that a bet stakes in
+    the row, and preserves the guarantee. Larger weights would count one observation several times, and raise an error.
 
-    *Delayed or missing labels* do no harm as long as rows are added in an order that outcomes do not decide.
+    *Delayed or missing labels* are allowed as long as the order of rows does not depend on the outcomes.
 
-    Costs O(n) for an event, O(nK) with classes, in blocks of rows; memory is constant, about a hundred numbers and ten
-    for every class.
+    Costs O(n) for an event, O(nK) with classes, in blocks of rows; memory is constant, about a hundred numbers plus ten
+    per class.
 
     Examples
     --------
@@ -105,9 +105,9 @@ class CalibrationMonitor:
     >>> monitor.alarm, monitor.alarm_row
     (True, 106)
     >>> print(monitor.explain())
-    Calibration is lost: alarm at row 107 of 3000, counted from 1, where the capital reached 1 / alpha = 20 for the first
-    time; a false alarm, ever, has a probability of at most 0.05. The winning bets say that forecasts of the event are too
-    sure, too near to 0 and 1.
+    Calibration is lost: alarm at row 107 of 3000 (counted from 1), where the capital first reached 1 / alpha = 20; the
+    probability of ever raising a false alarm is at most 0.05. According to the winning bets, forecasts of the event are
+    overconfident (too close to 0 and 1).
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class CalibrationMonitor:
         self.restart()
 
     def restart(self) -> Self:
-        """Forget all rows and the alarm, after a recalibration for instance, and return self."""
+        """Discard all rows and the alarm, for example after a recalibration, and return self."""
         self.n_rows = 0
         self.alarm_row: int | None = None
         self.evidence = 0.0 if self.kind == "any-time" else -np.inf
@@ -146,7 +146,7 @@ class CalibrationMonitor:
 
     @property
     def alarm(self) -> bool:
-        """Whether there was an alarm."""
+        """Whether an alarm was raised."""
         return self.alarm_row is not None
 
     @property
@@ -154,21 +154,21 @@ class CalibrationMonitor:
         """One over the largest capital so far, at most one."""
         if self.kind != "any-time":
             raise ParameterError(
-                "only kind='any-time' has a p-value; for a change look at evidence and threshold."
+                "only kind='any-time' has a p-value; for kind='change' use evidence and threshold."
             )
         return float(np.exp(-max(self._largest, 0.0)))
 
     def update(self, y_true: Any, y_proba: Any, sample_weight: Any = None) -> Self:
-        """Add a batch of rows in their order, which may be empty, and return self; a batch refused changes nothing.
+        """Add a batch of rows in order, possibly empty, and return self; an invalid batch changes nothing.
 
-        Outcomes come first, as in all metrics; :class:`OnlinePlatt` and other calibrators take forecasts first.
+        Outcomes are the first argument, as in all metrics; :class:`OnlinePlatt` and other calibrators take forecasts first.
 
         Parameters
         ----------
         y_true : array of shape (n,), or one label
-            What happened: true classes, or whether the event happened.
+            Outcomes: true classes, or whether the event occurred.
         y_proba : array of shape (n, K), (n,), Predictions or float
-            Probabilities as they were given out, before the outcomes were known.
+            Probabilities as forecast, before the outcomes were known.
         sample_weight : array of shape (n,), optional
             Numbers from 0 to 1 that do not depend on the outcome of their row; see the notes.
         """
@@ -192,32 +192,32 @@ class CalibrationMonitor:
         return self
 
     def explain(self) -> str:
-        """Return in words what was found, what it is worth, and what the winning bets say about the forecasts."""
+        """Return a sentence with the result, its guarantee, and the kind of miscalibration that the winning bets indicate."""
         if self.kind == "any-time":
             limit, growth = (
                 f"1 / alpha = {1 / self.alpha:g}",
-                "of calibrated forecasts its mean is 1",
+                "for calibrated forecasts its mean is 1",
             )
-            promise = f"a false alarm, ever, has a probability of at most {self.alpha:g}"
+            promise = f"the probability of ever raising a false alarm is at most {self.alpha:g}"
         else:
             limit, growth = (
                 f"the run length {self.run_length:g}",
-                "of calibrated forecasts its mean is the number of rows",
+                "for calibrated forecasts its mean is the number of rows",
             )
             promise = f"false alarms are at least {self.run_length:g} rows apart on average"
         if self.alarm_row is None:
             share = np.exp(self.evidence - self.threshold)
             return (
-                f"No alarm in {counted(self.n_rows, 'row')}: the capital is {np.exp(self.evidence):.3g}, {share:.2g} of "
-                f"{limit}, at which an alarm is raised; {growth}, and {promise}."
+                f"No alarm in {counted(self.n_rows, 'row')}: the capital is {np.exp(self.evidence):.3g}, {share:.2g} of the "
+                f"alarm threshold, {limit}; {growth}, and {promise}."
             )
         return (
-            f"Calibration is lost: alarm at row {self.alarm_row + 1} of {self.n_rows}, counted from 1, where the capital "
-            f"reached {limit} for the first time; {promise}. The winning bets say that {self._opinion}."
+            f"Calibration is lost: alarm at row {self.alarm_row + 1} of {self.n_rows} (counted from 1), where the capital "
+            f"first reached {limit}; {promise}. According to the winning bets, {self._opinion}."
         )
 
     def state(self) -> dict[str, Any]:
-        """Return everything as plain numbers, strings and lists, from which :meth:`from_state` goes on."""
+        """Return the state as plain numbers, strings and lists, for :meth:`from_state`."""
         return {
             "kind": self.kind,
             "alpha": self.alpha,
@@ -237,10 +237,10 @@ class CalibrationMonitor:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return what :meth:`state` described, to go on where it was."""
+        """Restore a state returned by :meth:`state`."""
         names = ("kind", "alpha", "run_length", "target", "classes", "floor")
         if not isinstance(state, dict) or not {*names, "capitals"} <= set(state):
-            raise ParameterError("this is not the state of a CalibrationMonitor.")
+            raise ParameterError("this is not a state of a CalibrationMonitor.")
         made = cls(**{name: state[name] for name in names})
         made.n_rows, made.alarm_row = int(state["n_rows"]), state["alarm_row"]
         made.evidence, made._largest = _from_plain([state["evidence"], state["largest"]]).tolist()
@@ -261,7 +261,7 @@ class CalibrationMonitor:
             return "event" if n_classes == 2 else "class"
         if self.target == "event" and n_classes != 2:
             raise PredictionError(
-                f"target='event' watches the second of two classes, but there are {n_classes}; use 'classes'."
+                f"target='event' monitors the second of two classes, but there are {n_classes}; use 'classes'."
             )
         return "class" if self.target == "classes" else self.target
 
@@ -269,7 +269,7 @@ class CalibrationMonitor:
         return capitals(self._about(), 2 if self._classes is None else len(self._classes), self.kind)
 
     def _events(self, data: LabelledPredictions) -> tuple[dict[str, Vector], dict[str, Vector]]:
-        """Return forecasts and outcomes, (n, S), of everything that bets are made on."""
+        """Return forecasts and outcomes, (n, S), of all monitored events."""
         p = data.predictions.probabilities.astype(np.float64, copy=False)
         predicted = data.predictions.predicted
         about = self._about()
@@ -279,8 +279,8 @@ class CalibrationMonitor:
         right = (predicted == data.labels)[:, np.newaxis].astype(np.float64)
         if about == "top-label":
             return {"top-label": top}, {"top-label": right}
-        happened = (data.labels[:, np.newaxis] == np.arange(data.n_classes)).astype(np.float64)
-        return {"top-label": top, "class": np.minimum(p, 1.0)}, {"top-label": right, "class": happened}
+        occurred = (data.labels[:, np.newaxis] == np.arange(data.n_classes)).astype(np.float64)
+        return {"top-label": top, "class": np.minimum(p, 1.0)}, {"top-label": right, "class": occurred}
 
     def _play(self, p: dict[str, Vector], y: dict[str, Vector], weights: Vector | None) -> None:
         paths = [
@@ -321,14 +321,14 @@ def _parsed_weights(sample_weight: Any, n_rows: int) -> Vector:
         raise WeightError("sample_weight must be numbers, one per row.")
     if not ((weights >= 0) & (weights <= 1)).all():
         raise WeightError(
-            "sample_weight must lie between 0 and 1, the part of the money that is staked; a row that was seen once "
-            "cannot count more often. Divide all by their largest possible value."
+            "sample_weight must lie between 0 and 1, the fraction of the capital that is staked, since one observation must "
+            "not count several times; divide all weights by their largest possible value."
         )
     return weights
 
 
 def _plain(logarithm: float) -> float | None:
-    """Return the logarithm of nothing as None, for which JSON has a word."""
+    """Return minus infinity as None, since JSON has no infinity."""
     return None if np.isneginf(logarithm) else float(logarithm)
 
 

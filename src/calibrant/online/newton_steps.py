@@ -1,4 +1,4 @@
-"""The online Newton step for logistic regression on up to three features, row by row."""
+"""Online Newton steps for logistic regression on up to three features, row by row."""
 
 from collections.abc import Iterator
 from math import exp
@@ -13,11 +13,11 @@ __all__ = ["NewtonState", "newton_steps", "projection"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-LARGEST_SCORE = 700.0  # of which an exponential is still a float
+LARGEST_SCORE = 700.0  # its exponential is still a finite float
 
 
 class NewtonState(NamedTuple):
-    """Parameters, (3,), and the matrix A, (3, 3), of the steps so far; unused parameters stay at zero."""
+    """Parameters, (3,), and the matrix A, (3, 3), of the steps so far; unused parameters remain zero."""
 
     theta: Vector
     matrix: Matrix
@@ -33,7 +33,7 @@ def newton_steps(
     kept: float = 1.0,
     start_curvature: float = 0.0,
 ) -> tuple[NewtonState, Vector]:
-    r"""Go through rows in their order; return the new state, and the score of each row before it was learnt.
+    r"""Process rows in order; return the new state, and the score of each row before its update.
 
     .. math:: g_t = (\sigma(\theta_t^\top x_t) - y_t) x_t, \qquad
               A_t = \kappa A_{t-1} + (1 - \kappa) \epsilon I + g_t g_t^\top, \qquad
@@ -43,36 +43,36 @@ def newton_steps(
     ----------
     state : NewtonState
     features : ndarray of shape (n, 3)
-        Rows x; a column of zeros for a feature that is not used.
+        Rows x; a column of zeros for an unused feature.
     outcomes : ndarray of shape (n,)
     step : float
         :math:`\gamma`.
     radius : float
-        The projection, nearest in the norm of A, is on the ball of this radius.
+        Radius of the ball for the projection in the norm of A.
     kept : float
-        :math:`\kappa`, by which past gradients fade with every row; 1 for none.
+        :math:`\kappa`, by which earlier gradients decay with every row; 1 for no decay.
     start_curvature : float
-        :math:`\epsilon` of the first matrix, to which it returns if gradients fade.
+        :math:`\epsilon` of the initial matrix, to which it returns if gradients decay.
 
     Notes
     -----
-    Plain floats and a factorisation L D L' written out: some microseconds for a row, and no drift of an inverse that is
-    updated again and again.
+    Uses plain floats and an explicit L D L' factorisation: some microseconds per row, without the drift of a repeatedly
+    updated inverse.
     """
     theta1, theta2, theta3 = state.theta.tolist()
     (a11, a21, a31), (_, a22, a32), (_, _, a33) = state.matrix.tolist()
     added, square, inverse_step = (1 - kept) * start_curvature, radius * radius, 1 / step
     scores = []
     fades = kept < 1
-    for (x1, x2, x3), happened in _rows(features, outcomes):
+    for (x1, x2, x3), occurred in _rows(features, outcomes):
         score = theta1 * x1 + theta2 * x2 + theta3 * x3
         scores.append(score)
         if score >= 0:
             small = exp(-min(score, LARGEST_SCORE))
-            residual = -small / (1 + small) if happened else 1 / (1 + small)
+            residual = -small / (1 + small) if occurred else 1 / (1 + small)
         else:
             small = exp(max(score, -LARGEST_SCORE))
-            residual = -1 / (1 + small) if happened else small / (1 + small)
+            residual = -1 / (1 + small) if occurred else small / (1 + small)
         g1, g2, g3 = residual * x1, residual * x2, residual * x3
         if fades:
             a11, a22, a33 = a11 * kept + added, a22 * kept + added, a33 * kept + added
@@ -100,10 +100,10 @@ def newton_steps(
 
 
 def projection(point: Vector, matrix: Matrix, radius: float) -> Vector:
-    r"""Return the point of the ball that is nearest in the norm of a positive definite matrix A.
+    r"""Return the projection on the ball in the norm of a positive definite matrix A.
 
-    It is :math:`(A + \mu I)^{-1} A\, x` with the multiplier :math:`\mu \ge 0` that makes it as long as the radius: in
-    the axes of A a function of one number, which falls.
+    It is :math:`(A + \mu I)^{-1} A\, x` with the multiplier :math:`\mu \ge 0` for which its norm is the radius; in the
+    eigenbasis of A this is a decreasing function of one variable.
 
     >>> projection(np.array([3.0, 4.0]), np.eye(2), 1.0)
     array([0.6, 0.8])
@@ -117,7 +117,7 @@ def projection(point: Vector, matrix: Matrix, radius: float) -> Vector:
     def excess(multiplier: float) -> float:
         return float(np.linalg.norm(along * (bends / (bends + multiplier)))) - radius
 
-    # No coordinate is shrunk by less than the axis of the largest bend is.
+    # Upper limit of the multiplier: no coordinate shrinks less than that of the largest eigenvalue.
     largest = float(bends[-1]) * (length / radius - 1)
     if excess(largest) >= 0:
         multiplier = largest

@@ -1,4 +1,4 @@
-"""Online beta calibration: powers of a probability and its complement that follow the outcomes."""
+"""Online beta calibration."""
 
 from typing import ClassVar
 
@@ -10,25 +10,25 @@ __all__ = ["OnlineBeta"]
 
 
 class OnlineBeta(OnlineLogistic):
-    r"""Beta calibration with parameters that are corrected after every row.
+    r"""Online beta calibration, with parameters updated after every row.
 
     .. math:: \hat q_t = \sigma(a_t \ln p_t - b_t \ln (1 - p_t) + c_t)
 
-    from (1, 1, 0), by the online Newton step of :class:`OnlinePlatt` in three parameters :cite:`gupta2023`. It
-    corrects the two ends of the scale separately.
+    from (1, 1, 0), by the online Newton step of :class:`OnlinePlatt` in three parameters :cite:`gupta2023`. The
+    two ends of the scale are corrected separately.
 
     Parameters
     ----------
     step : float, default=0.1
-        :math:`\gamma`: the larger, the shorter the steps.
+        :math:`\gamma`; larger values give shorter steps.
     scale : float, optional
-        D: how far from the start parameters are expected to be; 2 if it is not given.
+        D: expected distance of the parameters from their initial values; 2 by default.
     radius : float, default=100.0
-        Radius of the ball that parameters stay in.
+        Radius of the ball to which parameters are constrained.
     half_life : float, optional
         Number of rows after which a gradient counts half, for streams that drift.
     floor : float, default=1e-6
-        Probabilities are kept so far away from 0 and 1.
+        Probabilities are clipped to this distance from 0 and 1.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class OnlineBeta(OnlineLogistic):
 
     Notes
     -----
-    Guarantee and cost are those of :class:`OnlinePlatt`, in one parameter more. As in the paper, and unlike
-    :class:`~calibrant.BetaCalibration`, powers may become negative.
+    Guarantee and cost are those of :class:`OnlinePlatt` with one more parameter. As in the paper, and unlike in
+    :class:`~calibrant.BetaCalibration`, exponents may become negative.
 
     Examples
     --------

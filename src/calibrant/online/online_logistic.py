@@ -1,4 +1,4 @@
-"""What online Platt scaling and online beta calibration share."""
+"""Base class of online Platt scaling and online beta calibration."""
 
 from abc import ABC
 from typing import Any, ClassVar, Self
@@ -27,11 +27,11 @@ __all__ = ["OnlineLogistic"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-N_PARAMETERS = 3  # of the Newton steps, which are written out for so many
+N_PARAMETERS = 3  # fixed in the Newton steps
 
 
 class OnlineLogistic(ABC):
-    """Forecasts of one event by a logistic map whose parameters follow the outcomes; abstract."""
+    """Base class: forecasts of one event by a logistic map with parameters updated after every row."""
 
     family: ClassVar[Family]
     """The maps of one event among which the parameters move, at most three of them."""
@@ -51,11 +51,13 @@ class OnlineLogistic(ABC):
         for name, value in {"step": step, "scale": scale, "radius": radius}.items():
             if not is_number(value) or not 0 < value < np.inf:
                 raise ParameterError(f"{name} must be a positive number, not {value!r}.")
-        # A third parameter is zero for ever if only two are used.
+        # A third parameter remains zero if only two are used.
         start = np.zeros(N_PARAMETERS)
         start[: self.family.n_parameters] = self.family.map.identity()
         if radius < np.linalg.norm(start):
-            raise ParameterError(f"radius must reach the identity, {np.linalg.norm(start):.3g} from zero.")
+            raise ParameterError(
+                f"radius must be at least the norm of the identity map, {np.linalg.norm(start):.3g}."
+            )
         check_half_life(half_life)
         check_floor(floor, 1e-6)
         self.step, self.scale, self.radius = float(step), float(scale), float(radius)
@@ -65,7 +67,7 @@ class OnlineLogistic(ABC):
         self._newton = NewtonState(start, np.eye(N_PARAMETERS) / (self.step * self.scale) ** 2)
 
     def _features(self, log_odds: Vector) -> Matrix:
-        """Return what the parameters are multiplied by, (n, 3)."""
+        """Return the features that the parameters multiply, (n, 3)."""
         pair = np.column_stack([np.zeros_like(log_odds), log_odds])
         features = np.zeros((len(log_odds), N_PARAMETERS))
         features[:, : self.family.n_parameters] = self.family.features(Predictions(pair, Space.LOGITS))
@@ -77,29 +79,29 @@ class OnlineLogistic(ABC):
         return self._newton.theta[: self.family.n_parameters].copy()
 
     def predict_proba(self, p: Any) -> Matrix:
-        """Return forecasts with the parameters of now, (n, 2); nothing is learnt."""
+        """Return forecasts with the current parameters, (n, 2), without updating them."""
         if is_empty(p):
             return np.empty((0, 2))
         log_odds = clipped_log_odds(parsed_forecasts(p), self.floor)
         return forecast_columns(self._features(log_odds) @ self._newton.theta)
 
     def update(self, p: Any, y: Any) -> Vector:
-        """Go through rows in their order, if any: forecast each, then learn from its outcome.
+        """Process rows in order: forecast each, then update with its outcome; a batch may be empty.
 
-        Forecasts come first, as X does in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
+        Forecasts are the first argument, like X in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
         outcomes first.
 
         Parameters
         ----------
         p : array of shape (n,), (n, 2), Predictions or float
-            Probabilities of the event as the classifier gives them; a number is one row.
+            Probabilities of the event from the classifier; a single number is one row.
         y : array of shape (n,), int or bool
-            Whether the event happened: 0 and 1, or labels that the predictions name.
+            Whether the event occurred: 0 and 1, or labels that the predictions name.
 
         Returns
         -------
         ndarray of shape (n,)
-            Probability of the event in every row, as it was forecast before the outcome of that row was seen.
+            Probability of the event in every row, as forecast before its outcome was used.
         """
         if is_empty(p, y):
             return np.empty(0)
@@ -119,12 +121,12 @@ class OnlineLogistic(ABC):
         return forecasts
 
     def learn_one(self, p: float, y: Any) -> Self:
-        """Learn from a single row, and return self."""
+        """Update with a single row, and return self."""
         self.update(p, y)
         return self
 
     def state(self) -> dict[str, Any]:
-        """Return everything as plain numbers and lists, from which :meth:`from_state` makes an equal one."""
+        """Return the state as plain numbers and lists, for :meth:`from_state`."""
         return {
             "kind": type(self).__name__,
             "step": self.step,
@@ -139,9 +141,9 @@ class OnlineLogistic(ABC):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Return what :meth:`state` described, to go on where it was."""
+        """Restore a state returned by :meth:`state`."""
         if not isinstance(state, dict) or state.get("kind") != cls.__name__:
-            raise ParameterError(f"this is not the state of {cls.__name__}.")
+            raise ParameterError(f"this is not a state of {cls.__name__}.")
         made = cls(**{name: state[name] for name in ("step", "scale", "radius", "half_life", "floor")})
         made.n_rows = int(state["n_rows"])
         made._newton = NewtonState(np.array(state["theta"], float), np.array(state["matrix"], float))

@@ -1,4 +1,4 @@
-"""Online Platt scaling: a line through the log-odds that follows the outcomes."""
+"""Online Platt scaling: slope and intercept of the log-odds, updated after every row."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ __all__ = ["OnlinePlatt"]
 
 
 class OnlinePlatt(OnlineLogistic):
-    r"""Scale and shift the log-odds of an event, with parameters that are corrected after every row.
+    r"""Online Platt scaling: slope and intercept of the log-odds, updated after every row.
 
     .. math:: \hat q_t = \sigma(a_t s_t + b_t), \qquad s_t = \ln \frac{p_t}{1 - p_t}
 
@@ -25,16 +25,16 @@ class OnlinePlatt(OnlineLogistic):
     Parameters
     ----------
     step : float, default=0.1
-        :math:`\gamma`: the larger, the shorter the steps.
+        :math:`\gamma`; larger values give shorter steps.
     scale : float, optional
-        D: how far from the start parameters are expected to be; 1 if it is not given.
+        D: expected distance of the parameters from their initial values; 1 by default.
     radius : float, default=100.0
         Radius of the ball.
     half_life : float, optional
-        Number of rows after which a gradient counts half in A, for streams that drift; the steps stay long then. In
-        the paper nothing is forgotten.
+        Number of rows after which a gradient counts half in A, for streams that drift; steps then do not become short.
+        The paper has no such decay.
     floor : float, default=1e-6
-        Probabilities are kept so far away from 0 and 1; log-odds would be infinite otherwise.
+        Probabilities are clipped to this distance from 0 and 1; otherwise log-odds could be infinite.
 
     Attributes
     ----------
@@ -50,21 +50,21 @@ class OnlinePlatt(OnlineLogistic):
     .. math:: \sum_t \ell_t(\theta_t) - \ell_t(u) \le \frac1{2\gamma} \ln \frac{\det A_T}{\det A_0}
               + \frac{\lVert\theta_1 - u\rVert^2}{2 \gamma D^2}
 
-    as long as the log-loss bends enough, :math:`\ell_t(\theta_t) - \ell_t(u) \le g_t^\top d_t - \tfrac\gamma2
-    (g_t^\top d_t)^2` with :math:`d_t = \theta_t - u`. Of parameters that stay within a radius that :math:`\gamma` is
-    small enough for, it always does; rows in which it does not add their difference to the right side. The first term
-    grows with the logarithm of the number of rows, so that the mean loss is that of the best map in hindsight.
+    as long as the log-loss has enough curvature, :math:`\ell_t(\theta_t) - \ell_t(u) \le g_t^\top d_t - \tfrac\gamma2
+    (g_t^\top d_t)^2` with :math:`d_t = \theta_t - u`. This always holds if parameters stay within a radius for which
+    :math:`\gamma` is small enough; rows that violate it add the violation to the right side. The first term
+    grows with the logarithm of the number of rows, so the mean loss converges to that of the best map in hindsight.
 
-    *Cost.* Some microseconds for a row and nine numbers of memory. The program of the paper's authors projects with a
-    quadratic program; here a two by two eigenproblem does it, and only when a step leaves the ball. The system of the
-    step is factorised anew for every row, which costs as little as an update of the inverse and does not drift.
+    *Cost.* Some microseconds per row and nine numbers of memory. The authors' program projects with a
+    quadratic program; here a two-by-two eigenproblem suffices, solved only when a step leaves the ball. The linear system
+    of the step is factorised again for every row, which costs as little as updating the inverse and does not drift.
 
     For more than two classes, calibrate the confidence: pass the largest probability of each row as p, and whether
-    that class was right as y.
+    that class was correct as y.
 
     Examples
     --------
-    A classifier that is twice as sure as it ought to be:
+    A classifier with twice the log-odds that it should have:
 
     >>> import numpy as np
     >>> generator = np.random.default_rng(0)

@@ -30,7 +30,7 @@ from calibrant.persistence.schema import (
 
 __all__ = ["ArchiveReader", "File", "StoredArray", "write_archive"]
 
-File = io.BufferedReader | io.BufferedRandom
+File = io.BufferedReader | io.BufferedRandom | io.BytesIO
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same calibrator gives the same bytes, whenever it is saved
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field

@@ -1,12 +1,14 @@
 """A few rows that a calibrator predicts when it is saved, and must predict again when it is loaded."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
+from calibrant.graph import MapGraph
 from calibrant.numerics.row_blocks import one_thread
 from calibrant.numerics.simplex import softmax
 from calibrant.persistence.limits import TimeIsUpError, watched
@@ -54,28 +56,35 @@ class Probe:
 
         The predictions must be probabilities whatever the file says they were.
         """
+        self._check(lambda: _predicted(calibrator, self.inputs), "calibrator", n_bytes)
+
+    def check_graph(self, graph: MapGraph, n_bytes: int = 0) -> None:
+        """Raise :class:`UnreadableError` unless ``graph`` gives ``outputs`` for ``inputs``, as :meth:`check` does."""
+        if graph.n_columns != self.inputs.shape[1] or graph.n_outputs != self.inputs.shape[1]:
+            raise UnreadableError("is damaged: the graph in it has another number of classes")
+        self._check(lambda: graph(self.inputs), "graph", n_bytes)
+
+    def _check(self, predict: Callable[[], FloatArray], what: str, n_bytes: int) -> None:
         seconds = SECONDS + SECONDS_PER_MEGABYTE * n_bytes / 2**20
         try:
             # In one thread, which is the one that is watched.
             with watched(seconds), one_thread():
-                predicted = _predicted(calibrator, self.inputs)
+                predicted = predict()
         except TimeIsUpError:
             raise UnreadableError(
-                f"is damaged: the calibrator in it takes more than {seconds:.0f} seconds for {len(self.inputs)} rows"
+                f"is damaged: the {what} in it takes more than {seconds:.0f} seconds for {len(self.inputs)} rows"
             ) from None
         except Exception as error:
             raise UnreadableError(
-                "is damaged: the calibrator in it does not predict "
+                f"is damaged: the {what} in it does not predict "
                 f"({type(error).__name__}: {quoted(str(error))})"
             ) from error
         if not _are_probabilities(predicted):
-            raise UnreadableError("is damaged: the calibrator in it does not predict probabilities")
+            raise UnreadableError(f"is damaged: the {what} in it does not predict probabilities")
         if self.outputs is None:
             return
         if not np.allclose(predicted, self.outputs, rtol=0, atol=TOLERANCE):
-            raise UnreadableError(
-                "is damaged: the calibrator in it predicts otherwise than when it was saved"
-            )
+            raise UnreadableError(f"is damaged: the {what} in it predicts otherwise than when it was saved")
 
 
 def probe_inputs(n_classes: int, space: Space) -> FloatArray:
@@ -115,7 +124,7 @@ def _predicted(calibrator: Calibrator, inputs: FloatArray) -> FloatArray:
         predictions = Predictions.from_probabilities(inputs)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        predicted = calibrator.predict_proba(predictions)
+        predicted = np.asarray(calibrator.predict_proba(predictions))
     if predicted.shape != inputs.shape:
         raise ValueError(f"predictions have shape {predicted.shape} instead of {inputs.shape}")
     return predicted

@@ -4,7 +4,7 @@ import io
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
 from calibrant.errors import FileFormatError
+from calibrant.graph import GraphError, MapGraph
+from calibrant.graph.plain import graph_from_plain
 from calibrant.persistence.archive import ArchiveReader, File
 from calibrant.persistence.decoding import Decoder, expect
 from calibrant.persistence.probe import MAX_ROWS, Probe
@@ -28,9 +30,43 @@ from calibrant.persistence.schema import (
 from calibrant.persistence.validation import UnsoundError, check_fitted
 from calibrant.space import Space
 
-__all__ = ["load", "read_calibrator"]
+__all__ = ["checked_probe", "load", "load_graph", "opened", "parsed_json", "read_calibrator"]
 
 HEADER_KEYS = {"format", "schema_version", "library_version", "calibrator", "probe"}
+
+LONGEST_COMPLAINT = 200
+
+GRAPH_SINCE = 2  # the schema version from which on a header has a graph
+
+
+def load_graph(path: str | os.PathLike[str]) -> MapGraph:
+    """Return the fitted map in a file of :meth:`calibrant.Calibrator.save`, as a graph that can be applied to scores.
+
+    Only the graph is read: the class of the calibrator need not be known. The graph takes probabilities or logits as
+    its ``space`` says.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged, is something else, or has no graph.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from calibrant import TemperatureScaling
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "calibrator.npz")
+    ...     TemperatureScaling().fit([[0.9, 0.1]] * 4, [0, 0, 0, 1]).save(path)
+    ...     graph = load_graph(path)
+    >>> graph(np.array([[0.9, 0.1]]))
+    array([[0.75, 0.25]])
+    """
+    try:
+        with opened(path) as stream:
+            return read_graph(stream)
+    except UnreadableError as error:
+        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
@@ -78,14 +114,14 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     True
     """
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             return read_calibrator(stream)
     except UnreadableError as error:
         raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
+def opened(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
     """Open a regular file; a pipe would block, and a device may never end."""
 
     def without_waiting(name: str, flags: int) -> int:
@@ -113,26 +149,82 @@ def read_calibrator(stream: File) -> Calibrator:
         return np.empty(0)
 
     _decoded(header, Decoder(stand_in))
+    _refer_to_arrays(header.get("graph"), stand_in)
     missing = sorted(set(referred) - set(range(len(arrays))))
     expect(not missing, f"{array_member(missing[0]) if missing else ''} is missing")
     expect(len(referred) == len(arrays), "some arrays are referred to twice or never")
 
-    calibrator, probe = _decoded(header, Decoder(lambda index: archive.read(arrays[index])))
+    decoder = Decoder(lambda index: archive.read(arrays[index]))
+    calibrator, probe = _decoded(header, decoder)
     _check_base(calibrator)
     try:
         check_fitted(calibrator)
     except UnsoundError as error:
         raise UnreadableError(f"is damaged: {error}") from error
-    _checked_probe(probe, len(calibrator.classes_)).check(calibrator, archive.n_bytes)
+    checked = checked_probe(probe, len(calibrator.classes_))
+    checked.check(calibrator, archive.n_bytes)
+    if header.get("graph") is not None:
+        checked.check_graph(_decoded_graph(header["graph"], decoder), archive.n_bytes)
     return calibrator
+
+
+def read_graph(stream: File) -> MapGraph:
+    """Return the graph in an open file, without looking at the calibrator; checked on the probe."""
+    archive = ArchiveReader(stream)
+    header = _parsed_header(archive.header())
+    arrays = archive.arrays()
+    if header.get("graph") is None:
+        raise UnreadableError(
+            "has no graph: it was written by version 0.1, or its method has none; load it and save it again"
+        )
+
+    nodes = _probe_nodes(header)
+    referred: set[int] = set()
+
+    def refer(index: int) -> None:
+        expect(0 <= index < len(arrays), f"{array_member(index)} is missing")
+        # An array that many operations refer to would take many times the memory of the file.
+        expect(index not in referred, f"{array_member(index)} is referred to twice")
+        referred.add(index)
+
+    _refer_to_arrays([header["graph"], *nodes], refer)
+    decoder = Decoder(lambda index: archive.read(arrays[index]))
+    graph = _decoded_graph(header["graph"], decoder)
+    inputs, outputs = map(decoder.value, nodes)
+    checked_probe((inputs, outputs), graph.n_columns).check_graph(graph, archive.n_bytes)
+    return graph
+
+
+def _decoded_graph(content: Any, decoder: Decoder) -> MapGraph:
+    try:
+        return graph_from_plain(content, decoder.value)
+    except GraphError as error:
+        complaint = str(error)  # our own words, but a list of widths may be long
+        shown = complaint if len(complaint) <= LONGEST_COMPLAINT else f"{complaint[:LONGEST_COMPLAINT]}..."
+        raise UnreadableError(f"is damaged: {shown}") from error
+
+
+def _refer_to_arrays(content: Any, array_at: Callable[[int], Any]) -> None:
+    """Call ``array_at`` with the number of every array that a graph refers to, wherever it does."""
+    pending = [content]
+    while pending:
+        part = pending.pop()
+        if type(part) is dict:
+            if set(part) == {"array"}:
+                expect(type(part["array"]) is int, "an array must be referred to by its number")
+                array_at(part["array"])
+            else:
+                pending.extend(part.values())
+        elif type(part) is list:
+            pending.extend(part)
 
 
 def _parsed_header(text: bytes) -> dict[str, Any]:
     if sum(map(text.count, (b",", b"[", b"{"))) > MAX_HEADER_ITEMS:
         raise UnreadableError(f"has more than {MAX_HEADER_ITEMS} values in its {HEADER_MEMBER}")
     try:
-        header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        header = parsed_json(text)
+    except ValueError as error:
         raise UnreadableError(f"is damaged: {HEADER_MEMBER} is not valid JSON") from error
     if type(header) is not dict or header.get("format") != FORMAT:
         raise UnreadableError("is not a calibrator file: its header names another format")
@@ -144,9 +236,18 @@ def _parsed_header(text: bytes) -> dict[str, Any]:
             f"was written by a newer calibrant (schema {quoted(version)}; this version reads "
             f"{SCHEMA_VERSION}); upgrade calibrant"
         )
-    expect(set(header) == HEADER_KEYS, f"the header must have the keys {sorted(HEADER_KEYS)}")
+    keys = HEADER_KEYS | {"graph"} if version >= GRAPH_SINCE else HEADER_KEYS
+    expect(set(header) == keys, f"the header must have the keys {sorted(keys)}")
     expect(type(header["library_version"]) is str, "the library version must be text")
     return header
+
+
+def parsed_json(text: bytes) -> Any:
+    """Return what strict JSON in UTF-8 says; ``ValueError`` for keys that occur twice, NaN and too much nesting."""
+    try:
+        return json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("values are nested too deeply") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -161,12 +262,17 @@ def _no_constant(name: str) -> None:
 
 
 def _decoded(header: dict[str, Any], decoder: Decoder) -> tuple[Calibrator, tuple[Any, Any]]:
+    inputs, outputs = _probe_nodes(header)
+    calibrator = decoder.calibrator(header["calibrator"])
+    return calibrator, (decoder.value(inputs), decoder.value(outputs))
+
+
+def _probe_nodes(header: dict[str, Any]) -> tuple[Any, Any]:
     probe = header["probe"]
     expect(
         type(probe) is dict and set(probe) == {"inputs", "outputs"}, "the probe must have inputs and outputs"
     )
-    calibrator = decoder.calibrator(header["calibrator"])
-    return calibrator, (decoder.value(probe["inputs"]), decoder.value(probe["outputs"]))
+    return probe["inputs"], probe["outputs"]
 
 
 def _check_base(calibrator: Calibrator) -> None:
@@ -176,7 +282,7 @@ def _check_base(calibrator: Calibrator) -> None:
     expect(
         isinstance(classes, np.ndarray)
         and classes.ndim == 1
-        and classes.dtype.kind in "iuU"
+        and classes.dtype.kind in "biufU"
         and len(np.unique(classes)) == len(classes) >= 2,
         "classes_ must be two or more different labels",
     )
@@ -184,7 +290,8 @@ def _check_base(calibrator: Calibrator) -> None:
     expect(type(space) is str and space in list(Space), f"space_ is {quoted(space)}")
 
 
-def _checked_probe(probe: tuple[Any, Any], n_classes: int) -> Probe:
+def checked_probe(probe: tuple[Any, Any], n_classes: int) -> Probe:
+    """Return probe inputs and outputs that have the shape of such."""
     inputs, outputs = probe
     for rows in (inputs,) if outputs is None else (inputs, outputs):
         expect(

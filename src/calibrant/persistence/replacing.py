@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -33,8 +34,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     reaches the disk before it is renamed; otherwise a power failure could leave a new name on old blocks.
     Whatever is raised meanwhile, an interrupt included, leaves the old file as it was. A symbolic link is
     followed, and an existing file passes on its permissions. Temporary files that a killed process left in the folder are
-    removed. An error of a full disk names ``path``.
+    removed. An error of a full disk names ``path``. A path that exists and is no regular file, such as a device or a
+    named pipe, is refused and left as it is.
     """
+    _check_regular(os.fsdecode(path))
     target = os.path.realpath(os.fsdecode(path))
     folder = os.path.dirname(target)
     if folder not in _SWEPT:
@@ -93,7 +96,22 @@ def _lock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _check_regular(target: str) -> None:
+    """Refuse a target that renaming would destroy; a folder has an error of its own."""
+    try:
+        mode = os.stat(target).st_mode
+    except OSError:  # nothing there, or nothing that may be seen: opening the temporary file tells
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(
+            errno.EINVAL,
+            "this is a device, a pipe or a socket, not a regular file; give another path",
+            target,
+        )
+
+
 def _rename(temporary: str, target: str) -> None:
+    _check_regular(target)
     with suppress(FileNotFoundError):
         shutil.copymode(target, temporary)
     os.replace(temporary, target)

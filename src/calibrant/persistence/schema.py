@@ -3,9 +3,14 @@
 A file is a zip archive of stored (not compressed) members: ``header.json``, then ``array_0.npy``,
 ``array_1.npy`` and so on, which the header refers to by number. The header is one JSON object::
 
-    {"format": "calibrant calibrator", "schema_version": 1, "library_version": "...",
+    {"format": "calibrant calibrator", "schema_version": 2, "library_version": "...",
      "calibrator": {"class": "...", "parameters": {name: value}, "state": {name: value}},
-     "probe": {"inputs": {"array": 1}, "outputs": {"array": 2}}}
+     "probe": {"inputs": {"array": 1}, "outputs": {"array": 2}},
+     "graph": {"columns": 3, "space": "probabilities", "output_space": "probabilities",
+               "operations": [{"operation": "log", "of": [0], "floor": 1e-38}, ...]}}
+
+``graph`` is the fitted map as a list of operations (see :mod:`calibrant.graph.plain`), from which alone a reader can
+predict; null for methods without one, and absent in files of schema 1.
 
 Among the values, None, booleans, integers, finite floats, text and lists are what they are in JSON; all
 else is an object with one key that says what it is, such as ``{"tuple": [...]}`` (see
@@ -48,7 +53,7 @@ __all__ = [
 ]
 
 FORMAT: Final = "calibrant calibrator"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 HEADER_MEMBER: Final = "header.json"
 ARRAY_MEMBER: Final = re.compile(r"array_(0|[1-9][0-9]{0,8})\.npy")
 STATE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*_")

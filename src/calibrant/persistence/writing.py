@@ -3,13 +3,15 @@
 import json
 import os
 import warnings
+from typing import Any
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 import calibrant
 from calibrant.calibrator import Calibrator
-from calibrant.errors import CalibrationWarning, FileFormatError
+from calibrant.errors import CalibrationWarning, FileFormatError, NoGraphError
+from calibrant.graph.plain import graph_to_plain
 from calibrant.persistence.archive import write_archive
 from calibrant.persistence.encoding import Encoder
 from calibrant.persistence.probe import Probe
@@ -85,6 +87,7 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
             "inputs": encoder.value(probe.inputs, "probe"),
             "outputs": encoder.value(probe.outputs, "probe"),
         },
+        "graph": _graph(calibrator, encoder),
     }
     text = json.dumps(header, ensure_ascii=False, allow_nan=False).encode()
     with replacing(path) as stream:
@@ -101,6 +104,15 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
             raise FileFormatError(
                 f"{name} cannot be saved, because what was written {error}; {advice}."
             ) from error
+
+
+def _graph(calibrator: Calibrator, encoder: Encoder) -> dict[str, Any] | None:
+    """Return the graph of the fitted map, or None where it is no list of row operations."""
+    try:
+        graph = calibrator.graph()
+    except NoGraphError:
+        return None
+    return graph_to_plain(graph, lambda array: encoder.value(array, "graph"))
 
 
 def _probe(calibrator: Calibrator, name: str) -> Probe:

@@ -1,7 +1,7 @@
-"""Pictures of calibration, each with the plain numbers behind it.
+"""Plots of calibration, each with its data.
 
-A display is made by ``from_predictions`` or ``from_estimator`` and drawn by ``plot(ax=None)``; ``columns()`` and
-``frame()`` give its numbers. Only drawing needs matplotlib.
+Displays are created by ``from_predictions`` or ``from_estimator`` and plotted by ``plot(ax=None)``; ``columns()`` and
+``frame()`` return the data. Only ``plot`` needs matplotlib.
 """
 
 from calibrant.plots.bin_sensitivity import BinSensitivity, bin_sensitivity

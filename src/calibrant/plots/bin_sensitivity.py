@@ -1,4 +1,4 @@
-"""The numbers of a picture of bin sensitivity: a calibration error for many numbers of bins."""
+"""Bin sensitivity: a binned calibration error for several numbers of bins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ __all__ = ["BinSensitivity", "bin_sensitivity"]
 
 Vector = NDArray[np.float64]
 
-# Labels that are drawn for the noise, at most; with more rows the sums over bins are as good as normal.
+# Limit of simulated labels; with more rows the sums over bins are practically normal.
 MOST_DRAWS = 20_000_000
 
 QUANTILE = 0.95
@@ -39,7 +39,7 @@ ERRORS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class BinSensitivity(Tabular):
-    """How much a calibration error depends on the bins, and what noise alone would give.
+    """Binned calibration errors by number of bins, with their distribution under calibration.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class BinSensitivity(Tabular):
     n_bins : ndarray of shape (m,)
         Numbers of bins, increasing.
     equal_width, equal_mass : ndarray of shape (m,)
-        The error with bins of equal width, and of equal weight.
+        The error with equal-width and with equal-mass bins.
     debiased : ndarray of shape (m,)
-        The error with bins of equal weight, less what noise puts into it.
+        The debiased error with equal-mass bins.
     noise, noise_high : ndarray of shape (m,)
-        Mean and 95 % quantile of the error with bins of equal width for calibrated predictions: no smaller error can
-        be told from none with these rows.
+        Mean and 95 % quantile of the error with equal-width bins for calibrated predictions. Errors below the quantile are
+        not significant for these rows.
     """
 
     metric: str
@@ -93,11 +93,11 @@ def bin_sensitivity(
     n_resamples: int = 200,
     random_state: int | np.random.Generator | None = 0,
 ) -> BinSensitivity:
-    r"""Binned calibration error for many numbers of bins, beside what calibrated predictions would give.
+    r"""Compute a binned calibration error for several numbers of bins, with its distribution under calibration.
 
     .. math:: E(B) = \sum_{b=1}^B \frac{W_b}{W} \, | \bar o_b - \bar s_b |
 
-    depends on B, and for few rows in each bin is mostly noise: its expectation for calibrated predictions is about
+    depends on B, and with few rows per bin it is mostly noise: its expectation for calibrated predictions is about
     :math:`\sqrt{2 / \pi} \sum_b \sigma_b` with :math:`\sigma_b^2 = \sum_{i \in b} w_i^2 s_i (1 - s_i) / W^2`, which
     grows as the root of B.
 
@@ -108,16 +108,16 @@ def bin_sensitivity(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters; each is one observation.
+        Sample weights; each row is one observation.
     metric : {"confidence", "classwise", "positive"}, default="confidence"
         :func:`~calibrant.metrics.confidence_ece`, :func:`~calibrant.metrics.classwise_ece`, or
         :func:`~calibrant.metrics.class_ece` of the second class of two.
     n_bins : sequence of int, default=(5, 10, 15, 20, 30, 50, 100)
         Numbers of bins, B.
     n_resamples : int, default=200
-        Number of sets of labels that are drawn from the predictions for the noise.
+        Number of sets of labels simulated from the predictions.
     random_state : int, Generator or None, default=0
-        Seed of the draws; None for others every time.
+        Seed of the random numbers; None for different ones each time.
 
     Returns
     -------
@@ -127,13 +127,13 @@ def bin_sensitivity(
 
     Notes
     -----
-    Costs O(nK) for each number of bins, a sort for bins of equal weight, and O(n) for each draw and number of bins.
-    Where that would be more than 20 million drawn labels, the sums over bins are drawn from normal distributions
-    instead, those of different classes as if they were independent.
+    The cost is O(nK) per number of bins, a sort for equal-mass bins, and O(n) per simulation and number of bins. Above
+    20 million simulated labels, the sums over bins are drawn from normal distributions instead, independently for
+    different classes.
 
     Examples
     --------
-    Nine of ten right at 80 %: an error of 0.1 for any bins, which calibrated predictions have on average.
+    Nine of ten correct at 80 %: an error of 0.1 for any bins, which is also the mean for calibrated predictions.
 
     >>> found = bin_sensitivity([0] * 9 + [1], [[0.8, 0.2]] * 10, n_bins=(5, 10))
     >>> found.equal_width.round(6), found.noise.round(1)
@@ -148,7 +148,7 @@ def bin_sensitivity(
         raise ParameterError(
             f"metric='positive' is for two classes, but there are {data.n_classes}; use metric='classwise'."
         )
-    # Column numbers serve for labels, whatever the classes are called.
+    # Use column numbers as labels.
     columns = np.arange(data.n_classes)
     data = replace(data, predictions=replace(data.predictions, classes=None), classes=columns)
     error = ERRORS[metric]
@@ -175,12 +175,10 @@ def bin_sensitivity(
 
 
 def _checked(n_bins: Any) -> NDArray[np.intp]:
-    """Return numbers of bins in increasing order."""
+    """Return the numbers of bins in increasing order."""
     numbers = list(n_bins) if isinstance(n_bins, Sequence | np.ndarray) else [n_bins]
     if not numbers or not all(is_whole(number, 1) for number in numbers):
-        raise ParameterError(
-            f"n_bins must be whole numbers of at least 1, such as (5, 15, 50), not {n_bins!r}."
-        )
+        raise ParameterError(f"n_bins must be integers of at least 1, such as (5, 15, 50), not {n_bins!r}.")
     return np.unique(np.array(numbers, dtype=np.intp))
 
 
@@ -191,7 +189,7 @@ def _simulated(
     n_resamples: int,
     generator: np.random.Generator,
 ) -> Vector:
-    """Return the errors of labels that are drawn from the predictions, (R, m)."""
+    """Return the errors of labels simulated from the predictions, (R, m)."""
     sampler = LabelSampler(data.predictions.probabilities)
     evaluators = [evaluator(partial(error, n_bins=int(number)), data) for number in numbers]
     errors = np.empty((n_resamples, len(numbers)))
@@ -208,7 +206,7 @@ def _normal(
     n_resamples: int,
     generator: np.random.Generator,
 ) -> tuple[Vector, Vector]:
-    """Return draws of the errors, (R, m), and their means, (m,), with normal sums over bins."""
+    """Return simulated errors, (R, m), and their means, (m,), with normal sums over bins."""
     shares = None if data.weights is None else data.weights / data.total_weight
     sums = np.zeros((n_resamples, len(numbers)))
     means = np.zeros(len(numbers))

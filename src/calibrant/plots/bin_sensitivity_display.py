@@ -22,22 +22,22 @@ METRIC_NAMES = {
 
 
 class BinSensitivityDisplay(PredictionDisplay):
-    """Binned calibration errors against the number of bins, beside what noise alone would give.
+    """Plot of binned calibration errors against the number of bins, with their range under calibration.
 
-    As figure 3a of :cite:`tomani2022`. The shaded range is that of calibrated predictions: an error within
-    it is no evidence of anything, and one that grows with the number of bins along with it is mostly noise.
+    Similar to figure 3a of :cite:`tomani2022`. The shaded range is that of calibrated predictions: an error within this
+    range is no evidence of miscalibration, and an error that grows with it is mostly noise.
 
     Parameters
     ----------
     sensitivity : BinSensitivity
-        The numbers.
+        Data of the plot.
     name : str, default=""
         Title.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class BinSensitivityDisplay(PredictionDisplay):
         random_state: int | np.random.Generator | None = 0,
         name: str = "",
     ) -> Self:
-        """Take predictions with their true classes; see :func:`~calibrant.plots.bin_sensitivity`."""
+        """Create the display from predictions and true classes; see :func:`~calibrant.plots.bin_sensitivity`."""
         sensitivity = bin_sensitivity(
             y_true,
             y_proba,
@@ -80,11 +80,17 @@ class BinSensitivityDisplay(PredictionDisplay):
         return self.sensitivity.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.4, 4.6))
         found, axes = self.sensitivity, self.ax_
         axes.fill_between(
-            found.n_bins, 0, found.noise_high, color=FAINT, alpha=0.4, linewidth=0, label="noise alone, 95 %"
+            found.n_bins,
+            0,
+            found.noise_high,
+            color=FAINT,
+            alpha=0.4,
+            linewidth=0,
+            label="if calibrated, 95 %",
         )
         axes.plot(
             found.n_bins,
@@ -92,11 +98,11 @@ class BinSensitivityDisplay(PredictionDisplay):
             color="#555555",
             linestyle=":",
             linewidth=1.6,
-            label="noise alone, mean",
+            label="if calibrated, mean",
         )
         lines = (
-            ("bins of equal width", found.equal_width),
-            ("bins of equal mass", found.equal_mass),
+            ("equal-width bins", found.equal_width),
+            ("equal-mass bins", found.equal_mass),
             ("equal mass, debiased", found.debiased),
         )
         for (label, values), colour, marker in zip(lines, SERIES, MARKERS, strict=False):
@@ -113,6 +119,6 @@ class BinSensitivityDisplay(PredictionDisplay):
         legend_above(axes, axes.get_legend_handles_labels()[0], self.name)
         write_caption(
             axes,
-            "Shaded: 95 % of calibrated predictions with as many rows have an error there, by bins of equal width.",
+            "Shaded: range of 95 % of the errors of calibrated predictions with equal-width bins.",
         )
         return self

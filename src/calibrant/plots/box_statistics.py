@@ -1,4 +1,4 @@
-"""BoxStatistics: what box plots of class probabilities by true class are drawn from."""
+"""BoxStatistics: data of box plots of class probabilities by true class."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,14 +14,14 @@ Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-# Of the median of a normal distribution, as McGill, Tukey and Larsen (1978) draw notches.
+# Factor of the notch for the median of a normal distribution (McGill, Tukey and Larsen 1978).
 NOTCH = 1.57
 
 
 def weighted_quantile(values: Matrix, shares: Vector, weights: Vector | None = None) -> Matrix:
-    """Return quantiles of every column, (q, c): the smallest value below which at least that share of the weight lies.
+    """Return weighted quantiles of every column, (q, c): the smallest value with at least that cumulative weight.
 
-    Where it is exact, the mean with the next, so that the median of two is half-way between.
+    If the cumulative weight is met exactly, the mean with the next value, as for the median of two.
 
     >>> weighted_quantile(np.array([[1.0], [3.0], [7.0]]), np.array([0.25, 0.5]))
     array([[1.], [3.]])
@@ -35,7 +35,7 @@ def weighted_quantile(values: Matrix, shares: Vector, weights: Vector | None = N
     reached /= reached[-1]
     found = np.empty((len(shares), values.shape[1]))
     for column in range(values.shape[1]):
-        # Sums of weights round, and a share that is met exactly must not be missed.
+        # Allow for rounding, so that a cumulative weight that is met exactly is not missed.
         low = np.searchsorted(reached[:, column], shares * (1 - 1e-12), side="left")
         high = np.searchsorted(reached[:, column], shares * (1 + 1e-12), side="right")
         last = len(values) - 1
@@ -47,9 +47,9 @@ def weighted_quantile(values: Matrix, shares: Vector, weights: Vector | None = N
 
 @dataclass(frozen=True, eq=False)
 class BoxStatistics:
-    """Distribution of every class's probability among the rows of every true class.
+    """Distribution of the probability of every class, by true class.
 
-    The first axis is the true class, the second the class whose probability it is; NaN for true classes without rows.
+    The first axis is the true class, the second the class of the probability; NaN for true classes without rows.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class BoxStatistics:
 
     @classmethod
     def of(cls, data: LabelledPredictions, columns: NDArray[np.intp]) -> Self:
-        """Describe some of the classes; costs a sort of every column."""
+        """Compute the statistics for some of the classes; the cost is a sort per column."""
         size = len(columns)
         quantiles, means = np.full((5, size, size), np.nan), np.full((2, size, size), np.nan)
         effective, count = np.zeros(size), np.zeros(size, dtype=np.intp)

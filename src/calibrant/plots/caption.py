@@ -1,4 +1,4 @@
-"""Words around a picture: a sentence under it on what its bars and bands are, a legend above it."""
+"""Captions and legends of plots: a sentence below the axes, a legend above them."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -11,15 +11,15 @@ __all__ = ["CAPTION_SIZE", "legend_above", "thousands", "write_caption"]
 CAPTION_SIZE = 8.5
 LEGEND_SIZE = 9.0
 
-# Width of a letter relative to the height of the type, on average.
+# Average width of a character relative to the font size.
 LETTER_WIDTH = 0.5
 
-# Room for ticks and the label of the axis, in points.
+# Space for ticks and axis label, in points.
 BELOW_THE_LABEL = 36
 
 
 def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
-    """Write a sentence so many points below some axes, in lines that are as wide as these."""
+    """Write a sentence a given number of points below the axes, wrapped to their width."""
     inches = ax.get_position().width * ax.figure.get_figwidth()
     letters = max(int(inches * 72 / (CAPTION_SIZE * LETTER_WIDTH)), 24)
     return ax.annotate(
@@ -36,7 +36,7 @@ def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
 
 
 def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: int = 2) -> None:
-    """Put a legend above some axes, where it hides nothing, and a title above that."""
+    """Place a legend above the axes, where it hides nothing, and a title above the legend."""
     ax.legend(
         handles=handles,
         loc="lower left",
@@ -55,7 +55,7 @@ def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: in
 
 
 def thousands(value: float) -> str:
-    """Return a whole number with its thousands apart.
+    """Return an integer with thousands separators.
 
     >>> thousands(12345.0)
     '12,345'

@@ -1,4 +1,4 @@
-"""ClassProbabilityBoxDisplay: what a classifier says about the rows of every class, as box plots."""
+"""ClassProbabilityBoxDisplay: box plots of class probabilities by true class."""
 
 from typing import Any, Self
 
@@ -13,31 +13,31 @@ from calibrant.plots.three_classes import class_columns
 
 __all__ = ["ClassProbabilityBoxDisplay"]
 
-# Classes drawn unless they are chosen: all up to the first number, else so many of the worst.
+# Default classes: all up to the first number, else the second number of worst classes.
 MOST, WORST = 10, 6
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---", "***", "|||")
 
 
 class ClassProbabilityBoxDisplay(PredictionDisplay):
-    """Box plots of the probability of every class, in groups by the true class.
+    """Box plots of the probability of every class, grouped by true class.
 
-    In the group of a true class its own box should be the highest. Whiskers reach from 5 to 95 %, the notch is an
-    approximate 95 % interval of the median, and the bar beside the box is one standard deviation on either side of the mean;
-    as figure 3 of the supplement of :cite:`kull2019`.
+    In each group, the box of the true class should be the highest. Whiskers are the 5 % and 95 % quantiles, the notch is an
+    approximate 95 % interval of the median, and the bar beside the box is the mean plus and minus one standard deviation;
+    as in figure 3 of the supplement of :cite:`kull2019`.
 
     Parameters
     ----------
     statistics : BoxStatistics
-        The numbers.
+        Data of the plot.
     names : tuple of str
-        The classes, of groups and of boxes in each.
+        The classes.
     title : str
-        What the predictions are.
+        Title of the plot.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         classes: Any = None,
         title: str | None = None,
     ) -> Self:
-        """Take predictions with their true classes.
+        """Create the display from predictions and true classes.
 
         Parameters
         ----------
@@ -73,12 +73,12 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         y_proba : array, frame or Predictions
             Probabilities, (n, K).
         sample_weight : array of shape (n,), optional
-            A weight of two is the same as the row given twice.
+            Sample weights; a weight of two equals a duplicated row.
         classes : sequence of labels, optional
-            Which classes; by default all up to ten, of more the six whose rows were given the least probability of
-            their own class.
+            Classes to show. By default all classes up to ten, else the six with the lowest mean probability of the true
+            class.
         title : str, optional
-            What the predictions are.
+            Title of the plot.
         """
         data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
         columns = _worst(data) if classes is None else class_columns(data.classes, classes)
@@ -89,7 +89,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         return cls(BoxStatistics.of(data, columns), names, said)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one line for every box: true class, class, quantiles, notch, mean and deviation."""
+        """Return one row per box: true class, class, quantiles, notch, mean and standard deviation."""
         size = len(self.names)
         columns: dict[str, NDArray[Any]] = {
             "true_class": np.repeat(np.array(self.names), size),
@@ -110,7 +110,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         return columns
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         size = len(self.names)
         self.ax_, self.figure_ = new_axes(ax, (float(np.clip(1.2 + 0.26 * size * (size + 1), 5.5, 15)), 4.2))
         from matplotlib.patches import Patch
@@ -125,7 +125,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         self.ax_.set_xticks(range(size), labels=labels, fontsize=LABEL_SIZE - 0.5)
         self.ax_.tick_params(axis="x", length=0)
         self.ax_.set(xlim=(-0.5, size - 0.5), ylim=(-0.02, 1.02))
-        self.ax_.set_xlabel("true class and number of its rows", fontsize=LABEL_SIZE)
+        self.ax_.set_xlabel("true class and number of rows", fontsize=LABEL_SIZE)
         self.ax_.set_ylabel("probability", fontsize=LABEL_SIZE)
         self.ax_.set_title(self.title, fontsize=TITLE_SIZE, color=INK)
         handles = [Patch(**_style(number), label=name) for number, name in enumerate(self.names)]
@@ -140,7 +140,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         return self
 
     def _draw_boxes(self, number: int, places: NDArray[np.float64], width: float) -> None:
-        """Draw the boxes of one class in all groups, with mean and deviation at their right."""
+        """Draw the boxes of one class in all groups, with mean and standard deviation to their right."""
         one = self.statistics
         filled = np.flatnonzero(one.count)
         boxes = [
@@ -150,7 +150,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
                 "med": one.median[group, number],
                 "q3": one.upper_quartile[group, number],
                 "whishi": one.high[group, number],
-                # A notch beyond the box would fold back over it.
+                # matplotlib folds a notch that exceeds the box.
                 "cilo": max(
                     one.median[group, number] - one.notch[group, number], one.lower_quartile[group, number]
                 ),
@@ -186,7 +186,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
 
 
 def _style(number: int) -> dict[str, Any]:
-    """Return colour and hatching of the boxes of one class; colours come again after seven, hatchings after ten."""
+    """Return colour and hatching of the boxes of one class; colours repeat after seven, hatchings after ten."""
     from matplotlib.colors import to_rgb
 
     colour = np.array(to_rgb(SERIES[number % len(SERIES)]))
@@ -200,7 +200,7 @@ def _style(number: int) -> dict[str, Any]:
 
 
 def _worst(data: LabelledPredictions) -> NDArray[np.intp]:
-    """Return all columns, or of many those whose rows were given the least probability of their own class."""
+    """Return all columns, or those with the lowest mean probability of the true class if there are many."""
     if data.n_classes <= MOST:
         return np.arange(data.n_classes)
     own = data.predictions.probabilities[np.arange(data.n_rows), data.labels].astype(np.float64)

@@ -20,26 +20,26 @@ from calibrant.wording import counted
 
 __all__ = ["ClasswiseReliabilityDisplay"]
 
-# Of titles only the beginning of long labels fits.
+# Longest label that fits into a title.
 LONGEST_LABEL = 16
 
-# In the size of type below the panels.
+# In font sizes, below the panels.
 LETTERS_PER_INCH = 14.5
 
-# With more columns than this, panels lose what would be too small to read.
+# With more columns than this, panels omit text that would be too small to read.
 COLUMNS_WITH_DETAIL = 6
 
 
 class ClasswiseReliabilityDisplay(PredictionDisplay):
-    """Grid of reliability diagrams, one for each class, the worst first.
+    """Grid of reliability diagrams, one per class, the worst first.
 
-    Over each panel stand the class and its calibration error; a star where that is more than noise, at 5 % for each
-    class by itself. With a hundred classes about five have one by chance.
+    Titles show the class and its calibration error. A star marks errors that are significant at the 5 % level, for each
+    class separately: of a hundred calibrated classes about five have a star.
 
     Parameters
     ----------
     reliability : ClasswiseReliability
-        The numbers.
+        Data of the plot.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
         mode: Mode = "confidence",
         random_state: int | np.random.Generator | None = 0,
     ) -> Self:
-        """Take predictions with their true classes; see :func:`~calibrant.plots.classwise_reliability`."""
+        """Create the display from predictions and true classes; see :func:`~calibrant.plots.classwise_reliability`."""
         return cls(
             classwise_reliability(
                 y_true,
@@ -95,11 +95,11 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
         )
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row per class, the worst first, whether it is drawn or not."""
+        """Return one row per class, the worst first, including classes without a panel."""
         return self.reliability.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw in place of the given axes, or in a new figure, and return self."""
+        """Plot in place of the given axes, or in a new figure, and return self."""
         curves = self.reliability.curves
         n_columns = min(_n_columns(len(curves)), len(curves))
         n_lines = -(-len(curves) // n_columns)
@@ -113,13 +113,13 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
                 panel.remove()
                 continue
             self._panel(panel, place, curves[place], detailed=n_columns <= COLUMNS_WITH_DETAIL)
-            # The lowest panel of a column need not be in the last line.
+            # The lowest panel of a column may not be in the last row of the grid.
             panel.tick_params(labelbottom=place + n_columns >= len(curves), labelleft=place % n_columns == 0)
         self.axes_, self.ax_ = axes[: len(curves)], axes[0]
         across = (
             "probability of the class" if self.reliability.kind == "classwise" else "confidence in the class"
         )
-        up = "share of the class" if self.reliability.kind == "classwise" else "share that was right"
+        up = "frequency of the class" if self.reliability.kind == "classwise" else "accuracy"
         if ax is None:
             self.figure_.supylabel(up, fontsize=LABEL_SIZE, color=INK)
             self.figure_.supxlabel(f"{across}\n\n{words}", fontsize=LABEL_SIZE - 1, color=INK)
@@ -148,7 +148,7 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
         )
 
     def _sentences(self) -> str:
-        """Return what is shown and what the bars are."""
+        """Return the caption on the panels and the intervals."""
         curves = self.reliability.curves
         n_classes = len(self.reliability.labels)
         which = "all" if len(curves) == n_classes else f"the worst {len(curves)} of"
@@ -157,13 +157,13 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
         small = next((curve for curve in curves if curve.small.any()), curves[0])
         return (
             f"Shown: {which} {counted(n_classes, 'class')}{unseen} with their calibration error, worst first; "
-            "* more than noise (5 % by chance). Hatched // orange: promised too much, \\\\ green: too little. "
+            "* significant at the 5 % level. Hatched // orange: predictions too high, \\\\ green: too low. "
             f"{intervals_in_words(small, isotonic=False)}"
         )
 
 
 def _n_columns(n_panels: int) -> int:
-    """Return how many panels to put side by side.
+    """Return the number of columns of the grid.
 
     >>> [_n_columns(number) for number in (3, 12, 13, 30, 100)]
     [4, 4, 5, 7, 10]

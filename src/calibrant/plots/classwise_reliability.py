@@ -1,4 +1,4 @@
-"""The numbers of a grid of reliability diagrams: one for each class, the worst first."""
+"""Classwise reliability: reliability curves of single classes, the worst first."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -19,37 +19,37 @@ from calibrant.wording import counted
 __all__ = ["ClasswiseReliability", "PerClass", "classwise_reliability"]
 
 PerClass = Literal["classwise", "top-label"]
-"""``"classwise"``: every class by its own probability, in all rows. ``"top-label"``: every class in the rows that predict
-it, by their confidence."""
+"""``"classwise"``: the probability of every class, in all rows. ``"top-label"``: the confidence of the rows that predict the
+class."""
 
 Vector = NDArray[np.float64]
 
-# Of a normal distribution 95 % lie below so many standard deviations.
+# 95 % quantile of the standard normal distribution.
 ONE_SIDED = 1.6448536269514722
 
 
 @dataclass(frozen=True, eq=False)
 class ClasswiseReliability(Tabular):
-    """Reliability curves of the worst classes, and the calibration error of all.
+    """Reliability curves of the worst classes, and calibration errors of all classes.
 
     Attributes
     ----------
     kind : str
         ``"classwise"`` or ``"top-label"``.
     n_rows, n_classes : int
-        Rows and classes in all.
+        Number of rows and classes.
     labels : ndarray of shape (C,)
-        Classes with rows to judge them by, the worst first.
+        Classes with rows to evaluate, the worst first.
     count : ndarray of shape (C,)
-        Rows that take part: all, or those that predict the class.
+        Number of evaluated rows: all, or those that predict the class.
     happened : ndarray of shape (C,)
-        In how many of them the class was the true one.
+        Number of these rows whose true class it is.
     error : ndarray of shape (C,)
         Binned calibration error.
     noise, noise_high : ndarray of shape (C,)
-        Mean of that error for calibrated predictions, and what 95 % of it stay below, with normal means of bins.
+        Mean and 95 % quantile of this error for calibrated predictions, with normal bin means.
     curves : tuple of ReliabilityCurve
-        Of the first classes, as many as were asked for.
+        Curves of the first classes, up to the requested number.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class ClasswiseReliability(Tabular):
 
     @property
     def beyond_noise(self) -> NDArray[np.bool_]:
-        """Whether the error of a class is more than noise, each by itself at 5 %, (C,)."""
+        """Whether the error of a class is significant at the 5 % level, for each class separately, (C,)."""
         return self.error > self.noise_high
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -102,16 +102,16 @@ def classwise_reliability(
     mode: Mode = "confidence",
     random_state: int | np.random.Generator | None = 0,
 ) -> ClasswiseReliability:
-    r"""Reliability of every class by itself, the worst classes first.
+    r"""Compute the reliability of every class, the worst classes first.
 
-    Classes are sorted by how far their binned error is above what noise alone would make of it,
+    Classes are sorted by their binned error minus its expected value under calibration,
 
     .. math::
 
         \sum_b \frac{W_b}{W} \, | \bar o_b - \bar s_b | - \sqrt{\frac{2}{\pi}} \sum_b \sigma_b, \qquad
         \sigma_b^2 = \frac{1}{W^2} \sum_{i \in b} w_i^2 s_i (1 - s_i) :
 
-    by the error alone, rare classes and small groups of rows would come first whatever the predictions.
+    The error alone would always put rare classes and small groups of rows first.
 
     Parameters
     ----------
@@ -120,21 +120,21 @@ def classwise_reliability(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters; each is one observation.
+        Sample weights; each row is one observation.
     kind : {"classwise", "top-label"}, default="classwise"
-        Every class by its own probability in all rows :cite:`kull2019`, or in the rows that predict it by their
-        confidence :cite:`gupta2022`. Classes that no row predicts are left out of the second.
+        The probability of every class in all rows :cite:`kull2019`, or the confidence of the rows that predict it
+        :cite:`gupta2022`. The latter omits classes that are never predicted.
     max_classes : int or None, default=12
-        For how many classes to make curves; None for all. Errors are there for all in any case.
+        Number of classes with curves; None for all. Errors are computed for all classes.
     n_bins : int, default=10
-        Number of bins from 0 to 1.
+        Number of bins on [0, 1].
     strategy, binning, level, mode, random_state
         As for :func:`~calibrant.plots.reliability_curve`.
 
     Returns
     -------
     ClasswiseReliability
-        With ``columns()`` and ``frame()``, one row per class. Costs O(nK), and a sort of n numbers for each curve.
+        With ``columns()`` and ``frame()``, one row per class. The cost is O(nK), and a sort of n numbers per curve.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def classwise_reliability(
         every, choose = EventRows.every_predicted, EventRows.of_predicted
     found = [(rows.n_rows, int(rows.happened.sum()), *_error_and_noise(rows, scheme)) for rows in every(data)]
     count, happened, error, mean, deviation = map(np.array, zip(*found, strict=True))
-    # Rounding must not decide between classes that are equally bad.
+    # Rounding errors must not decide between ties.
     order = np.argsort(-(error - mean).round(12), kind="stable")
     shown = order if max_classes is None else order[:max_classes]
     return ClasswiseReliability(
@@ -192,6 +192,6 @@ def _error_and_noise(rows: EventRows, scheme: BinningScheme) -> tuple[float, flo
     variance = np.bincount(
         partition.index(rows.scores), scores * (1 - scores) * (masses * scale) ** 2, bins.n_bins
     )
-    # The size of a normal number has the mean sqrt(2 / pi) and the variance 1 - 2 / pi.
+    # The absolute value of a standard normal variable has mean sqrt(2 / pi) and variance 1 - 2 / pi.
     mean = float(np.sqrt(2 / np.pi * variance).sum())
     return float(bins.share @ np.abs(bins.gap)), mean, float(np.sqrt((1 - 2 / np.pi) * variance.sum()))

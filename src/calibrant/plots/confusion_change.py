@@ -1,4 +1,4 @@
-"""ConfusionChange: who is mistaken for whom, before and after calibration."""
+"""ConfusionChange: confusion matrices before and after calibration."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -36,17 +36,17 @@ class ConfusionChange:
 
     @classmethod
     def of(cls, data: LabelledPredictions, calibrated: Predictions) -> Self:
-        """Count predictions and calibrated ones for the same rows."""
+        """Compute both confusion matrices from predictions before and after calibration."""
         return cls(_confusion(data, data.predictions.predicted), _confusion(data, calibrated.predicted))
 
     @property
     def change(self) -> Matrix:
-        """After less before, (K, K); every row sums to zero, since true classes stay."""
+        """Difference after minus before, (K, K); rows sum to zero, since true classes are the same."""
         return self.after - self.before
 
     @property
     def accuracy(self) -> tuple[float, float]:
-        """Share of rows that were right, before and after."""
+        """Accuracy before and after calibration."""
         total = self.before.sum()
         return float(np.trace(self.before) / total), float(np.trace(self.after) / total)
 

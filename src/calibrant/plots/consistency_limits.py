@@ -1,4 +1,4 @@
-"""Consistency limits: where the mean outcome of a bin would lie if its scores were true."""
+"""Consistency limits: range of the mean outcome of a bin for calibrated scores."""
 
 from itertools import pairwise
 
@@ -12,10 +12,10 @@ __all__ = ["consistency_limits", "poisson_binomial"]
 
 Vector = NDArray[np.float64]
 
-# A sum of this variance, in units of the square of its largest term, is as good as normal for a picture.
+# Above this variance, relative to the square of its largest term, a sum is practically normal.
 ENOUGH_VARIANCE = 100.0
 
-# Scores of one bin that are told apart.
+# Number of distinct scores per bin.
 MOST_CELLS = 200
 
 N_DRAWS = 2000
@@ -29,12 +29,12 @@ def consistency_limits(
     level: float,
     generator: np.random.Generator,
 ) -> tuple[Vector, Vector]:
-    r"""Return between which limits the mean outcome of every bin lies with a probability of at least ``level``.
+    r"""Return limits that contain the mean outcome of a bin with a probability of at least ``level`` under calibration.
 
-    If the scores :math:`s_i` are the true probabilities, the number of events in a bin is the sum of independent
-    outcomes, of the Poisson-binomial distribution. Its quantiles are taken exactly, or where its variance exceeds
-    100 from the normal distribution of the same mean and variance; these are the consistency bars of
-    :cite:`broecker2007`. With unequal weights, quantiles of 2,000 draws take the place of the exact ones.
+    If the scores :math:`s_i` are the true probabilities, the number of events in a bin has a Poisson-binomial distribution.
+    The limits are its exact quantiles, or those of the normal distribution with the same mean and variance if the variance
+    exceeds 100; these are the consistency bars of :cite:`broecker2007`. With unequal weights they are quantiles of 2,000
+    simulations.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ def consistency_limits(
     weights : ndarray of shape (n,) or None
         Weights of the rows.
     level : float
-        Probability between the limits.
+        Smallest probability between the limits.
     generator : Generator
-        Source of the draws for rows with weights.
+        Random generator for simulations with weights.
 
     Returns
     -------
     low, high : ndarray of shape (B,)
-        Limits of the mean outcome; NaN for an empty bin. Costs O(n), and about a millisecond for each bin.
+        Limits of the mean outcome; NaN for an empty bin. The cost is O(n), and about a millisecond per bin.
     """
-    # Numbers of 16 bits are sorted without comparisons, ten times as fast.
+    # 16-bit integers are sorted by radix sort, ten times as fast.
     numbers = index.astype(np.uint16) if n_bins < 2**16 else index
     order = np.argsort(numbers, kind="stable")
     starts = np.searchsorted(numbers[order], np.arange(n_bins + 1))
@@ -87,7 +87,7 @@ def _limits(
     if equal:
         first, probability = poisson_binomial(cells.score, cells.count[:, 0])
         below = np.cumsum(probability)
-        # Rounding of the sums must not push a quantile by one.
+        # Rounding errors of the sums must not shift a quantile by one.
         low, high = np.searchsorted(below, [tail + 1e-12, 1 - tail - 1e-12])
         last = len(below) - 1
         return (first + min(low, last)) / len(scores), (first + min(high, last)) / len(scores)
@@ -100,15 +100,15 @@ def _limits(
 def poisson_binomial(probability: Vector, count: NDArray[np.intp]) -> tuple[int, Vector]:
     r"""Return the distribution of the number of successes in independent trials of different probabilities.
 
-    By the discrete Fourier transform of its characteristic function :math:`\prod_g (1 - p_g + p_g e^{it})^{n_g}`, on
-    a window around the mean outside of which nothing but rounding is left.
+    It is the discrete Fourier transform of the characteristic function :math:`\prod_g (1 - p_g + p_g e^{it})^{n_g}`, on a
+    window around the mean outside of which probabilities are below the rounding error.
 
     Parameters
     ----------
     probability : ndarray of shape (g,)
         Probabilities of success.
     count : ndarray of shape (g,)
-        Number of trials of each.
+        Number of trials with each probability.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""CriticalDifferenceDisplay: average ranks of methods on a line, with bars over those that do not differ."""
+"""CriticalDifferenceDisplay: critical difference diagram of average ranks."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -16,40 +16,40 @@ from calibrant.ranking.table import Missing, StudyTable
 
 __all__ = ["CriticalDifferenceDisplay"]
 
-# In units of the distance between two names below each other.
+# In units of the line spacing of names.
 FIRST_NAME, BAR_STEP, RULER = 1.6, 0.32, 0.75
 
 
 class CriticalDifferenceDisplay(Display):
-    """Average ranks of methods over many tasks, the best on the left, and which of them differ for sure.
+    """Critical difference diagram: average ranks of methods over many tasks, the best on the left.
 
-    Methods under one bar do not differ by more than the critical difference, which is drawn to scale at the top. With the
-    Bonferroni-Dunn test only differences from the control count, and one bar reaches as far from it as that; as figure
-    3a of :cite:`kull2019`, after :cite:`demsar2006`.
+    Methods under one bar do not differ significantly: their ranks differ by less than the critical difference, which is drawn
+    to scale at the top. The Bonferroni-Dunn test compares only with the control, and the bar extends by the critical
+    difference to both sides of it; as in figure 3a of :cite:`kull2019`, after :cite:`demsar2006`.
 
     Parameters
     ----------
     methods : tuple of str
         Names of the methods.
     average_ranks : ndarray of shape (k,)
-        Mean rank of each, 1 being best.
+        Average rank of each method; 1 is best.
     critical_difference : float
-        How far apart ranks must be.
+        Smallest significant difference of average ranks.
     groups : list of tuple of str
-        Methods that do not differ from each other; for Bonferroni-Dunn those that do not differ from the control.
+        Methods without significant differences; for Bonferroni-Dunn those that do not differ from the control.
     n_tasks : int
         Number of tasks.
     test : {"nemenyi", "bonferroni-dunn"}
-        Which test.
+        Post-hoc test.
     alpha : float
-        Its level.
+        Significance level.
     control : str or None
-        The method with which others are compared by the Bonferroni-Dunn test.
+        Control method of the Bonferroni-Dunn test.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -91,24 +91,24 @@ class CriticalDifferenceDisplay(Display):
         alpha: float = 0.05,
         missing: Missing = "drop",
     ) -> Self:
-        """Take the results of a study.
+        """Create the display from a table of results.
 
         Parameters
         ----------
         table : frame or array of shape (N, k)
             One row per task, one column per method.
         names : sequence of k str, optional
-            Names of the methods; else the columns of the frame.
+            Names of the methods; by default the columns of the frame.
         higher_is_better : bool, default=False
-            Whether a larger number is the better one.
+            Whether larger values are better.
         test : {"nemenyi", "bonferroni-dunn"}, default="nemenyi"
             All pairs, or comparisons with one control.
         control : str, optional
             The control of the Bonferroni-Dunn test.
         alpha : float, default=0.05
-            Level of the test.
+            Significance level of the test.
         missing : {"drop", "raise"}, default="drop"
-            Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+            Whether to drop tasks with missing results, with a warning, or to raise an error.
         """
         check_flag("higher_is_better", higher_is_better)
         check_choice("test", test, ("nemenyi", "bonferroni-dunn"))
@@ -130,7 +130,7 @@ class CriticalDifferenceDisplay(Display):
         return cls(study.methods, averages, difference, groups, study.n_tasks, test, alpha, control)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return methods from best to worst with their average ranks, and the numbers of the groups they are in."""
+        """Return methods from best to worst with their average ranks and the numbers of their groups."""
         order = np.argsort(self.average_ranks, kind="stable")
         methods = [self.methods[k] for k in order]
         inside = [
@@ -144,7 +144,7 @@ class CriticalDifferenceDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         n_methods = len(self.methods)
         half = -(-n_methods // 2)
         depth = FIRST_NAME + BAR_STEP * len(self._bars()) + 0.8 * half
@@ -176,7 +176,7 @@ class CriticalDifferenceDisplay(Display):
         return self
 
     def _bars(self) -> list[tuple[float, float]]:
-        """Return from where to where bars reach: over each group, or to either side of the control."""
+        """Return the ends of the bars: over each group, or to both sides of the control."""
         if self.control is not None:
             own = float(self.average_ranks[self.methods.index(self.control)])
             reach = self.critical_difference
@@ -185,7 +185,7 @@ class CriticalDifferenceDisplay(Display):
         return [(ranks[group[0]], ranks[group[-1]]) for group in self.groups]
 
     def _draw_names(self, half: int) -> None:
-        """Write the better half of the methods at the left, the others at the right, each joined to its rank."""
+        """Write the better half of the methods on the left, the others on the right, with lines to their ranks."""
         n_methods = len(self.methods)
         order = np.argsort(self.average_ranks, kind="stable")
         lowest = FIRST_NAME + BAR_STEP * len(self._bars())
@@ -209,7 +209,7 @@ class CriticalDifferenceDisplay(Display):
             )
 
     def _draw_ruler(self) -> None:
-        """Draw the critical difference to scale, from rank 1, as far as there is place."""
+        """Draw the critical difference to scale, from rank 1, as far as the axis allows."""
         end = min(1 + self.critical_difference, float(len(self.methods)))
         height = -1.25
         self.ax_.plot([1, end], [height, height], color=INK, linewidth=1.2)

@@ -1,4 +1,4 @@
-"""The numbers of a picture of cumulative differences: outcomes minus probabilities, added up in order."""
+"""Cumulative differences: cumulative sum of outcomes minus probabilities."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,31 +22,31 @@ MOST_POINTS = 500
 
 @dataclass(frozen=True, eq=False)
 class CumulativeCurve(Tabular):
-    """Outcomes minus probabilities, added up from the lowest probability to the highest.
+    """Cumulative sum of outcomes minus probabilities, from the lowest probability to the highest.
 
     Attributes
     ----------
     event : str
-        What is looked at: ``"predicted class"``, ``"class 'cat'"`` or ``"predicted class 'cat'"``.
+        Name of the event: ``"predicted class"``, ``"class 'cat'"`` or ``"predicted class 'cat'"``.
     kind : str
         ``"confidence"``, ``"positive"``, ``"class"`` or ``"top-label"``.
     n_rows : int
         Number of rows.
     share : ndarray of shape (m,)
-        Share of the weight up to each point, from 0 to 1; at most 500 points, the highest and lowest among them.
+        Fraction of the weight up to each point, from 0 to 1; at most 500 points, including the highest and lowest.
     difference : ndarray of shape (m,)
-        Sum of outcome minus score up to there, divided by the weight of all rows; begins at 0.
+        Cumulative sum of outcome minus score, divided by the total weight; starts at 0.
     score : ndarray of shape (m,)
         Score at each point.
     sigma : float
-        Standard deviation of the last difference if the scores are true.
+        Standard deviation of the last difference under calibration.
     kuiper : float
-        Highest minus lowest difference: by how much the event was promised too rarely or too often, in share of all
-        rows, in the worst interval of scores.
+        Kuiper's statistic, highest minus lowest difference: the largest absolute sum of outcome minus score over any
+        interval of scores, divided by the total weight.
     p_value : float
-        Probability of at least so much if the scores are true.
+        P-value of Kuiper's test of calibration.
     caution : str or None
-        Why the p-value is rough, if it is.
+        Reason why the p-value is rough, if it is.
     """
 
     event: str
@@ -74,13 +74,13 @@ class CumulativeCurve(Tabular):
 def cumulative_curve(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: EventKind = "auto", label: Any = None
 ) -> CumulativeCurve:
-    r"""Differences between what happened and what was said, added up in the order of the probabilities.
+    r"""Compute cumulative differences between outcomes and probabilities.
 
     .. math:: C_j = \frac{1}{W} \sum_{s_i \le s_j} w_i (o_i - s_i), \qquad W = \sum_i w_i
 
-    with scores s, outcomes o and weights w :cite:`arrieta2022`. No bins are needed: over any interval of scores the
-    slope of the curve is the mean difference there. For calibrated scores it is a random walk, of standard deviation
-    :math:`\sigma = (\sum_i w_i^2 s_i (1 - s_i))^{1/2} / W` at its end.
+    with scores s, outcomes o and weights w :cite:`arrieta2022`. No bins are needed: the slope of the curve over an interval
+    of scores is the mean difference in this interval. For calibrated scores the curve is a random walk with standard
+    deviation :math:`\sigma = (\sum_i w_i^2 s_i (1 - s_i))^{1/2} / W` at its end.
 
     Parameters
     ----------
@@ -89,21 +89,21 @@ def cumulative_curve(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters; each is one observation.
+        Sample weights; each row is one observation.
     kind : {"auto", "confidence", "positive", "class", "top-label"}, default="auto"
         The event, as in :func:`~calibrant.plots.reliability_curve`.
     label : label, optional
-        For ``kind="class"`` and ``kind="top-label"``: the class, as it is called in ``y_true``.
+        For ``kind="class"`` and ``kind="top-label"``: the class, as in ``y_true``.
 
     Returns
     -------
     CumulativeCurve
         With ``columns()`` and ``frame()``; the statistic and its p-value are those of
-        :func:`~calibrant.hypothesis_tests.cumulative_test`. Costs a sort, O(n log n).
+        :func:`~calibrant.hypothesis_tests.cumulative_test`. The cost is a sort, O(n log n).
 
     Examples
     --------
-    Of a hundred rows at 20 % the event happened in 30, ten more than said:
+    The event occurred in 30 of 100 rows with a probability of 20 %, ten more than predicted:
 
     >>> curve = cumulative_curve([1] * 30 + [0] * 70, [0.2] * 100)
     >>> curve.share, curve.difference.round(6)
@@ -137,7 +137,7 @@ def cumulative_curve(
 
 
 def _chosen(difference: Vector) -> NDArray[np.intp]:
-    """Return which points to keep: all, or some evenly over the rows, and the highest and the lowest."""
+    """Return the points to keep: all, or evenly spaced ones with the highest and the lowest."""
     if len(difference) <= MOST_POINTS:
         return np.arange(len(difference))
     even = np.linspace(0, len(difference) - 1, MOST_POINTS - 2).round().astype(np.intp)

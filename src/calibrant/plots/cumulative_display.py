@@ -1,4 +1,4 @@
-"""CumulativeDifferenceDisplay: outcomes minus probabilities, added up in the order of the probabilities."""
+"""CumulativeDifferenceDisplay: plot of the cumulative sum of outcomes minus probabilities."""
 
 from typing import Any, Self
 
@@ -16,29 +16,29 @@ __all__ = ["CumulativeDifferenceDisplay"]
 
 SCORE_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
-# Of a normal distribution 95 % lie within so many standard deviations.
+# 97.5 % quantile of the standard normal distribution.
 TWO_SIDED = 1.959963984540054
 
 
 class CumulativeDifferenceDisplay(PredictionDisplay):
-    """Cumulative differences between outcomes and probabilities, without bins :cite:`arrieta2022`.
+    """Plot of cumulative differences between outcomes and probabilities, without bins :cite:`arrieta2022`.
 
-    The slope is what counts: over any stretch of rows it is the mean difference between what happened and what was
-    said. A falling stretch promised too much, a rising one too little; level ones are calibrated. The bar at the right
-    end is where the end of the curve would be with a probability of 95 % if all scores were true, and the shaded range
-    from the lowest to the highest point is Kuiper's statistic.
+    Read the slope: over any stretch of rows it is the mean of outcome minus probability. Where the curve falls, probabilities
+    are too high; where it rises, they are too low; where it is flat, they are calibrated. The bar at the right end contains
+    the end of the curve with a probability of 95 % under calibration. The shaded range from the lowest to the highest point
+    is Kuiper's statistic.
 
     Parameters
     ----------
     curve : CumulativeCurve
-        The numbers.
+        Data of the plot.
     name : str, default=""
         Title.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         label: Any = None,
         name: str = "",
     ) -> Self:
-        """Take predictions with their true classes; see :func:`~calibrant.plots.cumulative_curve`."""
+        """Create the display from predictions and true classes; see :func:`~calibrant.plots.cumulative_curve`."""
         curve = cumulative_curve(y_true, y_proba, sample_weight=sample_weight, kind=kind, label=label)
         return cls(curve, name)
 
@@ -71,7 +71,7 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         return self.curve.columns()
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.9))
         curve, axes = self.curve, self.ax_
         lowest, highest = float(curve.difference.min()), float(curve.difference.max())
@@ -84,32 +84,32 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         bottom, top = min(lowest, -TWO_SIDED * curve.sigma), max(highest, TWO_SIDED * curve.sigma)
         margin = 0.06 * max(top - bottom, 1e-6)
         axes.set(xlim=(0, 1), ylim=(bottom - margin, top + margin))
-        axes.set_xlabel("share of rows, from the lowest score to the highest", fontsize=LABEL_SIZE)
-        axes.set_ylabel("happened minus promised, added up", fontsize=LABEL_SIZE)
+        axes.set_xlabel("fraction of rows, from the lowest score to the highest", fontsize=LABEL_SIZE)
+        axes.set_ylabel("cumulative outcomes minus scores", fontsize=LABEL_SIZE)
         axes.tick_params(labelsize=LABEL_SIZE)
         self._scores()
         title = f"{self.name or curve.event}: Kuiper {curve.kuiper:.3g}, {p_text(curve.p_value, digits=2)}"
         axes.set_title(title, fontsize=TITLE_SIZE)
         write_caption(
             axes,
-            "Falling: promised too much; rising: too little; level: calibrated. Bar at the right: 95 % of calibrated "
-            "predictions end there. Shaded: Kuiper's statistic."
+            "Falling: scores too high; rising: too low; flat: calibrated. Bar at the right: 95 % range of the end for "
+            "calibrated predictions. Shaded: Kuiper's statistic."
             + ("" if curve.caution is None else " Few rows: the p-value is rough."),
         )
         return self
 
     def _scores(self) -> None:
-        """Say above the picture which scores the rows have."""
+        """Show the scores on an axis above the plot."""
         upper = self.ax_.secondary_xaxis("top")
         scores = np.interp(SCORE_TICKS, self.curve.share, self.curve.score)
         upper.set_xticks(SCORE_TICKS, labels=[_score_text(score) for score in scores])
         upper.tick_params(labelsize=LABEL_SIZE - 1)
         what = "confidence" if self.curve.kind in ("confidence", "top-label") else "probability"
-        upper.set_xlabel(f"{what} of the row there", fontsize=LABEL_SIZE - 1)
+        upper.set_xlabel(f"{what} at this point", fontsize=LABEL_SIZE - 1)
 
 
 def _score_text(score: float) -> str:
-    """Return a score in three digits, but not as one if it is less.
+    """Return a score with three digits; a score below one is never shown as 1.
 
     >>> _score_text(0.25), _score_text(0.99999), _score_text(1.0), _score_text(1e-5)
     ('0.25', '>0.999', '1', '<0.001')

@@ -1,4 +1,4 @@
-"""Display: a picture with its numbers, in the manner of scikit-learn."""
+"""Base classes of displays, in the style of scikit-learn."""
 
 from abc import abstractmethod
 from typing import Any, Self
@@ -12,10 +12,10 @@ __all__ = ["Display", "PredictionDisplay", "new_axes", "predictions_of"]
 
 
 class Display(Tabular):
-    """The numbers of a picture, and how they are drawn.
+    """A plot with its data.
 
-    A display is made from numbers by ``from_predictions`` or ``from_estimator``, of which none needs matplotlib;
-    :meth:`plot` draws them and keeps what it drew on as ``ax_`` and ``figure_``.
+    ``from_predictions`` and ``from_estimator`` create a display without matplotlib. :meth:`plot` draws it and sets the
+    attributes ``ax_`` and ``figure_``.
     """
 
     ax_: Any
@@ -23,39 +23,39 @@ class Display(Tabular):
 
     @abstractmethod
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
 
 
 class PredictionDisplay(Display):
-    """A picture of predictions with their true classes, by a class method ``from_predictions(y_true, y_proba, ...)``."""
+    """Display of predictions and true classes, with a class method ``from_predictions(y_true, y_proba, ...)``."""
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, **options: Any) -> Self:
-        """Take what a fitted classifier says about rows, or what a fitted calibrator makes of predictions.
+        """Create the display from a fitted classifier and features, or from a fitted calibrator and predictions.
 
         Parameters
         ----------
         estimator : classifier or Calibrator
-            Fitted; a dict of them where :meth:`from_predictions` takes a dict of predictions.
+            Fitted estimator; a dict of estimators if :meth:`from_predictions` accepts a dict of predictions.
         X : array or frame
             Features, or predictions for a calibrator.
         y : array of shape (n,)
             True classes.
         **options
-            As for :meth:`from_predictions`.
+            As in :meth:`from_predictions`.
         """
         said: Any = (
             {name: predictions_of(one, X) for name, one in estimator.items()}
             if isinstance(estimator, dict)
             else predictions_of(estimator, X)
         )
-        # Not declared above, since every display has options of its own.
+        # Not declared above, since every display has different options.
         made: Self = cls.from_predictions(y, said, **options)  # type: ignore[attr-defined]
         return made
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (4.8, 4.8)) -> tuple[Any, Any]:
-    """Return axes and their figure; new ones of a size in inches if none are given.
+    """Return axes and their figure; a new figure of the given size in inches if there are none.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (4.8, 4.8)) -> tuple[An
 
 
 def predictions_of(estimator: Any, X: Any) -> Predictions:
-    """Return what a fitted classifier says about rows of features, or what a calibrator makes of predictions."""
+    """Return the predictions of a fitted classifier for features, or of a fitted calibrator for predictions."""
     if isinstance(estimator, Calibrator):
         return estimator.transform(X)
     return Predictions.from_probabilities(estimator.predict_proba(X), classes=estimator.classes_)

@@ -1,4 +1,4 @@
-"""Colours of calibration errors on the triangle, and the small triangle that explains them."""
+"""Colours of calibration errors on the simplex, and their key."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -14,15 +14,15 @@ from calibrant.plots.style import INK
 __all__ = ["INTENSITY", "Palette", "draw_colour_key", "error_colours"]
 
 Palette = Literal["rgb", "safe"]
-"""``"rgb"``: red, green and blue for the three classes; ``"safe"``: dark, blue and orange, which everybody can tell apart."""
+"""``"rgb"``: red, green and blue for the three classes; ``"safe"``: dark, blue and orange, safe for colour blindness."""
 
 INTENSITY = 3.5
 """Change of a colour channel for an error of one."""
 
 MIXTURES: dict[str, NDArray[np.float64]] = {
     "rgb": np.eye(3),
-    # Errors sum to zero, so they have two dimensions, and so have the colours that people without red or green cones
-    # see: from dark to light, and from yellow to blue.
+    # Errors sum to zero, so they have two dimensions, like the colours seen with red-green colour blindness: dark to light,
+    # and yellow to blue.
     "safe": np.array([[-0.6, -0.6, -0.6], [-0.35, 0.1, 0.5], [0.5, 0.25, -0.6]]),
 }
 MIDDLE = 0.5
@@ -32,7 +32,7 @@ KEY_SIZE = 8.5
 def error_colours(
     errors: NDArray[np.float64], palette: Palette = "rgb", intensity: float = INTENSITY
 ) -> NDArray[np.float64]:
-    r"""Return a colour for every calibration error :math:`p - c(p)`, (c, 3); grey for none.
+    r"""Return a colour for every calibration error :math:`p - c(p)`, (c, 3); grey for zero.
 
     .. math:: (\tfrac12, \tfrac12, \tfrac12) + \lambda\, (p - c(p)) M
 
@@ -49,10 +49,10 @@ def error_colours(
 def draw_colour_key(
     ax: Any, names: Sequence[str], palette: Palette = "rgb", intensity: float = INTENSITY
 ) -> None:
-    """Fill axes with a triangle of errors: grey in the middle, and what too much of each class looks like."""
+    """Draw the key: a triangle of errors, grey in the middle, with the colour of a too high probability at each corner."""
     reach = MIDDLE / intensity
     cells = triangle_cells(24)
-    # The corner of class k is an error of that size for it, half of which the others have too little each.
+    # At the corner of class k, its probability is too high by this error, and each of the others too low by half of it.
     errors = 1.5 * reach * (cells.mean(axis=1) - 1 / 3)
     draw_cells(ax, cells, error_colours(errors, palette, intensity))
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=INK, linewidth=0.8)
@@ -64,7 +64,7 @@ def draw_colour_key(
     ax.text(
         0.5,
         -0.34,
-        f"promised too much of\n(corner: {100 * reach:.0f} points);\ngrey: nothing changes",
+        f"probability too high\n(corner: {100 * reach:.0f} points);\ngrey: calibrated",
         ha="center",
         va="top",
         **style,

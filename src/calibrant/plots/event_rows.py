@@ -1,4 +1,4 @@
-"""The rows of one event: what was said of it, and whether it happened."""
+"""Scores and outcomes of one event."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from calibrant.wording import class_text
 __all__ = ["EventKind", "EventRows"]
 
 EventKind = Literal["auto", "confidence", "positive", "class", "top-label"]
-"""``"confidence"``: the predicted class being right, by the confidence in it. ``"positive"``: the second class of two
-by its probability. ``"class"``: the class ``label`` by its probability. ``"top-label"``: the predicted class being
-right, among the rows that predict ``label``. ``"auto"``: ``"positive"`` for two classes, else ``"confidence"``."""
+"""Event and its score. ``"confidence"``: the predicted class is correct; its confidence. ``"positive"``: the second class of
+two; its probability. ``"class"``: the class ``label``; its probability. ``"top-label"``: the predicted class is correct, in
+rows that predict ``label``; its confidence. ``"auto"``: ``"positive"`` for two classes, else ``"confidence"``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +29,15 @@ class EventRows:
     Attributes
     ----------
     kind : str
-        Any :data:`EventKind` but ``"auto"``.
+        An :data:`EventKind` other than ``"auto"``.
     name : str
-        The event in words, such as ``"predicted class"`` or ``"class 'cat'"``.
+        Name of the event, such as ``"predicted class"`` or ``"class 'cat'"``.
     utility : Utility
-        The event for the tests by cumulative residuals.
+        The event as a utility for cumulative tests.
     data : LabelledPredictions
-        The rows that take part.
+        The rows used.
     scores : ndarray of shape (n,)
-        Probability that was given to the event, in its own float type.
+        Predicted probability of the event, in its original float type.
     happened : ndarray of shape (n,)
     """
 
@@ -50,14 +50,14 @@ class EventRows:
 
     @classmethod
     def of(cls, data: LabelledPredictions, kind: EventKind = "auto", label: Any = None) -> Self:
-        """Choose an event; ``label`` is for the kinds "class" and "top-label" and none else."""
+        """Select an event; ``label`` is only for the kinds "class" and "top-label"."""
         check_choice("kind", kind, get_args(EventKind))
         if kind in ("class", "top-label"):
             column = column_of(data, label, kind)
             return cls.of_class(data, column) if kind == "class" else cls.of_predicted(data, column)
         if label is not None:
             raise ParameterError(
-                f"label is for kind='class' and kind='top-label', not for kind={kind!r}; leave it out."
+                f"label is for kind='class' and kind='top-label', not for kind={kind!r}; omit it."
             )
         if kind == "positive" and data.n_classes != 2:
             raise ParameterError(
@@ -73,33 +73,31 @@ class EventRows:
 
     @classmethod
     def of_class(cls, data: LabelledPredictions, column: int) -> Self:
-        """Take the class of a column by its own probability."""
+        """Return the event of a column's class, with its probability."""
         scores = data.predictions.probabilities[:, column]
         name = class_text(data.classes[column])
         return cls("class", name, OneClass(column), data, scores, data.labels == column)
 
     @classmethod
     def every_class(cls, data: LabelledPredictions) -> Iterator[Self]:
-        """Yield the rows of one class after another; of many classes faster than :meth:`of_class` for each."""
+        """Yield the event of every class; faster for many classes than calling :meth:`of_class`."""
         for column, scores in enumerate(columns(data.predictions)):
             name = class_text(data.classes[column])
             yield cls("class", name, OneClass(column), data, scores, data.labels == column)
 
     @classmethod
     def every_predicted(cls, data: LabelledPredictions) -> Iterator[Self]:
-        """Yield the rows that predict one class after another, of those that some row predicts."""
+        """Yield the rows that predict each class, for all classes that are predicted."""
         for column in np.unique(data.predictions.predicted).tolist():
             yield cls.of_predicted(data, column)
 
     @classmethod
     def of_predicted(cls, data: LabelledPredictions, column: int) -> Self:
-        """Take the rows that predict the class of a column, by their confidence."""
+        """Return the rows that predict the class of a column, with their confidence."""
         name = class_text(data.classes[column])
         rows = data.predictions.predicted == column
         if not rows.any():
-            raise ParameterError(
-                f"no row predicts {name}, so nothing can be said of it; choose another label."
-            )
+            raise ParameterError(f"no row predicts {name}, so it cannot be evaluated; choose another label.")
         chosen = data.take(rows)
         scores = confidences(chosen.predictions)
         return cls("top-label", f"predicted {name}", TopClasses(1), chosen, scores, chosen.labels == column)
@@ -116,7 +114,7 @@ class EventRows:
 
 
 def column_of(data: LabelledPredictions, label: Any, kind: str) -> int:
-    """Return the column of a class, or say which classes there are."""
+    """Return the column of a class, or raise an error that lists the classes."""
     column = np.flatnonzero(data.classes == label)
     if label is None or len(column) != 1:
         known = data.classes[:20].tolist()

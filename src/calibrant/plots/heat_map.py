@@ -1,4 +1,4 @@
-"""Heat maps of matrices with a row and a column for every class, readable for a few classes and for a hundred."""
+"""Heat maps of class-by-class matrices, readable for a few classes and for a hundred."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from calibrant.plots.style import INK, LABEL_SIZE
 
 __all__ = ["colour_limit", "draw_heat_map", "thinned"]
 
-# Purple and orange, which people with any kind of colour vision can tell apart; white is zero.
+# Purple and orange are safe for colour blindness; white is zero.
 COLOURS = "PuOr_r"
 
 NUMBER_SIZE, LEAST_SIZE = 9.0, 6.5
-"""Size of numbers in cells in points, and the smallest that is still written."""
+"""Font size of numbers in cells in points, and the smallest that is shown."""
 
 MOST_NAMES = 20
 WIDTH_OF_A_DIGIT = 0.62  # of the size of the font
@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
 
 
 def colour_limit(matrix: Matrix, spare_diagonal: bool = True) -> float:
-    """Return where colours end: the largest entry off the diagonal, or of all if those are zero."""
+    """Return the end of the colour scale: the largest off-diagonal entry, or the largest of all if those are zero."""
     off = matrix
     if spare_diagonal and matrix.shape[0] == matrix.shape[1]:
         off = matrix[~np.eye(len(matrix), dtype=bool)]
@@ -32,7 +32,7 @@ def colour_limit(matrix: Matrix, spare_diagonal: bool = True) -> float:
 
 
 def thinned(names: Sequence[str], most: int = MOST_NAMES) -> list[int]:
-    """Return places of the names to write: all, or every second, fifth, tenth, ... of them.
+    """Return the indices of the names to show: all, or every second, fifth, tenth, ...
 
     >>> thinned([str(k) for k in range(100)])
     [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95]
@@ -47,7 +47,7 @@ def thinned(names: Sequence[str], most: int = MOST_NAMES) -> list[int]:
 def draw_heat_map(
     ax: Any, matrix: Matrix, rows: Sequence[str], columns: Sequence[str], *, limit: float, digits: int = 2
 ) -> Any:
-    """Draw a matrix in colours around zero, with numbers in the cells if they fit; return the image."""
+    """Draw a matrix with a diverging colour map, and with numbers in the cells if they fit; return the image."""
     image = ax.imshow(matrix, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     for axis, names, angle in ((ax.xaxis, columns, 90), (ax.yaxis, rows, 0)):
         places = thinned(names)
@@ -65,12 +65,12 @@ def draw_heat_map(
 
 
 def _write_numbers(ax: Any, matrix: Matrix, limit: float, digits: int) -> None:
-    """Write every number into its cell, unless the largest would not fit at a size that can be read."""
+    """Write the numbers into the cells, unless the largest does not fit at a readable size."""
     box, figure = ax.get_position(), ax.figure
     inches = (
         figure.get_size_inches() if hasattr(figure, "get_size_inches") else figure.figure.get_size_inches()
     )
-    # Before the layout is settled, some of the place will go to names and titles.
+    # The layout is not final yet; names and titles will take some of the space.
     width = 0.8 * 72 * box.width * inches[0] / matrix.shape[1]
     height = 0.8 * 72 * box.height * inches[1] / matrix.shape[0]
     if 0.8 * height < LEAST_SIZE:
@@ -90,7 +90,7 @@ def _write_numbers(ax: Any, matrix: Matrix, limit: float, digits: int) -> None:
 
 
 def _number(entry: float, digits: int) -> str:
-    """Return a number without a leading zero; nothing for what is not there."""
+    """Return a number without a leading zero; an empty text for NaN."""
     if np.isnan(entry):
         return ""
     text = f"{entry:.{digits}f}"

@@ -1,4 +1,4 @@
-"""The curve a + b / n: how a loss goes on with more rows to learn from."""
+"""The learning curve a + b / n, to extrapolate a loss to more rows."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,23 +10,23 @@ __all__ = ["Hyperbola"]
 
 Vector = NDArray[np.float64]
 
-# Sizes smaller than the largest by more than this factor say little of how the curve goes on.
+# Sizes smaller than the largest by more than this factor are not fitted.
 MOST_BACK = 8
 
-# Share by which rounding may move a loss.
+# Relative rounding error of a loss.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperbola:
-    r"""The loss a + b / n, the law of the excess loss of a fixed number of parameters for many rows n.
+    r"""The loss a + b / n: the asymptotic excess loss of a model with a fixed number of parameters and n rows.
 
     Attributes
     ----------
     asymptote, slope : float
-        a and b, neither of them negative: a loss is not, and more rows do no harm on average.
+        a and b, both non-negative: losses are, and more rows do no harm on average.
     covariance : ndarray of shape (2, 2)
-        Of a and b; infinite where fewer than three points leave nothing to judge the fit by.
+        Covariance of a and b; infinite for fewer than three points.
     """
 
     asymptote: float
@@ -35,10 +35,10 @@ class Hyperbola:
 
     @classmethod
     def through(cls, sizes: NDArray[np.intp], losses: Vector) -> Self:
-        """Fit by least squares with weights n to sizes of at least an eighth of the largest: the law is one of many rows.
+        """Fit by least squares with weights n to sizes of at least an eighth of the largest, since the law is asymptotic.
 
-        Infinite and unknown losses are left out, and so are sizes from which the loss falls faster than the law allows:
-        by more than a factor m when the rows grow by m.
+        Infinite and missing losses are dropped, and so are sizes from which the loss falls faster than the law allows: by
+        more than a factor m if the number of rows grows by m.
 
         >>> fitted = Hyperbola.through(np.array([10, 20, 40]), np.array([0.6, 0.55, 0.525]))
         >>> round(fitted.asymptote, 6), round(fitted.slope, 6)
@@ -48,7 +48,7 @@ class Hyperbola:
         if known.any():
             known &= MOST_BACK * sizes >= sizes[known].max()
         n, y = sizes[known].astype(np.float64), losses[known]
-        # What is left has n y increasing with n; a is the slope of n y on n, and so not negative but by rounding.
+        # For the remaining points n y increases with n, so a, the slope of n y on n, is non-negative up to rounding.
         lawless = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
         if len(lawless) and y.min() >= 0:
             n, y = n[lawless[-1] + 1 :], y[lawless[-1] + 1 :]
@@ -70,12 +70,12 @@ class Hyperbola:
 
     @property
     def is_supported(self) -> bool:
-        """Whether at least three points follow the law, with a fall of more than two standard errors or none."""
+        """Whether at least three points follow the law, with b either above two standard errors or zero."""
         error = float(np.sqrt(self.covariance[1, 1]))
         return bool(np.isfinite(error)) and (self.slope == 0 or self.slope > 2 * error)
 
     def __call__(self, n_rows: float) -> tuple[float, float]:
-        """Return the loss for so many rows, and its standard error."""
+        """Return the loss for a number of rows, and its standard error."""
         variance = (
             self.covariance[0, 0] + 2 * self.covariance[0, 1] / n_rows + self.covariance[1, 1] / n_rows**2
         )

@@ -1,4 +1,4 @@
-"""InterpretationPointsDisplay: a Dirichlet map read from where it moves a few points."""
+"""InterpretationPointsDisplay: the images of four interpretation points under a Dirichlet map."""
 
 from typing import Any, Self
 
@@ -22,29 +22,30 @@ Matrix = NDArray[np.float64]
 
 
 class InterpretationPointsDisplay(Display):
-    r"""Four points of the triangle and what a Dirichlet map makes of them.
+    r"""Plot of four points of the simplex and their images under a Dirichlet map.
 
-    For each class one point at which it is all but excluded and the others are equally likely, and the centre, as in figure
-    2a of :cite:`kull2019`: the image of the centre is c of the canonical parameters, and column j of A says where
-    the point without class j goes. Of more classes choose three; points and images are then given one of them.
+    The points are the centre and, for each class, a point at which it has probability epsilon and the others are equally
+    likely, as in figure 2a of :cite:`kull2019`. The image of the centre is c of the canonical parameters, and column j of A
+    determines the image of the point without class j. With more than three classes choose three; points and images are then
+    conditional on these classes.
 
     Parameters
     ----------
     points, images : ndarray of shape (4, 3)
-        Points without the first, second and third class, then the centre; and where they go.
+        Points without the first, second and third class, then the centre; and their images.
     background : SimplexMap
-        The map itself.
+        The map in the background.
     matrix : ndarray of shape (3, 3) or None
         A of the canonical parameters; None if the map has more classes.
     center : ndarray of shape (3,) or None
-        c, likewise.
+        c of the canonical parameters, likewise.
     epsilon : float
-        What is left of the excluded class.
+        Probability of the excluded class.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -82,29 +83,29 @@ class InterpretationPointsDisplay(Display):
         n_cells: int = 60,
         others: float = 0.01,
     ) -> Self:
-        """Take a fitted :class:`~calibrant.DirichletCalibration`.
+        """Create the display from a fitted :class:`~calibrant.DirichletCalibration`.
 
         Parameters
         ----------
         estimator : DirichletCalibration
-            The map.
+            The fitted calibrator.
         epsilon : float, default=0.01
-            What is left of the excluded class.
+            Probability of the excluded class.
         limit : bool, default=False
-            Whether images are those of the paper's formula for small epsilon, or exact.
+            Whether to use the paper's formula for small epsilon instead of exact images.
         classes : sequence of three labels, optional
-            Which classes, in the order left, right, top; needed if there are more than three.
+            The three classes, in the order left, right, top; required if there are more than three.
         n_cells, others
-            Of the colours below, as in :class:`~calibrant.plots.SimplexMapDisplay`.
+            For the background colours, as in :class:`~calibrant.plots.SimplexMapDisplay`.
         """
         if not isinstance(estimator, DirichletCalibration):
             raise ParameterError(
-                f"interpretation points are those of a DirichletCalibration, not of a {type(estimator).__name__}."
+                f"interpretation points need a fitted DirichletCalibration, not a {type(estimator).__name__}."
             )
         check_is_fitted(estimator)
         if estimator.present_columns_ is not None:
             raise ParameterError(
-                "some classes had no calibration rows, and the map knows the others alone; fit it on rows of all."
+                "some classes had no calibration rows, so the map is only for the others; fit it to rows of all classes."
             )
         three = ThreeClasses.of(estimator.classes_, classes)
         points, images = estimator.interpretation_points(epsilon, limit=limit)
@@ -140,7 +141,7 @@ class InterpretationPointsDisplay(Display):
         return columns
 
     def plot(self, ax: Any = None, *, palette: Palette = "rgb") -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.4, 5.2))
         draw_triangle(self.ax_, self.names, lines=False)
         draw_cells(self.ax_, self.background.cells, error_colours(self.background.errors, palette))
@@ -162,7 +163,7 @@ class InterpretationPointsDisplay(Display):
         return self
 
     def _write_parameters(self) -> None:
-        """Write A and c into the empty corner, a row for each class."""
+        """Write A and c into the empty corner, one row per class."""
         if self.matrix is None or self.center is None:
             return
         lines = [

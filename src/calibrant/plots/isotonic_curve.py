@@ -1,4 +1,4 @@
-"""The isotonic reliability curve and its band, from few enough points for a picture."""
+"""Isotonic reliability curve with its band, reduced to few points for a plot."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -13,27 +13,27 @@ from calibrant.plots.score_cells import ScoreCells
 __all__ = ["IsotonicCurve", "Mode"]
 
 Mode = Literal["confidence", "consistency"]
-"""``"confidence"``: how sure the measured shares are. ``"consistency"``: how far from the diagonal chance alone would
-take them if the scores were true."""
+"""``"confidence"``: confidence intervals of the observed frequencies. ``"consistency"``: range of the observed frequencies
+under calibration."""
 
 Vector = NDArray[np.float64]
 
 MOST_VERTICES, MOST_PLACES = 400, 100
 
-# Draws are made from at most so many different scores.
+# Largest number of distinct scores for resampling.
 MOST_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class IsotonicCurve:
-    """Vertices of the curve, and its band at some places.
+    """Vertices of the isotonic curve, and its band on a grid.
 
     Attributes
     ----------
     score, outcome : ndarray of shape (m,)
         Vertices from left to right.
     band_score, band_low, band_high : ndarray of shape (g,)
-        Pointwise limits; of length zero if none were asked for.
+        Pointwise limits; of length zero without a band.
     """
 
     score: Vector
@@ -54,7 +54,7 @@ class IsotonicCurve:
         n_resamples: int,
         generator: np.random.Generator,
     ) -> Self:
-        """Fit the curve and, for a positive number of resamples, its band."""
+        """Fit the curve, and its band if the number of resamples is positive."""
         vertices = _vertices(isotonic_fit(scores, happened, weights))
         if n_resamples == 0:
             return cls(*vertices, np.empty(0), np.empty(0), np.empty(0))
@@ -62,7 +62,7 @@ class IsotonicCurve:
         places = _places(cells.score)
         curves = np.empty((n_resamples, len(places)))
         drawn = _if_true if mode == "consistency" else _rows_again
-        for start in range(0, n_resamples, 100):  # a hundred at a time, to keep memory small
+        for start in range(0, n_resamples, 100):  # in batches of a hundred, to limit memory
             block = curves[start : start + 100]
             for number, (score, outcome) in enumerate(drawn(cells, len(block), generator)):
                 block[number] = np.interp(places, score, outcome)
@@ -71,13 +71,13 @@ class IsotonicCurve:
 
 
 def _vertices(fit: IsotonicFit) -> tuple[Vector, Vector]:
-    """Return both ends of every plateau, or as many as a picture can show, evenly along the curve."""
+    """Return both ends of every plateau, or an evenly spaced subset along the curve."""
     score = np.column_stack([fit.low, fit.high]).ravel().astype(np.float64)
     outcome = np.repeat(fit.value, 2)
     keep = np.concatenate([[True], (score[1:] != score[:-1]) | (outcome[1:] != outcome[:-1])])
     score, outcome = score[keep], outcome[keep]
     if len(score) > MOST_VERTICES:
-        along = score + outcome  # both increase, so this does too, by how far the curve goes
+        along = score + outcome  # increasing, since both are; a measure of arc length
         wanted = np.linspace(along[0], along[-1], MOST_VERTICES)
         chosen = np.unique(np.clip(np.searchsorted(along, wanted), 0, len(along) - 1))
         score, outcome = score[chosen], outcome[chosen]
@@ -85,7 +85,7 @@ def _vertices(fit: IsotonicFit) -> tuple[Vector, Vector]:
 
 
 def _places(scores: Vector) -> Vector:
-    """Return at most a hundred of the scores: half of them evenly over the rows, half evenly over their range."""
+    """Return at most a hundred of the scores: half evenly spaced over the rows, half over their range."""
     half = MOST_PLACES // 2
     of_rows = scores[np.linspace(0, len(scores) - 1, min(half, len(scores))).round().astype(np.intp)]
     return np.unique(np.concatenate([of_rows, np.linspace(scores[0], scores[-1], half)]))
@@ -95,14 +95,14 @@ Curves = list[tuple[Vector, Vector]]
 
 
 def _if_true(cells: ScoreCells, n_draws: int, generator: np.random.Generator) -> Curves:
-    """Return curves of outcomes that are drawn with the scores as their probabilities."""
+    """Return curves of outcomes simulated from the scores."""
     weight = cells.total_weight
     outcomes = cells.outcomes_if_true(n_draws, generator)
     return [(cells.score, isotonic_regression(row, weights=weight).x) for row in outcomes]
 
 
 def _rows_again(cells: ScoreCells, n_draws: int, generator: np.random.Generator) -> Curves:
-    """Return curves of rows that are drawn with replacement."""
+    """Return curves of bootstrap resamples of the rows."""
     curves = []
     for weight, outcome in zip(*cells.rows_again(n_draws, generator), strict=True):
         seen = weight > 0

@@ -1,4 +1,4 @@
-"""KernelWeightsDisplay: which predictions count, and how much, for the calibration of one of them."""
+"""KernelWeightsDisplay: weights of kernel calibration around one prediction."""
 
 from typing import Any, Self
 
@@ -22,40 +22,40 @@ __all__ = ["KernelWeightsDisplay"]
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
-# Of more calibration rows the heaviest are drawn; the others would be dots of no size.
+# Largest number of calibration rows that are drawn, those with the largest weights.
 MOST_ROWS = 1000
 
 
 class KernelWeightsDisplay(Display):
-    r"""Weights that kernel calibration gives to predictions all over the triangle, seen from one of them.
+    r"""Plot of the kernel weights of kernel calibration on the simplex, around one prediction.
 
     .. math:: \frac{K(\hat p, q)}{\max_{q'} K(\hat p, q')}
 
-    for all q; as figure 11 of :cite:`valk2022`. Of a fitted calibrator the calibration rows are drawn as well, with areas in
-    proportion to their weights :math:`w_i K(\hat p, \hat p_i)`, which sum to one, and how many rows of equal weight
-    would say as much: :math:`1 / \sum_i w_i^2`.
+    for all q; as in figure 11 of :cite:`valk2022`. For a fitted calibrator the calibration rows are shown too, with areas
+    proportional to their weights :math:`w_i K(\hat p, \hat p_i)`, which sum to one, and their effective sample size
+    :math:`1 / \sum_i w_i^2`.
 
     Parameters
     ----------
     cells : ndarray of shape (c, 3, 3)
         Corners of small triangles, each a row of three probabilities.
     values : ndarray of shape (c,)
-        Kernel at the middle of each, relative to the largest.
+        Kernel at the centre of each, relative to the largest.
     point : ndarray of shape (3,)
-        The prediction around which the kernel lies, given one of the three classes.
+        The prediction at the centre of the kernel, conditional on the three classes.
     rows : ndarray of shape (u, 3)
-        Calibration rows; none where there is no fit.
+        Calibration rows; none without a fitted calibrator.
     weights : ndarray of shape (u,)
         Their weights.
     names : tuple of str
         The three classes.
     title : str
-        Which kernel.
+        Title of the plot.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -93,22 +93,22 @@ class KernelWeightsDisplay(Display):
         classes: Any = None,
         n_cells: int = 80,
     ) -> Self:
-        r"""Take a kernel alone, around one prediction.
+        r"""Create the display from a kernel and one prediction, without a fitted calibrator.
 
         Parameters
         ----------
         point : array of shape (K,)
-            The prediction; with more than three classes the others keep their shares everywhere.
+            The prediction; with more than three classes, the other probabilities are fixed.
         kernel : {"dirichlet", "rbf"}, default="dirichlet"
-            Which kernel.
+            Type of kernel.
         bandwidth : float, default=0.1
             h of the Dirichlet kernel, :math:`\gamma` of the other.
         centre : {"prediction", "calibration"}, default="prediction"
-            Whether the Dirichlet kernel has its mode at the point, or at each of the others.
+            Whether the mode of the Dirichlet kernel is at the point, or at each of the other predictions.
         classes : sequence of three column numbers, optional
-            Which classes, in the order left, right, top; needed if there are more than three.
+            The three classes, in the order left, right, top; required if there are more than three.
         n_cells : int, default=80
-            Cells along a side; in all the square of it.
+            Number of cells along a side; in total its square.
         """
         row = _one_row(point)
         three = ThreeClasses.of(np.arange(row.shape[1]), classes)
@@ -117,10 +117,10 @@ class KernelWeightsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, point: Any, *, classes: Any = None, n_cells: int = 80) -> Self:
-        """Take the kernel of a fitted :class:`~calibrant.KernelCalibration`, and the weights of its calibration rows."""
+        """Create the display from a fitted :class:`~calibrant.KernelCalibration`, with its calibration rows."""
         if not isinstance(estimator, KernelCalibration):
             raise ParameterError(
-                f"kernel weights are those of a fitted KernelCalibration, not of a {type(estimator).__name__}."
+                f"kernel weights need a fitted KernelCalibration, not a {type(estimator).__name__}."
             )
         check_is_fitted(estimator)
         row = _one_row(point)
@@ -130,7 +130,7 @@ class KernelWeightsDisplay(Display):
             )
         if estimator.present_columns_ is not None:
             raise ParameterError(
-                "some classes had no calibration rows, and the kernel knows the others alone; fit it on rows of all."
+                "some classes had no calibration rows, so the kernel is only for the others; fit it to rows of all classes."
             )
         three = ThreeClasses.of(estimator.classes_, classes)
         return cls._around(
@@ -162,7 +162,7 @@ class KernelWeightsDisplay(Display):
         everywhere = three.embedded(cells.mean(axis=1), row[0])
 
         def relative(others: Matrix) -> Vector:
-            """Return the kernel of all others relative to the largest; from logarithms, so that it is never zero."""
+            """Return the kernel relative to its largest value; computed from logarithms, so that it is never zero."""
             first, second = (row, others) if centre == "prediction" or kernel == "rbf" else (others, row)
             logarithms = kernel_values(first, second, kernel, bandwidth, logarithms=True).ravel()
             highest = logarithms.max()
@@ -183,19 +183,19 @@ class KernelWeightsDisplay(Display):
 
     @property
     def effective_rows(self) -> float:
-        """How many calibration rows of equal weight would say as much; zero without any."""
+        """Effective sample size of the weighted calibration rows; zero without any."""
         squares = float(np.square(self.weights).sum())
         return 1 / squares if squares > 0 else 0.0
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the middles of cells with the kernel there, then calibration rows with their weights."""
+        """Return the centres of cells with the kernel, then calibration rows with their weights."""
         places = np.vstack([self.cells.mean(axis=1), self.rows])
         parts = np.repeat(["cell", "row"], [len(self.cells), len(self.rows)])
         named = {f"p_{name}": places[:, number] for number, name in enumerate(self.names)}
         return {"part": parts, **named, "weight": np.concatenate([self.values, self.weights])}
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.9, 5.0))
         from matplotlib import colormaps
         from matplotlib.cm import ScalarMappable
@@ -209,7 +209,9 @@ class KernelWeightsDisplay(Display):
             areas = 9 * self.weights[heaviest] / max(float(self.weights.max()), np.finfo(np.float64).tiny)
             x, y = planar(self.rows[heaviest]).T
             self.ax_.scatter(x, y, np.maximum(areas, 0.5), color=INK, alpha=0.75, linewidth=0)
-            title = f"{title}\n{len(self.rows)} calibration rows count as {self.effective_rows:.0f}"
+            title = (
+                f"{title}\n{len(self.rows)} calibration rows, effective sample size {self.effective_rows:.0f}"
+            )
         self.ax_.plot(
             *planar(self.point), marker="X", markersize=11, color=SERIES[1], markeredgecolor="white", zorder=4
         )
@@ -222,7 +224,7 @@ class KernelWeightsDisplay(Display):
 
 
 def _one_row(point: Any) -> Matrix:
-    """Return one prediction as a matrix of one row."""
+    """Return one prediction as a matrix with one row."""
     row = np.asarray(point.probabilities if isinstance(point, Predictions) else point)
     row = row[np.newaxis] if row.ndim == 1 else row
     if row.ndim != 2 or len(row) != 1 or row.shape[1] < 2:

@@ -1,4 +1,4 @@
-"""LatentFunctionDisplay: the functions of one score behind several calibrators, and where the data are."""
+"""LatentFunctionDisplay: latent functions of several calibrators, with a histogram of the scores."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -21,37 +21,37 @@ Vector = NDArray[np.float64]
 
 LINES = ("-", (0, (5, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (1, 0.8)), (0, (3, 1, 1, 1, 1, 1)))
 N_BINS = 60
-LOWEST = 0.005  # share of scores left of the picture
+LOWEST = 0.005  # fraction of scores left of the plot
 MOST_SCORES = 2_000_000
 
 
 class LatentFunctionDisplay(Display):
-    r"""Functions g of :math:`\hat q = \mathrm{softmax}(g(z_1), \dots, g(z_K))` over the scores that occur.
+    r"""Plot of latent functions g of :math:`\hat q = \mathrm{softmax}(g(z_1), \dots, g(z_K))` over the observed scores.
 
-    The dashed line does nothing; flatter is less confident. A constant added to g changes no probability, so all
-    functions are shifted to agree at a reference, by default the median of the largest scores of rows. Bands are the posterior
-    of a Gaussian process, or the share of rows where g depends on the other scores of a row. As figure 4 of
+    The dashed line is the identity map; flatter functions are less confident. Adding a constant to g changes no probability,
+    so all functions are shifted to agree at a reference, by default the median of the largest score per row. Bands are the
+    posterior of a Gaussian process, or quantiles over rows if g depends on the other scores of a row. As in figure 4 of
     :cite:`wenger2020`.
 
     Parameters
     ----------
     scores : ndarray of shape (m,)
-        Where the functions are evaluated.
+        Points at which the functions are evaluated.
     functions : tuple of LatentFunction
-        One for each calibrator.
+        One per calibrator.
     reference : float
         Score at which all agree.
     axis : {"log-probabilities", "logits"}
-        What the scores are.
+        Type of the scores.
     edges : ndarray of shape (B + 1,)
         Bins of the histogram of scores.
     largest, others : ndarray of shape (B,)
-        How many scores of every bin are the largest of their row, and how many are not.
+        Numbers of scores per bin that are the largest of their row, and that are not.
 
     Attributes
     ----------
     axes_ : list
-        Functions and histogram, after :meth:`plot`; ``ax_`` is the first.
+        Axes of functions and histogram, set by :meth:`plot`; ``ax_`` is the first.
     figure_
         The figure.
 
@@ -94,31 +94,29 @@ class LatentFunctionDisplay(Display):
         level: float = 0.95,
         n_points: int = 200,
     ) -> Self:
-        """Take one fitted calibrator, or several by name.
+        """Create the display from one fitted calibrator, or from a dict of several.
 
         Parameters
         ----------
         estimators : Calibrator or dict of str to Calibrator
             Temperature scaling, parameterised or not, Gaussian processes, diagonal order-preserving and structured maps.
         X : array, frame or Predictions
-            Predictions that tell which scores occur.
+            Predictions, for the range and the histogram of scores.
         scores : {"log-probabilities", "logits"}, default="log-probabilities"
-            What is drawn over; logits for calibrators that are functions of raw logits.
+            Type of scores; logits for calibrators that use raw logits.
         reference : float, optional
-            Score at which functions are made to agree.
+            Score at which the functions agree.
         level : float, default=0.95
-            What bands hold.
+            Level of the bands.
         n_points : int, default=200
-            Points of the curves.
+            Number of points per curve.
         """
         check_choice("scores", scores, ("log-probabilities", "logits"))
         check_level(level)
         check_whole("n_points", n_points, 2)
         named = estimators if isinstance(estimators, Mapping) else {type(estimators).__name__: estimators}
         if not named:
-            raise ParameterError(
-                "estimators must be a fitted calibrator or a dictionary of at least one by name."
-            )
+            raise ParameterError("estimators must be a fitted calibrator, or a dictionary with at least one.")
         for calibrator in named.values():
             check_is_fitted(calibrator)
         predictions = Predictions.parse(X)
@@ -130,7 +128,7 @@ class LatentFunctionDisplay(Display):
             raise ParameterError(f"reference must be one finite number or None, not {reference!r}.")
         low, high = float(np.quantile(values, LOWEST)), float(tops.max())
         if scores == "log-probabilities":
-            high = min(high, 0.0)  # rounding of a softmax in float32
+            high = min(high, 0.0)  # rounding error of a softmax in float32
         if high - low < 1e-6:
             low, high = low - 0.5, high + (0.5 if scores == "logits" else 0.0)
         places = np.linspace(low, high, n_points)
@@ -144,7 +142,7 @@ class LatentFunctionDisplay(Display):
         return cls(places, functions, float(reference), scores, edges, largest, everything - largest)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return all functions one below the other: name, score, value and band."""
+        """Return all functions in long format: name, score, value and band."""
         n_points = len(self.scores)
         return {
             "name": np.repeat([function.name for function in self.functions], n_points),
@@ -155,11 +153,11 @@ class LatentFunctionDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw in the place of the given axes, on two axes, or on a new figure, and return self."""
+        """Plot in place of the given axes, on two axes, or on a new figure, and return self."""
         self.axes_, self.figure_ = panels(ax, (5.6, 5.4), heights=(3.2, 1.0))
         self.ax_ = main = self.axes_[0]
         below = self.axes_[1]
-        main.plot(self.scores, self.scores, label="as it is", **DIAGONAL)
+        main.plot(self.scores, self.scores, label="identity map", **DIAGONAL)
         for number, function in enumerate(self.functions):
             colour = SERIES[number % len(SERIES)]
             label = f"{function.name} (band: {function.band})" if function.band else function.name
@@ -177,7 +175,7 @@ class LatentFunctionDisplay(Display):
                 )
         main.plot(self.reference, self.reference, marker="o", markersize=5, color=INK, zorder=5)
         main.set_ylabel("latent value g", fontsize=LABEL_SIZE)
-        main.set_title("Latent functions, made to agree at the dot", fontsize=TITLE_SIZE, color=INK)
+        main.set_title("Latent functions, shifted to agree at the dot", fontsize=TITLE_SIZE, color=INK)
         main.legend(frameon=False, fontsize=LABEL_SIZE - 1, handlelength=3.2)
         main.tick_params(labelbottom=False)
         self._draw_histogram(below)
@@ -192,7 +190,7 @@ class LatentFunctionDisplay(Display):
         ax.bar(left, self.largest, widths, bottom=self.others, color=INK, label="predicted class", **style)
         highest = max(1, int((self.largest + self.others).max()))
         ax.set_yscale("log")
-        ax.set_ylim(0.5, 50.0 * highest)  # room for the legend
+        ax.set_ylim(0.5, 50.0 * highest)  # space for the legend
         powers = range(0, int(np.log10(highest)) + 1, -(-int(np.log10(highest) + 1) // 4))
         ax.set_yticks([10**power for power in powers])
         ax.minorticks_off()
@@ -203,5 +201,5 @@ class LatentFunctionDisplay(Display):
 
 
 def _thinned(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return all scores, or those of every second, third, ... row if there are many."""
+    """Return all scores, or those of every second, third, ... row for many rows."""
     return values[:: -(-values.size // MOST_SCORES)].astype(np.float64)

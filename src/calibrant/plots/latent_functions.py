@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.identity import Identity
@@ -14,13 +14,11 @@ from calibrant.calibrators.monotone.order_preserving import IntraOrderPreserving
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
-from calibrant.calibrators.structured.mixed_scores import mixed_scores
-from calibrant.calibrators.structured.row_scales import RowScales
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
-from calibrant.numerics.integral_table import IntegralTable
-from calibrant.numerics.linear_segments import LinearSegments
+from calibrant.graph.probes import score_curves
 from calibrant.predictions import Predictions
+from calibrant.space import Space
 
 __all__ = ["LatentFunction", "ScoreAxis", "latent_function"]
 
@@ -132,51 +130,8 @@ def _of_probabilities(calibrator: GaussianProcessCalibration) -> bool:
 
 def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreAxis) -> Matrix:
     """Return what becomes of scores in the company of every row, (r, m), up to a constant of the row."""
-    if isinstance(calibrator, Identity):
-        return places[np.newaxis]
-    if isinstance(calibrator, TemperatureScaling):
-        return calibrator.inverse_temperature_ * places[np.newaxis]
-    if isinstance(calibrator, ParameterizedTemperatureScaling):
-        return places / calibrator.temperatures(rows)[:, np.newaxis]
-    if isinstance(calibrator, ParametricCalibrator) and not isinstance(calibrator, StructuredScaling):
-        return _replaced(calibrator, places, rows, axis)
     if calibrator.present_columns_ is not None:  # the map knows the classes that had calibration rows
         rows = rows.restricted_to(calibrator.present_columns_)
-    tempered = calibrator.inverse_temperature_ * places[np.newaxis]
-    if axis == "log-probabilities":
-        logarithms = rows.log_probabilities.astype(np.float64)
-        tempered = tempered - logsumexp(calibrator.inverse_temperature_ * logarithms, axis=1, keepdims=True)
-    if isinstance(calibrator, StructuredScaling):
-        return _structured(calibrator, tempered, rows)
-    if calibrator.form == "piecewise":
-        curve = LinearSegments(calibrator.knots_).values(calibrator.slopes_, tempered)
-        return np.asarray(curve, dtype=np.float64)
-    table = IntegralTable(calibrator.knots_)
-    return np.asarray(table.integrals(calibrator.slopes_, table.places(tempered)), dtype=np.float64)
-
-
-def _replaced(calibrator: ParametricCalibrator, places: Vector, rows: Predictions, axis: ScoreAxis) -> Matrix:
-    """Return the calibrated score of the first class in every row, where its own score is replaced by each place."""
-    scores = (rows.logits if axis == "logits" else rows.log_probabilities).astype(np.float64)
-    family = calibrator.family(rows.n_classes)
-    curves = np.empty((len(scores), len(places)))
-    for column, place in enumerate(places):
-        moved = scores.copy()
-        moved[:, 0] = place
-        curves[:, column] = family.scores(calibrator._theta, Predictions.from_logits(moved))[:, 0]
-    return curves
-
-
-def _structured(calibrator: StructuredScaling, tempered: Matrix, rows: Predictions) -> Matrix:
-    share = calibrator.uniform_share_
-    mixed = tempered
-    if share > 0:
-        mixed = np.logaddexp(tempered + np.log1p(-share), np.log(share / rows.n_classes))
-    curves: Matrix = np.asarray(
-        LinearSegments(calibrator.knots_).values(calibrator.slopes_, mixed), np.float64
-    )
-    if len(calibrator.row_knots_):
-        features = mixed_scores(rows, calibrator.inverse_temperature_, share).astype(np.float64)
-        factors = RowScales(calibrator.row_knots_).factors(calibrator.row_slopes_, features)
-        curves = curves + factors[:, np.newaxis] * mixed
-    return curves
+    scores = rows.logits if axis == "logits" else rows.log_probabilities
+    in_logits = Predictions(scores, Space.LOGITS, None, calibrator.floor_)
+    return np.asarray(score_curves(calibrator._mapped, in_logits, places), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The numbers of a learning curve: the loss on held-out rows against the number of calibration rows."""
+"""Learning curve: loss on held-out rows by size of the calibration set."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ __all__ = ["LearningCurve", "learning_curve"]
 Vector = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-# Differences of these have an interval in closed form.
+# Metrics whose differences have an interval in closed form.
 ROW_LOSSES: dict[Callable[..., Any], Loss] = {
     log_loss: "log",
     brier_score: "brier",
@@ -42,35 +42,35 @@ ROW_LOSSES: dict[Callable[..., Any], Loss] = {
 
 N_RESAMPLES = 500
 
-# The smallest size that is tried by itself, and how many there are.
+# Smallest default size, and number of default sizes.
 FEWEST_ROWS, MOST_SIZES = 20, 6
 
 
 @dataclass(frozen=True, eq=False)
 class LearningCurve(Tabular):
-    r"""The loss of a calibrator on rows held out, for several numbers of calibration rows.
+    r"""Loss of a calibrator on held-out rows, for several sizes of the calibration set.
 
     Attributes
     ----------
     method, metric : str
-        What was fitted, and by what it is judged.
+        Names of the method and of the metric.
     n_rows : int
-        Number of rows in all.
+        Total number of rows.
     level : float
-        Level of the intervals.
+        Confidence level of the intervals.
     sizes : ndarray of shape (m,)
-        Numbers of calibration rows, increasing.
+        Sizes of the calibration set, increasing.
     loss : ndarray of shape (m,)
-        The metric on all rows held out; NaN where no fit was possible.
+        The metric on all held-out rows; NaN if no fit was possible.
     low, high : ndarray of shape (m,)
         Ends of the interval of ``loss``.
     difference_low, difference_high : ndarray of shape (m,)
-        Ends of the interval of the paired difference from ``uncalibrated``: where both are below zero, the gain is more
-        than noise. Rows are paired, so that this can be sure where the intervals of the two losses overlap.
+        Ends of the interval of the paired difference to ``uncalibrated``; the gain is significant if both are below zero.
+        Losses are paired by row, so it can be significant even if the intervals of the two losses overlap.
     uncalibrated : float
-        The metric of the predictions as given, on the same rows.
+        The metric of the uncalibrated predictions on the same rows.
     notes : tuple of str
-        Why fits failed, where some did.
+        Reasons for failed fits.
     trend : Hyperbola
         The curve a + b / n through the points, see :meth:`expected`.
     """
@@ -90,7 +90,7 @@ class LearningCurve(Tabular):
     trend: Hyperbola
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row per number of calibration rows."""
+        """Return one row per size of the calibration set."""
         return {
             "size": self.sizes,
             "loss": self.loss,
@@ -102,17 +102,16 @@ class LearningCurve(Tabular):
         }
 
     def expected(self, n_rows: float) -> tuple[float, float]:
-        """Return the loss to be expected with so many calibration rows, and its standard error.
+        """Return the expected loss for a size of the calibration set, and its standard error.
 
-        By a + b / n, the law of the excess loss of any fixed number of parameters for many rows, fitted by least
-        squares with weights n to the sizes of at least an eighth of the largest; a and b are at least zero. Points from
-        which the loss falls faster than the law allows are left out; ``trend.is_supported`` tells whether three or more are
-        left that follow it. The
-        standard error is that of the fitted curve, infinite with fewer than three sizes: it does not know whether the
-        method would go on to follow the law.
+        The curve a + b / n is the asymptotic excess loss of a model with a fixed number of parameters. It is fitted by least
+        squares with weights n to sizes of at least an eighth of the largest, with a and b at least zero. Points from which
+        the loss falls faster than the law allows are dropped; ``trend.is_supported`` is true if at least three points that
+        follow it remain. The standard error is that of the fitted curve, infinite for fewer than three sizes; it does not
+        include the uncertainty of the extrapolation.
         """
         if not n_rows > 0:
-            raise ParameterError(f"n_rows must be a positive number of calibration rows, not {n_rows!r}.")
+            raise ParameterError(f"n_rows must be a positive size of the calibration set, not {n_rows!r}.")
         return self.trend(n_rows)
 
     def __repr__(self) -> str:
@@ -136,11 +135,11 @@ def learning_curve(
     random_state: int | np.random.Generator | None = 0,
     progress: Callable[[int, int, str], object] | None = None,
 ) -> LearningCurve:
-    r"""Loss on rows held out against the number of calibration rows, which shows whether more would help.
+    r"""Compute a learning curve: loss on held-out rows by size of the calibration set.
 
-    The rows are cut into folds. For each, the method is fitted to the first m of the other rows, in a random order in
-    which every class keeps its share, and judged by the fold. Smaller sets of rows are parts of larger ones, so the
-    points of the curve share most of their noise.
+    For each cross-validation fold, the method is fitted to the first m of the other rows, in a random stratified order, and
+    evaluated on the fold. Smaller calibration sets are subsets of larger ones, so the points of the curve share most of their
+    noise.
 
     Parameters
     ----------
@@ -149,19 +148,19 @@ def learning_curve(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     method : str or Calibrator, default="auto"
-        Registry name, or a calibrator, of which copies are fitted.
+        Registry name, or a calibrator, which is cloned.
     sizes : sequence of int, optional
-        Numbers of calibration rows, m; by default all rows outside a fold, half of them, a quarter, and so on.
+        Sizes m of the calibration set; by default all rows outside a fold, half of them, a quarter, and so on.
     cv : int, splitter or list of splits, default=5
-        Folds; a number of them deals out rows, or groups, at random.
+        Cross-validation; a number of folds splits rows, or groups, at random.
     sample_weight : array of shape (n,), optional
-        How much each row matters. Sizes are numbers of rows whatever their weights.
+        Sample weights. Sizes are numbers of rows, regardless of their weights.
     groups : array of shape (n,), optional
-        Rows of one group are held out together, and are one observation in the intervals.
+        Groups are kept together in cross-validation, and each is one observation in the intervals.
     metric : function, default=log_loss
         A metric of this library, or any function ``(y_true, y_proba) -> float``.
     level : float, default=0.95
-        Level of the intervals.
+        Confidence level of the intervals.
     random_state : int, Generator or None, default=0
         Seed of the order of the rows.
     progress : function, optional
@@ -170,22 +169,21 @@ def learning_curve(
     Returns
     -------
     LearningCurve
-        With ``columns()``, ``frame()`` and :meth:`~LearningCurve.expected` for other numbers of rows.
+        With ``columns()``, ``frame()`` and :meth:`~LearningCurve.expected` for other sizes.
 
     Notes
     -----
-    Zeros among the probabilities count as less than anything that the classifier ever says, see
-    :class:`~calibrant.Predictions`, so that the log-loss of the predictions as given is finite. Intervals of the
-    loss are percentiles of a :func:`~calibrant.intervals.bootstrap`, those of the difference come from
-    :func:`~calibrant.intervals.loss_difference` for a proper loss, else from
-    :func:`~calibrant.intervals.paired_bootstrap`; none of them knows that fits to other rows would differ. Costs one fit
-    per fold and size.
+    Zeros among the probabilities are replaced by a floor below all other probabilities, see :class:`~calibrant.Predictions`,
+    so that the log-loss of the uncalibrated predictions is finite. Intervals of the loss are percentiles of a
+    :func:`~calibrant.intervals.bootstrap`. Intervals of the difference are from :func:`~calibrant.intervals.loss_difference`
+    for a proper loss, else from :func:`~calibrant.intervals.paired_bootstrap`. They do not include the variation between
+    calibration sets. The cost is one fit per fold and size.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(0.05, 0.95, 500)
-    >>> y = (rng.random(500) < p**2 / (p**2 + (1 - p) ** 2)).astype(int)     # less sure than right
+    >>> y = (rng.random(500) < p**2 / (p**2 + (1 - p) ** 2)).astype(int)     # under-confident
     >>> curve = learning_curve(y, p, method="temperature", sizes=(50, 100, 400))
     >>> bool(curve.loss[-1] < curve.uncalibrated), bool(curve.difference_high[-1] < 0)
     (True, True)
@@ -215,7 +213,7 @@ def learning_curve(
                     fitted = clone(calibrator).fit_labelled(data.take(rows), warn_of_absent=False)
                     parts.append(fitted.transform(data.predictions.take(fold.test_rows)))
                 except (ValueError, ArithmeticError) as error:
-                    # Few rows may lack all classes but one; larger sizes can still be judged.
+                    # Few rows may have a single class; larger sizes can still be evaluated.
                     notes.append(f"{size} rows: {error}")
                 done += 1
                 if progress is not None:
@@ -240,7 +238,7 @@ def learning_curve(
 
 
 class _Judge:
-    """Measures predictions of the rows held out, and their difference to others."""
+    """Evaluation of predictions for the held-out rows, with paired differences."""
 
     def __init__(
         self, held_out: LabelledPredictions, rows: Rows, metric: Callable[..., float], level: float
@@ -249,7 +247,7 @@ class _Judge:
         self._held_out = held_out
         self._options: dict[str, Any] = {"sample_weight": held_out.weights, "level": level}
         repeated = len(np.unique(rows)) < len(rows)
-        # A row that is held out several times is one observation.
+        # A row in several test folds is one observation.
         if held_out.groups is not None or repeated:
             self._options["groups"] = rows if held_out.groups is None else held_out.groups
         self._metric = metric
@@ -259,7 +257,7 @@ class _Judge:
         return evaluator(self._metric, held_out)(held_out.labels, held_out.weights)
 
     def __call__(self, given: Predictions, calibrated: Predictions) -> tuple[float, ...]:
-        """Return the value of calibrated predictions, the ends of its interval, and those of its difference to the given."""
+        """Return the metric of calibrated predictions, with its interval and that of the paired difference."""
         value = self.value(calibrated)
         if not np.isfinite(value):
             return value, *(np.nan,) * 4
@@ -288,26 +286,24 @@ def _test_weights(folds: Sequence[Fold]) -> Vector | None:
 
 
 def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray[np.intp]:
-    """Return the numbers of rows to learn from, in increasing order."""
+    """Return the sizes of the calibration set, in increasing order."""
     if sizes is None:
         halved = [n_train >> power for power in range(MOST_SIZES)]
         enough = max(FEWEST_ROWS, 2 * n_classes)
         return np.array([size for size in halved[::-1] if size >= enough] or [n_train], dtype=np.intp)
     numbers = list(sizes) if isinstance(sizes, Sequence | np.ndarray) else [sizes]
     if not numbers or not all(is_whole(number, 1) for number in numbers):
-        raise ParameterError(
-            f"sizes must be whole numbers of at least 1, such as (100, 1000), not {sizes!r}."
-        )
+        raise ParameterError(f"sizes must be integers of at least 1, such as (100, 1000), not {sizes!r}.")
     if max(numbers) > n_train:
         raise ParameterError(
-            f"sizes must not exceed the {n_train} rows outside of the largest fold, but one is {max(numbers)}; "
-            "leave it out or use more folds."
+            f"sizes must not exceed the {n_train} rows outside the largest fold, but one is {max(numbers)}; "
+            "omit it or use more folds."
         )
     return np.unique(np.array(numbers, dtype=np.intp))
 
 
 def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> Rows:
-    """Return an order of rows whose every beginning has each class about in its share.
+    """Return a random stratified order: all initial segments have nearly the same class frequencies.
 
     >>> order = _nested_order(np.array([0] * 8 + [1] * 4), np.random.default_rng(0))
     >>> [int((order[:size] >= 8).sum()) for size in (3, 6, 9, 12)]
@@ -322,7 +318,7 @@ def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> R
 
 
 def _joined(parts: Sequence[Predictions], data: LabelledPredictions) -> Predictions:
-    """Return the rows of all folds one after another; as logits where all are."""
+    """Concatenate the rows of all folds; as logits if all are logits."""
     if all(part.space is Space.LOGITS for part in parts):
         return Predictions(np.concatenate([part.scores for part in parts]), Space.LOGITS, data.classes)
     probabilities = np.concatenate([part.probabilities for part in parts])

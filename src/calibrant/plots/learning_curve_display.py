@@ -1,4 +1,4 @@
-"""LearningCurveDisplay: the loss on held-out rows against the number of calibration rows."""
+"""LearningCurveDisplay: plot of the loss on held-out rows by size of the calibration set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -17,28 +17,28 @@ from calibrant.tabular import stacked_columns
 
 __all__ = ["LearningCurveDisplay"]
 
-# How far beyond the rows at hand the curve goes on.
+# Factor by which the curve is extrapolated.
 FURTHER = 4
 
-# Losses are shown up to so many times the gain above the uncalibrated one.
+# The axis ends this many gains above the uncalibrated loss.
 HIGHEST = 1.0
 
 
 class LearningCurveDisplay(PredictionDisplay):
-    """Loss on held-out rows against the number of calibration rows, for one method or several.
+    """Learning curves: loss on held-out rows by size of the calibration set, for one or several methods.
 
-    As figures 3b and 3c of :cite:`tomani2022`. Bars are intervals of the difference to the uncalibrated predictions, drawn from
-    these: a bar that ends below the dashed line is a gain beyond noise. The dotted continuation is a + b / n.
+    Similar to figures 3b and 3c of :cite:`tomani2022`. Bars are intervals of the paired difference to the uncalibrated
+    predictions: the gain is significant if the bar is below the dashed line. The dotted extrapolation is a + b / n.
 
     Parameters
     ----------
     curves : dict of str to LearningCurve
-        The numbers, by the name of the method.
+        Name of the method -> curve.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class LearningCurveDisplay(PredictionDisplay):
 
     def __init__(self, curves: Mapping[str, LearningCurve]) -> None:
         if not curves:
-            raise ParameterError("there is no curve to draw; pass at least one method.")
+            raise ParameterError("there is no curve to plot; pass at least one method.")
         self.curves = dict(curves)
 
     @classmethod
@@ -71,9 +71,9 @@ class LearningCurveDisplay(PredictionDisplay):
         random_state: int | np.random.Generator | None = 0,
         progress: Callable[[int, int, str], object] | None = None,
     ) -> Self:
-        """Take predictions with their true classes; see :func:`~calibrant.plots.learning_curve`.
+        """Create the display from predictions and true classes; see :func:`~calibrant.plots.learning_curve`.
 
-        ``method`` may be a list of several.
+        ``method`` may be a list of methods.
         """
         methods = [method] if isinstance(method, str | Calibrator) else list(method)
         curves = [
@@ -95,17 +95,17 @@ class LearningCurveDisplay(PredictionDisplay):
         return cls({curve.method: curve for curve in curves})
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row per number of calibration rows; of several methods with a column ``method``."""
+        """Return one row per size of the calibration set; for several methods with a column ``method``."""
         return stacked_columns("method", self.curves)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.6))
         axes, first = self.ax_, next(iter(self.curves.values()))
         several = len(self.curves) > 1
         for number, (name, curve) in enumerate(self.curves.items()):
             colour, marker = look(number)
-            # Bars of several methods would cover each other.
+            # Shift the bars of several methods, so that they do not overlap.
             x = curve.sizes * 1.03 ** (number - (len(self.curves) - 1) / 2)
             axes.plot(
                 x, curve.loss, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name, zorder=4
@@ -129,8 +129,8 @@ class LearningCurveDisplay(PredictionDisplay):
         ticks = np.append(ticks[-6:], FURTHER * ticks[-1])
         axes.set_xticks(ticks, labels=[thousands(tick) for tick in ticks])
         axes.minorticks_off()
-        axes.set_xlabel("calibration rows", fontsize=LABEL_SIZE)
-        axes.set_ylabel(f"{first.metric.partition('(')[0]} of held-out rows", fontsize=LABEL_SIZE)
+        axes.set_xlabel("size of the calibration set", fontsize=LABEL_SIZE)
+        axes.set_ylabel(f"{first.metric.partition('(')[0]} on held-out rows", fontsize=LABEL_SIZE)
         axes.tick_params(labelsize=LABEL_SIZE)
         legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)
         write_caption(
@@ -142,7 +142,7 @@ class LearningCurveDisplay(PredictionDisplay):
         return self
 
     def _limit_height(self) -> bool:
-        """Keep losses far above that of uncalibrated predictions from squeezing all others; tell whether there are any."""
+        """Limit the axis so that losses far above the uncalibrated one do not compress the others; return whether any are."""
         losses = np.concatenate([curve.loss for curve in self.curves.values()])
         finite = losses[np.isfinite(losses)]
         level = next(iter(self.curves.values())).uncalibrated
@@ -166,7 +166,7 @@ class LearningCurveDisplay(PredictionDisplay):
         return True
 
     def _continuation(self, curve: LearningCurve, colour: str) -> None:
-        """Draw how the curve may go on with more rows, where the points bear it."""
+        """Draw the extrapolation to more rows, if the points support it."""
         if not curve.trend.is_supported:
             return
         sizes = np.geomspace(curve.sizes[-1], FURTHER * curve.sizes[-1], 30)

@@ -1,4 +1,4 @@
-"""LinearMapDisplay: the weights of a Dirichlet or matrix map, and what they change in the confusion matrix."""
+"""LinearMapDisplay: heat map of the weights of a matrix map, with the change of the confusion matrix."""
 
 from typing import Any, Literal, Self
 
@@ -25,11 +25,11 @@ Form = Literal["linear", "canonical"]
 
 
 class LinearMapDisplay(Display):
-    r"""The matrix W and the intercepts b of :math:`\mathrm{softmax}(W x + b)`, or the canonical A and c, as a heat map.
+    r"""Heat map of the matrix W and the intercepts b of :math:`\mathrm{softmax}(W x + b)`, or of the canonical A and c.
 
-    Beside it, if rows are given, by how much every entry of the confusion matrix changes; as figures 2b and 2c of
-    :cite:`kull2019`. A positive :math:`w_{ij}` says that what speaks for class j speaks for class i. Colours end at the largest
-    weight off the diagonal, beyond which most of the diagonal lies. Numbers are written where they fit.
+    If rows are given, a second heat map shows the change of the confusion matrix; as in figures 2b and 2c of
+    :cite:`kull2019`. A positive :math:`w_{ij}` means that evidence for class j is evidence for class i. The colour scale ends
+    at the largest off-diagonal weight; most of the diagonal is beyond it. Numbers are shown if they fit.
 
     Parameters
     ----------
@@ -40,16 +40,17 @@ class LinearMapDisplay(Display):
     names : tuple of str
         Classes of the map.
     form : {"linear", "canonical"}
-        Which of the two.
+        Whether the parameters are W and b, or A and c.
     confusion : ConfusionChange or None
         Confusion matrices before and after.
     all_names : tuple of str, optional
-        Classes of the confusion matrices, if some had no calibration rows and are not part of the map.
+        Classes of the confusion matrices, if some are not part of the map since they had no calibration rows.
 
     Attributes
     ----------
     axes_ : list
-        Weights, intercepts and, with rows, the change of the confusion matrix, after :meth:`plot`; ``ax_`` is the first.
+        Axes of weights, intercepts and, with rows, the change of the confusion matrix, set by :meth:`plot`; ``ax_`` is the
+        first.
     figure_
         The figure.
 
@@ -89,18 +90,18 @@ class LinearMapDisplay(Display):
         sample_weight: Any = None,
         form: Form | None = None,
     ) -> Self:
-        """Take the map of a fitted calibrator, and rows to show what it changes.
+        """Create the display from a fitted calibrator, optionally with rows for the confusion matrices.
 
         Parameters
         ----------
         estimator : DirichletCalibration, MatrixScaling or VectorScaling
-            The map; where models of folds are averaged, their mean.
+            The fitted calibrator; if models of folds are averaged, their mean is shown.
         X, y : optional
             Predictions before calibration and true classes.
         sample_weight : array of shape (n,), optional
             Weights of these rows.
         form : {"linear", "canonical"}, optional
-            W and b, or the canonical A and c, which is unique; the latter for Dirichlet maps unless it is said.
+            W and b, or the canonical A and c, which are unique; by default the latter for Dirichlet maps.
         """
         if not isinstance(estimator, DirichletCalibration | MatrixScaling | VectorScaling):
             raise ParameterError(
@@ -132,9 +133,9 @@ class LinearMapDisplay(Display):
         return cls(weights, intercept, names, form, confusion, everything)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one line for every pair of classes: the weight and, with rows, both counts and their difference.
+        """Return one row per pair of classes: the weight and, with rows, both counts and their difference.
 
-        ``row`` is the class whose score or true class it is, ``column`` the class of the input or of the prediction.
+        ``row`` is the class of the output or the true class, ``column`` the class of the input or the predicted class.
         """
         n_all = len(self.all_names)
         places = [self.all_names.index(name) for name in self.names]
@@ -154,7 +155,7 @@ class LinearMapDisplay(Display):
         return columns
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw in the place of the given axes, on two or three axes, or on a new figure; return self."""
+        """Plot in place of the given axes, on two or three axes, or on a new figure; return self."""
         n_classes = len(self.all_names)
         side = float(np.clip(0.42 * n_classes, 3.6, 6.0))
         strip = float(np.clip(1.2 / n_classes, 0.07, 0.25))
@@ -182,8 +183,8 @@ class LinearMapDisplay(Display):
         bar.ax.tick_params(labelsize=LABEL_SIZE - 1.5)
         if canonical:
             bar.ax.set_xlim(0, limit)  # no entry is negative
-        main.set_xlabel("evidence for class", fontsize=LABEL_SIZE)
-        main.set_ylabel("counts for class", fontsize=LABEL_SIZE)
+        main.set_xlabel("class of the input", fontsize=LABEL_SIZE)
+        main.set_ylabel("class of the output", fontsize=LABEL_SIZE)
         symbol, offset = ("A", "c") if canonical else ("W", "b")
         main.set_title(f"Weights {symbol}", fontsize=TITLE_SIZE, color=INK)
         own = self.intercept[:, np.newaxis]
@@ -193,7 +194,7 @@ class LinearMapDisplay(Display):
 
     def _draw_change(self, ax: Any, confusion: ConfusionChange) -> None:
         change = confusion.change
-        # Cells without a change stay empty, so that those with one are seen.
+        # Cells without a change are empty, so that changes stand out.
         shown = np.where(change == 0, np.nan, change)
         whole = bool((change == np.rint(change)).all())
         limit = colour_limit(change, spare_diagonal=False)

@@ -1,4 +1,4 @@
-"""Panels: several axes for one picture, new ones or in the place of axes that are given."""
+"""Panels: several axes for one plot, on a new figure or in place of given axes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,12 @@ def panels(
     widths: Sequence[float] = (1.0,),
     heights: Sequence[float] = (1.0,),
 ) -> tuple[list[Any], Any]:
-    """Return axes row by row, and their figure.
+    """Return the axes row by row, and their figure.
 
     Parameters
     ----------
     ax : None, axes or sequence of axes
-        Nothing for a new figure, one for panels in its place, which are then part of its figure, or all of them.
+        None for a new figure; one axes, in whose place the panels are drawn; or all axes.
     size : tuple of float
         Width and height of a new figure in inches.
     widths, heights : sequence of float
@@ -50,7 +50,7 @@ def panels(
         given = list(ax.ravel() if hasattr(ax, "ravel") else ax)
         if len(given) != n_panels:
             raise ParameterError(
-                f"this picture has {n_panels} panels, but {len(given)} axes came; pass one for each."
+                f"this plot has {n_panels} panels, but {len(given)} axes were given; pass one per panel."
             )
         return given, given[0].figure
     elif n_panels == 1:

@@ -1,4 +1,4 @@
-"""PassRateDisplay: on how many tasks a test finds nothing wrong with the calibration of every method."""
+"""PassRateDisplay: fraction of tasks on which a test does not reject the calibration of each method."""
 
 from typing import Any, Self
 
@@ -18,33 +18,33 @@ Vector = NDArray[np.float64]
 
 
 class PassRateDisplay(Display):
-    r"""Share of tasks on which a test of calibration has a p-value above a level, for every method, the best on top.
+    r"""Plot of the fraction of tasks on which a test does not reject calibration, for every method, the best on top.
 
     .. math:: \frac1N \#\{i : p_{ij} > \alpha\}
 
-    with a Clopper-Pearson interval; as figure 3b of :cite:`kull2019`. Perfectly calibrated predictions pass on a share of
-    :math:`1 - \alpha`, the dashed line. To pass with few rows is easy: it shows that nothing was found, not that
-    nothing is there.
+    with a Clopper-Pearson interval; as in figure 3b of :cite:`kull2019`. Perfectly calibrated predictions pass on a fraction
+    :math:`1 - \alpha` of the tasks, the dashed line. With few rows tests have little power, so a pass is no proof of
+    calibration.
 
     Parameters
     ----------
     methods : tuple of str
         Names of the methods.
     passed : ndarray of shape (k,)
-        Number of tasks that each has passed.
+        Number of tasks that each method passes.
     n_tasks : int
         Number of tasks.
     alpha : float
-        Level of the test.
+        Significance level of the test.
     low, high : ndarray of shape (k,)
-        Interval of the share of each.
+        Intervals of the pass rates.
     level : float
-        Level of the intervals.
+        Confidence level of the intervals.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -81,20 +81,20 @@ class PassRateDisplay(Display):
         level: float = 0.95,
         missing: Missing = "drop",
     ) -> Self:
-        """Take the p-values of a study.
+        """Create the display from a table of p-values.
 
         Parameters
         ----------
         table : frame or array of shape (N, k)
             One row per task, one column per method.
         names : sequence of k str, optional
-            Names of the methods; else the columns of the frame.
+            Names of the methods; by default the columns of the frame.
         alpha : float, default=0.05
-            A p-value above it passes.
+            Significance level; larger p-values pass.
         level : float, default=0.95
-            Level of the intervals of the shares; tasks count as independent.
+            Confidence level of the intervals, for independent tasks.
         missing : {"drop", "raise"}, default="drop"
-            Whether tasks with a missing p-value are left out, with a warning that counts them, or refused.
+            Whether to drop tasks with missing p-values, with a warning, or to raise an error.
         """
         check_share("alpha", alpha, 0.05)
         check_level(level)
@@ -112,11 +112,11 @@ class PassRateDisplay(Display):
 
     @property
     def rates(self) -> Vector:
-        """Share of tasks that each method has passed, (k,)."""
+        """Pass rate of each method, (k,)."""
         return np.asarray(self.passed / self.n_tasks, dtype=np.float64)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return methods from best to worst with the tasks they passed, their share and its interval."""
+        """Return methods from best to worst with the number of passed tasks, the pass rate and its interval."""
         order = np.argsort(-self.passed, kind="stable")
         return {
             "method": np.array(self.methods)[order],
@@ -128,13 +128,13 @@ class PassRateDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         table = self.columns()
         n_methods = len(self.methods)
         self.ax_, self.figure_ = new_axes(ax, (6.0, 0.38 * n_methods + 1.4))
         places, rates = np.arange(n_methods), table["rate"]
         self.ax_.barh(places, rates, color=BAR, height=0.7)
-        # Rounding may put an end on the wrong side of the share by 1e-17, which matplotlib refuses.
+        # Rounding errors could make the lengths of error bars negative, which matplotlib rejects.
         reach = np.maximum([rates - table["low"], table["high"] - rates], 0)
         self.ax_.errorbar(rates, places, xerr=reach, fmt="none", ecolor=INTERVAL, elinewidth=1.2, capsize=3)
         for place, passed in enumerate(table["passed"]):
@@ -144,9 +144,9 @@ class PassRateDisplay(Display):
         self.ax_.tick_params(axis="y", length=0)
         self.ax_.set(xlim=(0, 1), ylim=(n_methods - 0.5, -0.5))
         self.ax_.set_xlabel(
-            f"share of {self.n_tasks} tasks with p > {self.alpha:g}, and its {100 * self.level:g} % interval\n"
-            f"(dashed: {1 - self.alpha:g}, to be expected of perfect predictions)",
+            f"fraction of {self.n_tasks} tasks with p > {self.alpha:g}, with {100 * self.level:g} % interval\n"
+            f"(dashed: {1 - self.alpha:g}, expected for perfect predictions)",
             fontsize=LABEL_SIZE,
         )
-        self.ax_.set_title("Tasks on which calibration passes the test", fontsize=TITLE_SIZE, color=INK)
+        self.ax_.set_title("Tasks on which calibration is not rejected", fontsize=TITLE_SIZE, color=INK)
         return self

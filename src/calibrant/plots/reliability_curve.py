@@ -1,4 +1,4 @@
-"""The numbers of a reliability diagram: how often an event happens at each level of its probability."""
+"""Reliability curve: observed frequency of an event by its predicted probability."""
 
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -22,24 +22,24 @@ __all__ = ["FEW_ROWS", "ReliabilityCurve", "reliability_curve", "reliability_of"
 Vector = NDArray[np.float64]
 
 FEW_ROWS = 10
-"""Bins of fewer rows are small: drawn in grey, since their mean says next to nothing."""
+"""Bins with fewer rows are small; they are drawn in grey, since their means are unreliable."""
 
 N_HISTOGRAM_BINS = 50
 
 MEANING = {
-    "confidence": "bars on the points are Clopper-Pearson intervals: where the true share may be",
-    "consistency": "bars on the diagonal are consistency intervals: where calibrated predictions would be",
+    "confidence": "bars on the points are Clopper-Pearson intervals of the frequency",
+    "consistency": "bars on the diagonal are consistency intervals: the range for calibrated predictions",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve(Tabular):
-    """How often an event happened at each level of its probability, with intervals.
+    """Observed frequencies of an event by predicted probability, with intervals.
 
     Attributes
     ----------
     event : str
-        What is looked at: ``"predicted class"``, ``"class 'cat'"`` or ``"predicted class 'cat'"``.
+        Name of the event: ``"predicted class"``, ``"class 'cat'"`` or ``"predicted class 'cat'"``.
     kind : str
         ``"confidence"``, ``"positive"``, ``"class"`` or ``"top-label"``.
     definition : str
@@ -47,25 +47,25 @@ class ReliabilityCurve(Tabular):
     n_rows : int
         Number of rows.
     level : float
-        Level of all intervals, each by itself.
+        Confidence level of the intervals, for each separately.
     mode : str
-        Which intervals a picture shows, ``"confidence"`` or ``"consistency"``; of bins both are there.
+        Intervals in the plot, ``"confidence"`` or ``"consistency"``; the data of bins have both.
     edges : ndarray of shape (B + 1,)
         Ends of the bins.
     count, weight : ndarray of shape (B,)
-        Number of rows of each bin, and their weight.
+        Number of rows in each bin, and their total weight.
     mean_score, mean_outcome : ndarray of shape (B,)
-        Weighted mean probability, and share of rows for which the event happened; NaN in empty bins.
+        Weighted mean probability, and observed frequency of the event; NaN in empty bins.
     low, high : ndarray of shape (B,)
-        Clopper-Pearson interval of the share; NaN in empty bins.
+        Clopper-Pearson interval of the frequency; NaN in empty bins.
     consistency_low, consistency_high : ndarray of shape (B,)
-        Where the share would be, with a probability of at least ``level``, if the scores were true; NaN in empty bins.
+        Range of the frequency under calibration, with a probability of at least ``level``; NaN in empty bins.
     filled, small : ndarray of shape (B,)
-        Whether a bin has rows, and whether fewer than ten.
+        Whether a bin has rows, and whether it has fewer than ten.
     isotonic_score, isotonic_outcome : ndarray of shape (m,)
         Vertices of the isotonic curve, at most 400.
     band_score, band_low, band_high : ndarray of shape (g,)
-        Its pointwise band at g, at most 100, places; of length zero without resamples.
+        Its pointwise band at up to 100 points; of length zero without resamples.
     histogram_edges, histogram_count : ndarray of shape (51,) and (50,)
         Fine histogram of the scores, in rows.
     """
@@ -131,7 +131,7 @@ def reliability_curve(
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = 0,
 ) -> ReliabilityCurve:
-    r"""How often an event happens at each level of its probability: bins with intervals, and a curve without bins.
+    r"""Compute a reliability curve: observed frequency by predicted probability, with bins and by isotonic regression.
 
     For rows :math:`i \in B_b` of a bin with scores s, outcomes o and weights w,
 
@@ -140,9 +140,9 @@ def reliability_curve(
         \bar s_b = \frac{\sum_i w_i s_i}{\sum_i w_i}, \qquad
         \bar o_b = \frac{\sum_i w_i o_i}{\sum_i w_i},
 
-    with the exact interval of :math:`\bar o_b` :cite:`clopper1934` and, for the hypothesis that all :math:`s_i` are
-    true, the range of :math:`\bar o_b` by chance :cite:`broecker2007`. The curve without bins is the isotonic
-    regression of outcomes on scores, the CORP diagram of :cite:`dimitriadis2021`.
+    with the exact confidence interval of :math:`\bar o_b` :cite:`clopper1934`, and its range under the hypothesis that the
+    scores are calibrated :cite:`broecker2007`. The curve without bins is the isotonic regression of outcomes on scores, the
+    CORP diagram of :cite:`dimitriadis2021`.
 
     Parameters
     ----------
@@ -151,29 +151,28 @@ def reliability_curve(
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
-        How much each row matters. Means are those of repeated rows; for intervals a row remains one observation, and
-        a bin counts as its effective number of rows.
+        Sample weights. Means are weighted; for intervals, each row is one observation, and the size of a bin is its
+        effective sample size.
     kind : {"auto", "confidence", "positive", "class", "top-label"}, default="auto"
-        The event: the predicted class being right; the second class of two; the class ``label``; or the predicted
-        class being right among rows that predict ``label``. ``"auto"`` is ``"positive"`` for two classes, else
-        ``"confidence"``.
+        The event: the predicted class is correct; the second class of two; the class ``label``; or the predicted class is
+        correct in rows that predict ``label``. ``"auto"`` is ``"positive"`` for two classes, else ``"confidence"``.
     label : label, optional
-        For ``kind="class"`` and ``kind="top-label"``: the class, as it is called in ``y_true``.
+        For ``kind="class"`` and ``kind="top-label"``: the class, as in ``y_true``.
     n_bins : int, default=15
-        Number of bins from 0 to 1.
+        Number of bins on [0, 1].
     strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, or of equal weight.
+        Equal-width or equal-mass bins.
     binning : scheme, optional
-        Takes the place of ``n_bins`` and ``strategy``, as in :func:`~calibrant.metrics.confidence_ece`.
+        Binning scheme instead of ``n_bins`` and ``strategy``, as in :func:`~calibrant.metrics.confidence_ece`.
     level : float, default=0.95
-        Level of every interval by itself.
+        Confidence level of the intervals, for each separately.
     mode : {"confidence", "consistency"}, default="confidence"
-        Which intervals a picture shows, and what the band of the isotonic curve is: with ``"confidence"`` that of
-        curves of rows drawn with replacement, with ``"consistency"`` that of curves of outcomes drawn from the scores.
+        Intervals in the plot, and the band of the isotonic curve: ``"confidence"`` bootstraps the rows, ``"consistency"``
+        simulates outcomes from the scores.
     n_resamples : int, default=1000
-        Number of draws for that band; 0 leaves it out.
+        Number of resamples for the band; 0 for no band.
     random_state : int, Generator or None, default=0
-        Seed of the draws; None for others every time.
+        Seed of the random numbers; None for different ones each time.
 
     Returns
     -------
@@ -182,16 +181,16 @@ def reliability_curve(
 
     Notes
     -----
-    Consistency limits are exact quantiles of the Poisson-binomial distribution, of its normal limit where the variance
-    exceeds 100, and of 2,000 draws for unequal weights. Bands are drawn from at most a thousand different scores;
-    with more, neighbours are pooled. The band of mode ``"confidence"`` has no width where all outcomes are equal,
-    and is too narrow near such places: rows drawn again cannot show what was never seen.
+    Consistency limits are exact quantiles of the Poisson-binomial distribution, of its normal limit if the variance exceeds
+    100, or of 2,000 simulations for unequal weights. Bands are resampled from at most a thousand distinct scores; with more,
+    neighbours are pooled. The band of mode ``"confidence"`` has zero width where all outcomes are equal, and is too narrow
+    nearby, since the bootstrap cannot produce unobserved outcomes.
 
-    Costs a sort, O(n log n), and the draws, which take about half a second whatever n is; memory O(n).
+    The cost is a sort, O(n log n), and about half a second for the resamples, whatever n is; memory O(n).
 
     Examples
     --------
-    Ten rows at 80 %, nine of them right; of ten such rows, five to ten are right with a probability of 0.99:
+    Ten rows at 80 %, nine of them correct; under calibration five to ten are correct with a probability of 0.99:
 
     >>> curve = reliability_curve([0] * 9 + [1], [[0.8, 0.2]] * 10, kind="confidence", n_bins=5)
     >>> curve.count, curve.mean_outcome
@@ -221,7 +220,7 @@ def reliability_of(
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = 0,
 ) -> ReliabilityCurve:
-    """Return the curve of rows that are parsed already, see :func:`reliability_curve`."""
+    """Return the curve of parsed rows; see :func:`reliability_curve`."""
     check_level(level)
     check_choice("mode", mode, get_args(Mode))
     check_whole("n_resamples", n_resamples, least=0)
@@ -235,7 +234,7 @@ def reliability_of(
     isotonic = IsotonicCurve.of(
         scores, happened, weights, level=level, mode=mode, n_resamples=int(n_resamples), generator=generator
     )
-    in_unit = np.clip(scores, 0, 1)  # a float32 probability of 1.0000001 counts in the last bin
+    in_unit = np.clip(scores, 0, 1)  # a float32 probability of 1.0000001 belongs to the last bin
     histogram_count, histogram_edges = np.histogram(in_unit, N_HISTOGRAM_BINS, (0.0, 1.0))
 
     def where_filled(values: Vector) -> Vector:
@@ -270,7 +269,7 @@ def reliability_of(
 
 
 def _in_words(scheme: BinningScheme) -> str:
-    """Return what bins a scheme makes; the scheme itself where that takes more than its kind and a number.
+    """Describe a binning scheme in words; its repr if it has further parameters.
 
     >>> _in_words(EqualWidth(10)), _in_words(EqualMass())
     ('10 bins of equal width', '15 bins of equal mass')

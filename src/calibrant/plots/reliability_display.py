@@ -1,4 +1,4 @@
-"""ReliabilityDisplay: how often an event happens at each level of its probability, as a picture."""
+"""ReliabilityDisplay: reliability diagram."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self, get_args
@@ -32,35 +32,34 @@ from calibrant.tabular import stacked_columns
 __all__ = ["ReliabilityDisplay", "Style"]
 
 Style = Literal["auto", "bars", "points", "isotonic"]
-"""How a reliability diagram is drawn; ``"auto"``: bars for one model, points for several."""
+"""Style of a reliability diagram; ``"auto"``: bars for one model, points for several."""
 
 
 class ReliabilityDisplay(PredictionDisplay):
-    """Reliability diagram of one model or several, with counts and intervals.
+    """Reliability diagram of one or several models, with counts and intervals.
 
-    Of one model, bars reach up to the share of rows for which the event happened; hatched is the gap to the mean
-    probability, in one colour where too much was promised and in another where too little :cite:`kull2019`. Empty bins
-    stay blank, bins of fewer than ten rows are grey. Of several models, points are joined by lines. The panel below
-    shows how many rows there are.
+    For one model, bars show the observed frequency of the event in each bin. The gap to the mean probability is hatched, in
+    different colours for too high and too low predictions :cite:`kull2019`. Empty bins are blank, and bins with fewer than
+    ten rows are grey. For several models, points are connected by lines. The panel below shows the number of rows per bin.
 
     Parameters
     ----------
     curves : dict of str to ReliabilityCurve
-        The numbers, by the name of the model.
+        Name of the model -> curve.
     style : {"auto", "bars", "points", "isotonic"}, default="auto"
-        Bars with gaps; points joined by lines; or the curve without bins of :cite:`dimitriadis2021`. ``"auto"`` is bars
-        for one model and points for several.
+        Bars with gaps; points connected by lines; or the isotonic curve of :cite:`dimitriadis2021`. ``"auto"`` is bars for
+        one model and points for several.
 
     Attributes
     ----------
     ax_, counts_ax_, figure_
-        The diagram, the panel of counts (None without it) and their figure, after :meth:`plot`.
+        Axes of the diagram and of the counts (or None), and the figure, set by :meth:`plot`.
 
     Notes
     -----
-    Which intervals are drawn is a matter of ``mode``, and one sentence under the picture says it. On the points
-    (``"confidence"``) they show how well each share is known; on the diagonal (``"consistency"``) where calibrated
-    predictions would be, so that points outside speak against calibration, each at one minus the level by chance.
+    ``mode`` selects the intervals, which the caption explains. With ``"confidence"``, bars on the points are confidence
+    intervals of the frequencies. With ``"consistency"``, bars on the diagonal are the range under calibration: a point outside
+    its bar is evidence against calibration, at one minus the level for each bin separately.
 
     Examples
     --------
@@ -78,7 +77,7 @@ class ReliabilityDisplay(PredictionDisplay):
     def __init__(self, curves: Mapping[str, ReliabilityCurve], style: Style = "auto") -> None:
         check_choice("style", style, get_args(Style))
         if not curves:
-            raise ParameterError("there are no predictions to draw; pass at least one model.")
+            raise ParameterError("there are no predictions to plot; pass at least one model.")
         self.curves = dict(curves)
         self.style = style
 
@@ -101,24 +100,24 @@ class ReliabilityDisplay(PredictionDisplay):
         style: Style = "auto",
         name: str | None = None,
     ) -> Self:
-        """Take predictions with their true classes.
+        """Create the display from predictions and true classes.
 
         Parameters
         ----------
         y_true : array of shape (n,)
             True classes.
         y_proba : array, frame or Predictions, or a dict of them
-            Probabilities; a dict of names and predictions of the same rows draws several models on one axis.
+            Probabilities, or a dict of names and predictions for the same rows to compare several models.
         sample_weight, kind, label, n_bins, strategy, binning, level, mode, n_resamples, random_state
-            As for :func:`~calibrant.plots.reliability_curve`.
+            As in :func:`~calibrant.plots.reliability_curve`.
         style : {"auto", "bars", "points", "isotonic"}, default="auto"
-            As for the class.
+            As in the class.
         name : str, optional
             Title, for one model.
         """
         models = y_proba if isinstance(y_proba, dict) else {name or "": y_proba}
         check_choice("style", style, get_args(Style))
-        # Only the isotonic style shows the band, which is most of the work.
+        # The band is only for the isotonic style, and it is most of the work.
         n_drawn = n_resamples if style == "isotonic" else 0
         curves = {
             str(model): reliability_curve(
@@ -140,7 +139,7 @@ class ReliabilityDisplay(PredictionDisplay):
         return cls(curves, style)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row per bin; of several models one below the other, with a column ``model``."""
+        """Return one row per bin; for several models in long format, with a column ``model``."""
         return stacked_columns("model", self.curves)
 
     def plot(
@@ -152,21 +151,21 @@ class ReliabilityDisplay(PredictionDisplay):
         caption: bool = True,
         style: Style | None = None,
     ) -> Self:
-        """Draw, and return self.
+        """Plot the diagram and return self.
 
         Parameters
         ----------
         ax : axes or pair of axes, optional
-            One for the diagram, divided in two if counts are wanted, or a pair for the diagram and the counts; by
-            default those of a new figure.
+            Axes for the diagram, which are split if counts are shown, or a pair for the diagram and the counts; by default a
+            new figure.
         counts : bool, default=True
-            Whether to draw the panel of counts.
+            Whether to show the panel of counts.
         legend : bool, default=True
-            Whether to say what the colours are.
+            Whether to show a legend.
         caption : bool, default=True
-            Whether to write the sentence on intervals under the picture.
+            Whether to show the caption on intervals.
         style : str, optional
-            Takes the place of the style of the display.
+            Style instead of that of the display.
         """
         heights = (4.0, 1.0) if counts else (1.0,)
         axes, self.figure_ = panels(ax, (4.8, 6.2 if counts else 5.0), heights=heights)
@@ -195,7 +194,7 @@ class ReliabilityDisplay(PredictionDisplay):
         check_choice("style", style, get_args(Style))
         if style == "bars" and len(self.curves) > 1:
             raise ParameterError(
-                f"bars are for one model, but there are {len(self.curves)}, which would hide each other; "
+                f"bars are for one model, but there are {len(self.curves)}, whose bars would overlap; "
                 "use style='points'."
             )
         return style if style != "auto" else "bars" if len(self.curves) == 1 else "points"
@@ -225,7 +224,7 @@ class ReliabilityDisplay(PredictionDisplay):
             )
 
     def _handles(self, style: Style) -> list[Any]:
-        """Return what the legend explains."""
+        """Return the handles of the legend."""
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
@@ -235,6 +234,6 @@ class ReliabilityDisplay(PredictionDisplay):
         return [
             Patch(facecolor=BAR, label=axis_names(next(iter(self.curves.values())))[1]),
             diagonal,
-            Patch(**OVER, label="gap: promised too much"),
-            Patch(**UNDER, label="gap: promised too little"),
+            Patch(**OVER, label="gap: prediction too high"),
+            Patch(**UNDER, label="gap: prediction too low"),
         ]

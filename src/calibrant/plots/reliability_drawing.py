@@ -1,4 +1,4 @@
-"""Parts of a reliability diagram: bars with gaps, points, isotonic curves and counts, each on given axes."""
+"""Elements of a reliability diagram: bars with gaps, points, isotonic curves and counts."""
 
 from typing import Any
 
@@ -25,36 +25,36 @@ Vector = NDArray[np.float64]
 COUNT = "#8c8c8c"
 GREY: dict[str, Any] = {"edgecolor": COUNT, "facecolor": "#ececec"}
 
-# Bins of a single score have no width of their own.
+# Smallest drawn width, for bins of a single score.
 LEAST_WIDTH = 0.008
 
 
 def axis_names(curve: ReliabilityCurve) -> tuple[str, str]:
-    """Return what to write at the horizontal and the vertical axis."""
+    """Return the labels of the horizontal and the vertical axis."""
     if curve.kind == "confidence":
-        return "confidence in the predicted class", "share that was right"
+        return "confidence in the predicted class", "accuracy"
     if curve.kind == "top-label":
-        return f"confidence in {curve.event}", "share that was right"
-    return f"probability of {curve.event}", f"share of {curve.event}"
+        return f"confidence in {curve.event}", "accuracy"
+    return f"probability of {curve.event}", f"frequency of {curve.event}"
 
 
 def intervals_in_words(curve: ReliabilityCurve, isotonic: bool) -> str:
-    """Return one sentence on what the bars or the band are."""
+    """Return one sentence that explains the bars or the band."""
     percent, mode = f"{100 * curve.level:g} %", f'Mode "{curve.mode}"'
     if isotonic:
         if len(curve.band_score) == 0:
             return "Isotonic curve, without a band."
-        whose = "of rows drawn again" if curve.mode == "confidence" else "of calibrated predictions"
-        return f"{mode}: {percent} of the curves {whose} lie in the band, at each place."
+        whose = "of bootstrap resamples" if curve.mode == "confidence" else "of calibrated predictions"
+        return f"{mode}: the band contains {percent} of the curves {whose}, pointwise."
     if curve.mode == "confidence":
-        what = f"bars on the points are {percent} Clopper-Pearson intervals of the true share"
+        what = f"bars on the points are {percent} Clopper-Pearson intervals of the frequency"
     else:
-        what = f"bars on the diagonal are where {percent} of calibrated predictions would be"
+        what = f"bars on the diagonal are {percent} ranges for calibrated predictions"
     return f"{mode}: {what}; grey: fewer than {FEW_ROWS} rows." if curve.small.any() else f"{mode}: {what}."
 
 
 def draw_frame(ax: Any, label_size: float = LABEL_SIZE) -> None:
-    """Draw the diagonal, and set limits and ticks of a diagram."""
+    """Draw the diagonal, and set the limits and ticks of a diagram."""
     ax.plot([0, 1], [0, 1], zorder=3, **DIAGONAL)
     ax.set(xlim=(0, 1), ylim=(0, 1.03))
     ticks = np.linspace(0, 1, 6)
@@ -64,7 +64,7 @@ def draw_frame(ax: Any, label_size: float = LABEL_SIZE) -> None:
 
 
 def draw_bars(ax: Any, curve: ReliabilityCurve, line_width: float = 0.8) -> None:
-    """Draw bars up to the share and, on them, the gap to the mean score; small bins grey, empty ones blank."""
+    """Draw bars up to the frequency, with the gap to the mean score; small bins are grey, empty ones blank."""
     left, width = _places(curve)
     gap = np.nan_to_num(curve.mean_outcome - curve.mean_score)
     large = curve.filled & ~curve.small
@@ -97,12 +97,12 @@ def draw_bars(ax: Any, curve: ReliabilityCurve, line_width: float = 0.8) -> None
 def draw_points(
     ax: Any, curve: ReliabilityCurve, *, colour: str, marker: str, label: str | None = None
 ) -> None:
-    """Draw mean outcomes over mean scores, those of neighbouring bins joined; small bins as hollow grey points."""
+    """Draw mean outcomes against mean scores, with lines between neighbouring bins; small bins as hollow grey points."""
     x, y = curve.mean_score, curve.mean_outcome
-    # Lines end where NaN begins, so that nothing is drawn across bins that are empty or small.
+    # NaN interrupts the line at empty and small bins.
     large = np.where(curve.small, np.nan, y)
     line = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.4, "zorder": 5}
-    # An empty line that is not clipped confuses the layout.
+    # An empty unclipped line confuses the layout engine.
     ax.plot(x, large, label=label, clip_on=bool(np.isnan(large).all()), **line)
     if not curve.small.any():
         return
@@ -121,7 +121,7 @@ def draw_intervals(
     small: bool = True,
     line_width: float = 1.2,
 ) -> None:
-    """Draw the interval of every filled bin, or leave out small ones: on its point, or in mode "consistency" on the diagonal."""
+    """Draw the intervals of non-empty bins, optionally without small ones: on the points, or on the diagonal."""
     if curve.mode == "confidence":
         low, high = curve.low, curve.high
     else:
@@ -134,7 +134,7 @@ def draw_intervals(
         ax.errorbar(
             x,
             middle,
-            # Rounding may make a length of zero negative, which matplotlib refuses.
+            # Rounding errors could make lengths negative, which matplotlib rejects.
             yerr=np.maximum((high[chosen] - low[chosen]) / 2, 0),
             fmt="none",
             ecolor=ink,
@@ -160,7 +160,7 @@ def draw_isotonic(
 ) -> None:
     """Draw the isotonic curve and its band."""
     if band and len(curve.band_score):
-        # A band on the diagonal belongs to the hypothesis, one on the curve to the curve.
+        # A consistency band belongs to the diagonal, a confidence band to the curve.
         shade = colour if curve.mode == "confidence" else "#777777"
         ax.fill_between(
             curve.band_score, curve.band_low, curve.band_high, color=shade, alpha=0.25, linewidth=0, zorder=2
@@ -178,9 +178,9 @@ def draw_isotonic(
 
 
 def draw_counts(ax: Any, curve: ReliabilityCurve, *, fine: bool = False, colour: str | None = None) -> None:
-    """Draw how many rows each bin holds; logarithmic, since one bin often holds nearly all.
+    """Draw the number of rows per bin, on a logarithmic axis, since one bin often has nearly all rows.
 
-    ``fine`` takes fifty bins of equal width, and a ``colour`` draws outlines, for several models on one axis.
+    ``fine`` uses fifty equal-width bins, and ``colour`` draws outlines, for several models on the same axes.
     """
     if fine:
         count, edges = curve.histogram_count, curve.histogram_edges
@@ -216,7 +216,7 @@ def draw_counts(ax: Any, curve: ReliabilityCurve, *, fine: bool = False, colour:
 
 
 def _places(curve: ReliabilityCurve) -> tuple[Vector, Vector]:
-    """Return left ends and widths of the bins within the picture."""
+    """Return the left ends and widths of the visible bins."""
     edges = np.clip(curve.edges, 0.0, 1.0)
     width = np.maximum(np.diff(edges), LEAST_WIDTH)
     middle = (edges[:-1] + edges[1:]) / 2

@@ -1,4 +1,4 @@
-"""Cells of neighbouring scores, few enough to draw thousands of data sets from."""
+"""Cells of neighbouring scores, few enough for thousands of resamples."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,22 +13,22 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ScoreCells:
-    r"""Rows in the order of their scores, pooled where there are very many.
+    r"""Rows in the order of their scores, pooled if there are many distinct scores.
 
-    A cell holds all rows of one score. If there are more scores than cells allowed, neighbours are pooled into cells
-    of about the same number of rows and count as if all had their mean score; for a thousand cells the error is far
-    below what a picture shows.
+    A cell contains all rows with one score. If there are more distinct scores than cells, neighbours are pooled into cells
+    with about the same number of rows and treated as if all had the mean score. With a thousand cells the error is invisible
+    in a plot.
 
     Attributes
     ----------
     score : ndarray of shape (c,)
         Mean score of each cell, increasing.
     count : ndarray of shape (c, 2)
-        Number of its rows for which the event did not happen, and for which it did.
+        Number of rows without and with the event.
     weight : ndarray of shape (c, 2)
         Their weights.
     effective : ndarray of shape (c,)
-        Effective number of rows, :math:`(\sum w)^2 / \sum w^2`, rounded to a whole one of at least 1.
+        Effective sample size :math:`(\sum w)^2 / \sum w^2`, rounded to an integer of at least 1.
     """
 
     score: Vector
@@ -40,19 +40,19 @@ class ScoreCells:
     def of(
         cls, scores: NDArray[np.floating], happened: NDArray[np.bool_], weights: Vector | None, most: int
     ) -> Self:
-        """Sort the rows and add them up in at most so many cells; O(n log n).
+        """Sort the rows and aggregate them in at most ``most`` cells; O(n log n).
 
         >>> cells = ScoreCells.of(np.array([0.3, 0.1, 0.3]), np.array([True, False, False]), None, most=10)
         >>> cells.score, cells.count.tolist()
         (array([0.1, 0.3]), [[1, 0], [1, 1]])
         """
         order = np.argsort(scores, kind="stable")
-        # A float32 probability of 1.0000001 is certain.
+        # A float32 probability of 1.0000001 counts as one.
         ordered = np.clip(scores[order].astype(np.float64), 0.0, 1.0)
         is_new = np.concatenate([[True], ordered[1:] > ordered[:-1]])
         cell = np.cumsum(is_new) - 1
         if cell[-1] >= most:
-            # Rows of one score stay together: all go where the first of them does.
+            # Rows with the same score stay together, in the cell of the first of them.
             firsts = np.flatnonzero(is_new)
             _, cell = np.unique((firsts * most // len(ordered))[cell], return_inverse=True)
         n_cells = int(cell[-1]) + 1
@@ -83,11 +83,11 @@ class ScoreCells:
         return total
 
     def outcomes_if_true(self, n_draws: int, generator: np.random.Generator) -> Vector:
-        """Return mean outcomes of the cells, (n_draws, c), drawn as if the scores were true probabilities."""
+        """Return mean outcomes of the cells, (n_draws, c), simulated under calibration."""
         return generator.binomial(self.effective, self.score, (n_draws, len(self.score))) / self.effective
 
     def rows_again(self, n_draws: int, generator: np.random.Generator) -> tuple[Vector, Vector]:
-        """Return weights and outcome sums of the cells, (n_draws, c) each, for rows drawn with replacement."""
+        """Return weights and outcome sums of the cells, (n_draws, c) each, for bootstrap resamples of the rows."""
         counts = self.count.ravel()
         n_rows = int(counts.sum())
         drawn = generator.multinomial(n_rows, counts / n_rows, n_draws).reshape(n_draws, -1, 2)

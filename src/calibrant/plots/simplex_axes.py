@@ -1,4 +1,4 @@
-"""The triangle on which predictions of three classes are drawn, with names, scales and coloured cells."""
+"""Axes for the simplex of three classes, with names, scales and coloured cells."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["TICK_SIZE", "bare", "draw_arrows", "draw_cells", "draw_triangle"]
 
 TICKS = (0.2, 0.4, 0.6, 0.8)
 TICK_SIZE = 8.5
-# Values of one class stand along the side on which it grows from nothing to all; the names of corners lie outside.
+# Tick values of a class are along the side on which it grows from 0 to 1; corner names are outside.
 SIDES = ((2, 0), (0, 1), (1, 2))
 SHIFTS = ((-0.035, 0.02), (0.0, -0.045), (0.035, 0.02))
 NAMES = (
@@ -24,7 +24,7 @@ NAMES = (
 
 
 def draw_triangle(ax: Any, names: Sequence[str], *, lines: bool = True, ticks: bool = True) -> None:
-    """Draw the outline, the names of the corners, and lines of equal probability with their values."""
+    """Draw the outline, the corner names, and lines of equal probability with their values."""
     outline = CORNERS[[0, 1, 2, 0]]
     ax.plot(*outline.T, color=INK, linewidth=1.1, zorder=3, clip_on=False)
     for (falling, growing), shift in zip(SIDES, SHIFTS, strict=True):
@@ -56,17 +56,17 @@ def draw_triangle(ax: Any, names: Sequence[str], *, lines: bool = True, ticks: b
 
 
 def bare(ax: Any) -> None:
-    """Take frame and ticks away; unlike axes that are switched off, these keep room for their title."""
+    """Remove frame and ticks; unlike with ``axis("off")``, the layout keeps space for the title."""
     ax.set_frame_on(False)
     ax.set_xticks([])
     ax.set_yticks([])
 
 
 def draw_cells(ax: Any, cells: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
-    """Fill small triangles (c, 3, 3), corners by class, with colours (c, 3) or (c, 4)."""
+    """Fill small triangles, (c, 3, 3), with colours (c, 3) or (c, 4)."""
     from matplotlib.collections import PolyCollection
 
-    # Without smoothing, which would leave hairlines between neighbours.
+    # Antialiasing would leave hairlines between neighbours.
     filled = PolyCollection(
         list(planar(cells)), facecolors=colours, edgecolors="none", antialiaseds=False, zorder=0
     )
@@ -82,7 +82,7 @@ def draw_arrows(
     colour: str = INK,
     width: float = 0.006,
 ) -> Any:
-    """Draw arrows in their true length from rows of three probabilities to others; a dot where nothing moves."""
+    """Draw arrows between rows of three probabilities, in their true length; dots for fixed points."""
     start, end = planar(points), planar(images)
     still = np.linalg.norm(end - start, axis=1) < 1e-3
     ax.plot(*start[still].T, linestyle="none", marker=".", markersize=2.5, color=colour, zorder=2)
@@ -99,7 +99,7 @@ def draw_arrows(
         headaxislength=4.5,
         minlength=0,
         facecolor=colour,
-        edgecolor="white",  # seen on any colour
+        edgecolor="white",  # visible on any colour
         linewidth=0.6,
         zorder=2,
     )

@@ -1,4 +1,4 @@
-"""SimplexDisplay: predictions of three classes as points of a triangle, coloured by what really happened."""
+"""SimplexDisplay: predictions of three classes on the simplex, coloured by true class."""
 
 from typing import Any, Self
 
@@ -16,35 +16,35 @@ from calibrant.plots.three_classes import ThreeClasses
 
 __all__ = ["SimplexDisplay"]
 
-# Rows are drawn in turns, a part of every class at a time, so that no class hides the others.
+# Rows are drawn in turns, some of every class at a time, so that no class hides the others.
 TURNS = 12
 
 
 class SimplexDisplay(PredictionDisplay):
-    r"""Predictions of three classes in a triangle, every row in the colour and shape of its true class.
+    r"""Plot of predictions of three classes on the simplex, with the colour and shape of the true class.
 
-    A corner is certainty of its class, the middle even odds. Of more classes choose three: rows whose class is one of
-    them are drawn, with their probabilities given that it is one of the three,
+    At a corner the probability of its class is one, in the centre all are equal. With more than three classes choose three:
+    rows of these classes are shown, with probabilities conditional on the three classes,
 
     .. math:: \frac{p_k}{p_a + p_b + p_c}, \qquad k \in \{a, b, c\} .
 
-    As figure 5a of :cite:`valk2022`.
+    As in figure 5a of :cite:`valk2022`.
 
     Parameters
     ----------
     points : ndarray of shape (n, 3)
-        Probabilities of the rows drawn.
+        Probabilities of the rows shown.
     labels : ndarray of shape (n,)
-        True class of each: 0, 1 or 2 for the left, right and upper corner.
+        True class of each row: 0, 1 or 2 for the left, right and upper corner.
     names : tuple of str
         The three classes.
     counts : ndarray of shape (3,)
-        Rows of each class, drawn or not.
+        Number of rows of each class, including those not shown.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class SimplexDisplay(PredictionDisplay):
     def from_predictions(
         cls, y_true: Any, y_proba: Any, *, classes: Any = None, max_rows: int = 5000, random_state: Any = 0
     ) -> Self:
-        """Take predictions with their true classes.
+        """Create the display from predictions and true classes.
 
         Parameters
         ----------
@@ -78,11 +78,11 @@ class SimplexDisplay(PredictionDisplay):
         y_proba : array, frame or Predictions
             Probabilities, (n, K).
         classes : sequence of three labels, optional
-            Which classes, in the order left, right, top; needed if there are more than three.
+            The three classes, in the order left, right, top; required if there are more than three.
         max_rows : int, default=5000
-            Of more rows so many are drawn, chosen at random.
+            Largest number of rows shown; with more rows a random sample.
         random_state : int, Generator or None, default=0
-            Source of that choice.
+            Seed of the sample.
         """
         check_whole("max_rows", max_rows)
         data = LabelledPredictions.parse(y_proba, y_true)
@@ -102,12 +102,12 @@ class SimplexDisplay(PredictionDisplay):
         return cls(points, labels[rows], three.names, counts)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the probabilities of the three classes and the true one, row by row."""
+        """Return one row per prediction: the probabilities of the three classes and the true class."""
         named = {f"p_{name}": self.points[:, number] for number, name in enumerate(self.names)}
         return {**named, "label": np.array(self.names)[self.labels]}
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.2, 5.0))
         draw_triangle(self.ax_, self.names)
         size = float(np.clip(20_000 / len(self.labels), 8, 40))

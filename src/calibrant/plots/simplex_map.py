@@ -1,4 +1,4 @@
-"""SimplexMap: what a calibration map does to the points of a triangle, as numbers."""
+"""SimplexMap: a calibration map evaluated on grids of the simplex."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ __all__ = ["SimplexMap", "simplex_map"]
 
 Matrix = NDArray[np.float64]
 
-# Rounding of the sums inside a map; anything beyond is a mistake in it.
+# Rounding error of row sums; larger differences are errors of the map.
 TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class SimplexMap(Tabular):
-    """A calibration map at the points of two grids.
+    """A calibration map evaluated on two grids.
 
     Attributes
     ----------
     points, images : ndarray of shape (m, 3)
-        Where arrows begin and end: predictions p and c(p).
+        Start and end points of arrows: predictions p and c(p).
     cells : ndarray of shape (c, 3, 3)
-        Corners of the small triangles that are coloured, each a row of three probabilities.
+        Corners of the coloured triangles, each a row of three probabilities.
     cell_images : ndarray of shape (c, 3)
-        What becomes of the middle of each.
+        Images of their centres.
     names : tuple of str
         The three classes.
     """
@@ -49,21 +49,21 @@ class SimplexMap(Tabular):
 
     @property
     def cell_points(self) -> Matrix:
-        """Middles of the cells, (c, 3)."""
+        """Centres of the cells, (c, 3)."""
         return np.asarray(self.cells.mean(axis=1))
 
     @property
     def errors(self) -> Matrix:
-        """Calibration error p - c(p) of the middle of every cell, (c, 3); rows sum to zero."""
+        """Calibration error p - c(p) at the centre of every cell, (c, 3); rows sum to zero."""
         return self.cell_points - self.cell_images
 
     @property
     def mean_move(self) -> float:
-        """Mean absolute change of a probability, over the area of the triangle."""
+        """Mean absolute change of a probability over the area of the simplex."""
         return float(np.abs(self.errors).mean())
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return both grids one below the other: arrows, then cells."""
+        """Return both grids in long format: arrows, then cells."""
         parts = np.repeat(["arrow", "cell"], [len(self.points), len(self.cells)])
         before = np.vstack([self.points, self.cell_points])
         after = np.vstack([self.images, self.cell_images])
@@ -76,25 +76,26 @@ class SimplexMap(Tabular):
 def simplex_map(
     mapping: Any, *, classes: Any = None, n_arrows: int = 10, n_cells: int = 60, others: float = 0.01
 ) -> SimplexMap:
-    """Evaluate a calibration map on grids of the triangle.
+    """Evaluate a calibration map on grids of the simplex.
 
     Parameters
     ----------
     mapping : Calibrator, SyntheticTask, CalibrationMap or callable
-        A fitted calibrator, the truth of a synthetic task, or any function of rows of probabilities.
+        A fitted calibrator, the true map of a synthetic task, or any function of rows of probabilities.
     classes : sequence of three labels, optional
-        Which classes, in the order left, right, top; needed if there are more than three.
+        The three classes, in the order left, right, top; required if there are more than three.
     n_arrows : int, default=10
-        Arrows along a side; in all s (s + 1) / 2.
+        Number of arrows s along a side; in total s (s + 1) / 2.
     n_cells : int, default=60
-        Coloured cells along a side; in all the square of it.
+        Number of coloured cells along a side; in total its square.
     others : float, default=0.01
-        With more than three classes, what the others share evenly. Results are given that the class is one of the three.
+        With more than three classes, the total probability of the others, in equal parts. Results are conditional on the
+        three classes.
 
     Notes
     -----
-    No point of the grids has a zero. A calibrator that was fitted on raw logits sees the logarithms of probabilities,
-    which are the logits that sum to one after the exponential. Costs what the map costs for some 4,000 rows.
+    No grid point has a zero probability. A calibrator fitted to raw logits gets log-probabilities as logits. The cost is that
+    of the map for about 4,000 rows.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def simplex_map(
 
 
 def _function(mapping: Any) -> tuple[Callable[[Matrix], Any], NDArray[Any]]:
-    """Return a map as a function of rows of probabilities, and the labels of its classes."""
+    """Return a map as a function of rows of probabilities, with its class labels."""
     if isinstance(mapping, Calibrator):
         check_is_fitted(mapping)
         raw = mapping.traits.uses_raw_logits and mapping.space_ == "logits"
@@ -139,7 +140,7 @@ def _function(mapping: Any) -> tuple[Callable[[Matrix], Any], NDArray[Any]]:
 
 def _checked(images: Any, n_classes: int) -> Matrix:
     rows = real_array(images)
-    # Written so that what is not a number is refused as well.
+    # Written so that NaN is rejected too.
     if (
         rows is None
         or rows.ndim != 2
@@ -147,6 +148,6 @@ def _checked(images: Any, n_classes: int) -> Matrix:
         or not (rows.min() >= -TOLERANCE and np.abs(rows.sum(axis=1) - 1).max() <= TOLERANCE)
     ):
         raise ParameterError(
-            f"a map must return {n_classes} probabilities for every row: none negative, and with a sum of 1."
+            f"a map must return {n_classes} non-negative probabilities per row that sum to 1."
         )
     return rows

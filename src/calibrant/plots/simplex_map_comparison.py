@@ -1,4 +1,4 @@
-"""SimplexMapComparisonDisplay: maps of the same classes side by side, with one explanation of their colours."""
+"""SimplexMapComparisonDisplay: calibration maps of the same classes side by side."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -17,17 +17,17 @@ __all__ = ["SimplexMapComparisonDisplay"]
 
 
 class SimplexMapComparisonDisplay(Display):
-    """Calibration maps of the same three classes side by side: truth and what was learnt, or any two methods.
+    """Plot of calibration maps of the same three classes side by side, such as the true map and a fitted calibrator.
 
     Parameters
     ----------
     numbers : dict of str to SimplexMap
-        Maps by name, in the order in which they are drawn.
+        Maps by name, in the order of the plots.
 
     Attributes
     ----------
     axes_ : list
-        One for each map and one for the colours, after :meth:`plot`; ``ax_`` is the first.
+        One axes per map and one for the colour key, set by :meth:`plot`; ``ax_`` is the first.
     figure_
         The figure.
 
@@ -52,12 +52,12 @@ class SimplexMapComparisonDisplay(Display):
         n_cells: int = 60,
         others: float = 0.01,
     ) -> Self:
-        """Take maps by name: fitted calibrators, synthetic tasks or functions.
+        """Create the display from a dict of maps: fitted calibrators, synthetic tasks or functions.
 
-        The parameters are those of :meth:`~calibrant.plots.SimplexMapDisplay.from_map`.
+        The other parameters are those of :meth:`~calibrant.plots.SimplexMapDisplay.from_map`.
         """
         if not isinstance(maps, Mapping) or not maps:
-            raise ParameterError("maps must be a dictionary of at least one map by name.")
+            raise ParameterError("maps must be a dictionary with at least one map.")
         numbers = {
             str(name): simplex_map(
                 mapping, classes=classes, n_arrows=n_arrows, n_cells=n_cells, others=others
@@ -74,16 +74,16 @@ class SimplexMapComparisonDisplay(Display):
         return cls(numbers)
 
     def distance(self, first: str, second: str) -> float:
-        """Return the mean absolute difference of what two maps say, over the area of the triangle and the classes."""
+        """Return the mean absolute difference of two maps, over the area of the simplex and the classes."""
         for name in (first, second):
             if name not in self.numbers:
                 raise ParameterError(
-                    f"there is no map {name!r}; there are {', '.join(map(repr, self.numbers))}."
+                    f"there is no map {name!r}; the maps are {', '.join(map(repr, self.numbers))}."
                 )
         return float(np.abs(self.numbers[first].cell_images - self.numbers[second].cell_images).mean())
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return p and c(p) of all maps one below the other, with the name of the map."""
+        """Return p and c(p) of all maps in long format, with the name of the map."""
         parts = {name: one.columns() for name, one in self.numbers.items()}
         sizes = [len(part["part"]) for part in parts.values()]
         joined = {
@@ -94,7 +94,7 @@ class SimplexMapComparisonDisplay(Display):
     def plot(
         self, ax: Any = None, *, arrows: bool = True, colours: bool = True, palette: Palette = "rgb"
     ) -> Self:
-        """Draw in the place of the given axes, on as many axes as there are maps and one, or on a new figure."""
+        """Plot in place of the given axes, on one axes per map and one for the key, or on a new figure."""
         n_maps = len(self.numbers)
         widths = [1.0] * n_maps + [0.3]
         self.axes_, self.figure_ = panels(ax, (4.4 * n_maps + 1.4, 4.9), widths=widths)

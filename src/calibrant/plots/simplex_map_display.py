@@ -1,4 +1,4 @@
-"""SimplexMapDisplay: a calibration map of three classes as arrows over the colours of its errors."""
+"""SimplexMapDisplay: a calibration map of three classes as arrows over coloured calibration errors."""
 
 from typing import Any, Self
 
@@ -14,23 +14,23 @@ __all__ = ["SimplexMapDisplay"]
 
 
 class SimplexMapDisplay(Display):
-    r"""A map of the simplex of three classes: arrows from p to c(p), and colours for the error p - c(p).
+    r"""Plot of a calibration map of three classes: arrows from p to c(p), and colours for the error p - c(p).
 
-    Arrows have their true length. Colours are grey plus 3.5 times the error, red, green and blue for the three
-    classes, as in figures 5, 7, 9, 10 and 12 of :cite:`valk2022`: a red place promises too much of the left class. Colours say
-    nothing that arrows do not, and a small triangle explains them.
+    Arrows have their true length. Colours are grey plus 3.5 times the error, in red, green and blue for the three classes, as
+    in figures 5, 7, 9, 10 and 12 of :cite:`valk2022`: in red regions the probability of the left class is too high. Colours
+    show the same errors as the arrows; a small triangle is their key.
 
     Parameters
     ----------
     numbers : SimplexMap
         The map at the points of two grids.
     title : str
-        What the map is.
+        Title of the plot.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class SimplexMapDisplay(Display):
         others: float = 0.01,
         title: str | None = None,
     ) -> Self:
-        """Take the map of a fitted calibrator; see :meth:`from_map` for the parameters."""
+        """Create the display from a fitted calibrator; see :meth:`from_map` for the parameters."""
         return cls.from_map(
             estimator, classes=classes, n_arrows=n_arrows, n_cells=n_cells, others=others, title=title
         )
@@ -71,26 +71,27 @@ class SimplexMapDisplay(Display):
         others: float = 0.01,
         title: str | None = None,
     ) -> Self:
-        """Take any map.
+        """Create the display from any map.
 
         Parameters
         ----------
         mapping : Calibrator, SyntheticTask, CalibrationMap or callable
-            A fitted calibrator, the truth of a synthetic task, or a function of rows of probabilities, (n, 3).
+            A fitted calibrator, the true map of a synthetic task, or a function of rows of probabilities, (n, 3).
         classes : sequence of three labels, optional
-            Which classes, in the order left, right, top; needed if there are more than three.
+            The three classes, in the order left, right, top; required if there are more than three.
         n_arrows, n_cells : int, default=10 and 60
-            Arrows and coloured cells along a side.
+            Number of arrows and coloured cells along a side.
         others : float, default=0.01
-            With more than three classes, what the others share evenly; results are given one of the three.
+            With more than three classes, the total probability of the others, in equal parts; results are conditional on the
+            three classes.
         title : str, optional
-            What the map is; else the name of its type.
+            Title of the plot; by default the type of the map.
         """
         numbers = simplex_map(mapping, classes=classes, n_arrows=n_arrows, n_cells=n_cells, others=others)
         return cls(numbers, type(mapping).__name__ if title is None else title)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return p and c(p) at the points of both grids, those of arrows first."""
+        """Return p and c(p) on both grids, arrows first."""
         return self.numbers.columns()
 
     def plot(
@@ -102,18 +103,18 @@ class SimplexMapDisplay(Display):
         palette: Palette = "rgb",
         key: bool = True,
     ) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self.
+        """Plot on the given axes, or on a new figure, and return self.
 
         Parameters
         ----------
         ax : axes, optional
-            Where to draw.
+            Axes to plot on.
         arrows, colours : bool, default=True
             Whether to draw arrows, and colours below them.
         palette : {"rgb", "safe"}, default="rgb"
-            Red, green and blue; or dark, blue and orange, which tell errors apart without red and green.
+            Red, green and blue; or dark, blue and orange, which are safe for red-green colour blindness.
         key : bool, default=True
-            Whether the small triangle explains the colours.
+            Whether to draw the colour key.
         """
         self.ax_, self.figure_ = new_axes(ax, (5.2, 5.0))
         numbers = self.numbers

@@ -1,4 +1,4 @@
-"""Points of the simplex of three classes: where they lie in the plane, and grids of them."""
+"""Points of the simplex of three classes: plane coordinates and grids."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ __all__ = ["CORNERS", "arrow_points", "planar", "triangle_cells"]
 Matrix = NDArray[np.float64]
 
 CORNERS: Matrix = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-"""Where certainty of each class lies: left, right and top of an equilateral triangle with sides of length one."""
+"""Corners of the three classes: left, right and top of an equilateral triangle with sides of length one."""
 
 
 def planar(points: Any) -> Matrix:
-    r"""Return where rows of three probabilities lie in the triangle, (..., 2).
+    r"""Return the plane coordinates of rows of three probabilities, (..., 2).
 
     .. math:: x(p) = p_1 x_1 + p_2 x_2 + p_3 x_3
 
@@ -29,7 +29,7 @@ def planar(points: Any) -> Matrix:
 
 
 def arrow_points(n_steps: int) -> Matrix:
-    """Return points from which arrows are drawn, inside of the triangle, (s (s + 1) / 2, 3).
+    """Return the start points of arrows, inside the triangle, (s (s + 1) / 2, 3).
 
     >>> arrow_points(1)
     array([[0.33333333, 0.33333333, 0.33333333]])
@@ -41,7 +41,7 @@ def arrow_points(n_steps: int) -> Matrix:
 
 
 def triangle_cells(n_steps: int) -> Matrix:
-    """Return the corners of the s^2 small triangles that make up the large one, (s^2, 3, 3): cell, corner, class.
+    """Return the corners of the s^2 small triangles that tile the large one, (s^2, 3, 3): cell, corner, class.
 
     >>> triangle_cells(2).shape
     (4, 3, 3)
@@ -55,7 +55,7 @@ def triangle_cells(n_steps: int) -> Matrix:
 
 
 def _whole(n_steps: int) -> Matrix:
-    """Return all rows of three whole numbers, none negative, that sum to one less than the number of steps."""
+    """Return all rows of three non-negative integers that sum to the number of steps minus one."""
     first, second = np.indices((n_steps, n_steps)).reshape(2, -1)
     whole = np.stack([first, second, n_steps - 1 - first - second], axis=1)
     return whole[whole[:, 2] >= 0].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Colours and sizes of all pictures, chosen so that people with any kind of colour vision can read them."""
+"""Colours and sizes of all plots, safe for colour blindness."""
 
 from typing import Any
 
@@ -17,18 +17,18 @@ __all__ = [
     "look",
 ]
 
-# Okabe and Ito (2008); black comes last, since diagonals and intervals are drawn in it.
+# Okabe and Ito (2008), without black, which is used for diagonals and intervals.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Colours of several models on one axis, in their order."""
+"""Colours of several models on the same axes, in their order."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Shapes that go with the colours, for print without any."""
+"""Markers that go with the colours, for prints in black and white."""
 
 BAR = "#9dbfdc"
 OVER: dict[str, Any] = {"edgecolor": "#d55e00", "facecolor": "#f5cdb0", "hatch": "//"}
-"""Where more was promised than happened."""
+"""Style of gaps where predictions are too high."""
 UNDER: dict[str, Any] = {"edgecolor": "#009e73", "facecolor": "#8ccfb9", "hatch": "\\\\"}
-"""Where less was promised than happened."""
+"""Style of gaps where predictions are too low."""
 
 INK = "#222222"
 INTERVAL = "#222222"
@@ -40,7 +40,7 @@ LABEL_SIZE = 10
 
 
 def look(number: int) -> tuple[str, str]:
-    """Return colour and marker of one of several models; after seven they come again in other pairs.
+    """Return colour and marker of one of several models; after seven they repeat in other combinations.
 
     >>> look(0), look(7)
     (('#0072b2', 'o'), ('#0072b2', 's'))

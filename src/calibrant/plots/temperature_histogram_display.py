@@ -1,4 +1,4 @@
-"""TemperatureHistogramDisplay: temperatures that a calibrator gives to single rows."""
+"""TemperatureHistogramDisplay: histogram of the temperatures of single rows."""
 
 from typing import Any, Self
 
@@ -21,27 +21,27 @@ Vector = NDArray[np.float64]
 
 
 class TemperatureHistogramDisplay(Display):
-    """Histogram of the temperatures of rows under parameterised temperature scaling.
+    """Histogram of the temperatures of single rows in parameterised temperature scaling.
 
-    With true classes, rows that were right and rows that were wrong apart, each as shares of their number: the higher a
-    temperature, the more confidence is taken from the row. The dashed line is the temperature that is best for all rows
-    together, the dotted one is 1, where nothing changes; as figure 2 of :cite:`tomani2022`.
+    With true classes, correctly and wrongly classified rows have separate histograms, each normalised: the higher the
+    temperature, the more the confidence of a row is reduced. The dashed line is the single temperature that is best for all
+    rows, the dotted one is 1, the identity map; as in figure 2 of :cite:`tomani2022`.
 
     Parameters
     ----------
     edges : ndarray of shape (B + 1,)
-        Bins, of equal width in the logarithm.
+        Bin edges, equidistant on a logarithmic scale.
     counts : dict of str to ndarray of shape (B,)
-        Weight of rows in every bin: ``"right"`` and ``"wrong"``, or ``"all"``.
+        Weight of the rows in every bin: ``"right"`` and ``"wrong"``, or ``"all"``.
     medians : dict of str to float
-        Median temperature of each group; NaN for an empty one.
+        Median temperature of each group; NaN for an empty group.
     single : float
-        The temperature that is best for all rows together.
+        The single temperature that is best for all rows.
 
     Attributes
     ----------
     ax_, figure_
-        What was drawn on, after :meth:`plot`.
+        Axes and figure, set by :meth:`plot`.
 
     Examples
     --------
@@ -65,16 +65,16 @@ class TemperatureHistogramDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any = None, *, sample_weight: Any = None, n_bins: int = 40
     ) -> Self:
-        """Take the temperatures of a fitted :class:`~calibrant.ParameterizedTemperatureScaling`.
+        """Create the display from a fitted :class:`~calibrant.ParameterizedTemperatureScaling`.
 
         Parameters
         ----------
         estimator : ParameterizedTemperatureScaling
-            The calibrator.
+            The fitted calibrator.
         X : array, frame or Predictions
             Predictions before calibration.
         y : array of shape (n,), optional
-            True classes, to tell rows that are right from others.
+            True classes, to separate correctly from wrongly classified rows.
         sample_weight : array of shape (n,), optional
             Weights of the rows; only with ``y``.
         n_bins : int, default=40
@@ -82,14 +82,14 @@ class TemperatureHistogramDisplay(Display):
         """
         if not isinstance(estimator, ParameterizedTemperatureScaling):
             raise ParameterError(
-                "temperatures of rows are those of a fitted ParameterizedTemperatureScaling, "
-                f"not of a {type(estimator).__name__}."
+                "temperatures of rows need a fitted ParameterizedTemperatureScaling, "
+                f"not a {type(estimator).__name__}."
             )
         check_is_fitted(estimator)
         check_whole("n_bins", n_bins)
         if y is None:
             if sample_weight is not None:
-                raise ParameterError("weights of rows need true classes as well; pass y.")
+                raise ParameterError("sample_weight needs true classes as well; pass y.")
             temperatures = estimator.temperatures(Predictions.parse(X))
             groups = {"all": np.ones(len(temperatures), dtype=bool)}
             weights = np.ones(len(temperatures))
@@ -103,7 +103,7 @@ class TemperatureHistogramDisplay(Display):
         if high < 1.02 * low:
             low, high = low / 1.1, high * 1.1
         edges = np.geomspace(low, high, n_bins + 1)
-        # Rounding of the outer edges must not lose a row.
+        # Rounding errors of the outer edges must not lose a row.
         inside = np.clip(temperatures, edges[0], edges[-1])
         counts = {
             name: np.histogram(inside[rows], edges, weights=weights[rows])[0] for name, rows in groups.items()
@@ -115,7 +115,7 @@ class TemperatureHistogramDisplay(Display):
         return cls(edges, counts, medians, float(estimator.temperature_))
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one line for every bin: its edges and the weight of the rows of each group."""
+        """Return one row per bin: its edges and the weight of each group."""
         return {
             "low": self.edges[:-1],
             "high": self.edges[1:],
@@ -123,7 +123,7 @@ class TemperatureHistogramDisplay(Display):
         }
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on the given axes, or on those of a new figure, and return self."""
+        """Plot on the given axes, or on a new figure, and return self."""
         self.ax_, self.figure_ = new_axes(ax, (5.6, 4.0))
         for number, (name, count) in enumerate(self.counts.items()):
             total = float(count.sum())
@@ -147,17 +147,17 @@ class TemperatureHistogramDisplay(Display):
             self.single, color=INK, linestyle="--", linewidth=1.4, label=f"one for all: {self.single:.3g}"
         )
         if self.edges[0] <= 1.0 <= self.edges[-1]:
-            self.ax_.axvline(1.0, color=INK, linestyle=":", linewidth=1.4, label="no change: 1")
+            self.ax_.axvline(1.0, color=INK, linestyle=":", linewidth=1.4, label="identity map: 1")
         self._scale()
         self.ax_.set_xlabel("temperature", fontsize=LABEL_SIZE)
-        self.ax_.set_ylabel("share of rows", fontsize=LABEL_SIZE)
+        self.ax_.set_ylabel("fraction of rows", fontsize=LABEL_SIZE)
         self.ax_.set_ylim(bottom=0)
         self.ax_.set_title("Temperatures of single rows", fontsize=TITLE_SIZE, color=INK)
         self.ax_.legend(frameon=False, fontsize=LABEL_SIZE - 1)
         return self
 
     def _scale(self) -> None:
-        """Set a logarithmic scale with plain numbers at round temperatures."""
+        """Set a logarithmic scale with ticks at round temperatures."""
         from matplotlib.ticker import MaxNLocator
 
         self.ax_.set_xscale("log")

@@ -1,4 +1,4 @@
-"""ThreeClasses: the part of a problem that a triangle can show."""
+"""ThreeClasses: three of K classes for a plot on the simplex."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,7 +15,7 @@ Matrix = NDArray[np.float64]
 
 
 def class_columns(known: NDArray[Any], chosen: Any) -> NDArray[np.intp]:
-    """Return the column number of every chosen class; labels as the user knows them.
+    """Return the column numbers of chosen classes, given by their labels.
 
     >>> class_columns(np.array(["cat", "cow", "dog"]), ["dog", "cat"])
     array([2, 0])
@@ -26,14 +26,14 @@ def class_columns(known: NDArray[Any], chosen: Any) -> NDArray[np.intp]:
     absent = [label for label in labels if label not in places]
     if absent or len(set(labels)) != len(labels):
         shown = ", ".join(map(repr, known[:5].tolist())) + (", ..." if len(known) > 5 else "")
-        reason = f"{absent[0]!r} is none of {shown}" if absent else "some are there twice"
-        raise ParameterError(f"classes must be different labels of the predictions, but {reason}.")
+        reason = f"{absent[0]!r} is not one of {shown}" if absent else "some are duplicates"
+        raise ParameterError(f"classes must be distinct labels of the predictions, but {reason}.")
     return np.array([places[label] for label in labels], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class ThreeClasses:
-    """Three columns of K, and how rows of all K and points of the triangle belong together.
+    """Three of K columns, with conversions between rows of K probabilities and points of the simplex.
 
     Attributes
     ----------
@@ -51,14 +51,14 @@ class ThreeClasses:
 
     @classmethod
     def of(cls, known: NDArray[Any], chosen: Any = None) -> Self:
-        """Return the three classes that were chosen, or all if there are three.
+        """Return the three chosen classes, or all if there are three.
 
         Raises
         ------
         PredictionError
-            If there are two classes, or more than three and no choice.
+            If there are two classes, or more than three and none are chosen.
         ParameterError
-            If the choice is not of three classes.
+            If the number of chosen classes is not three.
         """
         if len(known) < 3:
             raise PredictionError(
@@ -78,7 +78,7 @@ class ThreeClasses:
         return cls(columns, tuple(str(label) for label in known[columns].tolist()), len(known))
 
     def restricted(self, rows: Any) -> Matrix:
-        """Return rows of K probabilities given that the class is one of the three, (n, 3); even odds where it is not."""
+        """Return probabilities conditional on the three classes, (n, 3); uniform where all three are zero."""
         own = np.asarray(rows, dtype=np.float64)[:, self.columns]
         total = own.sum(axis=1, keepdims=True)
         given: Matrix = np.divide(own, total, out=np.full_like(own, 1 / 3), where=total > 0)
@@ -87,7 +87,7 @@ class ThreeClasses:
     def embedded(self, points: Matrix, others: Matrix | float) -> Matrix:
         """Return rows of K probabilities for points of the triangle, (m, K).
 
-        ``others`` is what the other classes share evenly, or a row (K,) of which they keep their own share.
+        ``others`` is the total probability of the other classes, in equal parts, or a row (K,) with their probabilities.
         """
         if np.ndim(others) == 1:
             rows = np.tile(np.asarray(others, dtype=np.float64), (len(points), 1))

@@ -1,9 +1,9 @@
-"""Ranking statistics for studies of several methods on several tasks.
+"""Ranking statistics to compare several methods on several tasks (Friedman, Nemenyi, Wilcoxon-Holm).
 
-Tables have one row per task and one column per method: a frame whose columns name the methods, or an array.
-Tasks without a result for some method are left out with a warning that counts them, or refused
+Tables have one row per task and one column per method: a data frame whose columns name the methods, or an array.
+Tasks without a result for some method are left out with a warning that counts them, or raise an error
 (``missing="raise"``). Smaller numbers are better unless ``higher_is_better=True``; an infinite loss ranks last.
-Start with :func:`friedman_test`; if methods differ, :func:`nemenyi_test` or :func:`wilcoxon_holm` say which, and
+Start with :func:`friedman_test`. If methods differ, :func:`nemenyi_test` or :func:`wilcoxon_holm` shows which, and
 :func:`bonferroni_dunn_test` compares one of them with the rest.
 """
 

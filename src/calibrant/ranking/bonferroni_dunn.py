@@ -1,4 +1,4 @@
-"""The Bonferroni-Dunn test: whether one method differs from each of the others."""
+"""Bonferroni-Dunn test: comparison of one method with all others."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,18 +19,18 @@ __all__ = ["BonferroniDunnResult", "bonferroni_dunn_test"]
 
 @dataclass(frozen=True, eq=False)
 class BonferroniDunnResult:
-    """Outcome of the comparisons of a control with all other methods.
+    """Result of a Bonferroni-Dunn test of a control against all other methods.
 
     Attributes
     ----------
     p_values : ndarray of shape (k,)
         Adjusted for k - 1 comparisons; one for the control itself.
     z : ndarray of shape (k,)
-        How many standard deviations the average rank of each method lies above (worse than) the control's.
+        Difference of average ranks from the control in standard deviations; positive means worse.
     average_ranks : ndarray of shape (k,)
         Mean rank of every method, 1 being best.
     critical_difference : float
-        A difference of average ranks from the control's that is significant at the level ``alpha``.
+        Smallest difference of average ranks from the control that is significant at the level ``alpha``.
     control : str
         Name of the method that the others are compared with.
     methods : tuple of str
@@ -40,7 +40,7 @@ class BonferroniDunnResult:
     alpha : float
         Level of the critical difference.
     sides : int
-        1 if only methods that are worse than the control count, 2 if better ones do as well.
+        1 if only methods that are worse than the control are counted, 2 if better ones are as well.
     """
 
     p_values: NDArray[np.float64]
@@ -72,14 +72,14 @@ def bonferroni_dunn_test(
     alpha: float = 0.05,
     missing: Missing = "drop",
 ) -> BonferroniDunnResult:
-    r"""Compare the average rank of one method with those of all others.
+    r"""Bonferroni-Dunn test: compare the average rank of one method with those of all others.
 
     .. math::
 
         z_j = \frac{R_j - R_0}{\sqrt{k (k + 1) / (6 N)}}, \qquad
         p_j = \min\{ 1, (k - 1) \, s \, (1 - \Phi(|z_j|)) \}
 
-    with s = 2 sides; for one side s = 1 and :math:`z_j` without its sign taken away, so that only methods worse
+    with s = 2 sides. For one side s = 1 and :math:`z_j` keeps its sign, so that only methods worse
     than the control can have a small p :cite:`dunn1961,demsar2006`.
 
     Parameters
@@ -87,15 +87,15 @@ def bonferroni_dunn_test(
     table : frame or array of shape (N, k)
         One row per task, one column per method.
     control : str or int
-        Name of the control, or its column number; a name comes first.
+        Name of the control, or its column number; names take precedence.
     higher_is_better : bool, default=False
         Whether a larger number is the better one.
     sides : {1, 2}, default=2
-        1 to ask only whether the control is better than each of the others.
+        1 to test only whether the control is better than each of the others.
     alpha : float, default=0.05
         Level for the critical difference; the p-values do not depend on it.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------
@@ -103,8 +103,8 @@ def bonferroni_dunn_test(
 
     Notes
     -----
-    More powerful than Nemenyi's test because it makes k - 1 comparisons, not k (k - 1) / 2; the control must
-    have been chosen before looking at the ranks. Costs O(N k log k).
+    More powerful than Nemenyi's test, since it makes k - 1 comparisons instead of k (k - 1) / 2. Choose the control
+    before looking at the ranks. Costs O(N k log k).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How far average ranks must lie apart to be called different."""
+"""Critical difference of average ranks, for the Nemenyi and Bonferroni-Dunn tests."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ def critical_difference(
     alpha: float = 0.05,
     sides: Literal[1, 2] = 2,
 ) -> float:
-    r"""Smallest difference of two average ranks that is significant.
+    r"""Critical difference: smallest significant difference of two average ranks.
 
     .. math:: \mathrm{CD} = q \sqrt{\frac{k (k + 1)}{6 N}}
 
@@ -39,16 +39,16 @@ def critical_difference(
     n_tasks : int
         N.
     test : {"nemenyi", "bonferroni-dunn"}, default="nemenyi"
-        All pairs, or comparisons with one control only.
+        All pairs, or comparisons with one control.
     alpha : float, default=0.05
-        Probability of any false difference.
+        Familywise error rate.
     sides : {1, 2}, default=2
         One side is for Bonferroni-Dunn: is the control *better* than the others?
 
     Returns
     -------
     float
-        Methods whose average ranks differ by at least this much are different.
+        Methods whose average ranks differ by at least this much are significantly different.
 
     Notes
     -----
@@ -56,7 +56,7 @@ def critical_difference(
     2 to 10 methods are 1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164 for Nemenyi (exact for
     three: 2.3437, for seven: 2.9483) and 1.960, 2.241, 2.394, 2.498, 2.576, 2.638, 2.690, 2.724, 2.773 for
     Bonferroni-Dunn, where the entry 2.724 for nine methods should be 2.734. Orange has the same entry, and
-    diagrams drawn with it, those of :cite:`kull2019` among them, have differences too small by 0.4 %; they are
+    diagrams drawn with it, including those of :cite:`kull2019`, have differences that are too small by 0.4 %; they are
     called one-tailed there but use the two-sided constants.
 
     Examples
@@ -89,10 +89,10 @@ def rank_difference_error(n_methods: int, n_tasks: int) -> float:
     """
     for name, count, least in (("n_methods", n_methods, 2), ("n_tasks", n_tasks, 1)):
         if not isinstance(count, int | np.integer) or count < least:
-            raise ParameterError(f"{name} must be a whole number of at least {least}, not {count!r}.")
+            raise ParameterError(f"{name} must be an integer of at least {least}, not {count!r}.")
     return float(np.sqrt(n_methods * (n_methods + 1) / (6 * n_tasks)))
 
 
 def check_level(alpha: float) -> None:
-    """Refuse a level outside of (0, 1)."""
+    """Raise on a level outside (0, 1)."""
     check_share("alpha", alpha, 0.05)

@@ -1,4 +1,4 @@
-"""Friedman's test: whether methods differ at all over many tasks."""
+"""Friedman test for differences between several methods over many tasks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +18,17 @@ __all__ = ["FriedmanResult", "friedman_test"]
 
 @dataclass(frozen=True, eq=False)
 class FriedmanResult:
-    """Outcome of Friedman's test of the hypothesis that all methods are equal.
+    """Result of a Friedman test of the hypothesis that all methods are equal.
 
     Attributes
     ----------
     statistic : float
         Friedman's chi-square.
     p_value : float
-        Its upper tail, with k - 1 degrees of freedom.
+        Its p-value, with k - 1 degrees of freedom.
     f_statistic, f_p_value : float
-        The form of Iman and Davenport, which keeps its level better for few tasks; F has k - 1 and
-        (k - 1)(N - 1) degrees of freedom. F is infinite if all tasks agree; its p-value then is exact.
+        The form of Iman and Davenport, whose level is more accurate for few tasks; F has k - 1 and
+        (k - 1)(N - 1) degrees of freedom. F is infinite if all tasks agree; its p-value is then exact.
     average_ranks : ndarray of shape (k,)
         Mean rank of every method, 1 being best.
     methods : tuple of str
@@ -57,7 +57,7 @@ class FriedmanResult:
 def friedman_test(
     table: Any, *, higher_is_better: bool = False, correct_for_ties: bool = True, missing: Missing = "drop"
 ) -> FriedmanResult:
-    r"""Test whether k methods have the same average rank over N tasks.
+    r"""Friedman test of the hypothesis that k methods have the same average rank over N tasks.
 
     .. math::
 
@@ -67,20 +67,20 @@ def friedman_test(
         F_F = \frac{(N - 1) \chi^2_F}{N (k - 1) - \chi^2_F}
 
     with ranks :math:`r_{ij}` that average ties and their means :math:`R_j`
-    :cite:`friedman1937,iman1980`. Under the hypothesis the first is nearly chi-square distributed with k - 1
-    degrees of freedom, the second nearly as F with k - 1 and (k - 1)(N - 1).
+    :cite:`friedman1937,iman1980`. Under the null hypothesis the first is approximately chi-square distributed with
+    k - 1 degrees of freedom, the second approximately F with k - 1 and (k - 1)(N - 1).
 
     Parameters
     ----------
     table : frame or array of shape (N, k)
         One row per task, one column per method; at least two of each.
     higher_is_better : bool, default=False
-        Whether a larger number is the better one; it turns the average ranks round and leaves the test alone.
+        Whether a larger number is the better one; it reverses the average ranks and does not change the test.
     correct_for_ties : bool, default=True
-        Divide by the sum of squares that the ranks really have, as above and as in scipy; otherwise by
-        :math:`N k (k^2 - 1) / 12`, theirs without ties, as the formula in :cite:`demsar2006` does.
+        Divide by the actual sum of squares of the ranks, as above and in scipy; otherwise by
+        :math:`N k (k^2 - 1) / 12`, the value without ties, as in the formula of :cite:`demsar2006`.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------
@@ -89,13 +89,13 @@ def friedman_test(
     Notes
     -----
     With the correction F equals the two-way analysis of variance of the ranks. If all methods tie on every
-    task, both statistics are 0 and p is 1. For two methods it is the sign test. Tasks must be independent:
-    results of one data set by several classifiers are not. Costs O(N k log k).
+    task, both statistics are 0 and p is 1. For two methods it is the sign test. Tasks must be independent;
+    results of several classifiers on one data set are not. Costs O(N k log k).
 
-    If every task has the same order, F is infinite and its approximate p-value would be 0, however few tasks
-    there are. Under the hypothesis all k! orders of a task are equally likely, so that all tasks agree with the
-    probability :math:`(1 / k!)^{N - 1}`, which is the exact p-value of an infinite F and is given as
-    ``f_p_value``: 1/2 for two methods on two tasks. Where t methods tie, their t! exchanges are one order, and
+    If every task has the same order, F is infinite, and its approximate p-value would be 0 for any number of tasks.
+    Under the null hypothesis all k! orders of a task are equally likely, so all tasks agree with
+    probability :math:`(1 / k!)^{N - 1}`. This is the exact p-value of an infinite F and is returned as
+    ``f_p_value``: 1/2 for two methods on two tasks. If t methods tie, their t! permutations are one order, and
     k! is divided by t!.
 
     Examples
@@ -138,7 +138,7 @@ def friedman_test(
 
 
 def _chance_of_agreement(ranks: NDArray[np.float64], n_tasks: int) -> float:
-    """Return the probability that all tasks have the ranks of the first if every order is equally likely."""
+    """Return the probability that all tasks have the ranks of the first if all orders are equally likely."""
     _, ties = np.unique(ranks, return_counts=True)
     log_orders = gammaln(len(ranks) + 1) - gammaln(ties + 1).sum()
     return float(np.exp(-(n_tasks - 1) * log_orders))

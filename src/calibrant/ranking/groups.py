@@ -1,4 +1,4 @@
-"""Groups of methods that do not differ: the bars of a critical difference diagram."""
+"""Groups of methods without significant differences: the bars of a critical difference diagram."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,21 +15,21 @@ __all__ = ["groups_without_difference"]
 def groups_without_difference(
     average_ranks: Any, critical_difference: float, *, methods: Sequence[str] | None = None
 ) -> list[tuple[str, ...]]:
-    """Return the largest groups of methods whose average ranks all lie within the critical difference.
+    """Return the maximal groups of methods whose average ranks all lie within the critical difference.
 
     Parameters
     ----------
     average_ranks : array of shape (k,)
         Mean rank of every method.
     critical_difference : float
-        Methods that lie at least this far apart are different.
+        Methods whose average ranks differ by at least this much are different.
     methods : sequence of k str, optional
-        Names of the methods; else 0, 1, ...
+        Names of the methods; by default 0, 1, ...
 
     Returns
     -------
     list of tuple of str
-        Groups of two or more methods, from best to worst, none inside another; they may overlap. A method in
+        Groups of two or more methods, from best to worst, none contained in another; they may overlap. A method in
         no group differs from all others. Costs O(k log k).
 
     Examples
@@ -45,12 +45,12 @@ def groups_without_difference(
     names = tuple(str(name) for name in (range(len(ranks)) if methods is None else methods))
     if len(names) != len(ranks):
         raise ParameterError(
-            f"groups need one name for each average rank, but {counted(len(names), 'name')} came with "
-            f"{counted(len(ranks), 'average rank')}; give one for each."
+            f"groups need one name per average rank, but got {counted(len(names), 'name')} for "
+            f"{counted(len(ranks), 'average rank')}; pass one name each."
         )
     order = np.argsort(ranks, kind="stable")
     ordered = ranks[order]
-    # For every method as the best of a group, one past the worst that is not different from it. Numbers that
+    # For every method as the best of a group, one past the worst that is not different from it. Ranks that
     # differ by the critical difference up to rounding are different.
     ends = np.searchsorted(ordered, ordered + critical_difference * (1 - 1e-12), side="left")
     groups, covered = [], 0

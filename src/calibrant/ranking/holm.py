@@ -1,4 +1,4 @@
-"""Holm's correction of p-values for their number."""
+"""Holm's adjustment of p-values for multiple testing."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ __all__ = ["holm"]
 
 
 def holm(p_values: Any) -> NDArray[np.float64]:
-    r"""Adjust p-values so that those up to alpha contain a false one with probability alpha at most.
+    r"""Adjust p-values for multiple testing by Holm's step-down method (familywise error rate).
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \, \min\{ (m - j + 1) \, p_{(j)}, 1 \}
 
-    for the m p-values in increasing order :cite:`holm1979`. Valid however the tests depend on each other, and
-    never less powerful than Bonferroni's correction.
+    for the m p-values in increasing order :cite:`holm1979`. Valid for any dependence between the tests, and
+    at least as powerful as Bonferroni's correction.
 
     Parameters
     ----------

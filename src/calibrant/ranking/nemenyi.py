@@ -1,4 +1,4 @@
-"""Nemenyi's test: which methods differ from which others."""
+"""Nemenyi test: all pairwise comparisons of average ranks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,16 +19,16 @@ __all__ = ["NemenyiResult", "nemenyi_test"]
 
 @dataclass(frozen=True, eq=False)
 class NemenyiResult:
-    """Outcome of the comparison of all pairs of methods.
+    """Result of a Nemenyi test of all pairs of methods.
 
     Attributes
     ----------
     p_values : ndarray of shape (k, k)
-        Symmetric, already adjusted for the number of pairs; one on the diagonal.
+        Symmetric, adjusted for the number of pairs; one on the diagonal.
     average_ranks : ndarray of shape (k,)
         Mean rank of every method, 1 being best.
     critical_difference : float
-        Average ranks that differ by this much differ at the level ``alpha``.
+        Smallest significant difference of average ranks at the level ``alpha``.
     methods : tuple of str
         Names of the methods.
     n_tasks : int
@@ -45,7 +45,7 @@ class NemenyiResult:
     alpha: float
 
     def groups(self) -> list[tuple[str, ...]]:
-        """Return the largest groups of methods that do not differ at the level ``alpha``."""
+        """Return the maximal groups of methods that do not differ significantly at the level ``alpha``."""
         return groups_without_difference(self.average_ranks, self.critical_difference, methods=self.methods)
 
     def __str__(self) -> str:
@@ -61,12 +61,12 @@ class NemenyiResult:
 def nemenyi_test(
     table: Any, *, higher_is_better: bool = False, alpha: float = 0.05, missing: Missing = "drop"
 ) -> NemenyiResult:
-    r"""Compare the average ranks of all pairs of methods.
+    r"""Nemenyi test: compare the average ranks of all pairs of methods.
 
     .. math:: p_{jl} = P\Bigl( \text{range of k standard normal numbers} >
               \sqrt 2 \, |R_j - R_l| /  \sqrt{k (k + 1) / (6 N)} \Bigr)
 
-    so that some pair of equal methods has p below alpha with probability alpha only
+    so that the familywise error rate is alpha
     :cite:`nemenyi1963,demsar2006`.
 
     Parameters
@@ -86,8 +86,8 @@ def nemenyi_test(
 
     Notes
     -----
-    To be used after :func:`~calibrant.ranking.friedman_test` has found that methods differ. Ties make the test
-    conservative. The outcome for two methods depends on which others are in the table;
+    Use it after :func:`~calibrant.ranking.friedman_test` has rejected equality. Ties make the test
+    conservative. The result for two methods depends on the other methods in the table;
     :func:`~calibrant.ranking.wilcoxon_holm` avoids that. Costs O(N k log k + k^2).
 
     Examples

@@ -1,4 +1,4 @@
-"""The range of independent standard normal numbers: its upper tail and its quantiles."""
+"""Range of independent standard normal variables (studentized range): tail probability and quantiles."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from scipy.special import ndtr
 
 __all__ = ["normal_range_quantile", "normal_range_tail"]
 
-# The integrand is entire and falls off like a Gaussian on both sides of half the range, so that the trapezoidal
-# rule with this step is exact to rounding.
+# The integrand is entire and decays like a Gaussian on both sides of half the range, so the trapezoidal
+# rule with this step is exact up to rounding.
 NODES = np.linspace(-12.0, 12.0, 481)
 
 
 def normal_range_tail(width: Any, count: int) -> NDArray[np.float64]:
-    r"""Probability that ``count`` independent standard normal numbers spread over more than ``width``.
+    r"""Probability that the range of ``count`` independent standard normal variables exceeds ``width``.
 
     .. math::
 
         k \int \varphi(x) \, \bigl\{ \Phi(x)^{k-1} - [\Phi(x) - \Phi(x - r)]^{k-1} \bigr\} \, dx
 
-    This is the studentized range with infinitely many degrees of freedom. Unlike one minus a distribution
-    function it keeps all digits for tiny probabilities. Costs 481 evaluations per width.
+    This is the studentized range with infinite degrees of freedom. Unlike one minus a distribution
+    function it keeps all digits of tiny probabilities. Costs 481 evaluations per width.
 
     >>> float(normal_range_tail(0.0, 5).round(12))
     1.0
@@ -48,5 +48,5 @@ def normal_range_quantile(tail: float, count: int) -> float:
     >>> round(normal_range_quantile(0.05, 2), 4)         # the normal quantile 1.96 times the root of two
     2.7718
     """
-    # The tail of the range is at most that of the widest of all pairs of numbers, each of variance 2.
+    # The tail of the range is at most that of the widest of all pairs, whose differences have variance 2.
     return float(brentq(lambda width: float(normal_range_tail(width, count)) - tail, 0.0, 100.0, xtol=1e-13))

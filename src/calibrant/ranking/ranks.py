@@ -1,4 +1,4 @@
-"""Ranks of methods within every task, and their averages."""
+"""Ranks of methods on every task, and average ranks."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from calibrant.ranking.table import Missing, StudyTable
 __all__ = ["Ties", "average_ranks", "listed", "ranks", "ranks_of"]
 
 Ties = Literal["average", "min"]
-"""``"average"``: equals share the mean of their places (1, 2.5, 2.5, 4); ``"min"``: the best of them (1, 2, 2, 4)."""
+"""``"average"``: ties share the mean of their ranks (1, 2.5, 2.5, 4); ``"min"``: the best of them (1, 2, 2, 4)."""
 
 
 def ranks(
@@ -24,7 +24,7 @@ def ranks(
     decimals: int | None = None,
     missing: Missing = "drop",
 ) -> NDArray[np.float64]:
-    r"""Rank the methods within every task; the best has rank 1.
+    r"""Rank the methods on every task; the best has rank 1.
 
     .. math:: r_{ij} = 1 + \#\{l : x_{il} < x_{ij}\} + \tfrac{1}{2} \#\{l \ne j : x_{il} = x_{ij}\}
 
@@ -37,22 +37,22 @@ def ranks(
     higher_is_better : bool, default=False
         Whether a larger number is the better one, as for an accuracy.
     ties : {"average", "min"}, default="average"
-        Rank that equals share: the mean of their places, on which the tests here rest, or the best of them
+        Rank that ties share: the mean of their ranks, on which the tests here are based, or the best of them
         (competition ranking).
     decimals : int, optional
-        Round to so many decimals first, so that what would be printed alike is tied.
+        Number of decimals to round to first, so that values that would be printed alike are ties.
     missing : {"drop", "raise"}, default="drop"
         Whether tasks with a missing result are left out, with a warning that counts them, or refused.
 
     Returns
     -------
     ndarray of shape (N, k)
-        Ranks from 1 to k, of the complete tasks only.
+        Ranks from 1 to k, for complete tasks only.
 
     Notes
     -----
-    :cite:`kull2019` averages ties, and prints the averaged ranks cut to whole numbers; :cite:`valk2022` rounds
-    the scores and gives ties the best place: ``ties="min", decimals=...``. Costs O(N k log k).
+    :cite:`kull2019` averages ties, and prints the averaged ranks truncated to integers; :cite:`valk2022` rounds
+    the scores and gives ties the best rank: ``ties="min", decimals=...``. Costs O(N k log k).
 
     Examples
     --------
@@ -77,7 +77,7 @@ def average_ranks(
     Returns
     -------
     ndarray of shape (k,)
-        From 1 to k; lower is better. With averaged ties the mean of them is (k + 1) / 2.
+        From 1 to k; lower is better. With averaged ties their mean over methods is (k + 1) / 2.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _checked_ranks(
     if ties not in ("average", "min"):
         raise ParameterError(f"ties must be 'average' or 'min', not {ties!r}.")
     if decimals is not None and not isinstance(decimals, int | np.integer):
-        raise ParameterError(f"decimals must be a whole number or None, not {decimals!r}.")
+        raise ParameterError(f"decimals must be an integer or None, not {decimals!r}.")
     values = StudyTable.parse(table, missing=missing, stacklevel=4).values
     return ranks_of(values if decimals is None else values.round(decimals), higher_is_better, ties)
 

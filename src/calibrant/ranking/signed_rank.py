@@ -1,4 +1,4 @@
-"""Wilcoxon's signed rank test of paired differences, exact also with ties and zeros."""
+"""Wilcoxon signed-rank test of paired differences, exact also with ties and zeros."""
 
 from typing import Literal
 
@@ -10,20 +10,20 @@ from scipy.stats import rankdata
 __all__ = ["MOST_EXACT", "ZeroMethod", "signed_rank_p_value"]
 
 ZeroMethod = Literal["pratt", "wilcox", "zsplit"]
-"""What becomes of differences of zero: ``"pratt"`` ranks them with the others and then leaves them out,
-``"wilcox"`` leaves them out first, ``"zsplit"`` gives half of their ranks to either side."""
+"""Treatment of zero differences: ``"pratt"`` ranks them with the others and then leaves them out,
+``"wilcox"`` leaves them out first, ``"zsplit"`` splits their ranks evenly between both signs."""
 
 MOST_EXACT = 100
-"""Up to so many differences all patterns of signs are counted; beyond, the normal approximation is used."""
+"""Largest number of differences for the exact distribution; above it, the normal approximation is used."""
 
 
 def signed_rank_p_value(differences: NDArray[np.float64], zero_method: ZeroMethod) -> float:
-    r"""Two-sided p-value of the hypothesis that differences are symmetric about zero.
+    r"""Two-sided p-value of the Wilcoxon signed-rank test that differences are symmetric about zero.
 
     With ranks :math:`r_i` of :math:`|d_i|` (ties share the mean), :math:`T = \sum_i r_i [d_i > 0]` is compared
-    with its distribution when every sign is equally likely: by counting all patterns of signs up to
-    :data:`MOST_EXACT` differences, else by the normal distribution with variance :math:`\sum_i r_i^2 / 4`.
-    Costs O(n^3) elementary additions at most, in vectors, for the exact count.
+    with its distribution under equally likely signs. Up to :data:`MOST_EXACT` differences all sign patterns are
+    counted; above, the normal distribution with variance :math:`\sum_i r_i^2 / 4` is used.
+    The exact count costs at most O(n^3) elementary additions, vectorised.
 
     >>> signed_rank_p_value(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), "pratt") == 2 / 2**5
     True
@@ -34,25 +34,25 @@ def signed_rank_p_value(differences: NDArray[np.float64], zero_method: ZeroMetho
         differences = differences[differences != 0]
     ranks = rankdata(np.abs(differences))
     signs = np.sign(differences)
-    # Twice the distance of T from the middle of its distribution; a zero split evenly adds nothing to it.
+    # Twice the distance of T from the middle of its distribution; an evenly split zero adds nothing to it.
     distance = abs(float(signs @ ranks))
     random = ranks if zero_method == "zsplit" else ranks[differences != 0]
     if len(random) == 0:
         return 1.0
     if len(random) > MOST_EXACT:
         return float(2 * ndtr(-distance / np.sqrt(random @ random)))
-    # Twice a mean of places is whole, so that sums of these ranks index an array.
+    # Twice a mean of ranks is an integer, so sums of these ranks can index an array.
     return _share_at_least(2 * distance, np.rint(2 * random).astype(np.int64))
 
 
-def _share_at_least(distance: float, whole: NDArray[np.int64]) -> float:
-    """Return the share of sign patterns whose signed sum of ``whole`` is at least ``distance`` from zero."""
-    total = int(whole.sum())
+def _share_at_least(distance: float, ranks: NDArray[np.int64]) -> float:
+    """Return the fraction of sign patterns whose signed sum of ``ranks`` is at least ``distance`` from zero."""
+    total = int(ranks.sum())
     # shares[s] is the probability that the ranks with a positive sign add up to s.
     shares = np.zeros(total + 1)
     shares[0] = 1.0
     reached = 0
-    for rank in whole.tolist():
+    for rank in ranks.tolist():
         shares[rank : reached + rank + 1] = shares[rank : reached + rank + 1] + shares[: reached + 1]
         reached += rank
         shares[: reached + 1] /= 2

@@ -1,4 +1,4 @@
-"""The results of a study: one number for every task and method, parsed once."""
+"""Table of results of a study, one number per task and method, parsed once."""
 
 import warnings
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from calibrant.wording import counted
 __all__ = ["Missing", "StudyTable"]
 
 Missing = Literal["drop", "raise"]
-"""What happens to tasks without a result for some method: left out with a warning, or refused."""
+"""Treatment of tasks without a result for some method: left out with a warning, or an error."""
 
 
 @dataclass(frozen=True, eq=False)
 class StudyTable:
-    """Numbers of N tasks (rows) by k methods (columns), none of them missing.
+    """Numbers of N tasks (rows) by k methods (columns), without missing values.
 
     Attributes
     ----------
     values : ndarray of shape (N, k)
-        float64 without NaN. Infinities are numbers like others: an infinite loss is worse than any other and
+        float64 without NaN. Infinities are allowed: an infinite loss is worse than any other, and
         two of them are equal.
     methods : tuple of str
-        Names of the columns; the column numbers where the table has none.
+        Names of the columns; column numbers if the table has none.
 
     Examples
     --------
@@ -48,20 +48,20 @@ class StudyTable:
         min_tasks: int = 1,
         stacklevel: int = 3,
     ) -> Self:
-        """Check a table of tasks by methods: a pandas or polars frame, an array, or a list of rows.
+        """Parse a table of tasks by methods: a pandas or polars data frame, an array, or a list of rows.
 
         Parameters
         ----------
         table : frame or array of shape (N, k)
             Numbers. NaN, None and masked entries are missing.
         names : sequence of str, optional
-            Names of the methods; else the columns of a frame, else 0, 1, ...
+            Names of the methods; by default the columns of a data frame, else 0, 1, ...
         missing : {"drop", "raise"}, default="drop"
             Whether tasks with a missing result are left out, with a warning that counts them, or refused.
         min_tasks : int, default=1
-            How many complete tasks there must be.
+            Smallest number of complete tasks.
         stacklevel : int, default=3
-            Whose line a warning names; 3 is the caller of the function that parses.
+            Stack level of warnings; 3 is the caller of the function that parses.
         """
         if missing not in ("drop", "raise"):
             raise ParameterError(f"missing must be 'drop' or 'raise', not {missing!r}.")
@@ -100,20 +100,20 @@ class StudyTable:
 
 
 def _numbers(table: Any) -> NDArray[np.float64]:
-    """Return the entries as float64 with NaN for whatever is missing."""
+    """Return the entries as float64, with NaN for missing values."""
     masked = isinstance(table, np.ma.MaskedArray)
     entries = table.to_numpy() if hasattr(table, "to_numpy") else table
     values = real_array(np.ma.getdata(table) if masked else entries)
     if values is None:
         raise ParameterError(
-            "the table must hold one number for every task and method, and none that is complex; "
-            "drop columns of other kinds and give all rows the same length."
+            "the table must hold one real number for every task and method; "
+            "drop other columns and give all rows the same length."
         )
     if masked:
         values[np.ma.getmaskarray(table)] = np.nan
     if values.ndim != 2 or values.shape[1] < 2:
         raise ParameterError(
-            f"the table must have a row per task and a column for each of at least two methods, "
+            f"the table must have one row per task and one column for each of at least two methods, "
             f"but has shape {values.shape}; transpose or stack the results."
         )
     return values

@@ -1,4 +1,4 @@
-"""Wilcoxon's signed rank test of all pairs of methods, with Holm's correction."""
+"""Wilcoxon signed-rank tests of all pairs of methods, with Holm's adjustment."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,20 +17,20 @@ from calibrant.wording import counted, p_text
 __all__ = ["WilcoxonHolmResult", "wilcoxon_holm"]
 
 
-# Of the larger of two results; what remains of their difference beyond these is rounding.
+# Relative tolerance for differences of two results; smaller ones are rounding.
 DIGITS = 12
 
 
 @dataclass(frozen=True, eq=False)
 class WilcoxonHolmResult:
-    """Outcome of the signed rank tests of all pairs of methods.
+    """Result of Wilcoxon signed-rank tests of all pairs of methods.
 
     Attributes
     ----------
     p_values : ndarray of shape (k, k)
         Adjusted by Holm's method for all pairs; symmetric, one on the diagonal.
     raw_p_values : ndarray of shape (k, k)
-        The same before the adjustment.
+        P-values before the adjustment.
     average_ranks : ndarray of shape (k,)
         Mean rank of every method, 1 being best.
     methods : tuple of str
@@ -38,7 +38,7 @@ class WilcoxonHolmResult:
     n_tasks : int
         N.
     zero_method : str
-        What became of differences of zero.
+        Treatment of zero differences.
     """
 
     p_values: NDArray[np.float64]
@@ -69,21 +69,21 @@ def wilcoxon_holm(
     zero_method: ZeroMethod = "pratt",
     missing: Missing = "drop",
 ) -> WilcoxonHolmResult:
-    r"""Compare every pair of methods by Wilcoxon's signed rank test, adjusted by Holm's method.
+    r"""Wilcoxon signed-rank tests of all pairs of methods, with Holm's adjustment.
 
     The statistic of methods j and l is :math:`T = \sum_i r_i [x_{ij} > x_{il}]` with :math:`r_i` the rank of
-    :math:`|x_{ij} - x_{il}|` among all tasks :cite:`wilcoxon1945,holm1979`. Its two-sided p-value is exact, with
-    ties too, up to 100 tasks, and from the normal approximation for more.
+    :math:`|x_{ij} - x_{il}|` among all tasks :cite:`wilcoxon1945,holm1979`. Its two-sided p-value is exact up to 100
+    tasks, also with ties, and uses the normal approximation for more.
 
     Parameters
     ----------
     table : frame or array of shape (N, k)
         One row per task, one column per method, on scales that can be compared between tasks.
     higher_is_better : bool, default=False
-        Whether a larger number is the better one; it turns the average ranks round and leaves the tests alone.
+        Whether a larger number is the better one; it reverses the average ranks and does not change the tests.
     zero_method : {"pratt", "wilcox", "zsplit"}, default="pratt"
         Tasks on which two methods are equal: ranked with the others, then left out; left out before ranking; or
-        split evenly between both sides, as :cite:`demsar2006` recommends, which is the most cautious.
+        split evenly between both signs, as :cite:`demsar2006` recommends, which is the most conservative.
     missing : {"drop", "raise"}, default="drop"
         Whether tasks with a missing result are left out, with a warning that counts them, or refused.
 
@@ -93,9 +93,9 @@ def wilcoxon_holm(
 
     Notes
     -----
-    Two methods that are equal on all tasks get p = 1. Equal infinities differ by zero; an infinite difference
+    Two methods that are equal on all tasks have p = 1. Equal infinities differ by zero; an infinite difference
     is larger than any other. A comparison does not depend on the other methods except through the adjustment.
-    Costs O(k^2 N^3) additions at most, 4 ms for a pair with 100 tasks.
+    Costs at most O(k^2 N^3) additions, 4 ms for a pair with 100 tasks.
 
     Examples
     --------
@@ -128,9 +128,9 @@ def wilcoxon_holm(
 
 
 def _differences(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the differences, of which those that differ by rounding alone are made equal.
+    """Return the differences, with those that are equal up to rounding made equal.
 
-    Tables are printed in decimals: 0.3 - 0.2 and 0.2 - 0.1 are a tie, though not for a computer.
+    Results are decimal numbers: 0.3 - 0.2 and 0.2 - 0.1 are ties, although not in floating point.
     """
     differences = np.subtract(one, other, out=np.zeros_like(one), where=one != other)
     sizes = np.maximum(np.abs(one), np.abs(other))

@@ -1,4 +1,4 @@
-"""The report: every number and sentence as plain data first, then JSON, Markdown, HTML and text from it."""
+"""Calibration reports: assess predictions, then write the result as HTML, Markdown, JSON or text."""
 
 from calibrant.report.assess import assess
 from calibrant.report.assessment import Assessment

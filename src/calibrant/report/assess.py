@@ -1,4 +1,4 @@
-"""Assess predictions: verdict, advice and all the numbers behind them."""
+"""Assess predictions: verdict, recommendation and the numbers behind them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from calibrant.report.data_summary import data_summary
 from calibrant.report.decompositions import decompositions
 from calibrant.report.error_rows import error_rows, lower_bound
 from calibrant.report.evidence import evidence_of
+from calibrant.report.example import example_of
 from calibrant.report.more_rows import learning_numbers
 from calibrant.report.pictures import bin_sensitivities, cumulative_numbers, curves
 from calibrant.report.pitfalls import pitfalls
@@ -26,21 +27,21 @@ from calibrant.report.verdict import is_small, verdict
 
 __all__ = ["assess"]
 
-# Rows times classes that are measured at most, and rows, for two classes and for more, and numbers that costly parts get.
+# Limits: probabilities (rows x classes) that are measured; for expensive parts, rows of two classes, rows of more, probabilities.
 MEASURED_NUMBERS = 20_000_000
 SAMPLE_ROWS_OF_TWO, SAMPLE_ROWS, SAMPLE_NUMBERS = 50_000, 10_000, 5_000_000
 
-# Steps and about how long each takes.
+# Steps with their approximate shares of the run time.
 STEPS: dict[str, float] = {
     "reading": 3,
     "testing": 10,
-    "trying methods": 45,
+    "comparing methods": 45,
     "learning curve": 12,
     "classes": 6,
     "scores": 4,
     "errors": 8,
     "decompositions": 6,
-    "pictures": 6,
+    "plots": 6,
 }
 
 
@@ -57,7 +58,7 @@ def assess(
     random_state: int = 0,
     progress: Progress | None = None,
 ) -> Assessment:
-    r"""Tell whether probabilities can be trusted, how sure that is, and what to do about it.
+    r"""Assess the calibration of predictions: test it, quantify the error and recommend a calibration method.
 
     Parameters
     ----------
@@ -65,52 +66,53 @@ def assess(
         True classes: column numbers, or labels that match the columns.
     y_proba : array, frame or Predictions
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; logits only through
-        ``Predictions.from_logits``. Rows that the classifier was not fitted to.
+        ``Predictions.from_logits``. Use held-out rows, on which the classifier was not trained.
     sample_weight : array of shape (n,), optional
-        How much each row matters.
+        Sample weights.
     groups : array of shape (n,), optional
-        Rows of one group, such as those of one patient, depend on each other: they are held out together, and
-        intervals and the verdict take whole groups as independent.
+        Group labels, if rows of one group (of one patient, say) are dependent. Groups are kept together in
+        cross-validation, and the verdict and the intervals treat groups, not rows, as independent.
     methods : sequence of str or Calibrator, optional
-        Calibration methods to try, the simplest first; by default a few quick ones that suit the number of rows and
-        classes. An empty one tries none.
+        Calibration methods to try, the simplest first. The default is a set of fast methods that depends on the number of
+        rows and classes. An empty sequence tries none.
     cv : int, splitter or iterable of splits, default=5
-        How rows are held out for trying methods; every row once.
+        Cross-validation in which methods are compared; each row must be in exactly one test fold.
     level : float, default=0.95
-        Confidence of the verdict and of intervals.
+        Confidence level of the verdict and of the intervals.
     title : str, optional
-        Heading of the report.
+        Title of the report.
     random_state : int, default=0
-        Seed of all random numbers: the same one gives the same report, but for the times in it.
+        Seed of all random numbers: the same seed gives the same report, except for the run times in it.
     progress : function, optional
-        Called as ``progress(done, total, what)`` on the way, with ``total`` 100.
+        Called as ``progress(done, total, what)`` after each step, with ``total`` 100.
 
     Returns
     -------
     Assessment
-        Plain numbers and sentences; ``print`` shows the gist, ``to_html``, ``to_markdown`` and ``to_json`` the whole.
+        Plain numbers and sentences. ``print`` shows a summary; ``to_html``, ``to_markdown`` and ``to_json`` give the
+        complete report.
 
     Notes
     -----
-    **Verdict.** A family of up to five tests, each valid by itself, is adjusted after Holm; the predictions are called
-    miscalibrated if the smallest adjusted p-value is at most one minus the level, so that calibrated ones are with no
-    more than that probability. If none objects, they are called calibrated only if an error of five points, and for rare
-    events a factor of two, would have been seen with a probability of 80 %. Otherwise the verdict is unclear, or that events
-    are too few. See :doc:`/report`.
+    **Verdict.** The p-values of up to five tests are adjusted with Holm's method. The predictions are called miscalibrated
+    if the smallest adjusted p-value is at most one minus the level, so calibrated predictions are called miscalibrated with
+    at most that probability. If no test rejects, they are called calibrated only if the tests had a power of 80 % against an
+    error of five percentage points, or against a factor of two for rare events. Otherwise the verdict is "unclear" or "too
+    few events". See :doc:`/report`.
 
-    **Advice.** Of the methods tried, the first whose log-loss on rows held out is within one standard error of the
-    lowest is chosen. It is recommended if its gain over doing nothing is more than noise, by an interval that holds
-    for all methods tried at once; or, where a true class had the probability zero, if the Brier score falls so. A gain of less
-    than half a percent is not worth it, unless the tests show more than a small error.
+    **Recommendation.** The first method whose cross-validated log-loss is within one standard error of the lowest is chosen.
+    It is recommended if its gain over the uncalibrated predictions is significant, by an interval that holds simultaneously
+    for all methods. Where a true class had probability zero and the log-loss is infinite, the Brier score decides instead. A
+    gain of less than 0.5 % of the log-loss is not recommended, unless the tests show more than a small error.
 
-    **Many rows.** Up to :math:`2 \cdot 10^7` probabilities are measured, of more a random part. Quick methods, such as those
-    that two classes get by default, are tried on up to :math:`2 \cdot 10^6` of them. Others are tried on 10,000 rows,
-    among which are up to 500 of every rare class, with weights that restore its share; the rest is then mapped by what was
-    fitted to these.
+    **Large data.** At most :math:`2 \cdot 10^7` probabilities are measured; of more, a random sample. Fast methods, such as
+    the default set for two classes, are tried on up to :math:`2 \cdot 10^6` probabilities. Others are tried on 10,000 rows.
+    This sample keeps up to 500 rows of every rare class, with weights that restore the class frequencies. The remaining rows
+    are then mapped by the calibrator fitted to the sample.
 
     Examples
     --------
-    Sure of itself at 90 %, right in three of four:
+    90 % confident, and right in three of four rows:
 
     >>> p = [[0.9, 0.1]] * 200 + [[0.1, 0.9]] * 200
     >>> y = ([0, 0, 0, 1] * 50) + ([1, 1, 1, 0] * 50)
@@ -123,7 +125,7 @@ def assess(
     check_level(level)
     if not is_whole(random_state, 0):
         raise ParameterError(
-            f"random_state must be a whole number of at least 0, so that the report can be repeated, not {random_state!r}."
+            f"random_state must be an integer of at least 0, so that the report can be reproduced, not {random_state!r}."
         )
     if title is not None and not isinstance(title, str):
         raise ParameterError(f"title must be text, not {title!r}.")
@@ -133,14 +135,14 @@ def assess(
         given = Rows.parse(y_true, y_proba, sample_weight, groups)
         summary = data_summary(given, len(y_true) - given.n_rows, _split(given, cv))
         rows = given.take(drawn_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
-        # Splits that are listed name rows by their numbers among all.
+        # Splits given as index arrays refer to all rows, so the rows must not be sampled.
         is_free = is_whole(cv, 2) or hasattr(cv, "split")
         most = SAMPLE_ROWS_OF_TWO if rows.n_classes == 2 else SAMPLE_ROWS
         drawn = drawn_rows(rows, most, SAMPLE_NUMBERS, random_state)
         sample = rows.take(drawn)
     with steps("testing"):
         evidence = evidence_of(rows, sample, level, random_state)
-    with steps("trying methods"):
+    with steps("comparing methods"):
         small = evidence.p_value > 1 - level or is_small(evidence, level)
         trial = tried(
             rows, methods, cv, level, random_state, steps.within, may_sample=is_free, small_error=small
@@ -159,10 +161,11 @@ def assess(
         errors = error_rows(sample, sample_after, bound, level, random_state)
     with steps("decompositions"):
         parts = decompositions(sample, sample_after, level)
-    with steps("pictures"):
+    with steps("plots"):
         drawings = curves(rows, sample, sample_mapped, trial, classes, level, random_state)
         paths = cumulative_numbers(rows, trial)
         sensitivities = bin_sensitivities(sample, sample_mapped, trial, random_state)
+        example = example_of(trial, summary.classes, random_state)
     steps.finish()
     settings = {
         "level": level,
@@ -171,7 +174,7 @@ def assess(
         "random_state": random_state,
         "rows given": given.n_rows,
         "rows measured": rows.n_rows,
-        "rows on which methods were tried": trial.rows.n_rows,
+        "rows for the comparison of methods": trial.rows.n_rows,
         "weights": "yes" if summary.weighted else "no",
         "groups": "no" if summary.n_groups is None else summary.n_groups,
     }
@@ -192,13 +195,14 @@ def assess(
         learning=learning,
         pitfalls=pitfalls(summary, rows, sample, evidence, trial, advice, level),
         repeatability=repeatability(settings, steps.seconds),
+        example=example,
     )
 
 
 def _split(rows: Rows, cv: Any) -> str:
     folds = f"{cv} folds" if isinstance(cv, int) else "the splits given by cv"
-    together = "" if rows.groups is None else ", rows of one group together"
+    together = "" if rows.groups is None else ", groups kept together"
     return (
-        f"All rows are taken as held out from the classifier. Numbers after calibration are of rows that the map was not "
-        f"fitted to ({folds}{together})."
+        "All rows are assumed to be held out from the training of the classifier. Numbers after calibration are from "
+        f"held-out rows as well ({folds}{together})."
     )

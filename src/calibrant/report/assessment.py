@@ -1,4 +1,4 @@
-"""Assessment: all that a report says about some predictions, and its forms."""
+"""Assessment: the result of `assess`, with its output formats."""
 
 import html
 import json
@@ -15,6 +15,7 @@ from calibrant.report.contents import (
     DataSummary,
     Decomposition,
     Estimate,
+    Example,
     LearningNumbers,
     Pitfall,
     Recommendation,
@@ -32,14 +33,14 @@ from calibrant.report.terminal import text_of
 __all__ = ["SCHEMA", "Assessment"]
 
 SCHEMA = 1
-"""Version of the fields; a reader refuses a later one."""
+"""Version of the JSON schema; `from_json` rejects later versions."""
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """Whether probabilities can be trusted, how sure that is, and what to do.
+    """Result of :func:`~calibrant.assess`: verdict, recommendation, scores, errors, tests and plots.
 
-    Made by :func:`~calibrant.assess`. ``print`` shows the gist within 80 columns, a notebook the whole page.
+    ``print`` shows a summary of 80 columns, a notebook the complete report.
 
     Attributes
     ----------
@@ -48,25 +49,27 @@ class Assessment:
     verdict : Verdict
     recommendation : Recommendation
     scores : tuple of ScoreRow
-        Proper scores, accuracy, area under the ROC curve, before and after the recommended method, paired.
+        Proper scores, accuracy and area under the ROC curve, before and after calibration, with paired differences.
     decompositions : tuple of Decomposition
         Log-loss and Brier score, before and after.
     errors : tuple of ScoreRow
-        Calibration errors before and after: lower bounds of the L1 error, debiased, smooth, binned ones.
+        Calibration errors before and after: lower bounds on the L1 error, debiased, smooth and binned errors.
     slopes : tuple of Estimate
         Calibration in the large and slope, before calibration.
     tests : tuple of TestRow
-        Of the predictions as given.
+        Tests of the uncalibrated predictions.
     classes : tuple of ClassRow
         Worst first.
     curves : tuple of Curve
-        Reliability diagrams: of the predicted class (or the second of two) for the predictions as given, the chosen
-        method and a few others; then of single classes, worst first, for the first two.
+        Reliability diagrams. First those of the predicted class (or the second of two): uncalibrated, after the chosen
+        method and after a few others. Then those of single classes, worst first, uncalibrated and after the chosen method.
     cumulative : tuple of CumulativeNumbers
     bin_sensitivity : tuple of BinSensitivityNumbers
     learning : LearningNumbers or None
     pitfalls : tuple of Pitfall
     repeatability : Repeatability
+    example : Example or None
+        The recommended calibrator with one row of scores, if it is small enough for the page.
     """
 
     title: str
@@ -85,28 +88,29 @@ class Assessment:
     learning: LearningNumbers | None
     pitfalls: tuple[Pitfall, ...]
     repeatability: Repeatability
+    example: Example | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as dictionaries, lists, texts and numbers, with the version of the fields as ``schema``."""
+        """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""
         return {"schema": SCHEMA, **to_plain(self)}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return everything as strict JSON, and write it to ``path`` if given.
 
-        Numbers that are not finite are the texts ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``. A file is replaced only
-        when the new one is whole.
+        Non-finite numbers become the strings ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``. An existing file is replaced
+        only once the new one is complete.
         """
         plain = {"schema": SCHEMA, **to_plain(self, strict=True)}
         return written(f"{json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)}\n", path)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the assessment of which :meth:`to_json` gave this text.
+        """Read an assessment from the output of :meth:`to_json`.
 
         Raises
         ------
         FileFormatError
-            If the text is not such a report, or one of a later version.
+            If the text is not such a report, or has a later schema version.
         """
         try:
             plain = json.loads(text)
@@ -122,11 +126,11 @@ class Assessment:
         return from_plain(cls, plain)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the report as Markdown, with tables and without pictures, and write it to ``path`` if given."""
+        """Return the report as Markdown, with tables instead of plots, and write it to ``path`` if given."""
         return written(markdown_of(self), path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the report as one HTML page that needs nothing else, and write it to ``path`` if given.
+        """Return the report as one self-contained HTML page, and write it to ``path`` if given.
 
         Raises
         ------

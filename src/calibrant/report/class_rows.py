@@ -1,4 +1,4 @@
-"""The table of classes: how good the probabilities of each are, the worst first."""
+"""Table of classes: calibration of each class, the worst first."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from calibrant.hypothesis_tests import calibration_slope_intercept
 from calibrant.metrics import calibration_error_lower_bound, classwise_ece
 from calibrant.metrics.events import columns
 from calibrant.report.contents import ClassRow, Estimate
-from calibrant.report.error_rows import certain_error
+from calibrant.report.error_rows import capped_bound
 from calibrant.report.evidence import Evidence
 from calibrant.report.means import gap_estimate
 from calibrant.report.plain import number
@@ -19,7 +19,7 @@ __all__ = ["class_rows", "noise_of_ece"]
 
 N_BINS = 15
 
-# Classes for which slopes and lower bounds, which take a fit each, are computed.
+# Number of classes for which slopes and lower bounds are computed, since each takes a fit.
 FITTED_CLASSES = 20
 
 Direction = Literal["too high", "too low", "too extreme", "too timid", "none"]
@@ -28,9 +28,9 @@ Direction = Literal["too high", "too low", "too extreme", "too timid", "none"]
 def class_rows(
     rows: Rows, after: Rows | None, sample: Rows, evidence: Evidence, level: float
 ) -> tuple[ClassRow, ...]:
-    """Return a row for every class: those that are off beyond noise first, then by their error beyond noise.
+    """Return a row per class: first the significantly miscalibrated ones, then by ECE minus its noise.
 
-    Slopes and lower bounds of the first twenty, from the ``sample``. ``after`` are the same rows after calibration.
+    The first twenty get slopes and lower bounds, from the ``sample``. ``after`` holds the same rows after calibration.
     """
     before_ece = _class_errors(rows)
     after_ece = None if after is None else _class_errors(after)
@@ -71,10 +71,10 @@ def class_rows(
 
 
 def noise_of_ece(rows: Rows) -> NDArray[np.float64]:
-    r"""Return what noise alone adds to the binned error of every class, (K,).
+    r"""Return the expected ECE of every class under calibration, (K,).
 
     The gap of a bin of calibrated predictions is nearly normal with variance :math:`\sum_i w_i^2 p_i (1 - p_i) / W_b^2`,
-    and the mean size of a normal number is :math:`\sqrt{2 / \pi}` of its standard deviation.
+    and the mean absolute value of a centred normal variable is :math:`\sqrt{2 / \pi}` standard deviations.
     """
     squares = np.ones(rows.n_rows) if rows.weights is None else rows.weights**2
     noise = np.empty(rows.n_classes)
@@ -96,15 +96,15 @@ def _class_errors(rows: Rows) -> NDArray[np.float64]:
 def _in_the_large(
     rows: Rows, column: int, probabilities: NDArray[np.floating], level: float
 ) -> tuple[float, Estimate]:
-    """Return the mean probability of a class, and how far it is above the share of the class."""
+    """Return the mean probability of a class, and its difference to the class frequency."""
     happened = rows.data.labels == column
-    definition = "mean probability minus share of the rows"
+    definition = "mean probability minus class frequency"
     gap = gap_estimate("calibration in the large", probabilities, happened, rows, level, definition)
     return rows.mean(probabilities), gap
 
 
 def _slope(problem: Rows, level: float) -> Estimate | None:
-    """Return the slope of the log-odds; None where there is no line to fit."""
+    """Return the slope of the log-odds; None if it cannot be fitted."""
     try:
         line = calibration_slope_intercept(
             problem.labels,
@@ -125,8 +125,8 @@ def _slope(problem: Rows, level: float) -> Estimate | None:
         low=number(line.slope.low),
         high=number(line.slope.high),
         level=level,
-        definition="slope of the log-odds, 1 for calibrated probabilities; exactly 0 and 1 count as half and twice the most "
-        "extreme odds otherwise; Wald interval, rows taken as independent",
+        definition="slope of the log-odds, 1 for calibrated probabilities; exact zeros and ones count as half the smallest and "
+        "twice the largest other odds; Wald interval for independent rows",
     )
 
 
@@ -136,11 +136,11 @@ def _lower_bound(problem: Rows, level: float) -> float | None:
     found = calibration_error_lower_bound(
         problem.labels, problem.predictions, sample_weight=problem.weights, kind="positive", level=level
     )
-    return certain_error(found)
+    return capped_bound(found)
 
 
 def _direction(gap: Estimate, slope: Estimate | None) -> Direction:
-    """Return what is wrong with a class that is off: its mean first, then its spread."""
+    """Return in which direction a class is miscalibrated: by its mean first, then by its slope."""
     if gap.low is not None and gap.low > 0:
         return "too high"
     if gap.high is not None and gap.high < 0:

@@ -1,8 +1,8 @@
-"""What a report says, as plain data: sentences, numbers and tuples of them, before any layout.
+"""Contents of a report as plain data: sentences, numbers and tuples of them, without layout.
 
-Every field is a text, a number, a truth value, None, or a tuple or dictionary of such, so that JSON is direct. None
-stands for what has no value: an empty bin, an interval that was not computed. Infinite losses are kept as ``inf``;
-JSON writes them as text.
+Every field is a string, a number, a Boolean, None, or a tuple or dictionary of these, so it maps to JSON directly. None means
+that there is no value: an empty bin, an interval that was not computed. Infinite losses are kept as ``inf``; JSON has them as
+strings.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ __all__ = [
     "Decomposition",
     "Estimate",
     "EventNumbers",
+    "Example",
     "LearningNumbers",
     "MethodRow",
     "Pitfall",
@@ -32,7 +33,7 @@ Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval and what exactly it is."""
+    """An estimate with its confidence interval and definition."""
 
     name: str
     value: float | None
@@ -46,18 +47,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What was looked at.
+    """Summary of the data.
 
     Attributes
     ----------
     classes, class_counts : tuple
-        Labels as text, and how many rows (or how much weight) each has.
+        Labels as strings, and the number of rows (or the total weight) of each.
     n_zeros, n_refuted : int
-        Probabilities that are exactly zero, and rows whose true class had one.
+        Number of probabilities that are exactly zero, and of rows whose true class had probability zero.
     n_distinct, largest_tie : int, float
-        Number of different confidences, and the share of rows that have the most frequent one.
+        Number of distinct confidences, and the fraction of rows with the most frequent one.
     n_left_out : int
-        Rows of weight zero, which are not among ``n_rows``.
+        Rows of weight zero, which ``n_rows`` does not count.
     """
 
     n_rows: int
@@ -89,11 +90,11 @@ class EventNumbers:
     name : str
         What is counted, such as "rows of class 1" or "mistakes".
     expected : float
-        Sum of their probabilities.
+        Sum of the predicted probabilities.
     observed : int
     factor_too_high, factor_too_low : float or None
-        By how many times the probabilities must be too high, or too low, to be seen with a probability of 80 %; None if
-        no factor would be.
+        Factor by which the probabilities must be too high, or too low, to be detected with a power of 80 %; None if no
+        factor reaches this power.
     """
 
     name: str
@@ -105,26 +106,26 @@ class EventNumbers:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Calibrated or not, how sure that is, in which direction and for which classes.
+    """Verdict: whether the predictions are calibrated, with evidence, direction and the classes concerned.
 
     Attributes
     ----------
     status : {"calibrated", "miscalibrated", "unclear", "too-few-events"}
-        "calibrated" means that no test objects and that an error worth speaking of would have been seen; "unclear" that no test
-        objects, but the rows are too few to see such an error; "too-few-events" that no test objects, but so few rare events are
-        expected that probabilities twice too high or too low could go unseen.
+        "miscalibrated" means that a test rejects calibration. If none does, "calibrated" means that the tests had enough power
+        against a relevant error; "unclear" that there are too few rows for this power; "too-few-events" that events are rare
+        and too few to detect probabilities that are twice too high or too low.
     headline : str
         One sentence.
     sentences : tuple of str
-        The rest, each of which can stand alone.
+        Further sentences, each of which can stand alone.
     direction : {"over-confident", "under-confident", "mixed", "none"}
-        What predictions do, on the whole.
+        Overall direction of the miscalibration.
     worst_classes : tuple of str
-        Labels of classes whose probabilities are off beyond noise, the worst first.
+        Labels of the significantly miscalibrated classes, the worst first.
     smallest_detectable : float or None
-        Error in the confidence that these rows would show with a probability of 80 %.
+        Error in the confidence that is detected with a power of 80 %.
     events : EventNumbers or None
-        Of the rarer outcome of the main event, where at most one in ten is expected.
+        Counts of the rarer outcome of the main event, if its mean probability is at most 10 %.
     """
 
     status: Literal["calibrated", "miscalibrated", "unclear", "too-few-events"]
@@ -139,7 +140,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One method of the comparison on rows that it was not fitted to."""
+    """Cross-validated scores of one method."""
 
     name: str
     log_loss: float | None
@@ -158,9 +159,9 @@ class MethodRow:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to do, what it brings and what it costs.
+    """Recommendation: calibrate or keep, with gain and side effects.
 
-    ``baseline`` says in words what losses after calibration are compared with, in ``gain`` and in ``methods``.
+    ``baseline`` names the predictions with which ``gain`` and ``methods`` compare losses after calibration.
     """
 
     action: Literal["calibrate", "keep"]
@@ -175,7 +176,7 @@ class Recommendation:
     more_rows: str
     how: str
     methods: tuple[MethodRow, ...]
-    baseline: str = "the predictions as given"
+    baseline: str = "the uncalibrated predictions"
 
 
 @dataclass(frozen=True)
@@ -189,10 +190,10 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A proper score taken apart: score = miscalibration - discrimination + uncertainty.
+    """Decomposition of a proper score: score = miscalibration - discrimination + uncertainty.
 
-    ``removable`` is what a recalibration fitted on other rows takes off, a lower bound of the miscalibration without the
-    optimism of fitting and measuring on the same rows; ``refinement`` is what is left then.
+    ``removable`` is the reduction of the loss by cross-validated recalibration. It is a lower bound on the miscalibration,
+    without the optimism of fitting and measuring on the same rows. ``refinement`` is the loss that remains.
     """
 
     loss: str
@@ -208,7 +209,7 @@ class Decomposition:
 
 @dataclass(frozen=True)
 class TestRow:
-    """A hypothesis test, its p-value adjusted for the number of tests where they come in families."""
+    """A hypothesis test, with its p-value before and after adjustment for multiple testing."""
 
     __test__ = False
 
@@ -224,7 +225,7 @@ class TestRow:
 class Curve:
     """A reliability diagram: bins, isotonic curve, band and histogram of one event and one method.
 
-    ``limit`` is where both axes end: at 1, or for rare events not far above the bins.
+    ``limit`` is the upper end of both axes: 1, or for rare events a value just above the bins.
     """
 
     method: str
@@ -253,7 +254,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """How good the probabilities of one class are."""
+    """Calibration of one class."""
 
     label: str
     n_rows: float
@@ -272,7 +273,7 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class CumulativeNumbers:
-    """Outcomes minus scores, added up from the lowest score to the highest."""
+    """Cumulative sum of outcomes minus scores, in the order of the scores."""
 
     method: str
     event: str
@@ -286,7 +287,7 @@ class CumulativeNumbers:
 
 @dataclass(frozen=True)
 class BinSensitivityNumbers:
-    """A binned error for several numbers of bins, and what noise alone would give."""
+    """A binned error for several numbers of bins, with its distribution under calibration."""
 
     method: str
     metric: str
@@ -300,7 +301,7 @@ class BinSensitivityNumbers:
 
 @dataclass(frozen=True)
 class LearningNumbers:
-    """Loss on rows held out by the number of calibration rows."""
+    """Learning curve: cross-validated loss by size of the calibration set."""
 
     method: str
     sizes: tuple[int, ...]
@@ -312,8 +313,31 @@ class LearningNumbers:
 
 
 @dataclass(frozen=True)
+class Example:
+    """The recommended calibrator, with one row of scores and its calibrated probabilities.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method.
+    space : str
+        Space of the scores: "probabilities" or "logits".
+    graph : str
+        The calibrator as JSON, fitted to all rows on which methods were compared; see :doc:`/javascript`.
+    scores, calibrated : tuple of float
+        A row of scores, and the calibrated probabilities.
+    """
+
+    method: str
+    space: str
+    graph: str
+    scores: Numbers
+    calibrated: Numbers
+
+
+@dataclass(frozen=True)
 class Pitfall:
-    """Something a reader should know before believing a number."""
+    """A caveat: something to know before relying on a number."""
 
     severity: Literal["warning", "note"]
     text: str
@@ -321,7 +345,7 @@ class Pitfall:
 
 @dataclass(frozen=True)
 class Repeatability:
-    """Settings and versions with which the same numbers come out again."""
+    """Settings and versions that reproduce the numbers."""
 
     settings: dict[str, str]
     versions: dict[str, str]

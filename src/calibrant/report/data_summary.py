@@ -1,4 +1,4 @@
-"""What was looked at: rows, classes, zeros, ties and weights."""
+"""Summary of the data: rows, classes, zeros, ties and weights."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ __all__ = ["data_summary"]
 
 
 def data_summary(rows: Rows, n_left_out: int, split: str) -> DataSummary:
-    """Return the summary of all rows that count; reads the predictions once, in blocks."""
+    """Return the summary of all rows of positive weight; reads the predictions once, in blocks."""
     data = rows.data
     confidence, own, n_zeros = _read(rows)
     weights = data.weights
@@ -48,9 +48,9 @@ def data_summary(rows: Rows, n_left_out: int, split: str) -> DataSummary:
 
 
 def _read(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Return confidences, probabilities of the true class, and how many probabilities are exactly zero.
+    """Return confidences, probabilities of the true class, and the number of probabilities that are exactly zero.
 
-    A softmax is never zero, though its float may be; only given zeros count.
+    Only zeros in given probabilities count: a softmax is never zero, though its float may be.
     """
     scores, space = rows.predictions.scores, rows.predictions.space
     predicted, labels = rows.predictions.predicted, rows.data.labels
@@ -62,7 +62,7 @@ def _read(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
         probabilities = part if given else np.asarray(softmax(part))
         every = np.arange(len(part))
         confidence[block] = np.minimum(probabilities[every, predicted[block]], 1.0)
-        # Where the softmax of a true class rounds to zero its logarithm is finite all the same.
+        # A softmax that rounds to zero still has a finite logarithm.
         own[block] = probabilities[every, labels[block]] if given else 1.0
         return int(part.size - np.count_nonzero(part)) if given else 0
 

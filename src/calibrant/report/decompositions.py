@@ -1,4 +1,4 @@
-"""Proper scores taken apart, before and after calibration."""
+"""Decompositions of proper scores, before and after calibration."""
 
 from typing import Literal
 
@@ -14,15 +14,15 @@ __all__ = ["decompositions"]
 Loss = Literal["log", "brier"]
 NAMES: dict[Loss, str] = {"log": "log-loss", "brier": "Brier score"}
 
-# With a parameter or two for every class; for many classes, where that is slow, one for all.
+# One or two parameters per class; with many classes, where that is slow, a single parameter.
 MOST_CLASSES_OF_VECTOR = 20
 
 
 def decompositions(rows: Rows, after: Rows | None, level: float) -> tuple[Decomposition, ...]:
-    """Return log-loss and Brier score taken apart, as given and after calibration.
+    """Return the decompositions of log-loss and Brier score, uncalibrated and after calibration.
 
-    For two classes by isotonic regression on the same rows (CORP), beside what recalibration removes on rows held out;
-    for more by the latter alone. Empty where there are too few rows to hold any out.
+    Two classes: by isotonic regression on the same rows (CORP), with the loss that cross-validated recalibration removes.
+    More classes: by cross-validated recalibration alone. Empty if there are too few rows for cross-validation.
     """
     if rows.n_rows < 10 or rows.n_present < 2:
         return ()
@@ -77,7 +77,7 @@ def _by_recalibration(rows: Rows, loss: Loss) -> Parts:
 
 
 def _recalibrator(n_classes: int) -> str:
-    """Return a quick map of few parameters; whatever it is, what it removes on rows held out is removable."""
+    """Return a fast calibrator with few parameters; any choice gives a lower bound on the removable loss."""
     if n_classes == 2:
         return "beta"
     return "shared-vector" if n_classes <= MOST_CLASSES_OF_VECTOR else "temperature"
@@ -98,5 +98,5 @@ def _removable(parts: Parts, level: float, definition: str) -> Estimate | None:
 
 
 def _finite(value: float) -> float:
-    """Return a part as a number; infinite where a difference of infinities has none."""
+    """Return a component as a number; infinite if it is a difference of infinities."""
     return float("inf") if number(value) is None else value

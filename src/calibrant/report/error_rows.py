@@ -1,4 +1,4 @@
-"""Calibration errors before and after: lower bounds first, binned errors last."""
+"""Calibration errors before and after calibration: lower bounds first, binned errors last."""
 
 import warnings
 from collections.abc import Callable
@@ -26,18 +26,18 @@ from calibrant.report.plain import class_named, estimate_of, number
 from calibrant.report.rows import Rows
 from calibrant.wording import counted
 
-__all__ = ["certain_error", "error_rows", "lower_bound"]
+__all__ = ["capped_bound", "error_rows", "lower_bound"]
 
 N_RESAMPLES = 200
 
-# Numbers that are resampled at most; an error of more has no interval.
+# Limit of the bootstrap, in probabilities; above it an error gets no interval.
 RESAMPLED_NUMBERS = 500_000
 
 Metric = Callable[..., float]
 
 
 def lower_bound(rows: Rows, level: float) -> LowerBound | None:
-    """Return how large the error of the main event is at least; None for one row."""
+    """Return the lower confidence bound on the L1 error of the main event; None for a single row."""
     if rows.n_rows < 2:
         return None
     return calibration_error_lower_bound(
@@ -45,15 +45,15 @@ def lower_bound(rows: Rows, level: float) -> LowerBound | None:
     )
 
 
-def certain_error(bound: LowerBound) -> float:
-    """Return the lower confidence bound, and no more than the estimate, which comes from other folds and may be below it."""
+def capped_bound(bound: LowerBound) -> float:
+    """Return the lower confidence bound, capped by the estimate; this comes from other folds and may be below the bound."""
     return max(0.0, min(bound.limit, bound.estimate))
 
 
 def error_rows(
     rows: Rows, after: Rows | None, bound: LowerBound | None, level: float, random_state: int
 ) -> tuple[ScoreRow, ...]:
-    """Return the errors of the main event, and of all classes; before and after on the same rows."""
+    """Return the errors of the main event and of all classes, before and after on the same rows."""
     found = []
     if bound is not None:
         found += _bounds(rows, bound, None if after is None else lower_bound(after, level))
@@ -66,7 +66,7 @@ def error_rows(
             after,
             f"smooth ECE, {about}",
             partial(smooth_ece, kind=kind),
-            f"of the probability {_about(rows)}; no bins; width by itself",
+            f"error of the probability {_about(rows)}; kernel smoothing instead of bins, automatic bandwidth",
             level,
         )
     )
@@ -76,12 +76,12 @@ def error_rows(
             after,
             f"Kuiper error, {about}",
             partial(kuiper_calibration_error, kind=kind),
-            "largest sum of residuals over any interval of scores, as a share of all rows",
+            "largest absolute sum of residuals over any interval of scores, divided by the number of rows",
             level,
             random_state,
         )
     )
-    biased = "15 bins of equal width, as in most papers; positive by noise alone, so do not compare between numbers of rows"
+    biased = "15 equal-width bins, as in most papers; biased upwards by noise, so do not compare between sample sizes"
     found.append(
         _resampled(rows, after, "ECE of the predicted class", confidence_ece, biased, level, random_state)
     )
@@ -106,25 +106,26 @@ def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[Sco
 
     def limit(of: LowerBound) -> Estimate:
         definition = (
-            f"one-sided lower confidence bound of the {about}; folds judged by recalibration on earlier ones"
+            f"one-sided lower confidence bound on the {about}; each fold is compared with a recalibration fitted on earlier "
+            "folds"
         )
         return Estimate(
             f"L1 error, {100 * of.level:g} % lower bound",
-            certain_error(of),
+            capped_bound(of),
             level=of.level,
             definition=definition,
         )
 
     def whole(of: LowerBound) -> Estimate:
         definition = (
-            f"{about}, in expectation never too large; {of.recalibrator} recalibration fitted on other folds"
+            f"{about}, a lower bound in expectation; {of.recalibrator} recalibration fitted on other folds"
         )
         return _not_negative(
             Estimate("L1 error, cross-fitted", number(of.estimate), level=of.level, definition=definition)
         )
 
     def part(name: str, of: LowerBound, value: float | None) -> Estimate:
-        definition = f"its part from {meaning[name]}"
+        definition = f"component of the cross-fitted L1 error from {meaning[name]}"
         return _not_negative(Estimate(name, number(value), level=of.level, definition=definition))
 
     meaning = {
@@ -144,10 +145,12 @@ def _bounds(rows: Rows, bound: LowerBound, after: LowerBound | None) -> list[Sco
 
 
 def _not_negative(estimate: Estimate) -> Estimate:
-    """Return an estimate of what is at least zero; one below says that noise hides it, if there is anything."""
+    """Return the estimate of a non-negative quantity; a negative one is set to zero, with a note."""
     if estimate.value is None or estimate.value >= 0:
         return estimate
-    return replace(estimate, value=0.0, note=f"estimate below zero ({estimate.value:.4f}): none seen")
+    return replace(
+        estimate, value=0.0, note=f"the estimate is negative ({estimate.value:.4f}) and shown as 0"
+    )
 
 
 def _debiased(rows: Rows, after: Rows | None, kind: Kind, level: float, random_state: int) -> ScoreRow:
@@ -171,8 +174,8 @@ def _debiased(rows: Rows, after: Rows | None, kind: Kind, level: float, random_s
             number(value),
             *ends,
             level=level,
-            definition=f"root mean square gap of the probability {_about(rows)} in equal-mass bins, as many as the cube root "
-            "of the rows, less its noise; roots of the bootstrap interval of its square",
+            definition=f"root mean square gap of the probability {_about(rows)} with its noise subtracted; cube root of n "
+            "equal-mass bins; interval: square roots of the bootstrap interval of the squared error",
         )
 
     return ScoreRow(of(rows), None if after is None else of(after), None)
@@ -210,8 +213,10 @@ def _resampled(
             metric, rows.labels, rows.predictions, after.predictions, **_options(rows, level, random_state)
         )
     difference = estimate_of(f"difference of {name}", interval, "after minus before")
-    if interval.excludes_estimate:  # resampling makes this error larger, and an interval of that says nothing
-        difference = replace(difference, low=None, high=None, note="no interval, since resampling biases it")
+    if interval.excludes_estimate:  # the bootstrap biases this error upwards, so its interval is useless
+        difference = replace(
+            difference, low=None, high=None, note="no interval, since the bootstrap biases this error"
+        )
     return ScoreRow(plain.before, plain.after, difference)
 
 

@@ -1,4 +1,4 @@
-"""Observed against expected number of events: an exact test, and the factor that it would show."""
+"""Observed and expected number of events: an exact test, and the smallest factor that it detects."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,15 +14,15 @@ from calibrant.plots.score_cells import ScoreCells
 __all__ = ["POWER", "RARE", "EventCounts", "events_for_factor"]
 
 RARE = 0.1
-"""Events of at most this rate are rare: what an error of five points is to others, a factor is to them."""
+"""Events of at most this mean probability are rare: their error is judged by a factor, not by percentage points."""
 
 POWER = 0.8
-"""Probability with which an error is to be seen."""
+"""Power with which an error is to be detected."""
 
-# Probabilities that are told apart, and a variance above which an expansion around the normal limit is as good.
+# Number of distinct probabilities in the exact test, and the variance above which an Edgeworth expansion replaces it.
 MOST_CELLS, ENOUGH_VARIANCE = 500, 10_000.0
 
-# Rounding of the transform; nothing smaller is known.
+# Rounding error of the transform; smaller tails are unknown.
 SMALLEST = 1e-14
 
 LARGEST_FACTOR, MOST_EVENTS = 1000.0, 400
@@ -32,23 +32,23 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class EventCounts:
-    r"""Number of events, or of non-events where these are fewer, with what probabilities promise.
+    r"""Observed and expected number of events, or of non-events where these are rarer.
 
     If the probabilities are right, the number of events is Poisson-binomial; the p-value is twice its smaller tail,
 
     .. math:: p = \min\bigl(1,\; 2 P(N \le k),\; 2 P(N \ge k)\bigr),
 
-    exact but for neighbouring probabilities that are pooled where more than 500 differ. Above a variance of 10,000 by
-    the first two terms of the Edgeworth expansion.
+    exact, except that neighbouring probabilities are pooled if there are more than 500 distinct ones. For a variance above
+    10,000 the first two terms of the Edgeworth expansion are used.
 
     Attributes
     ----------
     probability, count : ndarray of shape (c,)
-        Probabilities of the rarer outcome, and how many rows have each.
+        Distinct probabilities of the rarer outcome, and the number of rows with each.
     observed : int
-        How often it happened.
+        Number of rows with this outcome.
     of_event : bool
-        Whether the event itself is counted, and not its absence.
+        Whether the event itself is counted, rather than its complement.
     """
 
     probability: Vector
@@ -58,7 +58,7 @@ class EventCounts:
 
     @classmethod
     def of(cls, probability: Vector, happened: NDArray[np.bool_]) -> Self:
-        """Count events, or what is left if the probabilities promise more events than that.
+        """Count events, or non-events if the probabilities predict more events than non-events.
 
         >>> counts = EventCounts.of(np.full(1000, 0.006), np.arange(1000) < 12)
         >>> round(counts.expected, 6), counts.observed, round(counts.p_value, 4)
@@ -71,7 +71,7 @@ class EventCounts:
         return cls(cells.score, cells.count.sum(axis=1), int(happened.sum()), of_event)
 
     def fewer(self, times: float) -> Self:
-        """Return the same with fewer rows, as those of groups are worth by their design effect."""
+        """Return the counts at the effective sample size of grouped rows: row counts divided by the design effect."""
         count = self.count if times == 1 else np.ceil(self.count / times).astype(np.intp)
         return type(self)(self.probability, count, self.observed, self.of_event)
 
@@ -92,7 +92,7 @@ class EventCounts:
 
     @property
     def is_rare(self) -> bool:
-        """Whether the rarer outcome is to be judged by a factor."""
+        """Whether the outcome is rare, so that its error is judged by a factor."""
         return self.rate <= RARE
 
     @cached_property
@@ -102,7 +102,7 @@ class EventCounts:
         return float(min(1.0, 2 * min(below[0], above[0])))
 
     def power(self, factor: float, alpha: float) -> float:
-        """Return how probable a p-value of at most ``alpha`` is if events are ``factor`` times as frequent as predicted."""
+        """Return the power of the test at level ``alpha`` if events are ``factor`` times as frequent as predicted."""
         reach = int(12 * np.sqrt(max(factor, 1.0) * self.expected) + 20)
         numbers = np.arange(
             max(0, int(self.expected) - reach), int(max(factor, 1.0) * self.expected) + reach + 1
@@ -116,10 +116,10 @@ class EventCounts:
         low, high = rejected & (below < above), rejected & (below >= above)
         return float(true_below[low].max(initial=0.0) + true_above[high].max(initial=0.0))
 
-    def seen_factors(self, alpha: float) -> tuple[float | None, float | None]:
-        """Return by which factor probabilities must be too high, and too low, to be seen with a probability of 80 %.
+    def detectable_factors(self, alpha: float) -> tuple[float | None, float | None]:
+        """Return the factors by which probabilities must be too high, and too low, to be detected with a power of 80 %.
 
-        None where no factor is large enough: probabilities of events that never happen promise too few of them.
+        None if no factor is large enough: too few events are expected for a detection even if none ever occurs.
         """
         return self._factor(alpha, too_high=True), self._factor(alpha, too_high=False)
 
@@ -137,7 +137,7 @@ class EventCounts:
         return high
 
     def _tails(self, numbers: NDArray[np.intp]) -> tuple[Vector, Vector]:
-        """Return the probabilities of at most, and of at least, each of some numbers of events."""
+        """Return the lower and upper tail probabilities of each given number of events."""
         variances = self.count * self.probability * (1 - self.probability)
         variance = float(variances.sum())
         if variance > ENOUGH_VARIANCE:
@@ -159,14 +159,14 @@ class EventCounts:
 
 
 def events_for_factor(factor: float, alpha: float) -> int:
-    """Return how many rare events must be expected to see that they are predicted this many times too high.
+    """Return the expected number of rare events needed to detect probabilities that are too high by ``factor``.
 
     >>> events_for_factor(2.0, 0.05)
     28
     """
     expected = np.arange(1, MOST_EVENTS)
     numbers = np.arange(expected[-1])
-    # The largest number that is significantly small for each expectation, none of which is -1.
+    # The largest significantly small count for each expectation; -1 where there is none.
     critical = (2 * pdtr(numbers, expected[:, np.newaxis]) <= alpha).sum(axis=1) - 1
     power = np.where(critical >= 0, pdtr(np.maximum(critical, 0), expected / factor), 0.0)
     enough = np.minimum.accumulate((power >= POWER)[::-1])[::-1]

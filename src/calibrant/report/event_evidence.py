@@ -1,4 +1,4 @@
-"""The p-value of one event: cumulative, exact for rare events, and honest about groups."""
+"""Calibration test of one event: cumulative test, exact test for few events, design effect for groups."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -14,43 +14,43 @@ from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.report.event_counts import EventCounts
 from calibrant.report.rows import Rows
 
-__all__ = ["ENOUGH_SURPRISES", "EventEvidence", "event_evidence", "rare_detectable"]
+__all__ = ["SMALLEST_VARIANCE", "EventEvidence", "event_evidence", "rare_detectable"]
 
-# Sum of the variances p (1 - p): about the number of surprises that are expected. Below it limits of many rows are rough.
-ENOUGH_SURPRISES = 10.0
+# Sum of the variances p (1 - p), about the expected number of less probable outcomes. Below it asymptotic tests are rough.
+SMALLEST_VARIANCE = 10.0
 
-# Parts of the rows, by their scores, of which intervals are made where groups are judged.
+# Quantile groups of the scores whose unions are the score intervals for the design effect.
 N_PARTS = 8
 
-KUIPER = "In no interval of scores should events and probabilities differ by more than noise"
+KUIPER = "Largest absolute sum of residuals over any interval of scores"
 
 
 @dataclass(frozen=True)
 class EventEvidence:
-    """What the rows say about one event.
+    """Test result for one event.
 
     Attributes
     ----------
     statistic : float
-        Kuiper's: the largest sum of residuals over any interval of scores, as a share of all rows.
+        Kuiper's statistic: the largest absolute sum of residuals over any interval of scores, divided by the number of rows.
     p_value : float
-    surprises : float
-        Sum of the variances of the event over the rows.
+    total_variance : float
+        Sum of p (1 - p) over the rows: about the expected number of less probable outcomes.
     design_effect : float
-        How many times larger groups make the variance of sums of residuals.
+        Factor by which the dependence within groups increases the variance of sums of residuals.
     how : str
-        What was tested and where the p-value comes from, as a sentence.
+        Statistic and null distribution, as a sentence.
     counts : EventCounts
-        Observed and expected number of events, in rows whatever their weights.
+        Observed and expected number of events, in unweighted rows.
     is_exact : bool
-        Whether counts were judged by exact tests, since few surprises are expected.
+        Whether the p-value comes from exact tests of counts, since ``total_variance`` is small.
     is_grouped : bool
-        Whether rows depend on each other, so that their numbers of events have no known distribution.
+        Whether rows are dependent, so that the number of events has no known distribution.
     """
 
     statistic: float
     p_value: float
-    surprises: float
+    total_variance: float
     design_effect: float
     how: str
     counts: EventCounts
@@ -58,29 +58,29 @@ class EventEvidence:
     is_grouped: bool = False
 
     @property
-    def counts_apart(self) -> bool:
-        """Whether the number of events is a further test: of rare ones, independent and not judged already."""
+    def tests_counts(self) -> bool:
+        """Whether the number of events is a separate test: events are rare, independent and not already tested exactly."""
         return self.counts.is_rare and not self.is_exact and not self.is_grouped
 
     @property
     def p_value_of_both(self) -> float:
-        """P-value of the cumulative test and of the number of events, by Bonferroni where both are used."""
-        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.counts_apart else self.p_value
+        """P-value of the cumulative test and of the number of events, with Bonferroni correction if both are used."""
+        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.tests_counts else self.p_value
 
 
 def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
-    """Test whether an event happens as often as its probability says.
+    """Test the calibration of the probability of one event.
 
-    By the cumulative test with Kuiper's statistic. Where fewer than ten surprises are expected its limit of many rows is
-    rough, and the numbers of events and of surprises are judged instead, see :class:`EventCounts`. Where rows belong to
-    groups, the standard deviation is multiplied by the root of the design effect, the largest over intervals of scores,
-    and the number of groups less one is the degrees of freedom.
+    The test is the cumulative test with Kuiper's statistic. If the sum of p (1 - p) is below ten, its asymptotic distribution
+    is rough; then exact tests of the numbers of events and of less probable outcomes replace it, see :class:`EventCounts`.
+    With groups, the standard deviation is multiplied by the square root of the design effect (the largest one over intervals
+    of scores), and the degrees of freedom are the number of groups minus one.
     """
     data = rows.data
     prospect = utility.prospect(data.predictions)
     weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
     variance = float(weights**2 @ prospect.variance)
-    surprises = variance / float(weights.max()) ** 2
+    total_variance = variance / float(weights.max()) ** 2
     scores = ScoreGroups.of(prospect.expected, prospect.tolerance)
     residuals = prospect.realised(data.labels) - prospect.expected
     statistic = RANGE.measure(scores.path(residuals, rows.weights))
@@ -90,19 +90,20 @@ def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
     if rows.groups is not None:
         effect, n_groups = _design_effect(rows, prospect, weights, variance)
         p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, n_groups)
-        how = f"{KUIPER}; rows of one of {n_groups} groups depend on each other, design effect {effect:.3g}."
-        return EventEvidence(statistic, p_value, surprises, effect, how, counts, is_grouped=True)
-    if surprises >= ENOUGH_SURPRISES:
+        how = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
+        return EventEvidence(statistic, p_value, total_variance, effect, how, counts, is_grouped=True)
+    if total_variance >= SMALLEST_VARIANCE:
         noise = PathNoise.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
         p_value = noise.p_value(statistic, prospect.tolerance)
-        return EventEvidence(statistic, p_value, surprises, 1.0, f"{KUIPER}; limit of many rows.", counts)
+        return EventEvidence(
+            statistic, p_value, total_variance, 1.0, f"{KUIPER}; asymptotic p-value.", counts
+        )
     return EventEvidence(
         statistic,
         _rare_p_value(counts, probability, happened),
-        surprises,
+        total_variance,
         1.0,
-        "Events, and surprises, should be as many as the probabilities promise; exact Poisson-binomial tails, since few "
-        "surprises are expected.",
+        "Numbers of events and of less probable outcomes; exact Poisson-binomial tails, since few of the latter are expected.",
         counts,
         is_exact=True,
     )
@@ -111,25 +112,25 @@ def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
 def _rare_p_value(
     counts: EventCounts, probability: NDArray[np.float64], happened: NDArray[np.bool_]
 ) -> float:
-    """Return a p-value from two counts: how often the event happened, and how often what was less probable did."""
+    """Return a p-value from two counts: of events, and of rows with the less probable outcome."""
     likely = probability >= 0.5
-    if likely.all() or not likely.any():  # the surprises are the rarer outcome
+    if likely.all() or not likely.any():  # both counts are the same
         return counts.p_value
-    surprises = EventCounts.of(np.where(likely, 1 - probability, probability), happened != likely)
-    return min(1.0, 2 * min(counts.p_value, surprises.p_value))
+    unlikely = EventCounts.of(np.where(likely, 1 - probability, probability), happened != likely)
+    return min(1.0, 2 * min(counts.p_value, unlikely.p_value))
 
 
 def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float = 0.8) -> float:
-    """Return the smallest error, in surprises as a share of all rows, that the bound of their number shows with this power.
+    """Return the smallest error detected with this power: the rise of the frequency of less probable outcomes.
 
-    With 0.1 surprises expected, two are significant, and 2.99 bring two or more with a probability of 80 %:
+    If 0.1 such outcomes are expected, two are significant, and an expectation of 2.99 gives two or more with probability 80 %:
 
     >>> round(rare_detectable(np.full(100, 0.999), 0.05), 3)
     0.029
     """
     n_rows = len(probability)
     mean = float(np.minimum(probability, 1 - probability).mean())
-    # Half of the level for either of the two bounds, and half of it for either side.
+    # Bonferroni: half of the level for each of the two counts, and half of that for each tail.
     needed = int(binom.isf(alpha / 4, n_rows, mean)) + 1
     return max(0.0, float(gammaincinv(needed, power)) / n_rows - mean)
 
@@ -137,10 +138,10 @@ def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float
 def _design_effect(
     rows: Rows, prospect: Prospect, weights: NDArray[np.float64], variance: float
 ) -> tuple[float, int]:
-    """Return how many times the variance of independent rows a sum of residuals has between groups, at least one.
+    """Return the design effect: variance of sums of residuals between groups over that of independent rows, at least one.
 
-    The largest over intervals of scores that hold whole eighths of the rows: groups that err in opposite ways at low and
-    at high scores may agree on the whole.
+    This is the largest one over intervals of scores made of octiles: groups whose errors have opposite signs at low and at
+    high scores may agree in total.
     """
     assert rows.groups is not None
     n_groups = int(rows.groups.max()) + 1
@@ -167,8 +168,8 @@ def _design_effect(
 
 def _grouped_p_value(statistic: float, deviation: float, effect: float, n_groups: int) -> float:
     if n_groups < 2 or deviation == 0:
-        return 1.0  # nothing is known of how groups differ
+        return 1.0  # the variance between groups is unknown
     x = statistic / (deviation * sqrt(effect))
-    # The normal quantile of the same tail as Student's.
+    # The normal quantile with the tail probability of Student's t.
     tail = float(stdtr(n_groups - 1, -x))
     return RANGE.tail(-float(ndtri(tail)) if tail > 0 else 40.0)

@@ -1,4 +1,4 @@
-"""All tests of calibration, and the one p-value that the verdict goes by."""
+"""All tests of calibration, and the adjusted p-value that decides the verdict."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +19,9 @@ from calibrant.hypothesis_tests import (
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
 from calibrant.ranking import holm
-from calibrant.report.baseline import is_refuted
+from calibrant.report.baseline import has_infinite_loss
 from calibrant.report.contents import EventNumbers, TestRow
-from calibrant.report.event_evidence import ENOUGH_SURPRISES, EventEvidence, event_evidence, rare_detectable
+from calibrant.report.event_evidence import SMALLEST_VARIANCE, EventEvidence, event_evidence, rare_detectable
 from calibrant.report.plain import class_named
 from calibrant.report.rows import Rows, drawn_rows
 from calibrant.space import Space
@@ -29,50 +29,49 @@ from calibrant.wording import counted, p_text
 
 __all__ = ["IMPOSSIBLE", "NOT_COUNTED", "Evidence", "evidence_of", "main_event", "n_impossible"]
 
-# Rows and numbers that the kernel test, quadratic in the rows, is given, and classes above which it is left out.
+# Limits of the kernel test, which is quadratic in the rows: rows, probabilities, and classes above which it is skipped.
 KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
 
-# Rows that are simulated for the noise of a binned error, and how often.
+# Rows and number of simulations for the null distribution of a binned error.
 SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
 
-IMPOSSIBLE = "Events called impossible"
-NOT_COUNTED = "Shown only; the verdict does not use it."
+IMPOSSIBLE = "Events of probability zero"
+NOT_COUNTED = "For information only; not used for the verdict."
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What tests say.
+    """Results of all tests.
 
     Attributes
     ----------
     tests : tuple of TestRow
     p_value : float
-        Smallest p-value of those that count, adjusted for their number.
+        Smallest adjusted p-value of the tests that decide the verdict.
     main : EventEvidence
-        Of the predicted class, or of the second class of two.
+        Test of the predicted class, or of the second class of two.
     main_adjusted : float
-        Its p-value, adjusted.
+        Its adjusted p-value.
     class_events : tuple of EventEvidence
     class_adjusted : tuple of float
-        Holm's, among all classes.
+        Their p-values, adjusted with Holm's method over all classes.
     line : SlopeIntercept or None
-        Of the main event; None where all probabilities are zero or one.
+        Slope and intercept of the main event; None if all probabilities are zero or one.
     smallest_detectable : float or None
-        Error of the main event that would lead to a verdict of miscalibrated with a probability of 80 %; None if not
-        even the largest would.
+        Error of the main event that is detected with a power of 80 %; None if not even the largest possible error is.
     events : EventNumbers or None
-        Observed and expected number of the rarer outcome of the main event, where that is rare.
+        Observed and expected number of the rarer outcome of the main event, if it is rare.
     alpha : float
-        Level of one test among all that count.
-    surest : str
+        Level of a single test after Bonferroni correction.
+    most_significant : str
         Name of the test with the smallest p-value.
     n_counted : int
-        Number of tests that count.
-    objecting : tuple of str
-        Names of those that object.
+        Number of tests that decide the verdict.
+    rejecting : tuple of str
+        Names of the tests that reject calibration.
     """
 
     tests: tuple[TestRow, ...]
@@ -85,9 +84,9 @@ class Evidence:
     smallest_detectable: float | None
     events: EventNumbers | None
     alpha: float
-    surest: str
+    most_significant: str
     n_counted: int
-    objecting: tuple[str, ...]
+    rejecting: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -101,14 +100,14 @@ class _Finding:
 
 
 def main_event(rows: Rows) -> tuple[Utility, str]:
-    """Return the event that a report is about first: the second class of two, else the predicted class."""
+    """Return the main event of a report: the second class of two, else the predicted class."""
     if rows.n_classes == 2:
         return OneClass(1), class_named(rows.class_names[1])
     return TopClasses(), "predicted class"
 
 
 def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Evidence:
-    """Run all tests of the rows; the ones that simulate take the ``sample``."""
+    """Run all tests on the rows, and tests by simulation on the ``sample``."""
     utility, event = main_event(rows)
     main = event_evidence(rows, utility)
     findings = [
@@ -121,13 +120,13 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
             True,
         )
     ]
-    if main.counts_apart:
+    if main.tests_counts:
         findings.append(_count_finding(main, event))
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
         findings.append(_classes_together(rows, class_events))
-    # Groups make the rest too sure, and few surprises make it rough.
-    sound = rows.groups is None and main.surprises >= 2 * ENOUGH_SURPRISES
+    # With groups the other tests reject too often, and with few unlikely outcomes they are rough.
+    sound = rows.groups is None and main.total_variance >= 2 * SMALLEST_VARIANCE
     line = _line(rows, level)
     if line is not None:
         findings.append(_line_finding(line, event, sound))
@@ -147,11 +146,11 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
         )
     )
     tests = tuple(_row(finding, adjusted.get(finding.name)) for finding in findings)
-    surest = min(family, key=lambda finding: finding.p_value)
+    smallest = min(family, key=lambda finding: finding.p_value)
     alpha = (1 - level) / len(family)
     return Evidence(
         tests=tests,
-        p_value=float(adjusted[surest.name]),
+        p_value=float(adjusted[smallest.name]),
         main=main,
         main_adjusted=float(adjusted[findings[0].name]),
         class_events=class_events,
@@ -160,9 +159,9 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
         smallest_detectable=_detectable(rows, utility, main, alpha),
         events=_events(rows, main, alpha),
         alpha=alpha,
-        surest=surest.name if surest.event == "" else f"{surest.name}, {surest.event}",
+        most_significant=smallest.name if smallest.event == "" else f"{smallest.name}, {smallest.event}",
         n_counted=len(family),
-        objecting=tuple(name for name, p_value in adjusted.items() if p_value <= 1 - level),
+        rejecting=tuple(name for name, p_value in adjusted.items() if p_value <= 1 - level),
     )
 
 
@@ -179,7 +178,7 @@ def _row(finding: _Finding, adjusted: float | None) -> TestRow:
 
 
 def _class_evidence(rows: Rows, main: EventEvidence) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
-    if rows.n_classes == 2:  # one hypothesis: either class tells all of the other
+    if rows.n_classes == 2:  # one hypothesis, since the two probabilities sum to one
         return (main, main), (main.p_value_of_both, main.p_value_of_both)
     events = tuple(event_evidence(rows, OneClass(column)) for column in range(rows.n_classes))
     return events, tuple(holm([event.p_value_of_both for event in events]).tolist())
@@ -206,8 +205,8 @@ def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding
         "every class",
         max(event.statistic for event in events),
         p_value,
-        f"Each class by its own probability; the smallest p-value, that of {class_named(rows.class_names[smallest])}, times "
-        f"the number of classes, {len(events)}.",
+        f"One test per class; the smallest p-value, that of {class_named(rows.class_names[smallest])}, times the number of "
+        f"classes, {len(events)} (Bonferroni).",
         True,
     )
 
@@ -228,9 +227,9 @@ def _line_finding(line: SlopeIntercept, event: str, sound: bool) -> _Finding:
         event,
         joint.statistic,
         joint.p_value,
-        "The log-odds should be right as they are: slope 1 and intercept 0; likelihood ratio"
+        "Likelihood-ratio test of slope 1 and intercept 0 of the log-odds"
         f"{'' if joint.caution is None else f'; {joint.caution}'}.",
-        # What stands for zeros and ones is a convention, and no verdict should hang on it.
+        # The log-odds of exact zeros and ones are a convention, which must not decide the verdict.
         sound and joint.caution is None,
     )
 
@@ -242,14 +241,14 @@ def _spiegelhalter(rows: Rows, sound: bool) -> _Finding:
         "all probabilities",
         result.statistic,
         result.p_value,
-        "The Brier score should be what the probabilities promise: positive where they promise too much, negative where "
-        "too little.",
+        "Observed minus expected Brier score, standardised: positive for over-confident probabilities, negative for "
+        "under-confident ones.",
         sound and result.caution is None,
     )
 
 
 def _exact(sample: Rows, random_state: int) -> list[_Finding]:
-    """Return tests that hold for any number of surprises, for where the limits of many rows are rough."""
+    """Return tests by simulation, which replace asymptotic tests if few unlikely outcomes are expected."""
     result = consistency_test(
         brier_score,
         sample.labels,
@@ -280,13 +279,13 @@ def _kernel(rows: Rows, random_state: int) -> _Finding:
         n_resamples=500,
         random_state=random_state,
     )
-    part = "" if some.n_rows == rows.n_rows else f"On {some.n_rows} rows drawn at random: "
+    part = "" if some.n_rows == rows.n_rows else f"On a random sample of {some.n_rows} rows: "
     return _Finding(
         "Kernel test",
-        "whole probability vectors",
+        "probability vectors",
         result.statistic,
         result.p_value,
-        f"{part}Residuals of rows with similar probabilities should not point the same way; 500 simulations.",
+        f"{part}Correlation between the residuals of rows with similar probabilities; 500 simulations.",
         rows.groups is None,
     )
 
@@ -301,22 +300,26 @@ def _binned(sample: Rows, random_state: int) -> _Finding:
         n_resamples=SIMULATIONS,
         random_state=random_state,
     )
-    noise = "" if result.null_mean is None else f" noise alone gives {result.null_mean:.3g} on average;"
+    noise = "" if result.null_mean is None else f" its mean under calibration is {result.null_mean:.3g};"
     return _Finding(
         "Consistency test by ECE, 15 bins",
         "predicted class",
         result.statistic,
         result.p_value,
-        f"A binned error is positive for calibrated predictions too:{noise} {p_text(result.p_value, SIMULATIONS)} from "
+        f"A binned error is positive even for calibrated predictions:{noise} {p_text(result.p_value, SIMULATIONS)} from "
         f"{SIMULATIONS} simulations of {some.n_rows} rows.",
         False,
     )
 
 
 def n_impossible(rows: Rows) -> int:
-    """Return in how many rows the true class had the probability zero; none where a floor says what zeros mean."""
+    """Return the number of rows whose true class had probability zero; none if a floor declares what zeros mean."""
     given = rows.predictions
-    if given.space is not Space.PROBABILITIES or given.declared_floor is not None or not is_refuted(rows):
+    if (
+        given.space is not Space.PROBABILITIES
+        or given.declared_floor is not None
+        or not has_infinite_loss(rows)
+    ):
         return 0
     return int(np.count_nonzero(given.scores[np.arange(rows.n_rows), rows.data.labels] == 0))
 
@@ -331,8 +334,8 @@ def _impossible(rows: Rows) -> list[_Finding]:
             "every class",
             float(number),
             0.0,
-            f"A class of probability exactly zero never happens, but did in {counted(number, 'row')}: a proof, if zeros are "
-            "meant and not rounded.",
+            f"In {counted(number, 'row')} the true class had probability exactly zero. This proves miscalibration, unless the "
+            "zeros are rounded.",
             True,
         )
     ]
@@ -346,12 +349,12 @@ def _events(rows: Rows, main: EventEvidence, alpha: float) -> EventNumbers | Non
         name = f"rows of {class_named(rows.class_names[int(counts.of_event)])}"
     else:
         name = "right predictions" if counts.of_event else "mistakes"
-    factors = counts.fewer(main.design_effect).seen_factors(alpha)
+    factors = counts.fewer(main.design_effect).detectable_factors(alpha)
     return EventNumbers(name, counts.expected, counts.observed, *factors)
 
 
 def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
-    """Return the smallest error of the main event that its test shows at a level that is its share of the family's."""
+    """Return the smallest error of the main event that its test detects at the Bonferroni-corrected level."""
     if main.is_exact:
         rare = rare_detectable(np.clip(utility.prospect(rows.predictions).expected, 0.0, 1.0), alpha)
         return rare if rare <= 1 else None
@@ -362,6 +365,6 @@ def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float)
     if rows.n_groups is not None:
         if rows.n_groups < 2:
             return None
-        # A few groups tell their own spread but roughly.
+        # With few groups the variance between them is known only roughly.
         error *= float(stdtrit(rows.n_groups - 1, 1 - alpha / 2) / ndtri(1 - alpha / 2))
     return error if error <= found.largest_possible else None

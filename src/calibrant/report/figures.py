@@ -10,7 +10,7 @@ NO_VALUE = "-"
 
 
 def figure(value: float | None, *, signed: bool = False, digits: int = 4) -> str:
-    """Return a number with so many digits that count, and no more than four decimals where it is small, or a dash.
+    """Return a number with the given significant digits and at most four decimals; a dash for None.
 
     >>> figure(0.123456), figure(-2.0, signed=True), figure(None), figure(float("inf"))
     ('0.1235', '-2', '-', 'infinite')
@@ -21,7 +21,7 @@ def figure(value: float | None, *, signed: bool = False, digits: int = 4) -> str
         return NO_VALUE
     if isinf(value):
         return "infinite" if value > 0 else "-infinite"
-    value += 0.0  # a negative zero is zero
+    value += 0.0  # turns -0.0 into 0.0
     sign = "+" if signed else ""
     if 0 < abs(value) < 0.001:
         text = f"{value:{sign}.4f}"

@@ -1,4 +1,4 @@
-"""A text that takes the place of a file only when it is whole."""
+"""Write a text file atomically: an existing file is replaced only once the new one is complete."""
 
 import os
 
@@ -8,7 +8,7 @@ __all__ = ["written"]
 
 
 def written(text: str, path: str | os.PathLike[str] | None) -> str:
-    """Write a text in UTF-8 to ``path``, if there is one, and return it."""
+    """Return a text, and write it to ``path`` in UTF-8 if given."""
     if path is not None:
         with replacing(path) as stream:
             stream.write(text.encode("utf-8"))

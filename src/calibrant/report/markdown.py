@@ -1,4 +1,4 @@
-"""An assessment as Markdown: the same sections as the page, with tables for pictures."""
+"""Markdown form of an assessment: the sections of the HTML page, with tables instead of plots."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["escaped", "markdown_of"]
 
-# Everything that could begin markup, a table cell or a tag of HTML; labels come from outside.
+# Characters that could start markup, a table cell or an HTML tag; labels are untrusted.
 SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|^[+-](?= )|(?<=^\d)[.)](?= ))")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def escaped(text: str) -> str:
-    r"""Return a text that Markdown shows as it is, on one line.
+    r"""Escape a text for Markdown and put it on one line.
 
     >>> print(escaped("a|b <script>"))
     a\|b &lt;script&gt;
@@ -30,16 +30,16 @@ def escaped(text: str) -> str:
 
 
 def markdown_of(assessment: "Assessment") -> str:
-    """Return the whole report as Markdown."""
+    """Return the complete report as Markdown."""
     sections = [
         f"# {escaped(assessment.title)}",
         _verdict(assessment),
         _recommendation(assessment),
-        _scores("Scores", assessment.scores, "Before and after on rows that the map was not fitted to."),
+        _scores("Scores", assessment.scores, "Before and after calibration, on held-out rows."),
         _scores(
             "Calibration errors",
             assessment.errors,
-            "Lower bounds first; binned errors are positive by noise alone.",
+            "Lower bounds first; binned errors are biased upwards by noise.",
         ),
         _decompositions(assessment),
         _slopes(assessment),
@@ -60,7 +60,7 @@ def _section(title: str, *parts: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; every cell is escaped here, and nowhere else."""
+    """Return a table; cells are escaped here and nowhere else."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(escaped(cell) or " " for cell in row) + " |" for row in rows]
     return "\n".join(lines)
@@ -100,7 +100,7 @@ def _recommendation(assessment: "Assessment") -> str:
         "What to do",
         f"**{escaped(advice.headline)}**",
         "\n".join(f"- {escaped(line)}" for line in lines if line),
-        _paragraph(f"Differences of single methods from {advice.baseline}, not adjusted for their number.")
+        _paragraph(f"Differences to {advice.baseline}; intervals are not adjusted for the number of methods.")
         if methods
         else "",
         _table(header, methods) if methods else "",
@@ -120,7 +120,7 @@ def _scores(title: str, scores: tuple[ScoreRow, ...], remark: str) -> str:
         )
         for row in scores
     ]
-    level = f"Intervals have the level {100 * scores[0].before.level:g} %."
+    level = f"The confidence level of intervals is {100 * scores[0].before.level:g} %."
     return _section(
         title,
         _paragraph(remark, level),
@@ -129,7 +129,7 @@ def _scores(title: str, scores: tuple[ScoreRow, ...], remark: str) -> str:
 
 
 def _with_notes(row: ScoreRow) -> str:
-    """Return what a number is, and what is to be known of its two values."""
+    """Return the definition of a score, with the notes on its values before and after."""
     notes = {
         stage: one.note
         for stage, one in (("before", row.before), ("after", row.after))
@@ -224,13 +224,13 @@ def _classes(assessment: "Assessment") -> str:
     header = (
         "class",
         "rows",
-        "share",
+        "frequency",
         "mean probability",
         "difference",
         "slope",
         "ECE",
-        "noise alone",
-        "at least",
+        "ECE if calibrated",
+        "lower bound",
         "adjusted p",
         "direction",
         "ECE after",
@@ -275,7 +275,7 @@ def _sensitivity(assessment: "Assessment") -> str:
     ]
     if not rows:
         return ""
-    header = ("method", "bins", "equal width", "equal mass", "debiased", "noise alone")
+    header = ("method", "bins", "equal width", "equal mass", "debiased", "if calibrated")
     return _section("Number of bins", _table(header, rows))
 
 
@@ -291,11 +291,13 @@ def _learning(assessment: "Assessment") -> str:
         )
         for place, size in enumerate(numbers.sizes)
     ]
-    without = f"Log-loss of {numbers.method} on rows held out; without calibration it is {figure(numbers.uncalibrated)}."
+    without = (
+        f"Log-loss of {numbers.method} on held-out rows; uncalibrated it is {figure(numbers.uncalibrated)}."
+    )
     return _section(
         "Learning curve",
         _paragraph(numbers.sentence, without),
-        _table(("calibration rows", "log-loss", "interval"), rows),
+        _table(("size of the calibration set", "log-loss", "interval"), rows),
     )
 
 
@@ -304,24 +306,24 @@ def _pitfalls(assessment: "Assessment") -> str:
         f"- {'**Warning:** ' if one.severity == 'warning' else ''}{escaped(one.text)}"
         for one in assessment.pitfalls
     ]
-    return _section("Before you believe a number", "\n".join(lines)) if lines else ""
+    return _section("Pitfalls", "\n".join(lines)) if lines else ""
 
 
 def _data(assessment: "Assessment") -> str:
     data = assessment.data
     facts = [
         ("rows", str(data.n_rows)),
-        *([("rows of weight zero, left out", str(data.n_left_out))] if data.n_left_out else []),
+        *([("rows of weight zero, dropped", str(data.n_left_out))] if data.n_left_out else []),
         ("classes", str(data.n_classes)),
-        ("effective rows", figure(data.effective_rows)),
+        ("effective sample size", figure(data.effective_rows)),
         ("weights", "yes" if data.weighted else "no"),
         ("groups", "no" if data.n_groups is None else str(data.n_groups)),
         ("predictions", f"{data.space}, {data.float_type}"),
         ("classes that never occur", ", ".join(data.absent_classes) or "none"),
         ("probabilities of exactly zero", str(data.n_zeros)),
-        ("rows whose true class had zero", str(data.n_refuted)),
-        ("different confidences", str(data.n_distinct)),
-        ("share of the most frequent one", percent(data.largest_tie)),
+        ("rows whose true class had probability zero", str(data.n_refuted)),
+        ("distinct confidences", str(data.n_distinct)),
+        ("rows with the most frequent confidence", percent(data.largest_tie)),
         ("mean confidence", percent(data.mean_confidence)),
         ("accuracy", percent(data.accuracy)),
         ("held out", data.split),
@@ -333,4 +335,4 @@ def _repeatability(assessment: "Assessment") -> str:
     found = assessment.repeatability
     facts = [*found.settings.items(), *found.versions.items()]
     facts += [(f"seconds for {part}", figure(taken)) for part, taken in found.seconds.items()]
-    return _section("To repeat it", _table(("", "value"), facts))
+    return _section("Settings and versions", _table(("", "value"), facts))

@@ -1,4 +1,4 @@
-"""Means over rows with their intervals, by group where rows belong together."""
+"""Means over rows with confidence intervals, clustered by group if there are groups."""
 
 import warnings
 from typing import Any
@@ -15,14 +15,14 @@ from calibrant.report.rows import Rows
 
 __all__ = ["gap_estimate", "mean_estimate", "share_estimate", "standard_error"]
 
-# With fewer events, or non-events, a t interval of their share is rough.
+# With fewer events, or non-events, the t interval of a proportion is rough.
 FEW_EVENTS = 30
 
 
 def standard_error(values: NDArray[Any], rows: Rows) -> tuple[float, float]:
     """Return the standard error of a weighted mean, and its degrees of freedom.
 
-    That of :func:`~calibrant.intervals.loss_difference`: rows are independent, or whole groups are. Infinite if there is one.
+    As in :func:`~calibrant.intervals.loss_difference`: rows, or groups, are independent. Infinite for a single row or group.
     """
     terms = np.asarray(values, dtype=np.float64)
     weights = np.ones(len(terms)) if rows.weights is None else rows.weights
@@ -47,7 +47,7 @@ def mean_estimate(
     higher_is_better: bool = False,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> Estimate:
-    """Return a mean over rows with its t interval, or without one if it is infinite or of a single row."""
+    """Return a mean over rows with its t interval; no interval if the mean is infinite or there is a single row."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # infinite losses
         mean = rows.mean(values)
@@ -57,7 +57,7 @@ def mean_estimate(
         if np.isfinite(error):
             margin = float(stdtrit(degrees, (1 + level) / 2)) * error if error > 0 else 0.0
             low, high = max(mean - margin, bounds[0]), min(mean + margin, bounds[1])
-    by = "t interval" if rows.groups is None else "t interval by group"
+    by = "t interval" if rows.groups is None else "t interval clustered by group"
     return Estimate(
         name=name,
         value=number(mean),
@@ -77,9 +77,9 @@ def gap_estimate(
     level: float,
     definition: str,
 ) -> Estimate:
-    """Return by how much a mean probability is above the share of the rows in which its event happened.
+    """Return the mean probability of an event minus its observed frequency.
 
-    With few, rare events by the exact interval of their share, the probabilities taken as given.
+    With few, rare events the interval is the exact one of the frequency, for fixed probabilities.
     """
     mean = rows.mean(probability)
     n_events = int(happened.sum())
@@ -94,14 +94,14 @@ def gap_estimate(
         low=mean - float(high),
         high=mean - float(low),
         level=level,
-        definition=f"{definition}; Clopper-Pearson interval of the share",
+        definition=f"{definition}; Clopper-Pearson interval of the frequency",
     )
 
 
 def share_estimate(
     name: str, happened: NDArray[np.bool_], rows: Rows, level: float, definition: str
 ) -> Estimate:
-    """Return a share of rows with an exact interval, or one of a mean where rows are weighted or in groups."""
+    """Return a proportion of rows with an exact interval, or with that of a mean if rows have weights or groups."""
     if rows.weights is not None or rows.groups is not None:
         return mean_estimate(
             name, happened, rows, level, definition, higher_is_better=True, bounds=(0.0, 1.0)

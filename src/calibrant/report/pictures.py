@@ -1,4 +1,4 @@
-"""The numbers behind the pictures of a report: reliability curves, cumulative differences, sensitivity to bins."""
+"""Data of the plots of a report: reliability curves, cumulative differences, sensitivity to bins."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,16 +19,16 @@ from calibrant.report.trial import Trial
 
 __all__ = ["bin_sensitivities", "cumulative_numbers", "curves"]
 
-# More would make a page long to read and heavy to load.
+# More would make the page long to read and slow to load.
 MOST_CLASSES, MOST_OTHER_METHODS = 20, 3
 
-# Resamples of the band of the main event, and of single classes.
+# Bootstrap resamples for the band of the main event, and for those of single classes.
 N_RESAMPLES, N_RESAMPLES_OF_CLASSES = 400, 100
 
-# Digits of what is only drawn.
+# Significant digits of numbers that are only plotted.
 DIGITS = 6
 
-# Bins of rare events, and how far above them axes end.
+# Number of bins for rare events, and the margin of the axes above them.
 N_BINS, EVENTS_PER_BIN = 15, 5
 ROOM_ABOVE, SMALLEST_LIMIT = 1.2, 1e-4
 
@@ -42,9 +42,9 @@ def curves(
     level: float,
     random_state: int,
 ) -> tuple[Curve, ...]:
-    """Return the main event as given, after the chosen method and others; then single classes, the worst first.
+    """Return the curves of the main event (uncalibrated, chosen method, other methods), then of single classes, worst first.
 
-    As given and after the chosen method on all rows; other methods on those of the trial, single classes on the sample.
+    Uncalibrated and chosen method: all rows. Other methods: the rows of the comparison. Single classes: the sample.
     """
     found = [_curve(UNCALIBRATED, rows, None, N_RESAMPLES, level, random_state)]
     if trial.chosen is not None and trial.after is not None:
@@ -68,7 +68,7 @@ def curves(
 
 
 def cumulative_numbers(rows: Rows, trial: Trial) -> tuple[CumulativeNumbers, ...]:
-    """Return the cumulative differences of the main event, as given and after the chosen method."""
+    """Return the cumulative differences of the main event, uncalibrated and after the chosen method."""
     stages = [(UNCALIBRATED, rows)]
     if trial.chosen is not None and trial.after is not None:
         stages.append((trial.chosen.name, trial.after))
@@ -93,7 +93,7 @@ def cumulative_numbers(rows: Rows, trial: Trial) -> tuple[CumulativeNumbers, ...
 def bin_sensitivities(
     sample: Rows, sample_after: Rows | None, trial: Trial, random_state: int
 ) -> tuple[BinSensitivityNumbers, ...]:
-    """Return the binned error of the predicted class for several numbers of bins, as given and after."""
+    """Return the binned error of the predicted class for several numbers of bins, before and after calibration."""
     stages = [(UNCALIBRATED, sample)]
     if trial.chosen is not None and sample_after is not None:
         stages.append((trial.chosen.name, sample_after))
@@ -118,7 +118,7 @@ def bin_sensitivities(
 
 
 def _others(trial: Trial) -> Sequence[Any]:
-    """Return further methods, the best first."""
+    """Return the other methods, the best first."""
     if trial.comparison is None:
         return ()
     shown = (UNCALIBRATED, "" if trial.chosen is None else trial.chosen.name)
@@ -133,7 +133,7 @@ def _curve(
         about = {"kind": "class", "label": rows.data.classes[column]}
     scores = _scores(rows, column)
     rate = rows.mean(scores)
-    if rate <= RARE:  # bins of equal width would have nearly all rows in the first
+    if rate <= RARE:  # with equal-width bins nearly all rows would be in the first
         about |= {
             "strategy": "quantile",
             "n_bins": int(np.clip(rate * rows.n_rows / EVENTS_PER_BIN, 2, N_BINS)),
@@ -153,7 +153,7 @@ def _curve(
 
 
 def _scores(rows: Rows, column: int | None) -> NDArray[np.float64]:
-    """Return the probabilities of a class, or of the main event."""
+    """Return the probabilities of a class or of the main event."""
     if column is None and rows.n_classes > 2:
         return rows.confidence
     probabilities = rows.predictions.probabilities[:, 1 if column is None else column]
@@ -161,7 +161,7 @@ def _scores(rows: Rows, column: int | None) -> NDArray[np.float64]:
 
 
 def _enlarged(curve: Curve, scores: NDArray[np.float64]) -> Curve:
-    """Return a diagram whose axes end not far above its bins, at 1, 2 or 5 times a power of ten."""
+    """Return a diagram whose axes end just above its bins, at 1, 2 or 5 times a power of ten."""
     highest = max(value for value in (*curve.mean_score, *curve.mean_outcome) if value is not None)
     needed = ROOM_ABOVE * max(highest, SMALLEST_LIMIT)
     power = 10.0 ** np.floor(np.log10(needed))
@@ -201,6 +201,6 @@ def _plain(method: str, curve: ReliabilityCurve, label: str | None) -> Curve:
 
 
 def _drawn(values: Iterable[Any]) -> Numbers:
-    """Return plain numbers with as many digits as a picture can show."""
+    """Return plain numbers, rounded to the digits that a plot can show."""
     rounded = np.round(np.asarray(values, dtype=np.float64), DIGITS)
     return tuple(number(value) for value in rounded.tolist())

@@ -1,4 +1,4 @@
-"""What a reader should know before believing a number; only what applies."""
+"""Pitfalls: caveats that apply to these data."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from calibrant.labelled_predictions import shift_warning
 from calibrant.mistaken_space import log_odds_look_like_probabilities
 from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
-from calibrant.report.event_evidence import ENOUGH_SURPRISES
+from calibrant.report.event_evidence import SMALLEST_VARIANCE
 from calibrant.report.evidence import Evidence
 from calibrant.report.figures import figure
 from calibrant.report.plain import percent, quoted
@@ -24,17 +24,17 @@ FEW_OF_A_CLASS = 20
 MUCH_TIED = 0.05
 SHOWN = 5
 
-# An effective number of rows below this share of them means that few rows decide.
+# If the effective sample size is below this fraction of the rows, few rows dominate.
 UNEVEN_WEIGHTS = 0.5
 
-# Rows that are compared to find copies.
+# Limit of the rows that are searched for duplicates.
 COMPARED_ROWS = 100_000
 NEARLY_SURE = 0.999
 
-# Rows, and finest fraction, by which coarse scores are known.
+# Coarse scores are detected on this number of rows, as multiples of 1 / m up to this m.
 GRID_ROWS, FINEST_GRID = 500, 1000
 
-# With fewer different rows than this share, scores are coarse rather than copied.
+# With a lower fraction of distinct rows, scores are coarse rather than duplicated.
 FEW_COPIES = 0.1
 
 
@@ -47,7 +47,7 @@ def pitfalls(
     advice: Recommendation,
     level: float,
 ) -> tuple[Pitfall, ...]:
-    """Return all that apply, warnings first."""
+    """Return all pitfalls that apply, warnings first."""
     found = [
         *_mistaken_input(rows),
         *_zeros(summary, rows, evidence),
@@ -80,31 +80,29 @@ def _mistaken_input(rows: Rows) -> list[Pitfall]:
     given = rows.predictions
     if given.space is Space.LOGITS and log_odds_look_like_probabilities(given.scores):
         found.append(
-            _warning("All log-odds are between 0 and 1, as probabilities are; check that they are log-odds.")
+            _warning("All log-odds are between 0 and 1, like probabilities; check that they are log-odds.")
         )
     return found
 
 
 def _zeros(summary: DataSummary, rows: Rows, evidence: Evidence) -> list[Pitfall]:
     if summary.n_refuted:
-        had = f"{counted(summary.n_refuted, 'row')} had a true class of probability exactly zero, so the log-loss is infinite."
+        had = f"The true class of {counted(summary.n_refuted, 'row')} had probability exactly zero, so the log-loss is infinite."
         floor = f"{rows.predictions.floor:.2g}"
         slope = (
-            ""
-            if evidence.line is None
-            else "; the slope says in its definition what it takes zeros and ones for"
+            "" if evidence.line is None else " The definition of the slope says how it treats zeros and ones."
         )
         return [
             _warning(
-                f"{had} Where a finite one is shown, and where methods are compared, zeros are raised to the floor, {floor}, and "
-                f"every row divided by its sum{slope}."
+                f"{had} For finite log-losses and for the comparison of methods, zeros are raised to the floor {floor} and rows "
+                f"renormalised.{slope}"
             )
         ]
     if summary.n_zeros:
         verb = "probability is" if summary.n_zeros == 1 else "probabilities are"
         return [
             _note(
-                f"{summary.n_zeros} {verb} exactly zero; a single row of such a class would make the log-loss infinite."
+                f"{summary.n_zeros} {verb} exactly zero. One row with such a class as its true class makes the log-loss infinite."
             )
         ]
     return []
@@ -112,47 +110,46 @@ def _zeros(summary: DataSummary, rows: Rows, evidence: Evidence) -> list[Pitfall
 
 def _rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
     if summary.n_rows < FEW_ROWS:
-        verb = "says" if summary.n_rows == 1 else "say"
+        verb = "is" if summary.n_rows == 1 else "are"
         return [
             _warning(
-                f"{counted(summary.n_rows, 'row')} {verb} little about calibration: look at the intervals, and at the smallest "
-                "error that could have been seen, before the estimates."
+                f"{counted(summary.n_rows, 'row')} {verb} few for an assessment of calibration: look at the intervals and at the "
+                "smallest detectable error before the estimates."
             )
         ]
-    surprises = evidence.main.surprises
-    if surprises == 0:
+    total_variance = evidence.main.total_variance
+    if total_variance == 0:
         return [
             _warning(
-                "All probabilities are exactly 0 or 1: they allow for no mistake, and how unsure to be has to be learnt from the "
-                "mistakes alone."
+                "All probabilities are exactly 0 or 1: they rule out mistakes, so a calibrator can learn uncertainty from the "
+                "observed mistakes only."
             )
         ]
-    if surprises < ENOUGH_SURPRISES:
-        expected = f"only {surprises:.2g} surprises are" if surprises >= 1 else "less than one surprise is"
+    if total_variance < SMALLEST_VARIANCE:
         return [
             _warning(
-                f"Nearly all probabilities are close to 0 or 1: {expected} expected in {summary.n_rows} rows, so that errors "
-                "show in few rows only."
+                f"Nearly all probabilities are close to 0 or 1: the sum of p (1 - p) over {counted(summary.n_rows, 'row')} is "
+                f"only {total_variance:.2g}, so few rows can show an error."
             )
         ]
     return []
 
 
 def _mistakes(summary: DataSummary, rows: Rows, level: float) -> list[Pitfall]:
-    """Return a warning where no row is a mistake, with the largest share of mistakes that fits with that."""
+    """Return a warning if no row is misclassified, with an upper confidence bound on the error rate."""
     if not rows.hits.all():
         return []
     units = summary.n_groups if summary.n_groups is not None else int(summary.effective_rows)
     if units < 1:
         return []
-    # One-sided at the level: the upper end of a two-sided interval that leaves out twice as much.
+    # The one-sided bound is the upper end of a two-sided interval with twice the error probability.
     _, most = clopper_pearson(0, units, max(2 * level - 1, 0.01))
     among = counted(rows.n_rows, "row") if rows.groups is None else f"{rows.n_rows} rows of {units} groups"
     return [
         _warning(
-            f"No mistake among {among}: how sure repaired probabilities may be cannot be learnt from these. With "
-            f"{100 * level:g} % confidence the share of mistakes may be as high as {percent(float(most), 2)}; believe no "
-            f"confidence above {percent(1 - float(most), 2)}."
+            f"No mistakes among {among}, so these data cannot limit the confidence of calibrated probabilities. The upper "
+            f"{100 * level:g} % confidence bound on the error rate is {percent(float(most), 2)}; do not rely on confidences "
+            f"above {percent(1 - float(most), 2)}."
         )
     ]
 
@@ -161,18 +158,18 @@ def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
     found = []
     counts = np.bincount(rows.data.labels, minlength=rows.n_classes)
     if summary.n_classes - len(summary.absent_classes) == 1:
-        found.append(_warning("All rows have the same true class: nothing is known about the others."))
+        found.append(_warning("All rows have the same true class; the other classes cannot be assessed."))
     elif summary.absent_classes:
         never, whose = ("occurs", "its") if len(summary.absent_classes) == 1 else ("occur", "their")
         found.append(
             _warning(
-                f"{counted(len(summary.absent_classes), 'class')} never {never}: {_listed(summary.absent_classes)}. Only that "
-                f"{whose} probabilities are too high could be seen."
+                f"{counted(len(summary.absent_classes), 'class')} never {never}: {_listed(summary.absent_classes)}. The tests "
+                f"can only detect that {whose} probabilities are too high."
             )
         )
     rare = [name for name, count in zip(rows.class_names, counts, strict=True) if 0 < count < FEW_OF_A_CLASS]
     if rare and rows.n_classes > 1:
-        have, lines, them = ("has", "Its line", "is") if len(rare) == 1 else ("have", "Their lines", "are")
+        have, lines, them = ("has", "Its row", "is") if len(rare) == 1 else ("have", "Their rows", "are")
         found.append(
             _note(
                 f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_listed(rare)}. {lines} in the table "
@@ -188,11 +185,12 @@ def _ties(summary: DataSummary) -> list[Pitfall]:
     ties = (
         "All rows have the same confidence"
         if summary.n_distinct == 1
-        else f"{percent(summary.largest_tie)} of the rows have the same confidence, and only {summary.n_distinct} different ones "
-        "occur"
+        else f"{percent(summary.largest_tie)} of the rows have the same confidence, out of {summary.n_distinct} distinct values"
     )
     return [
-        _note(f"{ties}: bins of equal mass are uneven, and the area under the ROC curve counts ties as half.")
+        _note(
+            f"{ties}: equal-mass bins are uneven, and the area under the ROC curve counts ties as one half."
+        )
     ]
 
 
@@ -201,17 +199,17 @@ def _weights(summary: DataSummary) -> list[Pitfall]:
         return []
     return [
         _warning(
-            f"The weights are uneven: {summary.n_rows} rows count as {summary.effective_rows:.0f}, and intervals may be "
-            "too short."
+            f"The weights are uneven: the effective sample size of {summary.n_rows} rows is {summary.effective_rows:.0f}, and "
+            "intervals may be too narrow."
         )
     ]
 
 
 def _copies(rows: Rows) -> list[Pitfall]:
-    """Return a warning where whole rows of probabilities occur again and no groups say that rows belong together."""
+    """Return a warning if rows of probabilities are duplicated and no groups are given."""
     if rows.groups is not None or rows.n_rows < 20:
         return []
-    # Probabilities that are rounded to 0 and 1 repeat by themselves.
+    # Probabilities rounded to 0 and 1 are naturally duplicated.
     n_compared = min(rows.n_rows, COMPARED_ROWS)
     unsure = np.flatnonzero(rows.confidence[:n_compared] < NEARLY_SURE)
     if len(unsure) < 20:
@@ -221,19 +219,20 @@ def _copies(rows: Rows) -> list[Pitfall]:
     keys = scores.astype(np.float64) @ mixture
     _, times = np.unique(keys, axis=0, return_counts=True)
     copies = (len(scores) - len(times)) / n_compared
-    # Coarse scores, as those of trees or of few decimals, repeat by themselves.
+    # So are coarse scores, such as those of trees or with few decimals.
     if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or _is_on_a_grid(scores):
         return []
     return [
         _warning(
-            f"{percent(copies)} of the rows repeat the probabilities of another one. If they come from the same case or person, "
-            "pass groups=; otherwise intervals and p-values are too sure, and a row may be judged by its own copy."
+            f"{percent(copies)} of the rows duplicate the probabilities of another row. If they come from the same case or "
+            "person, pass groups=; otherwise intervals are too narrow, p-values too small, and copies of a row can be in both "
+            "the training and the test fold."
         )
     ]
 
 
 def _is_on_a_grid(scores: NDArray[np.floating]) -> bool:
-    """Tell whether all scores are multiples of one fraction 1 / m, as votes and rounded numbers are.
+    """Return whether all scores are multiples of a fraction 1 / m, like votes and rounded numbers.
 
     >>> _is_on_a_grid(np.array([0.25, 0.5, 0.12])), _is_on_a_grid(np.array([0.2512, 0.4999, 0.1234567]))
     (True, False)
@@ -250,8 +249,8 @@ def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
     if advice.action == "calibrate" and advice.changed_decisions:
         found.append(
             _note(
-                f"{advice.method} changes {percent(advice.changed_decisions, 2)} of the predicted classes. If decisions must "
-                "stay, choose a method that keeps them, such as temperature."
+                f"{advice.method} changes {percent(advice.changed_decisions, 2)} of the predicted classes. If decisions must not "
+                "change, choose an arg-max-preserving method, such as temperature."
             )
         )
     if trial.comparison is not None:
@@ -264,8 +263,8 @@ def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
             if by_ece.name != by_loss.name:
                 found.append(
                     _note(
-                        f"By ECE {by_ece.name} would come first, by log-loss {by_loss.name}. ECE sees neither sharpness nor "
-                        "single rows; do not choose by it."
+                        f"{by_ece.name} has the lowest ECE, {by_loss.name} the lowest log-loss. Do not select methods by ECE, "
+                        "which ignores sharpness and averages over rows."
                     )
                 )
     return found
@@ -276,19 +275,20 @@ def _parts(summary: DataSummary, rows: Rows, sample: Rows, trial: Trial) -> list
     if rows.n_rows < summary.n_rows:
         found.append(
             _note(
-                f"Beyond the summary of the data, numbers are of {rows.n_rows} rows drawn at random from {summary.n_rows}, to "
-                "keep time and memory within bounds."
+                f"To limit time and memory, all numbers except the data summary are from a random sample of {rows.n_rows} of "
+                f"{summary.n_rows} rows."
             )
         )
     if sample.n_rows < rows.n_rows:
         found.append(
             _note(
-                f"Calibration errors, decompositions and pictures of single classes are of {sample.n_rows} rows drawn at random."
+                "Calibration errors, decompositions and plots of single classes are from a random sample of "
+                f"{sample.n_rows} rows."
             )
         )
     if trial.rows.n_rows < rows.n_rows:
         found.append(
-            _note(f"Methods were tried on {trial.rows.n_rows} of {rows.n_rows} rows, drawn at random.")
+            _note(f"Methods were compared on a random sample of {trial.rows.n_rows} of {rows.n_rows} rows.")
         )
     return found
 
@@ -296,21 +296,22 @@ def _parts(summary: DataSummary, rows: Rows, sample: Rows, trial: Trial) -> list
 def _always(summary: DataSummary, rows: Rows) -> list[Pitfall]:
     found = [
         _note(
-            "These rows must not be those that the classifier, or a calibrator already in use, was fitted to; otherwise "
-            "everything here looks better than it is."
+            "Use held-out rows: if the classifier, or a calibrator already in use, was fitted to these rows, all results are "
+            "too optimistic."
         )
     ]
     if rows.n_classes == 2:
         found.append(
             _note(
-                "The Brier score is halved for two classes (0 to 1), as in scikit-learn; others give twice as much."
+                "The Brier score of two classes is halved (0 to 1), as in scikit-learn; other software may report twice this "
+                "value."
             )
         )
     else:
         noise = float(np.mean(noise_of_ece(rows)))
         alone = (
-            f"Binned errors are positive by noise alone: with {counted(rows.n_rows, 'row')}, calibrated predictions would have a "
-            f"classwise ECE of about {figure(noise, digits=2)}. "
+            f"Binned errors are positive even under calibration: with {counted(rows.n_rows, 'row')}, calibrated predictions have "
+            f"a classwise ECE of about {figure(noise, digits=2)}. "
             if noise > 0
             else ""
         )
@@ -318,9 +319,9 @@ def _always(summary: DataSummary, rows: Rows) -> list[Pitfall]:
     if summary.n_groups is not None:
         found.append(
             _note(
-                f"Intervals of scores and gains, and the tests that count, take whole groups ({summary.n_groups}) as "
-                "independent. Tests marked as shown only, slopes, lower bounds, what is removable in decompositions, and the "
-                "intervals, bands and p-values of pictures take rows as independent and may be too sure."
+                f"Intervals of scores and gains, and the tests used for the verdict, treat the {summary.n_groups} groups as "
+                "independent. The other tests, slopes, lower bounds, removable losses, and the intervals, bands and p-values of "
+                "plots assume independent rows: their intervals may be too narrow and their p-values too small."
             )
         )
     return found

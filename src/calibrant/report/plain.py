@@ -1,4 +1,4 @@
-"""From arrays and intervals of the library to the plain numbers of a report."""
+"""Convert arrays and intervals of the library to the plain numbers of a report."""
 
 import re
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
 def number(value: Any) -> float | None:
-    """Return a float of Python, or None for what is not a number.
+    """Return a Python float, or None for NaN.
 
     >>> number(np.float32(0.5)), number(float("nan")), number(None)
     (0.5, None, None)
@@ -37,7 +37,7 @@ def number(value: Any) -> float | None:
 
 
 def numbers(values: Iterable[Any]) -> Numbers:
-    """Return every entry as :func:`number` does.
+    """Return all entries, converted by :func:`number`.
 
     >>> numbers(np.array([0.5, np.nan]))
     (0.5, None)
@@ -48,7 +48,7 @@ def numbers(values: Iterable[Any]) -> Numbers:
 def estimate_of(
     name: str, interval: Interval, definition: str = "", *, higher_is_better: bool = False
 ) -> Estimate:
-    """Return an interval of the library under a name for readers."""
+    """Return an interval of the library as an estimate with a readable name."""
     said = definition or interval.definition
     return Estimate(
         name=name,
@@ -63,7 +63,7 @@ def estimate_of(
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Return a share in percent, with two digits that count where it is next to 0 or 1.
+    """Return a proportion in percent, with two significant digits near 0 and 1.
 
     >>> percent(0.12345), percent(1.0, 0), percent(0.00123), percent(0.99877), percent(1e-9)
     ('12.3 %', '100 %', '0.12 %', '99.88 %', '0.00000010 %')
@@ -72,7 +72,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def decimals_of_percent(share: float) -> int:
-    """Return how many decimals show two digits of the distance of a share from 0 or 1; none where one is enough.
+    """Return the decimals that show two significant digits of the distance of a proportion from 0 or 1.
 
     >>> decimals_of_percent(0.25), decimals_of_percent(0.0042), decimals_of_percent(0.0)
     (0, 2, 0)
@@ -82,7 +82,7 @@ def decimals_of_percent(share: float) -> int:
 
 
 def points(share: float) -> str:
-    """Return a difference of probabilities in percentage points, with two digits that count.
+    """Return the size of a difference of probabilities in percentage points, with two significant digits.
 
     >>> points(0.0312), points(0.00042), points(0.01), points(0.25), points(-0.02), points(1e-9)
     ('3.1 points', '0.042 points', '1 point', '25 points', '2 points', '0.000 points')
@@ -93,7 +93,7 @@ def points(share: float) -> str:
 
 
 def quoted(label: str) -> str:
-    """Return the label of a class as it stands in a sentence: in quotation marks unless it is a number.
+    """Return the label of a class for a sentence: in quotation marks unless it is a number.
 
     >>> quoted("cat"), quoted("46"), quoted("-1.5"), quoted("nan")
     ("'cat'", '46', '-1.5', "'nan'")
@@ -102,7 +102,7 @@ def quoted(label: str) -> str:
 
 
 def class_named(label: str) -> str:
-    """Return a class by its label.
+    """Return "class" followed by the label.
 
     >>> class_named("cat"), class_named("46")
     ("class 'cat'", 'class 46')

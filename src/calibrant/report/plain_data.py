@@ -1,4 +1,4 @@
-"""Dataclasses of plain contents to dictionaries and back, checked against their declared types."""
+"""Convert dataclasses of plain data to dictionaries and back, with type checks."""
 
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -12,14 +12,14 @@ __all__ = ["from_plain", "to_plain"]
 
 Contents = TypeVar("Contents")
 
-# Strict JSON has no such numbers.
+# Strict JSON has no non-finite numbers.
 NOT_FINITE = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}
 
 
 def to_plain(value: Any, *, strict: bool = False) -> Any:
-    """Return dictionaries, lists, texts, numbers, truth values and None for a dataclass of such.
+    """Convert a dataclass to dictionaries, lists, strings, numbers, Booleans and None.
 
-    Numbers that are not finite become text if ``strict``.
+    Non-finite numbers become strings if ``strict``.
 
     >>> to_plain((1, float("inf")), strict=True)
     [1, 'Infinity']
@@ -36,7 +36,7 @@ def to_plain(value: Any, *, strict: bool = False) -> Any:
 
 
 def from_plain(kind: type[Contents], plain: Any, where: str = "report") -> Contents:
-    """Return a dataclass made of what :func:`to_plain` gave; anything else is refused, with the place where it is wrong."""
+    """Return a dataclass from the output of :func:`to_plain`; reject anything else, naming the wrong field."""
     found: Contents = _read(kind, plain, where)
     return found
 
@@ -95,7 +95,7 @@ def _read_simple(kind: type, plain: Any, where: str) -> Any:
         raise _wrong(where, "a number", plain)
     if isinstance(plain, kind) and not (kind is int and isinstance(plain, bool)):
         return plain
-    raise _wrong(where, {int: "a whole number", str: "text", bool: "true or false"}[kind], plain)
+    raise _wrong(where, {int: "an integer", str: "text", bool: "true or false"}[kind], plain)
 
 
 def _wrong(where: str, wanted: str, plain: Any) -> FileFormatError:

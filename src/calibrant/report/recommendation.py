@@ -1,9 +1,9 @@
-"""What to do, what it brings and what it costs."""
+"""The recommendation: calibrate or keep, with the gain and the side effects."""
 
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.intervals import Interval
-from calibrant.report.baseline import baseline_text, is_refuted, reference_of
+from calibrant.report.baseline import baseline_text, has_infinite_loss, reference_of
 from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.figures import figure
 from calibrant.report.means import mean_estimate
@@ -14,14 +14,16 @@ from calibrant.wording import counted, p_text
 
 __all__ = ["recommendation"]
 
-# Below it tests object clearly.
+# Below this p-value tests reject clearly.
 CLEAR = 0.001
 
 
 def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, level: float) -> Recommendation:
-    """Return what to do with these predictions, whose calibration tests doubt by an adjusted ``p_value``."""
+    """Return the recommendation, given the adjusted ``p_value`` of the tests of calibration."""
     baseline = baseline_text(rows)
-    methods = () if trial.comparison is None else _method_rows(trial.comparison, baseline, is_refuted(rows))
+    methods = (
+        () if trial.comparison is None else _method_rows(trial.comparison, baseline, has_infinite_loss(rows))
+    )
     how = _how(rows, trial)
     if trial.chosen is None or trial.gain is None or trial.after is None:
         return Recommendation(
@@ -48,7 +50,7 @@ def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, lev
         after.hits.astype(float) - rows.hits,
         rows,
         level,
-        "accuracy after minus before",
+        "accuracy, after minus before calibration",
         higher_is_better=True,
     )
     sharpness = mean_estimate(
@@ -56,7 +58,7 @@ def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, lev
         after.confidence - rows.confidence,
         rows,
         level,
-        "mean confidence in the predicted class, after minus before",
+        "mean confidence in the predicted class, after minus before calibration",
         higher_is_better=True,
     )
     changed = rows.mean(after.predictions.predicted != rows.predictions.predicted)
@@ -66,7 +68,7 @@ def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, lev
         sentences = _costs(rows, after, accuracy, sharpness, changed)
         if trial.brier is not None and trial.brier.low > 0:
             sentences += (
-                f"But it raises the Brier score, by {figure(trial.brier.estimate, digits=3)}, beyond noise.",
+                f"However, it raises the Brier score significantly, by {figure(trial.brier.estimate, digits=3)}.",
             )
     else:
         headline = _to_keep(rows, trial, gain, share, p_value, level)
@@ -76,7 +78,7 @@ def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, lev
         method=name if trial.helps else UNCALIBRATED,
         headline=headline,
         sentences=(
-            _gain_sentence(trial, gain, level, baseline if is_refuted(rows) else ""),
+            _gain_sentence(trial, gain, level, baseline if has_infinite_loss(rows) else ""),
             *sentences,
             *_alternatives(trial),
         ),
@@ -95,21 +97,21 @@ def recommendation(rows: Rows, trial: Trial, p_value: float, more_rows: str, lev
 def _to_calibrate(rows: Rows, trial: Trial, gain: Estimate, share: float | None) -> str:
     assert trial.chosen is not None
     name = trial.chosen.name
-    if is_refuted(rows):
+    if has_infinite_loss(rows):
         after = figure(trial.chosen.scores["log_loss"], digits=3)
-        said = f"Calibrate with {name}: the log-loss is infinite as it is, and {after} after"
-        if not trial.surely and trial.brier is not None:
+        said = f"Calibrate with {name}: the log-loss is infinite before calibration and {after} after"
+        if not trial.is_significant and trial.brier is not None:
             said += f"; the Brier score falls by {figure(-trial.brier.estimate, digits=3)}"
         return f"{said}."
-    gained = f"it lowers the log-loss by {figure(gain.value, digits=3)} nats per row"
+    gained = f"it lowers the log-loss on held-out rows by {figure(gain.value, digits=3)} nats per row"
     if share is not None:
         gained += f" ({percent(share)})"
-    if trial.is_flawless:
+    if trial.makes_no_mistakes:
         return (
-            f"Calibrate with {name}, but with caution: {gained}, yet none of {counted(rows.n_rows, 'row')} is a mistake "
-            "that would show how sure it may be."
+            f"Calibrate with {name}, but with caution: {gained}, but none of {counted(rows.n_rows, 'row')} is misclassified, so "
+            "the data cannot limit its confidence."
         )
-    return f"Calibrate with {name}: {gained} on rows that it was not fitted to."
+    return f"Calibrate with {name}: {gained}."
 
 
 def _to_keep(
@@ -117,29 +119,32 @@ def _to_keep(
 ) -> str:
     assert trial.chosen is not None
     name = trial.chosen.name
-    if trial.surely and gain.value is not None:
-        part = "" if share is None else f", {percent(share, 2)} of it"
+    if trial.is_significant and gain.value is not None:
+        part = "" if share is None else f" ({percent(share, 2)})"
         return (
             f"Keep the probabilities as they are: {name} would lower the log-loss, but only by "
             f"{figure(gain.value, digits=2)} nats per row{part}."
         )
     if p_value > 1 - level:
-        return "Keep the probabilities as they are: no method gains more than noise."
-    objection = f"the tests object{' clearly' if p_value < CLEAR else ''} ({p_text(p_value)})"
+        return "Keep the probabilities as they are: no method gives a significant gain."
+    objection = f"the tests {'clearly ' if p_value < CLEAR else ''}reject calibration ({p_text(p_value)})"
     brought = (
-        f"what {name} gains may be noise"
+        f"the gain of {name} may be noise"
         if gain.value is not None and gain.value > 0
-        else "no method that was tried gains anything"
+        else "none of the methods tried gives a gain"
     )
     if trial.rows.n_rows < rows.n_rows:
-        remedy = f"methods were fitted to {trial.rows.n_rows:,} of {rows.n_rows:,} rows, and temperature alone would get all"
+        remedy = (
+            f"methods were fitted to {trial.rows.n_rows:,} of {rows.n_rows:,} rows, and a fast method such as temperature can "
+            "use more"
+        )
     else:
-        remedy = "more rows would tell"
+        remedy = "more rows are needed to decide"
     return f"Keep the probabilities as they are for now: {objection}, but {brought}; {remedy}."
 
 
 def _gain(difference: Interval, method: str, n_methods: int, baseline: str) -> Estimate:
-    """Return the gain, positive where calibration helps, from a difference of losses."""
+    """Return the gain from a difference of losses; positive if calibration helps."""
     notes = [_adjusted(n_methods), difference.note]
     return Estimate(
         name=f"gain of {method} in log-loss",
@@ -148,9 +153,9 @@ def _gain(difference: Interval, method: str, n_methods: int, baseline: str) -> E
         high=number(-difference.low),
         level=difference.level,
         definition=(
-            f"log-loss of {baseline} minus that after calibration, in nats per row; "
-            f"{difference.method} at the level {100 * difference.level:.4g} %, so that it holds for all "
-            f"{n_methods} methods at once and the choice among them does not flatter it"
+            f"log-loss of {baseline} minus log-loss after calibration, in nats per row; "
+            f"{difference.method} at the level {100 * difference.level:.4g} %, so that it is valid for all "
+            f"{n_methods} methods simultaneously and not biased by the choice among them"
         ),
         higher_is_better=True,
         note="; ".join(note for note in notes if note) or None,
@@ -169,13 +174,15 @@ def _gain_sentence(trial: Trial, gain: Estimate, level: float, against: str) -> 
         if gain.low is None or gain.high is None
         else f" ({100 * level:g} % interval{', ' if adjusted else ''}{adjusted}: {figure(gain.low)} to {figure(gain.high)})"
     )
-    tried = f"{trial.n_methods} methods were" if trial.n_methods > 1 else "One method was"
+    compared_methods = f"{trial.n_methods} methods were" if trial.n_methods > 1 else "One method was"
     gains = gain.value is None or gain.value >= 0
     verb = "gains" if trial.helps else f"would {'gain' if gains else 'lose'}"
     size = figure(None if gain.value is None else abs(gain.value) if not trial.helps else gain.value)
-    best = "" if trial.n_methods == 1 else " is the simplest within one standard error of the best; it"
+    best = "" if trial.n_methods == 1 else " is the first within one standard error of the best; it"
     compared = f", compared with {against}" if against else ""
-    return f"{tried} tried. {trial.chosen.name}{best} {verb} {size} nats per row{ends}{compared}."
+    return (
+        f"{compared_methods} compared. {trial.chosen.name}{best} {verb} {size} nats per row{ends}{compared}."
+    )
 
 
 def _costs(
@@ -185,22 +192,20 @@ def _costs(
     two = rows.n_classes == 2
     if changed == 0 and two:
         said.append(
-            "No row crosses 50 %, so that the predicted classes stay; decisions at other thresholds may change."
+            "No probability crosses 50 %, so all predicted classes stay the same; decisions at other thresholds may change."
         )
     elif changed == 0:
-        said.append(
-            "It changes no decision: the predicted class of every row stays, and so does the accuracy."
-        )
+        said.append("It changes no decisions: all predicted classes, and thus the accuracy, stay the same.")
     else:
         said.append(
-            f"It changes {percent(changed, 2)} of the decisions{' at 50 %' if two else ''}; accuracy goes from "
+            f"It changes {percent(changed, 2)} of the predicted classes{' (threshold 50 %)' if two else ''}; accuracy goes from "
             f"{percent(rows.mean(rows.hits), 2)} to {percent(rows.mean(after.hits), 2)}{_ends(accuracy)}."
         )
     if two:
         before, later = (rows.mean(some.predictions.probabilities[:, 1]) for some in (rows, after))
         said.append(
-            f"The mean probability of {class_named(rows.class_names[1])} goes from {percent(before)} to {percent(later)}; "
-            f"{percent(rows.mean(rows.data.labels == 1))} of the rows have it."
+            f"The mean probability of {class_named(rows.class_names[1])} goes from {percent(before)} to {percent(later)}; its "
+            f"observed frequency is {percent(rows.mean(rows.data.labels == 1))}."
         )
     else:
         said.append(
@@ -220,26 +225,25 @@ def _ends(change: Estimate) -> str:
 def _alternatives(trial: Trial) -> tuple[str, ...]:
     said = []
     if trial.near:
-        verb = "is" if len(trial.near) == 1 else "are"
-        said.append(f"As good within noise {verb}: {', '.join(trial.near)}.")
+        said.append(f"Also within one standard error of the best: {', '.join(trial.near)}.")
     if trial.comparison is not None:
         failed = [result.name for result in trial.comparison.results if result.failed]
         if failed:
-            said.append(f"Failed on these rows: {', '.join(failed)}.")
+            said.append(f"Could not be fitted to these rows: {', '.join(failed)}.")
     return tuple(said)
 
 
 def _how(rows: Rows, trial: Trial) -> str:
     if trial.comparison is None:
-        return f"Nothing was tried, since {trial.why_not}."
+        return f"No method was tried: {trial.why_not}."
     said = f"{trial.comparison.how}."
     if trial.rows.n_rows < rows.n_rows:
         rare = ""
         if trial.rows.weights is not None and rows.weights is None:
-            rare = ", more of rare classes, with weights that restore their shares"
+            rare = ", with rare classes oversampled and weighted back to their frequencies"
         said += (
-            f" These are drawn at random from {rows.n_rows}{rare}; the others are mapped by the chosen method as fitted to the "
-            "drawn ones, so that before and after are compared on all of them."
+            f" These rows are a random sample of {rows.n_rows}{rare}. The chosen method, fitted to the sample, calibrates the "
+            "remaining rows, so before and after are compared on all of them."
         )
     return said
 
@@ -256,7 +260,7 @@ def _method_row(result: MethodResult, comparison: Comparison, baseline: str, ref
         found = result.differences.get(name)
         if found is None:
             return None
-        if refuted and name == "brier_score":  # which is finite for zeros as they are
+        if refuted and name == "brier_score":  # finite despite the zeros
             return estimate_of(title, comparison.difference(UNCALIBRATED, result.name, "brier"))
         return estimate_of(title, found, f"after calibration minus {baseline}")
 

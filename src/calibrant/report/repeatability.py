@@ -1,4 +1,4 @@
-"""Settings and versions with which the same numbers come out again."""
+"""Settings and versions that reproduce the numbers."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +12,7 @@ PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 
 
 def repeatability(settings: dict[str, Any], seconds: dict[str, float]) -> Repeatability:
-    """Return settings as text, versions of what computed the numbers, and how long each part took."""
+    """Return settings as text, package versions, and the run time of each step."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""The area under the ROC curve with its interval in closed form, also by group and for pairs."""
+"""Area under the ROC curve with DeLong intervals, also clustered by group and for paired differences."""
 
 from dataclasses import dataclass
 
@@ -16,14 +16,14 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class RocArea:
-    """An area, and by how much every row moves it.
+    """Area under the ROC curve with its influence function.
 
     Attributes
     ----------
     value : float
-        Of the second class of two, or the mean over the classes that occur, one against the others.
+        Area for the second class of two, or the mean over the classes that occur, each one vs rest.
     influence : ndarray of shape (n,)
-        Of mean zero; the sum of their squares is the variance of the area, after DeLong.
+        Influence of each row, of mean zero; the sum of squares is DeLong's variance of the area.
     """
 
     value: float
@@ -31,7 +31,7 @@ class RocArea:
 
 
 def roc_area(rows: Rows) -> RocArea | None:
-    r"""Return the area under the ROC curve; None where only one class occurs.
+    r"""Return the area under the ROC curve; None if only one class occurs.
 
     For a class with rows i and other rows j of weights w, scores s and :math:`\psi(a, b) = [b < a] + [a = b] / 2`,
 
@@ -39,7 +39,7 @@ def roc_area(rows: Rows) -> RocArea | None:
         h_i = \frac{w_i}{W_1} \Bigl(\sum_j \frac{w_j}{W_0} \psi(s_i, s_j) - A\Bigr), \quad
         h_j = \frac{w_j}{W_0} \Bigl(\sum_i \frac{w_i}{W_1} \psi(s_i, s_j) - A\Bigr) .
 
-    Costs a sort for every class.
+    Costs one sort per class.
     """
     if rows.n_present < 2:
         return None
@@ -77,7 +77,7 @@ def _one_class(
 def area_estimate(
     name: str, area: RocArea, minus: RocArea | None, rows: Rows, level: float, definition: str
 ) -> Estimate:
-    """Return an area, or the difference of two of the same rows, with a t interval over rows or groups."""
+    """Return an area, or the difference of two areas on the same rows, with a t interval over rows or groups."""
     value = area.value - (0.0 if minus is None else minus.value)
     influence = area.influence - (0.0 if minus is None else minus.influence)
     sums = influence if rows.groups is None else np.bincount(rows.groups, influence)
@@ -87,5 +87,5 @@ def area_estimate(
         margin = float(stdtrit(len(sums) - 1, (1 + level) / 2)) * error
         least, most = (0.0, 1.0) if minus is None else (-1.0, 1.0)
         low, high = max(value - margin, least), min(value + margin, most)
-    by = "DeLong interval" if rows.groups is None else "DeLong interval by group"
+    by = "DeLong interval" if rows.groups is None else "DeLong interval clustered by group"
     return Estimate(name, value, low, high, level, f"{definition}; {by}", higher_is_better=True)

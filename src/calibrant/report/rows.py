@@ -1,4 +1,4 @@
-"""Rows of a report: labels, predictions, weights and groups that go together, and samples of them."""
+"""Data of a report: labels, predictions, weights and groups, with random samples of them."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,25 +15,25 @@ __all__ = ["Rows", "drawn_by_class", "drawn_rows"]
 
 Numbers = NDArray[np.intp]
 
-# Rows of a class that a sample keeps, however rare the class is.
+# Number of rows of each class that a sample keeps at least, if there are as many.
 KEPT_OF_CLASS = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What the functions of this library take, parsed once.
+    """Labels, predictions, weights and groups, parsed once.
 
     Attributes
     ----------
     data : LabelledPredictions
-        With numbers of groups from 0 without gaps, if there are groups.
+        Groups, if any, are numbered from 0 without gaps.
     """
 
     data: LabelledPredictions
 
     @classmethod
     def parse(cls, y_true: Any, y_proba: Any, sample_weight: Any, groups: Any) -> Self:
-        """Check everything against each other; rows of weight zero are left out."""
+        """Validate and parse the inputs; rows of weight zero are dropped."""
         data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
         data = replace(data, predictions=replace(data.predictions, classes=data.classes))
         if groups is not None:
@@ -42,22 +42,22 @@ class Rows:
 
     @cached_property
     def labels(self) -> NDArray[Any]:
-        """True classes in the user's own terms."""
+        """True classes as the user's labels."""
         return self.data.classes[self.data.labels]
 
     @property
     def predictions(self) -> Predictions:
-        """Predictions that know the names of their columns."""
+        """Predictions with named columns."""
         return self.data.predictions
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
-        """Weights, or None if all rows count once."""
+        """Weights, or None for unit weights."""
         return self.data.weights
 
     @property
     def groups(self) -> Numbers | None:
-        """Number of the group of every row, or None."""
+        """Group number of every row, or None."""
         return self.data.groups
 
     @property
@@ -77,7 +77,7 @@ class Rows:
 
     @cached_property
     def class_names(self) -> tuple[str, ...]:
-        """Labels as text."""
+        """Labels as strings."""
         return tuple(str(label) for label in self.data.classes.tolist())
 
     @cached_property
@@ -87,13 +87,13 @@ class Rows:
 
     @cached_property
     def confidence(self) -> NDArray[np.float64]:
-        """Probability of the predicted class of every row, at most one."""
+        """Confidence: probability of the predicted class of every row, at most one."""
         chosen = self.predictions.probabilities[np.arange(self.n_rows), self.predictions.predicted]
         return np.minimum(chosen.astype(np.float64), 1.0)
 
     @cached_property
     def hits(self) -> NDArray[np.bool_]:
-        """Whether the predicted class is right."""
+        """Whether the predicted class is correct."""
         return np.equal(self.predictions.predicted, self.data.labels)
 
     def mean(self, values: NDArray[Any]) -> float:
@@ -101,7 +101,7 @@ class Rows:
         return float(np.average(values, weights=self.weights))
 
     def take(self, rows: Numbers | None) -> Self:
-        """Return some of the rows; all for None."""
+        """Return a subset of the rows; all for None."""
         if rows is None:
             return self
         data = self.data.take(rows)
@@ -115,7 +115,7 @@ class Rows:
         return type(self)(replace(self.data, predictions=named))
 
     def one_class(self, column: int) -> Self:
-        """Return the problem of two classes: this one, as 1, or any other."""
+        """Return the one-vs-rest problem of a class, which becomes class 1."""
         probability = np.clip(self.predictions.probabilities[:, column], 0.0, 1.0)
         happened = (self.data.labels == column).astype(np.intp)
         predictions = Predictions.from_probabilities(probability, classes=np.arange(2))
@@ -123,10 +123,10 @@ class Rows:
 
 
 def drawn_by_class(rows: Rows, limit: int, random_state: int) -> tuple[Numbers | None, Rows]:
-    """Return the numbers of up to so many drawn rows, None for all, and these rows.
+    """Return the indices of a random sample of up to ``limit`` rows (None for all rows), and the sample.
 
-    Of rare classes, which would be left with a few rows only, up to 500 are kept. Weights give every class its share again,
-    so that weighted fits and means are those of all rows but for noise. Groups are drawn whole, whatever their classes.
+    Up to 500 rows of every rare class are kept. Weights restore the class frequencies, so weighted fits and means estimate
+    those of all rows. Groups are sampled as units, whatever their classes.
     """
     drawn = drawn_rows(rows, limit, limit * rows.n_classes, random_state)
     if drawn is None or rows.groups is not None:
@@ -150,9 +150,9 @@ def drawn_by_class(rows: Rows, limit: int, random_state: int) -> tuple[Numbers |
 
 
 def drawn_rows(rows: Rows, most_rows: int, most_numbers: int, random_state: int) -> Numbers | None:
-    """Return the numbers of rows drawn at random, in their order; None if all are few enough.
+    """Return the sorted indices of a random sample of rows; None if all rows are within the limits.
 
-    Whole groups are drawn where there are groups, so that what was drawn and what was not have none in common.
+    If there are groups, they are sampled as units, so sampled and remaining rows share no group.
     """
     limit = max(1, min(most_rows, most_numbers // rows.n_classes))
     if rows.n_rows <= limit:

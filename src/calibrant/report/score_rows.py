@@ -7,7 +7,7 @@ from math import isinf
 from calibrant.errors import CalibrationWarning
 from calibrant.intervals import loss_difference
 from calibrant.metrics.row_losses import Loss, row_losses
-from calibrant.report.baseline import is_refuted, reference_of
+from calibrant.report.baseline import has_infinite_loss, reference_of
 from calibrant.report.contents import Estimate, ScoreRow
 from calibrant.report.means import mean_estimate, share_estimate
 from calibrant.report.plain import class_named, estimate_of
@@ -18,29 +18,29 @@ __all__ = ["score_rows"]
 
 LOSS_WORDS: dict[Loss, str] = {
     "log": "mean of -log of the probability of the true class, in nats",
-    "brier": "mean squared distance of the probabilities from what happened",
+    "brier": "mean squared distance between the probabilities and the one-hot outcome",
 }
 
 POOLED = (
-    "after calibration it orders rows that several maps made, one for each fold, which by itself lowers it a little; "
-    "no interval of the difference knows that, and none is given"
+    "after calibration it pools rows from the calibrators of several folds, which lowers it slightly; intervals of the "
+    "difference ignore this effect, so none is given"
 )
 
-# Above so many numbers the area under the curve is that of a sample.
+# With more probabilities than this, the area under the ROC curve is that of a sample.
 AREA_NUMBERS = 5_000_000
 
 
 def score_rows(rows: Rows, after: Rows | None, level: float, random_state: int) -> tuple[ScoreRow, ...]:
-    """Return log-loss, Brier score, accuracy and area under the curve; those that exist.
+    """Return log-loss, Brier score, accuracy and area under the ROC curve, if defined.
 
-    Where a true class had the probability zero the log-loss is infinite, and stands there once more with zeros raised
-    to the floor: what the gain of methods is measured from.
+    If a true class had probability zero, the log-loss is infinite. Then a second row has the log-loss with zeros raised to
+    the floor, which is the baseline of the gain.
     """
     found = [_loss(rows, after, "log", "", level)]
-    if is_refuted(rows):
+    if has_infinite_loss(rows):
         raised = rows.with_predictions(reference_of(rows))
         raised_after = None if after is None else after.with_predictions(reference_of(after))
-        how = f"; zeros raised to {rows.predictions.floor:.3g}, then every row divided by its sum"
+        how = f"; zeros raised to {rows.predictions.floor:.3g} and rows renormalised"
         found.append(_loss(raised, raised_after, "log", how, level))
     found += [_loss(rows, after, "brier", "", level), _accuracy(rows, after, level)]
     area = _area(rows, after, level, random_state)
@@ -73,14 +73,14 @@ def _loss(rows: Rows, after: Rows | None, loss: Loss, zeros: str, level: float) 
                 groups=rows.groups,
                 level=level,
             )
-        difference = estimate_of(f"difference of {name}", interval, "after minus before, row by row")
-        if isinf(interval.estimate):  # better or worse beyond any interval
+        difference = estimate_of(f"difference of {name}", interval, "after minus before, paired by row")
+        if isinf(interval.estimate):  # an infinite difference needs no interval
             difference = replace(difference, low=None, high=None)
     return ScoreRow(of(rows), None if after is None else of(after), difference)
 
 
 def _accuracy(rows: Rows, after: Rows | None, level: float) -> ScoreRow:
-    definition = "share of rows whose predicted class is right"
+    definition = "fraction of rows whose predicted class is correct"
     before = share_estimate("accuracy", rows.hits, rows, level, definition)
     if after is None:
         return ScoreRow(before, None, None)
@@ -89,7 +89,7 @@ def _accuracy(rows: Rows, after: Rows | None, level: float) -> ScoreRow:
         after.hits.astype(float) - rows.hits,
         rows,
         level,
-        "after minus before, row by row",
+        "after minus before, paired by row",
         higher_is_better=True,
     )
     return ScoreRow(before, share_estimate("accuracy", after.hits, after, level, definition), difference)
@@ -102,12 +102,12 @@ def _area(rows: Rows, after: Rows | None, level: float, random_state: int) -> Sc
     if area is None:
         return None
     definition = (
-        f"probability that a row of {class_named(rows.class_names[1])} has a higher probability of it than another row"
+        f"probability that a random row of {class_named(rows.class_names[1])} gets a higher score than one of the other class"
         if rows.n_classes == 2
-        else "mean over classes of the area under the ROC curve of one class against the others"
+        else "mean over classes of the one-vs-rest area under the ROC curve"
     )
     if chosen is not None:
-        definition += f"; on {some.n_rows} rows drawn at random"
+        definition += f"; on a random sample of {some.n_rows} rows"
     before = area_estimate("AUROC", area, None, some, level, definition)
     later = None if some_after is None else roc_area(some_after)
     if some_after is None or later is None:

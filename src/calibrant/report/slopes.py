@@ -1,4 +1,4 @@
-"""Calibration in the large and slope, after the custom of medicine."""
+"""Calibration-in-the-large and calibration slope, as in clinical prediction models."""
 
 import numpy as np
 from scipy.special import expit
@@ -17,10 +17,10 @@ __all__ = ["mean_gap", "slope_estimates"]
 
 
 def mean_gap(rows: Rows, level: float) -> Estimate:
-    """Return by how much the mean probability of the main event is above its share, with an interval."""
+    """Return the mean probability of the main event minus its observed frequency, with an interval."""
     if rows.n_classes == 2:
         scores, happened = rows.predictions.probabilities[:, 1].astype(np.float64), rows.data.labels == 1
-        definition = f"mean probability of {class_named(rows.class_names[1])} minus its share"
+        definition = f"mean probability of {class_named(rows.class_names[1])} minus its observed frequency"
     else:
         scores, happened = rows.confidence, rows.hits
         definition = "mean confidence in the predicted class minus accuracy"
@@ -28,30 +28,30 @@ def mean_gap(rows: Rows, level: float) -> Estimate:
 
 
 def slope_estimates(rows: Rows, line: SlopeIntercept | None, level: float) -> tuple[Estimate, ...]:
-    """Return the gap of the means, and the line of the log-odds where there is one."""
+    """Return the mean gap, and slope and intercept of the log-odds if they can be fitted."""
     found = [mean_gap(rows, level)]
     if line is not None:
-        independent = "" if rows.groups is None else ", rows taken as independent"
+        independent = "" if rows.groups is None else " for independent rows"
         about = f"{line.event}{_certain(rows)}; profile-likelihood interval{independent}"
         found += [
             _estimate(
                 "calibration slope",
                 line.slope,
                 line.level,
-                f"slope of the log-odds: below 1 too extreme, above 1 too timid; {about}",
+                f"slope of the log-odds: below 1 over-confident, above 1 under-confident; {about}",
             ),
             _estimate(
                 "intercept",
                 line.in_the_large,
                 line.level,
-                f"shift of the log-odds with slope 1: positive where events are more frequent than predicted; {about}",
+                f"intercept of the log-odds with slope fixed at 1: positive if events are more frequent than predicted; {about}",
             ),
         ]
     return tuple(found)
 
 
 def _certain(rows: Rows) -> str:
-    """Return what stands for probabilities of exactly zero and one, which have no log-odds; empty if there are none."""
+    """Return by which values exact zeros and ones, which have no log-odds, are replaced; empty if there are none."""
     given = rows.predictions
     if given.space is not Space.PROBABILITIES or given.declared_floor is not None:
         return ""
@@ -64,12 +64,12 @@ def _certain(rows: Rows) -> str:
     log_odds = LogOdds(given)
     reach = np.abs(log_odds.of_class(1, "") if rows.n_classes == 2 else log_odds.of_predicted()).max()
     least = f"{expit(-reach):.3g}"
-    return f"; exactly 0 and 1, in {counted(certain, 'row')}, count as {least} and one minus that"
+    return f"; exact zeros and ones in {counted(certain, 'row')} are replaced by {least} and 1 - {least}"
 
 
 def _estimate(name: str, coefficient: Coefficient, level: float, definition: str) -> Estimate:
     value = number(coefficient.value)
-    note = None if value is not None and np.isfinite(value) else "these rows do not determine it"
+    note = None if value is not None and np.isfinite(value) else "not identifiable from these rows"
     return Estimate(
         name, value, number(coefficient.low), number(coefficient.high), level, definition, note=note
     )

@@ -1,4 +1,4 @@
-"""Steps of a long computation: who is told of them, and how long each took."""
+"""Progress and run times of the steps of a long computation."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,18 +7,18 @@ from contextlib import contextmanager
 __all__ = ["Progress", "Steps"]
 
 Progress = Callable[[int, int, str], object]
-"""Called with how much is done, how much there is in all, and what is next."""
+"""Called with the amount done, the total, and the name of the next step."""
 
 
 class Steps:
-    """Tells of progress in hundredths, of which every step takes its share.
+    """Report progress in percent and time the steps.
 
     Parameters
     ----------
     shares : dict
-        Name of a step -> its share, in the order of the steps; about how long each takes.
+        Name of a step -> its approximate run time relative to the others, in order.
     progress : function or None
-        Who is told.
+        Callback that receives the progress.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Steps:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Tell of a step and take its time."""
+        """Report the start of a step and time it."""
         self._current = name
         self._tell(self._ranges[name][0], name)
         start = time.perf_counter()
@@ -54,14 +54,14 @@ class Steps:
         self.seconds[name] = time.perf_counter() - start
 
     def within(self, done: int, total: int, what: str) -> None:
-        """Tell of a part of the current step."""
+        """Report progress within the current step."""
         low, high = self._ranges[self._current]
         self._tell(
             low + (high - low) * done / max(total, 1), f"{self._current}: {what}" if what else self._current
         )
 
     def finish(self) -> None:
-        """Tell that all is done."""
+        """Report completion."""
         self._tell(100, "")
 
     def _tell(self, done: float, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The gist of an assessment for a terminal of 80 columns."""
+"""Summary of an assessment for a terminal of 80 columns."""
 
 from math import inf, isinf
 from textwrap import fill
@@ -17,7 +17,7 @@ NAME_WIDTH, NUMBER_WIDTH = 30, 9
 
 
 def text_of(assessment: "Assessment") -> str:
-    """Return verdict, advice, a small table and warnings."""
+    """Return the verdict, the recommendation, a small table and the warnings."""
     verdict, advice = assessment.verdict, assessment.recommendation
     parts = [
         f"{_wrapped(assessment.title)}\n{'=' * min(WIDTH, len(assessment.title))}",
@@ -49,7 +49,7 @@ def _table(assessment: "Assessment") -> str:
     lines = [f"{heading}{'after':>{NUMBER_WIDTH}}  difference" if calibrated else heading]
     for row in rows:
         name = row.before.name
-        if len(name) >= NAME_WIDTH:  # a line of its own
+        if len(name) >= NAME_WIDTH:  # put long names on a separate line
             lines.append(name)
             name = ""
         line = f"{name:{NAME_WIDTH}}{_fixed(row.before.value):>{NUMBER_WIDTH}}"
@@ -59,7 +59,7 @@ def _table(assessment: "Assessment") -> str:
         lines.append(line.rstrip())
     if calibrated:
         level = f"{100 * rows[0].before.level:g} %"
-        lines.append(f"Differences with {level} intervals, on rows that the map was not fitted to.")
+        lines.append(f"Differences with {level} intervals, on held-out rows.")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Methods tried on rows held out, and the one that is chosen among them."""
+"""Compare methods by cross-validation and choose one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.intervals import Interval, loss_difference
 from calibrant.metrics.row_losses import Loss
 from calibrant.predictions import Predictions
-from calibrant.report.baseline import is_refuted, reference_of
+from calibrant.report.baseline import has_infinite_loss, reference_of
 from calibrant.report.rows import Numbers, Rows, drawn_by_class
 from calibrant.space import Space
 from calibrant.wording import counted
 
-__all__ = ["LITTLE", "Trial", "default_methods", "most_rows", "no_trial", "tried"]
+__all__ = ["LITTLE", "Trial", "default_methods", "most_rows", "obstacle", "tried"]
 
 Methods = Sequence[str | Calibrator]
 LOSSES: tuple[Loss, ...] = ("log", "brier")
 
-# Methods whose fits take a second or so for a million probabilities, and how many of these are tried at most.
+# Methods that take about a second per million probabilities, and the limits of probabilities and rows for fast and slow ones.
 QUICK = frozenset(
     {UNCALIBRATED, "temperature", "platt", "beta", "isotonic", "frequency-binning", "width-binning"}
 )
 QUICK_NUMBERS = 2_000_000
 SLOW_ROWS, SLOW_NUMBERS = 10_000, 5_000_000
 
-# A share of the loss that is not worth speaking of.
+# Relative change of the loss that is negligible.
 LITTLE = 0.005
 
-# With fewer rows no method has anything to learn from that could be told from noise.
+# With fewer rows no gain can be distinguished from noise.
 FEWEST_ROWS = 20
 
 ROWS_FOR_ISOTONIC = 1000
@@ -41,31 +41,31 @@ MOST_CLASSES_OF_MATRIX, MOST_CLASSES_OF_DIRICHLET, MOST_CLASSES_OF_VECTOR = 30, 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What came of trying methods.
+    """Result of the comparison of methods.
 
     Attributes
     ----------
     comparison : Comparison or None
-        None if nothing could be tried.
+        None if no method could be tried.
     rows : Rows
-        The rows on which methods were compared: all, or a sample with all rows of rare classes.
+        The rows on which methods were compared: all, or a sample that keeps rare classes.
     chosen : MethodResult or None
         The simplest method whose log-loss is within one standard error of the lowest.
     calibrator : str, Calibrator or None
-        What was asked for under its name.
+        The chosen method as the user gave it.
     near : tuple of str
         Names of other methods within one standard error.
     gain : Interval or None
-        Log-loss of the chosen one less that of doing nothing, on rows that its map was not fitted to, at a level that
-        holds for all methods at once.
+        Log-loss of the chosen method minus that of the uncalibrated predictions, on held-out rows, with an interval that
+        is valid for all methods simultaneously.
     brier : Interval or None
-        The same of the Brier score.
+        The same for the Brier score.
     helps : bool
-        Whether to use it; see :func:`tried`.
+        Whether the chosen method is recommended; see :func:`tried`.
     after : Rows or None
-        All measured rows, as mapped without them.
+        All measured rows with out-of-sample calibrated probabilities.
     why_not : str
-        Why nothing was tried; empty if something was.
+        Why no method was tried; empty if one was.
     """
 
     rows: Rows
@@ -80,23 +80,23 @@ class Trial:
     after: Rows | None = None
 
     @property
-    def surely(self) -> bool:
-        """Whether the gain in log-loss is beyond noise, and rows with mistakes show how sure to be."""
-        return self.gain is not None and self.gain.high < 0 and not self.is_flawless
+    def is_significant(self) -> bool:
+        """Whether the gain in log-loss is significant, and mistakes limit the confidence of the calibrator."""
+        return self.gain is not None and self.gain.high < 0 and not self.makes_no_mistakes
 
     @property
-    def is_flawless(self) -> bool:
-        """Whether the chosen method makes no mistake, so that nothing stops it from being ever more sure."""
+    def makes_no_mistakes(self) -> bool:
+        """Whether the chosen method makes no mistakes, so that the data do not limit its confidence."""
         return self.after is not None and bool(self.after.hits.all())
 
     @property
     def n_methods(self) -> int:
-        """Number of methods that were compared with doing nothing."""
+        """Number of methods that were compared with the uncalibrated predictions."""
         return 0 if self.comparison is None else len(self.comparison.measured) - 1
 
 
 def default_methods(n_rows: int, n_classes: int) -> list[str]:
-    """Return quick methods that suit so many rows and classes, the simplest first.
+    """Return the default set of fast methods for a number of rows and classes, the simplest first.
 
     >>> default_methods(500, 2), default_methods(5000, 3), default_methods(50_000, 1000)[-1]
     (['temperature', 'platt', 'beta'], ['temperature', 'shared-vector', 'shared-matrix', 'dirichlet-l2'], 'shared-map')
@@ -114,15 +114,15 @@ def default_methods(n_rows: int, n_classes: int) -> list[str]:
     return names
 
 
-def no_trial(rows: Rows) -> str:
-    """Return why no method can be tried on these rows; empty if some can."""
+def obstacle(rows: Rows) -> str:
+    """Return why no method can be tried on these rows; empty if methods can."""
     if rows.n_rows < FEWEST_ROWS:
         verb = "is" if rows.n_rows == 1 else "are"
-        return f"{counted(rows.n_rows, 'row')} {verb} too few to fit and to judge a method, for which {FEWEST_ROWS} are wanted"
+        return f"{counted(rows.n_rows, 'row')} {verb} too few to fit and evaluate a method; at least {FEWEST_ROWS} are needed"
     if rows.n_present < 2:
-        return "all rows have the same true class, so that nothing can be learnt about the others"
+        return "all rows have the same true class, so no calibrator can be fitted for the others"
     if rows.n_groups is not None and rows.n_groups < 2:
-        return "all rows are of one group, so that none can be held out"
+        return "all rows belong to one group, so cross-validation is impossible"
     return ""
 
 
@@ -139,17 +139,16 @@ def tried(
 ) -> Trial:
     """Compare methods by cross-validation, choose one, and measure its gain on all rows.
 
-    Quick methods get all rows, others a sample that keeps the rows of rare classes; the rest is then mapped by the
-    method as fitted to the sample, so that no row is mapped by what was fitted to it. The chosen one helps if the interval of
-    its gain, adjusted for the number of methods, is above zero; or, where zeros were refuted and their log-loss is
-    infinite, if the Brier score falls beyond noise. Where tests show no more than a ``small_error``, it must also take off half a
-    percent of the log-loss.
+    Fast methods get all rows, others a sample that keeps rare classes. The chosen method, fitted to the sample, calibrates the
+    remaining rows, so all calibrated rows are held out. The method helps if the interval of its gain, adjusted for the number
+    of methods, is above zero. If the log-loss is infinite because a true class had probability zero, it helps if the Brier
+    score falls significantly. If the tests show only a ``small_error``, the gain must also be at least 0.5 % of the log-loss.
     """
     chosen_methods = default_methods(rows.n_rows, rows.n_classes) if methods is None else list(methods)
     limit = most_rows(chosen_methods, rows.n_classes) if may_sample else rows.n_rows
     drawn, sample = drawn_by_class(rows, limit, random_state)
     names = {str(method): method for method in chosen_methods if str(method) != UNCALIBRATED}
-    why_not = no_trial(sample) or ("" if names else "no method was to be tried")
+    why_not = obstacle(sample) or ("" if names else "no methods were given")
     if why_not:
         return Trial(sample, why_not)
     comparison = compare(
@@ -185,7 +184,7 @@ def tried(
         for loss in LOSSES
     )
     is_much = not small_error or -gain.estimate >= LITTLE * rows.data.log_loss(reference_of(rows))
-    helps = (gain.high < 0 and is_much) or (is_refuted(rows) and brier.high < 0)
+    helps = (gain.high < 0 and is_much) or (has_infinite_loss(rows) and brier.high < 0)
     return Trial(
         sample,
         comparison=comparison,
@@ -200,7 +199,7 @@ def tried(
 
 
 def most_rows(methods: Methods, n_classes: int) -> int:
-    """Return how many rows these methods are tried on: a million of two classes, ten thousand where one of them is slow.
+    """Return the limit of rows for these methods: a million for two classes, ten thousand if one of the methods is slow.
 
     >>> most_rows(["temperature", "platt"], 2), most_rows(["temperature", "shared-vector"], 3)
     (1000000, 10000)
@@ -211,7 +210,7 @@ def most_rows(methods: Methods, n_classes: int) -> int:
 
 
 def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult]) -> list[MethodResult]:
-    """Return the methods that are as good as the best but for one standard error of the paired difference, in order."""
+    """Return the methods within one standard error (of the paired difference) of the best, in order."""
     best = min(usable, key=lambda result: result.scores["log_loss"])
     near = []
     for result in usable:
@@ -222,7 +221,7 @@ def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult
 
 
 def _all_rows(rows: Rows, sample_numbers: Numbers, chosen: MethodResult) -> Rows:
-    """Return all rows as mapped by what was not fitted to them."""
+    """Return all rows with out-of-sample calibrated probabilities."""
     assert chosen.calibrator is not None
     assert chosen.predictions is not None
     probabilities = np.empty(rows.predictions.scores.shape, rows.predictions.scores.dtype)

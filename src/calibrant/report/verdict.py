@@ -1,4 +1,4 @@
-"""The verdict: calibrated or not, how sure that is, in which direction and for which classes."""
+"""The verdict: whether predictions are calibrated, with evidence, direction and the classes concerned."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from calibrant.metrics import LowerBound
 from calibrant.report.contents import ClassRow, Estimate, EventNumbers, Verdict
-from calibrant.report.error_rows import certain_error
+from calibrant.report.error_rows import capped_bound
 from calibrant.report.event_counts import RARE, events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
 from calibrant.report.plain import class_named, percent, points, quoted
@@ -15,14 +15,14 @@ from calibrant.wording import counted, p_text
 
 __all__ = ["is_small", "verdict"]
 
-# An error of so much of all rows is one that a reader would want to know of; of rare events, a factor of two.
-WORTH_SPEAKING_OF = 0.05
-WORTH_FACTOR = 2.0
+# Smallest relevant error: in probability over all rows, and as a factor for rare events.
+RELEVANT_ERROR = 0.05
+RELEVANT_FACTOR = 2.0
 
-# Below it, as a share of all rows and of those with the rarer outcome, an error beyond doubt is still a small one.
+# A significant error is small below these limits: in probability, and relative to the rate of the rarer outcome.
 SMALL, SMALL_SHARE = 0.01, 0.1
 
-# A part of the error that is at least this share of the opposite one makes the direction mixed.
+# The direction is mixed if the smaller of the two components is at least this fraction of the larger.
 NOTABLE = 0.5
 
 SHOWN_CLASSES = 5
@@ -42,9 +42,9 @@ def verdict(
 ) -> Verdict:
     """Return the verdict.
 
-    Miscalibrated if the smallest p-value, adjusted for the number of tests, is at most one minus the level. Else
-    calibrated if an error of five points, and for rare events a factor of two, would have been seen with a probability of
-    80 %; unclear, or too few events, if not.
+    Miscalibrated if the smallest adjusted p-value is at most one minus the level. Otherwise calibrated if the tests have a
+    power of 80 % against an error of five percentage points, or against a factor of two for rare events. Otherwise unclear,
+    or too few events.
     """
     detectable = evidence.smallest_detectable
     status: Status = "unclear"
@@ -52,17 +52,17 @@ def verdict(
         status = "miscalibrated"
     elif evidence.events is not None and rows.n_groups != 1 and not _shows_factor(evidence.events):
         status = "too-few-events"
-    elif detectable is not None and detectable <= WORTH_SPEAKING_OF:
+    elif detectable is not None and detectable <= RELEVANT_ERROR:
         status = "calibrated"
     direction = _direction(rows, evidence, bound, gap, level) if status == "miscalibrated" else "none"
     off = [row for row in classes if row.adjusted_p_value <= 1 - level] if status == "miscalibrated" else []
     sentences = [_evidence_sentence(evidence, level)]
     if status == "miscalibrated":
         sentences.append(_means_sentence(rows, gap))
-        if IMPOSSIBLE in evidence.objecting and len(evidence.objecting) > 1:
+        if IMPOSSIBLE in evidence.rejecting and len(evidence.rejecting) > 1:
             sentences.append(_sentence(_impossible(rows)))
-    # A weaker bound that shows nothing would read as if it contradicted the means.
-    if bound is not None and bound.n_folds > 1 and (certain_error(bound) > 0 or not _is_beyond_noise(gap)):
+    # A bound of zero, which has less power, would seem to contradict a significant gap of the means.
+    if bound is not None and bound.n_folds > 1 and (capped_bound(bound) > 0 or not _is_beyond_noise(gap)):
         sentences.append(_size_sentence(bound, status))
     if off and rows.n_classes > 2:
         sentences.append(_classes_sentence(off, rows.n_classes))
@@ -80,31 +80,31 @@ def verdict(
 
 
 def _shows_factor(events: EventNumbers) -> bool:
-    """Tell whether probabilities that are twice too high or too low would have been seen."""
+    """Return whether probabilities that are too high or too low by a factor of two would have been detected."""
     factors = (events.factor_too_high, events.factor_too_low)
-    return all(factor is not None and factor <= WORTH_FACTOR for factor in factors)
+    return all(factor is not None and factor <= RELEVANT_FACTOR for factor in factors)
 
 
 def is_small(evidence: Evidence, level: float) -> bool:
-    """Tell whether all errors that show are below one point, and below a tenth of the rate of the rarer outcome."""
+    """Return whether all significant errors are below one point and below a tenth of the rate of the rarer outcome."""
     classes = zip(evidence.class_events, evidence.class_adjusted, strict=True)
-    objecting = [event for event, p_value in classes if p_value <= 1 - level]
+    rejecting = [event for event, p_value in classes if p_value <= 1 - level]
     return all(
         event.statistic
         < min(SMALL, SMALL_SHARE * max(event.counts.expected, event.counts.observed) / event.counts.n_rows)
-        for event in (evidence.main, *objecting)
+        for event in (evidence.main, *rejecting)
     )
 
 
 def _direction(
     rows: Rows, evidence: Evidence, bound: LowerBound | None, gap: Estimate, level: float
 ) -> Direction:
-    """Return what predictions do on the whole, from tests at the same level.
+    """Return the overall direction of the miscalibration, from tests at the same level.
 
-    For two classes by the slope of the log-odds. For more by the mean confidence against the accuracy, unless the
-    cross-fitted error has both an over- and an under-confident part; where the means agree, by the slope.
+    Two classes: by the slope of the log-odds. More classes: by mean confidence minus accuracy, or by the slope if these
+    agree; mixed if the cross-fitted error has large over- and under-confident components.
     """
-    if evidence.objecting == (IMPOSSIBLE,):
+    if evidence.rejecting == (IMPOSSIBLE,):
         return "over-confident"
     alpha = 1 - level
     line = evidence.line
@@ -130,7 +130,7 @@ def _is_beyond_noise(gap: Estimate) -> bool:
 
 def _impossible(rows: Rows) -> str:
     number = n_impossible(rows)
-    return f"the true class of {counted(number, 'row')} had the probability exactly zero, which calls it impossible"
+    return f"the true class of {counted(number, 'row')} had a predicted probability of exactly zero"
 
 
 def _sentence(clause: str) -> str:
@@ -149,30 +149,30 @@ def _headline(
     if status == "calibrated":
         if evidence.events is not None:
             return (
-                f"No sign of miscalibration: {_counted_events(evidence.events)}; a factor of "
-                f"{_larger_factor(evidence.events):.2g} would probably have been seen."
+                f"No sign of miscalibration: {_counted_events(evidence.events)}; an error by a factor of "
+                f"{_larger_factor(evidence.events):.2g} would probably have been detected."
             )
         assert evidence.smallest_detectable is not None
         return (
-            "No sign of miscalibration, and an error of "
-            f"{points(evidence.smallest_detectable)} or more would probably have been seen."
+            "No sign of miscalibration; an error of "
+            f"{points(evidence.smallest_detectable)} or more would probably have been detected."
         )
     if status == "too-few-events":
         assert evidence.events is not None
         noun = "mistakes" if evidence.events.name == "mistakes" else "events"
         return (
-            f"Too few {noun} to tell: {_counted_events(evidence.events)}. Probabilities that are twice too high or too low "
-            "could go unseen."
+            f"Too few {noun} to tell: {_counted_events(evidence.events)}. Probabilities that are too high or too low by a factor "
+            "of two could go undetected."
         )
     if status == "unclear":
         unit, number = ("row", rows.n_rows) if rows.n_groups is None else ("group", rows.n_groups)
         return (
-            f"Too few {unit}s to tell: no test objects, but with {counted(number, unit)} an error worth speaking of could go "
-            "unseen."
+            f"Too few {unit}s to tell: no test rejects calibration, but with {counted(number, unit)} an error of "
+            f"{points(RELEVANT_ERROR)} could go undetected."
         )
-    if evidence.objecting == (IMPOSSIBLE,):
+    if evidence.rejecting == (IMPOSSIBLE,):
         return f"Not calibrated: {_impossible(rows)}."
-    opening = "Not calibrated, though by little" if is_small(evidence, level) else "Not calibrated"
+    opening = "Not calibrated, but the error is small" if is_small(evidence, level) else "Not calibrated"
     if rows.n_classes == 2:
         return f"{opening}: {_two_classes(rows, direction, gap, evidence, level)}."
     if direction == "mixed":
@@ -180,14 +180,14 @@ def _headline(
             names = ", ".join(quoted(row.label) for row in off[:3])
             more = "" if len(off) <= 3 else f" and {len(off) - 3} more"
             noun = "class" if len(off) == 1 else "classes"
-            return f"{opening}: the probabilities of {noun} {names}{more} are off."
-        return f"{opening}: {_nowhere(evidence, level, 'probabilities')}."
+            return f"{opening}: the probabilities of {noun} {names}{more} are miscalibrated."
+        return f"{opening}: {_without_direction(evidence, level, 'the probabilities')}."
     if not _is_beyond_noise(gap):
-        how = "too extreme" if direction == "over-confident" else "too timid"
-        return f"{opening}: the probabilities are {how} ({direction}); mean confidence and accuracy agree within noise."
+        how = "too extreme" if direction == "over-confident" else "not extreme enough"
+        return f"{opening}: the probabilities are {how} ({direction}); mean confidence and accuracy agree within sampling error."
     return (
-        f"{opening}: the predictions are {direction}, {percent(rows.mean(rows.confidence))} sure on average and right in "
-        f"{percent(rows.mean(rows.hits))}{_worst_class(off, gap)}."
+        f"{opening}: the predictions are {direction} (mean confidence {percent(rows.mean(rows.confidence))}, accuracy "
+        f"{percent(rows.mean(rows.hits))}){_worst_class(off, gap)}."
     )
 
 
@@ -203,43 +203,44 @@ def _larger_factor(events: EventNumbers) -> float:
     return max(events.factor_too_high or np.inf, events.factor_too_low or np.inf)
 
 
-def _nowhere(evidence: Evidence, level: float, what: str) -> str:
-    """Return what can be said where no direction shows.
+def _without_direction(evidence: Evidence, level: float, what: str) -> str:
+    """Describe a miscalibration without an overall direction.
 
-    That of Kuiper with means that agree says that sums of residuals leave noise and come back; others do not tell where.
+    If Kuiper's test rejects but the means agree, the cumulative differences rise in one range of scores and fall in another.
+    Other tests do not show where the error is.
     """
     if evidence.main_adjusted <= 1 - level and not evidence.main.is_exact:
-        return f"{what} are too high in some places and too low in others"
-    objecting = evidence.objecting
-    if len(objecting) == 1:
+        return f"{what} are too high in some ranges and too low in others"
+    rejecting = evidence.rejecting
+    if len(rejecting) == 1:
         return (
-            f"one test of {evidence.n_counted} objects, {objecting[0]} ({p_text(evidence.p_value)}), and these rows do not "
-            "show where the error is"
+            f"one of {evidence.n_counted} tests rejects calibration, {rejecting[0]} ({p_text(evidence.p_value)}), but the rows "
+            "do not show where the error is"
         )
-    return f"{what} are off, in no single direction that these rows show"
+    return f"{what} are miscalibrated, without a clear direction"
 
 
 def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
-    """Return the rare class that is off by the largest factor, or else the class whose mean probability is furthest off.
+    """Return the rare class with the largest error by a factor, else the class with the largest error of the mean.
 
-    A factor counts from two on, a difference if it is larger than that of the mean confidence.
+    A factor must be at least two; a difference must be larger than that of the mean confidence.
     """
     on_average = [row for row in off if row.direction in MEANS]
     if not on_average:
         return ""
     row = max(on_average, key=_factor)
-    if _factor(row) >= WORTH_FACTOR:
+    if _factor(row) >= RELEVANT_FACTOR:
         rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
-        return f"; worst is {class_named(row.label)}, {row.direction}: {rates}"
+        return f"; the worst is {class_named(row.label)}, {row.direction}: {rates}"
     row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0))
     size = abs(row.in_the_large.value or 0.0)
     if size <= abs(gap.value or 0.0):
         return ""
-    return f"; worst is {class_named(row.label)}, {row.direction} by {points(size)}"
+    return f"; the worst is {class_named(row.label)}, {row.direction} by {points(size)}"
 
 
 def _factor(row: ClassRow) -> float:
-    """Return by which factor the mean probability of a rare class is off; one for others."""
+    """Return the ratio between mean probability and frequency of a rare class, at least one; one for other classes."""
     low, high = sorted((row.mean_probability, row.share))
     return 1.0 if high > RARE else high / low if low > 0 else np.inf
 
@@ -253,7 +254,7 @@ def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evid
     if direction == "over-confident":
         parts.append("too extreme (over-confident)")
     if direction == "under-confident":
-        parts.append("too timid (under-confident)")
+        parts.append("not extreme enough (under-confident)")
     if events is not None:
         if not evidence.main.is_grouped and counts.p_value <= 1 - level:
             how = "high" if events.expected > events.observed else "low"
@@ -262,21 +263,21 @@ def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evid
         parts.append(f"too high by {points(gap.value)} on average")
     elif gap.value is not None and gap.high is not None and gap.high < 0:
         parts.append(f"too low by {points(gap.value)} on average")
-    return f"{about} are {' and '.join(parts)}" if parts else _nowhere(evidence, level, about)
+    return f"{about} are {' and '.join(parts)}" if parts else _without_direction(evidence, level, about)
 
 
 def _evidence_sentence(evidence: Evidence, level: float) -> str:
-    sure = f"at a confidence of {100 * level:g} %"
+    at_level = f"at the {100 * (1 - level):.4g} % level"
     found = p_text(evidence.p_value)
     if evidence.n_counted == 1:
-        objects = "objects" if evidence.p_value <= 1 - level else "does not object"
-        return f"The test {objects} {sure}: {found} ({evidence.surest})."
-    objecting = len(evidence.objecting)
-    how_many = f"{objecting} of" if objecting else "None of"
-    verb = "objects" if objecting <= 1 else "object"
+        rejects = "rejects" if evidence.p_value <= 1 - level else "does not reject"
+        return f"The test {rejects} calibration {at_level}: {found} ({evidence.most_significant})."
+    n_rejecting, n_tests = len(evidence.rejecting), evidence.n_counted
+    how_many = "All" if n_rejecting == n_tests else f"{n_rejecting} of the" if n_rejecting else "None of the"
+    verb = "rejects" if n_rejecting <= 1 else "reject"
     return (
-        f"{how_many} {evidence.n_counted} tests {verb} {sure}; the smallest p-value, adjusted for their number, is "
-        f"{found} ({evidence.surest})."
+        f"{how_many} {n_tests} tests {verb} calibration {at_level}; smallest adjusted p-value: {found.removeprefix('p = ')} "
+        f"({evidence.most_significant})."
     )
 
 
@@ -284,17 +285,14 @@ def _means_sentence(rows: Rows, gap: Estimate) -> str:
     ends = (
         ""
         if gap.low is None or gap.high is None
-        else f" (difference {_signed(gap.low)} to {_signed(gap.high)} points)"
+        else f" (interval of the difference: {_signed(gap.low)} to {_signed(gap.high)} points)"
     )
     if rows.n_classes == 2:
         mean = rows.mean(rows.predictions.probabilities[:, 1])
         share = rows.mean(rows.data.labels == 1)
         name = class_named(rows.class_names[1])
-        return f"The mean probability of {name} is {percent(mean)}, and {percent(share)} of the rows have it{ends}."
-    return (
-        f"Predictions are {percent(rows.mean(rows.confidence))} sure on average, and {percent(rows.mean(rows.hits))} of them are "
-        f"right{ends}."
-    )
+        return f"The mean probability of {name} is {percent(mean)}, its observed frequency {percent(share)}{ends}."
+    return f"The mean confidence is {percent(rows.mean(rows.confidence))}, the accuracy {percent(rows.mean(rows.hits))}{ends}."
 
 
 def _signed(share: float) -> str:
@@ -303,13 +301,15 @@ def _signed(share: float) -> str:
 
 def _size_sentence(bound: LowerBound, status: Status) -> str:
     about = "of the confidence" if bound.kind == "confidence" else "of the probability"
-    least = certain_error(bound)
+    least = capped_bound(bound)
     if least <= 0:
-        return f"A bound on the mean error {about}, from rows held out, shows none by itself."
+        return (
+            f"The cross-fitted lower bound on the mean error {about} is zero, so by itself it shows no error."
+        )
     if status != "miscalibrated":
         return (
-            f"Taken by itself, not adjusted for the tests, the cross-fitted bound has the mean error {about} at "
-            f"{points(least)} or more; the estimate is {points(bound.estimate)}."
+            f"By itself, without adjustment for multiple testing, the cross-fitted lower bound on the mean error {about} is "
+            f"{points(least)}; the estimate is {points(bound.estimate)}."
         )
     return (
         f"The mean error {about} is at least {points(least)} with {100 * bound.level:g} % confidence; the estimate is "
@@ -324,34 +324,34 @@ def _classes_sentence(off: list[ClassRow], n_classes: int) -> str:
     shown = ", ".join(said(row) for row in off[:SHOWN_CLASSES])
     more = "" if len(off) <= SHOWN_CLASSES else f" and {len(off) - SHOWN_CLASSES} more"
     verb = "is" if len(off) == 1 else "are"
-    return f"{len(off)} of {n_classes} classes {verb} off beyond noise: {shown}{more}."
+    return f"{len(off)} of {n_classes} classes {verb} significantly miscalibrated: {shown}{more}."
 
 
 def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
     detectable = evidence.smallest_detectable
     if rows.n_groups == 1:
-        return "All rows are of one group: nothing tells how much groups differ, and no error is sure to be found."
+        return "All rows belong to one group: the variance between groups is unknown, so no error can be detected reliably."
     if detectable is None:
         few = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
-        return f"{few} are too few to be sure of finding even the largest error."
+        return f"{few} are too few to detect even the largest possible error with a power of 80 %."
     if evidence.events is not None:
         return _factor_sentence(rows, evidence.events, evidence.alpha, status)
     what = (
-        "surprises beyond those promised"
+        "excess of less probable outcomes"
         if evidence.main.is_exact
-        else "of all rows, in any interval of scores"
+        else "cumulative over an interval of scores, relative to all rows"
     )
     together = "" if rows.n_groups is None else f" in {rows.n_groups} groups"
     seen = (
-        f"With {counted(rows.n_rows, 'row')}{together} an error of {points(detectable)} ({what}) is seen with a "
-        "probability of 80 %; smaller ones may stay unseen"
+        f"With {counted(rows.n_rows, 'row')}{together}, an error of {points(detectable)} ({what}) is detected with a "
+        "power of 80 %; smaller errors may go undetected"
     )
     if status != "unclear":
         return f"{seen}."
     unit, number = ("rows", rows.n_rows) if rows.n_groups is None else ("groups", rows.n_groups)
-    needed = number * (detectable / WORTH_SPEAKING_OF) ** 2
+    needed = number * (detectable / RELEVANT_ERROR) ** 2
     return (
-        f"{seen}. To see {points(WORTH_SPEAKING_OF)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
+        f"{seen}. To detect {points(RELEVANT_ERROR)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
     )
 
 
@@ -361,12 +361,12 @@ def _factor_sentence(rows: Rows, events: EventNumbers, alpha: float, status: Sta
     expected = f"With {_number(events.expected)} {events.name} expected"
     if shown:
         seen = (
-            f"{expected}, probabilities {' or '.join(shown)} are seen with a probability of 80 %; smaller errors may stay "
-            "unseen."
+            f"{expected}, probabilities {' or '.join(shown)} are detected with a power of 80 %; smaller errors may go "
+            "undetected."
         )
     else:
-        seen = f"{expected}, no factor is sure to be seen."
+        seen = f"{expected}, no factor is detected with a power of 80 %."
     if status != "too-few-events" or events.expected == 0:
         return seen
-    needed = events_for_factor(WORTH_FACTOR, alpha) / events.expected * rows.n_rows
-    return f"{seen} To see a factor of two, about {float(f'{needed:.2g}'):,.0f} rows are needed."
+    needed = events_for_factor(RELEVANT_FACTOR, alpha) / events.expected * rows.n_rows
+    return f"{seen} To detect a factor of two, about {float(f'{needed:.2g}'):,.0f} rows are needed."

@@ -141,6 +141,23 @@ def newton_steps(
     ----------
     :cite:`nocedal2006`, chapter 7.
     """
+    # A step may lead to where the value overflows; it is then not lower, and the step is halved.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _newton_steps(
+            objective, start, lower, tolerance, max_iterations, curvature, confirm_runaway=confirm_runaway
+        )
+
+
+def _newton_steps(
+    objective: SmoothObjective,
+    start: Any,
+    lower: Vector | None,
+    tolerance: float,
+    max_iterations: int,
+    curvature: Any,
+    *,
+    confirm_runaway: bool,
+) -> tuple[Solution, Any, Any]:
     current = start
     bounds = np.full(len(current.theta), -np.inf) if lower is None else lower
     n_iterations, n_evaluations = 0, 1

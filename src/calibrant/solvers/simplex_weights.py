@@ -139,11 +139,13 @@ class _LogLoss:
         def block(rows: slice) -> Vector:
             part = self.likelihoods[:, rows]
             mixture = weights @ part
-            ratios = part / mixture
-            counted = ratios if self.row_weights is None else self.row_weights[rows] * ratios
-            surprise = -np.log(mixture)
-            value = surprise.sum() if self.row_weights is None else self.row_weights[rows] @ surprise
-            return np.concatenate([[value], counted.sum(axis=1), (counted @ ratios.T).ravel()])
+            # A row that these weights call impossible makes the value infinite, as it should be.
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                ratios = part / mixture
+                counted = ratios if self.row_weights is None else self.row_weights[rows] * ratios
+                surprise = -np.log(mixture)
+                value = surprise.sum() if self.row_weights is None else self.row_weights[rows] @ surprise
+                return np.concatenate([[value], counted.sum(axis=1), (counted @ ratios.T).ravel()])
 
         total = self.sums(block) / self.total_weight
         return SimplexExpansion(float(total[0]), -total[1 : 1 + size], total[1 + size :].reshape(size, size))
@@ -152,8 +154,7 @@ class _LogLoss:
         def block(rows: slice) -> Vector:
             part = self.likelihoods[:, rows]
             mixture = weights @ part
-            # A row that these weights call impossible makes the value infinite, as it should be.
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # as above
                 ratios = step @ part / mixture
                 parts = np.stack([-np.log(mixture), -ratios, ratios**2])
                 return parts.sum(axis=1) if self.row_weights is None else parts @ self.row_weights[rows]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,10 @@ class Solution:
     n_iterations: int
     n_evaluations: int
     status: Status
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # skops stores a member of an enumeration of text as that text.
+        vars(self).update(state, status=Status(state["status"]))
 
     @property
     def converged(self) -> bool:

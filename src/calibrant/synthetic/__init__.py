@@ -1,8 +1,8 @@
 """Synthetic tasks with a known calibration map, and the true errors of calibrators on them.
 
-Predictions are drawn from a Dirichlet distribution, labels from a map of the predictions that you choose, so that
-every error is an integral: :func:`true_errors` computes it without the noise of labels or test rows. Start with a
-task of :func:`tasks`, or make a :class:`SyntheticTask` from a map of your own.
+Predictions are drawn from a Dirichlet distribution, and labels from a map of the predictions that you choose. Every
+error is then an integral, which :func:`true_errors` computes without label noise or a test set. Start with a
+task of :func:`tasks`, or create a :class:`SyntheticTask` from your own map.
 """
 
 from calibrant.synthetic.calibration_map import CalibrationMap

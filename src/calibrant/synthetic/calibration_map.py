@@ -1,4 +1,4 @@
-"""CalibrationMap: a known function from predicted to true probabilities."""
+"""CalibrationMap: a known function from predicted to true class probabilities."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -14,21 +14,21 @@ Matrix = NDArray[np.float64]
 
 
 class CalibrationMap(ABC):
-    r"""A function :math:`c` of the simplex into itself: what is true of the rows with a given prediction.
+    r"""A function :math:`c` from predicted to true probabilities (both on the simplex).
 
     .. math:: c(p) = \Pr[Y = \cdot \mid P = p]
 
-    Maps are values: they compare, print and combine, and give the same answer to the same question. A new one
-    writes ``_map``, which sees rows of the simplex with zeros and ones allowed, and must return such rows.
+    Maps are immutable values that can be compared, printed and combined, and are deterministic. A subclass
+    implements ``_map``, which receives rows of the simplex, possibly with zeros and ones, and must return such rows.
     """
 
     @property
     def n_classes(self) -> int | None:
-        """Number of classes the map is for; None if it takes any."""
+        """Number of classes the map is for; None if it accepts any."""
         return None
 
     def __call__(self, probabilities: Any) -> Matrix:
-        """Return the true probabilities of rows with these predictions, (n, K)."""
+        """Return the true probabilities for rows of predictions, (n, K)."""
         rows = np.asarray(probabilities, dtype=np.float64)
         if rows.ndim != 2:
             raise ParameterError(f"a calibration map takes rows of probabilities, not shape {rows.shape}.")
@@ -41,4 +41,4 @@ class CalibrationMap(ABC):
 
     @abstractmethod
     def _map(self, rows: Matrix) -> Matrix:
-        """Return rows of the simplex for rows of the simplex; do not change those given."""
+        """Return rows of the simplex for rows of the simplex, without changing the input."""

@@ -1,4 +1,4 @@
-"""Calibration maps made of others: a part of one, or one after another."""
+"""Combinations of calibration maps: interpolation with the identity, and composition."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ __all__ = ["BlendedMap", "ComposedMap"]
 
 @dataclass(frozen=True)
 class BlendedMap(CalibrationMap):
-    r"""Part of the way from the prediction to another map.
+    r"""Interpolation between the identity and another map.
 
     .. math:: c(p) = (1 - a) \, p + a \, c'(p)
 
@@ -20,7 +20,7 @@ class BlendedMap(CalibrationMap):
     calibration_map : CalibrationMap
         :math:`c'`.
     strength : float, default=0.5
-        :math:`a` from 0, the identity, to 1, the whole of the map.
+        :math:`a` from 0, the identity, to 1, the map itself.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class BlendedMap(CalibrationMap):
 
     @property
     def n_classes(self) -> int | None:
-        """Number of classes of the map inside."""
+        """Number of classes of the inner map."""
         return self.calibration_map.n_classes
 
     def _map(self, rows: Matrix) -> Matrix:
@@ -48,7 +48,7 @@ class BlendedMap(CalibrationMap):
 
 @dataclass(frozen=True)
 class ComposedMap(CalibrationMap):
-    r"""One map after another.
+    r"""Composition of several maps.
 
     .. math:: c(p) = c_m(\dots c_2(c_1(p)))
 
@@ -69,7 +69,7 @@ class ComposedMap(CalibrationMap):
     def __post_init__(self) -> None:
         object.__setattr__(self, "calibration_maps", tuple(self.calibration_maps))
         if not self.calibration_maps:
-            raise ParameterError("calibration_maps must hold one map at least.")
+            raise ParameterError("calibration_maps must contain at least one map.")
         for calibration_map in self.calibration_maps:
             _check_map(calibration_map)
         if len({part.n_classes for part in self.calibration_maps} - {None}) > 1:
@@ -77,7 +77,7 @@ class ComposedMap(CalibrationMap):
 
     @property
     def n_classes(self) -> int | None:
-        """Number of classes of those maps that are not for any."""
+        """Number of classes of the maps that are not for any number."""
         return next((part.n_classes for part in self.calibration_maps if part.n_classes is not None), None)
 
     def _map(self, rows: Matrix) -> Matrix:

@@ -1,4 +1,4 @@
-"""Calibration maps that were learnt: those of fitted calibrators, and a fine forest on real logits."""
+"""Calibration maps from fitted calibrators, including a random forest fitted to real logits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ GROUPS_OF_TEN = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
 
 @dataclass(frozen=True)
 class LearntMap(CalibrationMap):
-    """What a fitted calibrator gives out, taken for the truth.
+    """The map of a fitted calibrator, used as the true calibration map.
 
     Parameters
     ----------
     calibrator : Calibrator
-        Fitted on probabilities.
+        A calibrator fitted on probabilities.
 
     Examples
     --------
@@ -62,35 +62,35 @@ def learnt_map(
     n_trees: int = 250,
     random_state: Any = 0,
 ) -> LearntMap:
-    r"""Learn a realistic calibration map from the logits of a classifier, as :cite:`valk2022`, section 4.2.1.
+    r"""Fit a realistic calibration map to the logits of a classifier, as in :cite:`valk2022`, section 4.2.1.
 
-    Logits are divided by a temperature, turned into probabilities, and classes are joined to groups:
+    Logits are divided by a temperature and converted to probabilities, and classes are merged into groups:
 
     .. math:: p_g = \sum_{k \in g} \operatorname{softmax}(z / T)_k
 
-    A forest of fine trees, :class:`~calibrant.RandomCalibrationForest`, is then fitted to the rows; its map is the truth.
+    A :class:`~calibrant.RandomCalibrationForest` of deep trees is then fitted to the rows; its map is the true map.
 
     Parameters
     ----------
     logits : array of shape (n, K) or Predictions
-        Logits of rows that the classifier was not trained on; a hundred times as many as bins are right. Of
-        :class:`~calibrant.Predictions` that are probabilities the logarithms are taken.
+        Logits of rows that the classifier was not trained on, about a hundred times as many rows as bins. For
+        :class:`~calibrant.Predictions` that are probabilities, their logarithms are used.
     labels : array of shape (n,)
         True classes, column numbers, or names if the predictions have them.
     groups : sequence of sequences of int, optional
-        Columns that are joined, each exactly once; by default the three groups of ten classes of the thesis. None leaves
+        Columns to merge, each exactly once; by default the three groups of ten classes used in the thesis. None keeps
         the classes as they are.
     temperature : float, default=2.3
-        :math:`T > 0`; below the best one, so that something is left to calibrate.
+        :math:`T > 0`; lower than the optimal temperature, so that miscalibration remains.
     n_bins, n_trees : int, default=512 and 250
-        Size of the forest.
+        Number of bins and trees of the forest.
     random_state : int or Generator, default=0
         Seed of the forest.
 
     Notes
     -----
-    The thesis had five million rows. With fewer, more of the map is chance; it is no less a map for that, but finer than any
-    number of calibration rows resolves: take fewer bins.
+    The thesis used five million rows. With fewer rows, more of the map is noise. It is still a valid true map, but with more
+    detail than any calibration set can resolve; use fewer bins.
 
     Examples
     --------
@@ -109,18 +109,18 @@ def learnt_map(
     scaled = Predictions.from_logits(scores / scores.dtype.type(temperature))
     membership = _membership(groups, data.n_classes)
     grouped = scaled.probabilities.astype(np.float64) @ membership
-    # Whether it lowers a loss does not matter: it is the truth.
+    # No check that the forest lowers a loss: its map is the truth by definition.
     forest = RandomCalibrationForest(n_trees=n_trees, n_bins=n_bins, random_state=random_state, guard=False)
     return LearntMap(forest.fit(grouped, membership[data.labels].argmax(axis=1)))
 
 
 def _membership(groups: Sequence[Sequence[int]] | None, n_classes: int) -> Matrix:
-    """Return which column belongs to which group, ones and zeros, (K, number of groups)."""
+    """Return the membership of columns in groups as ones and zeros, (K, number of groups)."""
     if groups is None:
         return np.eye(n_classes)
     members = [list(group) for group in groups]
     if len(members) < 2 or sorted(chain.from_iterable(members)) != list(range(n_classes)):
         raise ParameterError(
-            f"groups must be two or more that hold each of the columns 0 to {n_classes - 1} exactly once."
+            f"groups must be two or more that contain each of the columns 0 to {n_classes - 1} exactly once."
         )
     return np.stack([np.isin(np.arange(n_classes), group) for group in members], axis=1).astype(np.float64)

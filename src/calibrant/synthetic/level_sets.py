@@ -1,4 +1,4 @@
-"""Mean size of a conditional expectation given a scalar, from nodes sorted by it."""
+"""Mean absolute and squared conditional expectation given a scalar, from nodes sorted by the scalar."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ __all__ = ["ConditionalSizes", "conditional_sizes"]
 FloatArray = NDArray[np.float64]
 
 SAME_VALUE = 1e-12
-"""Scalars nearer to each other than this are the same but for rounding."""
+"""Scalars closer than this are equal up to rounding."""
 
 
 class ConditionalSizes(NamedTuple):
@@ -25,16 +25,16 @@ class ConditionalSizes(NamedTuple):
 def conditional_sizes(
     scalar: FloatArray, difference: FloatArray, weights: FloatArray, n_replicates: int, n_cells: int
 ) -> ConditionalSizes:
-    r"""Return the mean size of :math:`r(S) = \operatorname{E}[D \mid S]`, absolute and squared.
+    r"""Return the mean absolute and mean squared value of :math:`r(S) = \operatorname{E}[D \mid S]`.
 
-    Nodes are sorted by the scalar and cut into cells of equal mass, in which :math:`r` is taken to be the mean of
-    :math:`D`. Nodes of the same scalar are never cut apart, and if they have the mass of a cell, they are one by themselves:
-    for a scalar with few values the cells are exact.
+    Nodes are sorted by the scalar and divided into cells of equal mass, in which :math:`r` is estimated by the mean of
+    :math:`D`. Nodes with the same scalar are never separated, and form a cell of their own if they have the mass of one.
+    For a scalar with few values the cells are therefore exact.
 
     Parameters
     ----------
     scalar, difference, weights : ndarray of shape (n_replicates * m,)
-        :math:`S`, :math:`D` and the weights of the nodes, replicates one after another, each of the same total.
+        :math:`S`, :math:`D` and the weights of the nodes; replicates follow each other and have equal total weight.
     n_replicates : int
         Number of independent sets of nodes.
     n_cells : int
@@ -42,18 +42,21 @@ def conditional_sizes(
 
     Notes
     -----
-    The mean in a cell has an error of its own, which makes absolute values and squares too large. What leaving out one
-    replicate at a time changes tells by how much: the jackknife takes it away, for squares without any remainder. In the
-    absolute value a remainder stays in cells with a mean of about zero; the error estimate has half the distance between the
-    plain value, which is too large, and the one whose signs come from the other replicates, which is too small. Cells that are
-    too wide make both sizes too small, by a term of the order of ``n_cells`` to the power -2 where :math:`r` is smooth and
-    -1 where it jumps; what cells of twice the width change is part of the error estimate too. By chance that can be next to
-    nothing: the absolute size only loses what cancels in the few cells where :math:`r` changes its sign, the squared one most
-    where it jumps. Hence the part of the noise is at least what neighbouring cells of different sign, or the steps between
-    cells, let expect. A single replicate does not tell
-    its noise: sizes are the plain ones then, and error estimates are of the cells alone.
+    *Noise.* The noise of the cell means biases absolute values and squares upwards. A jackknife over replicates corrects
+    this, exactly for squares. For the absolute value a bias remains in cells with a mean of about zero. The error estimate
+    includes half the distance between the plain value, which is too large, and the one with signs from the other
+    replicates, which is too small.
 
-    O(m log m) time and O(m) memory for m nodes.
+    *Resolution.* Cells that are too wide bias both values downwards, by a term of the order of ``n_cells`` to the power -2
+    where :math:`r` is smooth and -1 where it jumps. The change with cells of twice the width is included in the error
+    estimate too. By chance it can be close to zero, since the absolute value loses only what cancels in the few cells where
+    :math:`r` changes its sign, and the squared one mainly where it jumps. The noise part of the error estimate is therefore
+    at least what neighbouring cells of different sign, or the steps between cells, suggest.
+
+    With a single replicate the noise is unknown: the plain values are returned, and error estimates cover the resolution
+    only.
+
+    Costs O(m log m) time and O(m) memory for m nodes.
     """
     order = np.argsort(scalar, kind="stable")
     fine = _from_cells(order, scalar, difference, weights, n_replicates, n_cells)
@@ -102,23 +105,23 @@ def _from_cells(
 
 
 def _squares(sums: FloatArray, mass: FloatArray) -> FloatArray:
-    """Return the mean squared mean, cells along the first axis: one that these replicates do not reach has none."""
+    """Return the mean squared cell mean, cells along the first axis; cells without mass in these replicates count as zero."""
     return np.asarray(np.divide(sums**2, mass, out=np.zeros_like(sums), where=mass > 0).sum(axis=0))
 
 
 def _at_sign_changes(sums: FloatArray) -> float:
-    """Return about the most that can cancel within cells: neighbours of different sign, half of the size of both.
+    """Bound what can cancel within cells: half of the absolute values of both neighbours of different sign.
 
-    A straight line through zero loses half of it at most, a jump two to four times as much in its worst place.
+    A straight line through zero loses at most half of it, a jump in its worst position two to four times as much.
     """
     before, after = sums[:-1], sums[1:]
     return float((np.abs(before) + np.abs(after))[before * after <= 0].sum()) / 2
 
 
 def _within_cells(sums: FloatArray, mass: FloatArray) -> float:
-    """Return the variance within cells, which squares of means lack, as if means were joined by straight lines.
+    """Return the variance of the conditional expectation within cells, as if cell means were joined by straight lines.
 
-    A line that rises by d over a cell has the variance d^2 / 12.
+    A line that rises by d over a cell has variance d^2 / 12.
     """
     sums, mass = sums[mass > 0], mass[mass > 0]
     return float((mass[:-1] + mass[1:]) / 2 @ np.diff(sums / mass) ** 2) / 12
@@ -127,7 +130,7 @@ def _within_cells(sums: FloatArray, mass: FloatArray) -> float:
 def _cells(
     order: NDArray[np.intp], scalar: FloatArray, weights: FloatArray, n_cells: int
 ) -> tuple[NDArray[np.intp], int]:
-    """Return the cell of every node, numbered from 0 on, and how many of them, the first, may mix scalars."""
+    """Return the cell number of every node, from 0 on, and the number of leading cells that may mix scalars."""
     in_order = scalar[order]
     starts = np.flatnonzero(np.concatenate([[True], np.diff(in_order) > SAME_VALUE]))
     mass = np.add.reduceat(weights[order], starts) / weights.sum()

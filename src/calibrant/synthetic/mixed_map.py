@@ -1,4 +1,4 @@
-"""MIXED_MAP: a calibration map of three classes in which several things are wrong at once."""
+"""MIXED_MAP: a calibration map of three classes that combines several kinds of miscalibration."""
 
 from calibrant.synthetic.combined_maps import ComposedMap
 from calibrant.synthetic.smooth_maps import ClassTemperaturesMap, ConfusionMap, RotationMap
@@ -12,8 +12,8 @@ MIXED_MAP = ComposedMap(
         ConfusionMap(((0.96, 0.02, 0.02), (0.01, 0.98, 0.01), (0.04, 0.04, 0.92))),
     )
 )
-"""Over-confidence of a degree of its own in each class, a rotation, and labels that are now and then mixed up.
+"""A different degree of overconfidence per class, a rotation, and label confusion.
 
-Losses and errors have about the size of those of the synthetic task of :cite:`valk2022`, whose map was learnt from five
-million images. One temperature repairs a part, an affine map of the logarithms more, and neither all of it.
+Losses and errors are similar to those of the synthetic task of :cite:`valk2022`, whose map was fitted to five
+million images. One temperature corrects a part, an affine map of the log-probabilities more, and neither all of it.
 """

@@ -20,30 +20,31 @@ THREE = (0.5, 0.5, 0.5)
 
 
 def tasks() -> dict[str, SyntheticTask]:
-    """Return tasks by name, of three classes unless the name says otherwise.
+    """Return a dictionary of tasks by name, with three classes unless the name says otherwise.
 
     ``"calibrated"``
-        Predictions are true: whatever a method changes is a mistake.
+        Predictions are calibrated: any change by a calibrator is an error.
     ``"over-confident"``, ``"under-confident"``
-        One temperature, 1.5 or 0.7: what temperature scaling repairs without remainder.
+        One temperature, 1.5 or 0.7, which temperature scaling corrects completely.
     ``"asymmetric"``
-        One class over-confident, one under-confident, one predicted too often: vector scaling.
+        One class overconfident, one underconfident, one predicted too often: vector scaling.
     ``"log-linear"``
         A full affine map of the log-probabilities: Dirichlet calibration.
     ``"confused"``
-        Labels mixed up at fixed rates: truth stays away from the corners, where no such map of logarithms can follow.
+        Labels confused at fixed rates: true probabilities stay away from the corners, where no affine map of logarithms can
+        follow.
     ``"rotated"``
-        Classwise and confidence-calibrated, and wrong almost everywhere.
+        Classwise and confidence-calibrated, but wrong almost everywhere.
     ``"waves"``
-        Too high and too low in turns.
+        Probabilities that are alternately too high and too low.
     ``"regions"``
-        Truth with jumps.
+        True probabilities with jumps.
     ``"mixed"``
         The default of :class:`SyntheticTask`: temperatures, a rotation and confusion together.
     ``"two-classes"``
-        An over-confident classifier of two classes with unequal frequencies.
+        An overconfident classifier of two classes with unequal frequencies.
     ``"ten-classes"``
-        Half of the way to a temperature, of ten classes with most predictions near a corner.
+        Half of the way to a temperature, with ten classes and most predictions near a corner.
 
     >>> sorted(tasks())[:3]
     ['asymmetric', 'calibrated', 'confused']

@@ -1,4 +1,4 @@
-"""RegionMap: a calibration map with jumps, as trees and bins have them."""
+"""RegionMap: a calibration map with jumps, as those of trees and bins."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ __all__ = ["RegionMap"]
 
 @dataclass(frozen=True)
 class RegionMap(CalibrationMap):
-    r"""The simplex falls into regions, each pulled towards a point of its own: truth jumps at their borders.
+    r"""Calibration map with jumps: the simplex is divided into regions, each pulled towards its own point.
 
     .. math:: c(p) = (1 - a) \, p + a \, q_{r(p)}, \qquad r(p) = \arg\min_r \lVert p - m_r \rVert
 
@@ -25,7 +25,7 @@ class RegionMap(CalibrationMap):
     n_regions : int, default=12
         Number of regions.
     strength : float, default=0.3
-        :math:`a` from 0 to 1; at 1 truth is constant in every region.
+        :math:`a` from 0 to 1; at 1 the true probabilities are constant in every region.
     random_state : int, default=0
         Seed of the centres and points.
 

@@ -1,4 +1,4 @@
-"""SyntheticSample: rows drawn from a task, with their labels and the truth behind them."""
+"""SyntheticSample: rows drawn from a task, with labels and true probabilities."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ __all__ = ["SyntheticSample"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SyntheticSample:
-    """Rows of a task.
+    """Rows drawn from a synthetic task.
 
     Attributes
     ----------
     predictions : Predictions
-        What the classifier says, n rows of K probabilities.
+        Predictions of the classifier, n rows of K probabilities.
     labels : ndarray of shape (n,)
-        What happened: column numbers, drawn with the true probabilities.
+        Observed classes: column numbers, drawn from the true probabilities.
     true_probabilities : ndarray of shape (n, K)
-        What was true of each row before the label was drawn.
+        True probabilities of each row, from which its label was drawn.
     """
 
     predictions: Predictions
@@ -31,7 +31,7 @@ class SyntheticSample:
 
     @property
     def labelled(self) -> LabelledPredictions:
-        """Predictions and labels together, with a column for every class, drawn or not."""
+        """Predictions and labels together, with a column for every class, even if no label has it."""
         return LabelledPredictions(self.predictions, self.labels, np.arange(self.predictions.n_classes))
 
     def __repr__(self) -> str:

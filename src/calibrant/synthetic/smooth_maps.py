@@ -1,4 +1,4 @@
-"""Smooth calibration maps: temperatures, affine maps of logarithms, mixtures, rotations and waves."""
+"""Smooth calibration maps: temperatures, affine maps of log-probabilities, confusion, rotations and waves."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +20,10 @@ __all__ = [
     "WavesMap",
 ]
 
-# Logarithms of smaller numbers count as this one's, so that weights of either sign give finite scores.
+# Lower limit of probabilities before taking logarithms, so that weights of either sign give finite scores.
 SMALLEST = 1e-300
 
-# Parameters beyond it would make scores that are no numbers, infinity less infinity.
+# Largest parameter; beyond it scores could be infinity minus infinity.
 LARGEST = 1e300
 
 SUM_TOLERANCE = 1e-9
@@ -31,7 +31,7 @@ SUM_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class IdentityMap(CalibrationMap):
-    """Predictions are true as they are: nothing is left to calibrate.
+    """Identity map: predictions are calibrated.
 
     >>> IdentityMap()([[0.7, 0.3]])
     array([[0.7, 0.3]])
@@ -43,14 +43,14 @@ class IdentityMap(CalibrationMap):
 
 @dataclass(frozen=True)
 class TemperatureMap(CalibrationMap):
-    r"""One temperature for all rows: the classifier is over-confident above 1 and under-confident below.
+    r"""One temperature for all rows: overconfidence above 1, underconfidence below.
 
     .. math:: c_k(p) \propto p_k^{1/T}
 
     Parameters
     ----------
     temperature : float, default=2.0
-        :math:`T > 0`; what temperature scaling would find.
+        :math:`T > 0`; the value that temperature scaling would find.
 
     Examples
     --------
@@ -65,14 +65,14 @@ class TemperatureMap(CalibrationMap):
             raise ParameterError(f"temperature must be a positive number, not {self.temperature!r}.")
 
     def _map(self, rows: Matrix) -> Matrix:
-        # Relative to the largest, or high powers of many small shares would all be zero.
+        # Relative to the largest; otherwise high powers of many small probabilities would all underflow.
         powers = (rows / rows.max(axis=1, keepdims=True)) ** (1 / self.temperature)
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class ClassTemperaturesMap(CalibrationMap):
-    r"""A temperature and a shift of each class: one may be predicted too boldly, another too timidly or too often.
+    r"""A temperature and a shift per class: over- or underconfidence, and over- or under-prediction, by class.
 
     .. math:: c_k(p) \propto e^{b_k} \, p_k^{1/T_k}
 
@@ -124,13 +124,13 @@ class LogLinearMap(CalibrationMap):
     Parameters
     ----------
     weights : tuple of tuples of float
-        :math:`W`, (K, K); row k makes the score of class k.
+        :math:`W`, (K, K); row k gives the score of class k.
     intercepts : tuple of float, optional
         :math:`b`, (K,); zeros by default.
 
     Notes
     -----
-    Zeros count as 1e-300, so that weights of either sign give a point of the simplex at its corners too.
+    Zeros are replaced by 1e-300, so that weights of either sign also map corners into the simplex.
 
     Examples
     --------
@@ -160,14 +160,14 @@ class LogLinearMap(CalibrationMap):
 
 @dataclass(frozen=True)
 class ConfusionMap(CalibrationMap):
-    r"""Labels that are mixed up at fixed rates, so that truth is linear in the prediction.
+    r"""Labels confused at fixed rates: true probabilities are linear in the prediction.
 
     .. math:: c_k(p) = \sum_j p_j R_{jk}
 
     Parameters
     ----------
     rates : tuple of tuples of float
-        :math:`R`, (K, K): how often class j turns out to be class k; rows sum to one.
+        :math:`R`, (K, K): probability that class j is observed as class k; rows sum to one.
 
     Examples
     --------
@@ -194,20 +194,20 @@ class ConfusionMap(CalibrationMap):
 
 @dataclass(frozen=True)
 class RotationMap(CalibrationMap):
-    r"""Each class gains from the next one and loses to the one before: the simplex turns about its centre.
+    r"""Rotation of the simplex about its centre: each class gains from the next one and loses to the previous one.
 
     .. math:: c_k(p) = p_k \, \bigl(1 + a \, (p_{k+1} - p_{k-1})\bigr), \qquad k \text{ modulo } K
 
     Parameters
     ----------
     strength : float, default=0.5
-        :math:`a` from -1 to 1; the sign is the sense of the rotation.
+        :math:`a` from -1 to 1; the sign is the direction of rotation.
 
     Notes
     -----
-    Corners stay where they are and zeros stay zeros. If all classes have the same concentration, the errors cancel given any
-    single probability, also the largest: such a classifier is classwise and confidence-calibrated, and still wrong almost
-    everywhere. Of two classes each is both the next and the one before: the identity.
+    Corners are fixed points, and zeros stay zeros. If all classes have the same concentration, the errors cancel given any
+    single probability, including the largest. Such a classifier is classwise and confidence-calibrated, but wrong almost
+    everywhere. For two classes, where each is both the next and the previous one, the map is the identity.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class RotationMap(CalibrationMap):
 
 @dataclass(frozen=True)
 class WavesMap(CalibrationMap):
-    r"""Odds that swing around the predicted ones, too high for some probabilities and too low for others.
+    r"""Odds that oscillate around the predicted ones, too high for some probabilities and too low for others.
 
     .. math:: c_k(p) \propto p_k \, e^{a \sin(2 \pi f p_k)}
 
@@ -237,7 +237,7 @@ class WavesMap(CalibrationMap):
     strength : float, default=0.5
         :math:`a`, of either sign.
     frequency : float, default=1.0
-        :math:`f > 0`, the number of waves from 0 to 1.
+        :math:`f > 0`, the number of periods from 0 to 1.
 
     Examples
     --------
@@ -266,10 +266,10 @@ class WavesMap(CalibrationMap):
 
 
 def _settle(owner: Any, name: str, n_dimensions: int, length: int | None = None) -> None:
-    """Turn a parameter into a tuple, or a square of tuples, of floats; refuse anything else."""
+    """Convert a parameter to a tuple, or a square tuple of tuples, of floats; raise on anything else."""
     array = real_array(getattr(owner, name))
     shape = "a square of" if n_dimensions == 2 else "a row of" if length is None else f"{length}"
-    # Written so that what is not a number is refused as well.
+    # Written so that NaN is rejected as well.
     wrong = array is None or array.ndim != n_dimensions or not (np.abs(array) <= LARGEST).all()
     if wrong or array is None or len(array) < 2 or (n_dimensions == 2 and array.shape[0] != array.shape[1]):
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""SyntheticTask: Dirichlet-distributed predictions whose true probabilities are a known map of them."""
+"""SyntheticTask: Dirichlet-distributed predictions whose true probabilities are a known function of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,32 +16,32 @@ from calibrant.synthetic.sample import SyntheticSample
 
 __all__ = ["SyntheticTask"]
 
-# Rounding of the sums and subtractions inside a map; anything beyond is a mistake in it.
+# Tolerance for rounding inside a map; larger deviations are an error of the map.
 TOLERANCE = 1e-6
 ROUNDING = 1e-12  # of a sum of float64
 
 
 @dataclass(frozen=True)
 class SyntheticTask:
-    r"""A classification task of which the true probabilities are known.
+    r"""A synthetic classification task with known true probabilities.
 
     .. math:: P \sim \operatorname{Dirichlet}(\alpha), \qquad Y \mid P \sim \operatorname{Categorical}(c(P))
 
-    The data of :cite:`valk2022`, section 4.2.1, with any map :math:`c` in the place of theirs.
+    This is the data model of :cite:`valk2022`, section 4.2.1, with any map :math:`c` instead of theirs.
 
     Parameters
     ----------
     concentration : tuple of float, default=(0.5, 0.5, 0.5)
         :math:`\alpha_k > 0`, one per class, two classes or more; below 1 most predictions are confident.
     calibration_map : CalibrationMap or callable, default=MIXED_MAP
-        :math:`c`; a function of your own takes and returns rows of the simplex, (n, K). The default, for three classes,
-        combines over-confidence of different degrees with a rotation and some confusion.
+        :math:`c`; your own function takes and returns rows of the simplex, (n, K). The default, for three classes,
+        combines different degrees of overconfidence with a rotation and some confusion.
 
     Notes
     -----
-    A map is tried on the corners, the midpoints of edges and the centre of the simplex when the task is made, and what it
-    returns is checked each time it is used. Drawing n rows costs O(nK). Predictions are probabilities; methods that are
-    meant for logits use their logarithms.
+    A map is evaluated at the corners, the midpoints of edges and the centre of the simplex when the task is created, and
+    its output is checked each time it is used. Drawing n rows costs O(nK). Predictions are probabilities; methods for
+    logits use their logarithms.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class SyntheticTask:
         return len(self.concentration)
 
     def true_probabilities(self, probabilities: Any) -> Matrix:
-        """Return what is true of rows with these predictions, probabilities or :class:`~calibrant.Predictions`, (n, K)."""
+        """Return the true probabilities for rows of predictions, probabilities or :class:`~calibrant.Predictions`, (n, K)."""
         rows = Predictions.parse(probabilities).probabilities.astype(np.float64)
         if rows.shape[1] != self.n_classes:
             raise PredictionError(
@@ -95,7 +95,7 @@ class SyntheticTask:
         if truth is None or truth.shape != rows.shape:
             raise ParameterError("calibration_map must return numbers in the shape of its rows.")
         totals = truth.sum(axis=1)
-        # Written so that what is not a number is refused as well.
+        # Written so that NaN is rejected as well.
         if not (truth.min() >= -TOLERANCE and np.abs(totals - 1).max() <= TOLERANCE):
             raise ParameterError(
                 "calibration_map must return probabilities: none negative, rows that sum to 1."
@@ -105,14 +105,14 @@ class SyntheticTask:
         return truth
 
     def sample(self, n_rows: int, random_state: Any = 0) -> SyntheticSample:
-        """Draw predictions and labels.
+        """Draw predictions and labels from the task.
 
         Parameters
         ----------
         n_rows : int
             Number of rows.
         random_state : int, Generator or None, default=0
-            Seed or source of the random numbers; the same seed gives the same rows.
+            Seed or random generator; the same seed gives the same rows.
         """
         check_whole("n_rows", n_rows)
         generator = random_source(random_state)

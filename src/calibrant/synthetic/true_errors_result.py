@@ -1,4 +1,4 @@
-"""TrueErrors: the errors and losses of a calibrator on a task whose truth is known."""
+"""TrueErrors: exact errors and losses of a calibrator on a synthetic task."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,20 +8,20 @@ __all__ = ["TrueErrors"]
 
 @dataclass(frozen=True)
 class TrueErrors:
-    r"""What holds of a map :math:`g` in the long run, where the true map is :math:`c`.
+    r"""True (population) errors and losses of a map :math:`g`, where the true map is :math:`c`.
 
     Attributes
     ----------
     confidence : float
         :math:`\operatorname{E} |M - \operatorname{E}[c_{\hat y}(P) \mid M]|` with :math:`M = \max g(P)` and
-        :math:`\hat y = \arg\max g(P)`: true confidence calibration error. This and the next three are NaN under
+        :math:`\hat y = \arg\max g(P)`: the true confidence calibration error. This and the next three are NaN with
         :class:`GaussJacobi`.
     confidence_l2 : float
-        The same with the root of the mean square.
+        The same as root mean square.
     classwise : float
         Mean over classes of :math:`\operatorname{E} |g_k - \operatorname{E}[c_k(P) \mid g_k]|`.
     classwise_l2 : float
-        The same with the root of the mean square of each class.
+        The same as root mean square for each class.
     pointwise_confidence : float
         :math:`\operatorname{E} |M - c_{\hat y}(P)|`: errors of rows with the same confidence do not cancel.
     pointwise_classwise : float
@@ -33,16 +33,16 @@ class TrueErrors:
     log_loss, brier_score : float
         Expected losses, Brier summed over classes.
     excess_log_loss, excess_brier_score : float
-        What of them the true probabilities would not cost: :math:`\operatorname{E} \operatorname{KL}(c \Vert g)` and
+        Difference from the losses of the true probabilities: :math:`\operatorname{E} \operatorname{KL}(c \Vert g)` and
         the square of ``multiclass_l2``.
     accuracy : float
         :math:`\operatorname{E} c_{\hat y}(P)`.
     lost_accuracy : float
-        By how much the best accuracy possible is higher.
+        Best possible accuracy minus ``accuracy``.
     loss_gap : float
         Average loss gap over random losses, see :func:`calibrant.metrics.average_loss_gap`.
     integration_errors : dict of str to float
-        Estimated error of each of these numbers from the integration alone; NaN where nothing tells it.
+        Estimated integration error of each of these numbers; NaN if unknown.
     n_nodes : int
         Number of nodes of the integration.
 

@@ -1,4 +1,4 @@
-"""True errors of a calibrator on a synthetic task, by integration instead of sampling."""
+"""True errors of a calibrator on a synthetic task, by numerical integration instead of sampling."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,21 +39,21 @@ def true_errors(
     n_decisions: int = 2,
     random_state: int = 0,
 ) -> TrueErrors:
-    r"""Compute what a map of predictions is worth on a task, free of the noise of labels and test rows.
+    r"""Compute the true errors and losses of a calibrator on a synthetic task, by numerical integration.
 
     Parameters
     ----------
     task : SyntheticTask
-        Gives the distribution of predictions and their true probabilities.
+        Defines the distribution of predictions and their true probabilities.
     calibrator : Calibrator or callable, optional
-        Fitted calibrator, or a function of rows of probabilities, (n, K); by default predictions stay as they are.
+        Fitted calibrator, or a function of rows of probabilities, (n, K); by default the identity.
     rule : IntegrationRule, optional
-        :class:`ScrambledSobol` by default, right for any map and number of classes; :class:`GaussJacobi` is more accurate for
-        the losses of maps that are smooth, if there are few classes, and leaves ``confidence`` and ``classwise`` at NaN.
+        :class:`ScrambledSobol` by default, valid for any map and number of classes. :class:`GaussJacobi` is more accurate for
+        the losses of smooth maps with few classes, but leaves ``confidence`` and ``classwise`` at NaN.
     n_cells : int, default=128
-        Cells of equal mass in which the conditional expectations of ``confidence`` and ``classwise`` are taken.
+        Number of cells of equal mass in which the conditional expectations of ``confidence`` and ``classwise`` are estimated.
     n_losses, n_decisions : int, default=500 and 2
-        Number of random losses of the loss gap, and of the decisions each lets you choose from.
+        Number of random losses for the loss gap, and of decisions to choose from for each.
     random_state : int, default=0
         Seed of these losses, in the convention of :func:`calibrant.metrics.average_loss_gap`: 0 gives those of
         :cite:`valk2022`.
@@ -61,27 +61,27 @@ def true_errors(
     Returns
     -------
     TrueErrors
-        Numbers with their integration errors.
+        Errors and losses with their integration errors.
 
     Notes
     -----
-    True errors are those of :cite:`valk2022`, section 2.3: the expectation of the label given the scalar, which mixes all
-    predictions with the same largest, or same k-th, probability. For a map of very many steps, such as a forest, hardly any two
-    regions have exactly the same scalar; the cells then say what holds at their resolution, which is what
-    anybody could observe. The ``pointwise`` errors need no such convention.
+    True errors follow :cite:`valk2022`, section 2.3: they use the expectation of the label given the scalar, which averages
+    over all predictions with the same largest, or same k-th, probability. For a map with very many steps, such as a forest,
+    hardly any two regions have exactly the same scalar. The cells then give the error at their resolution, which is all that
+    can be observed. The ``pointwise`` errors need no such convention.
 
-    The noise of the nodes makes conditional errors too large, unless independent sets of nodes tell by how much. A rule of one
-    set, :class:`GaussJacobi`, therefore gives NaN for ``confidence``, ``classwise`` and their squared forms.
+    The noise of the nodes biases conditional errors upwards, unless independent sets of nodes allow a correction. A rule with
+    one set, :class:`GaussJacobi`, therefore gives NaN for ``confidence``, ``classwise`` and their squared forms.
 
-    Losses have the true probabilities in the place of labels: :math:`-\operatorname{E} \sum_k c_k \ln g_k`, for example,
-    infinite if the map gives zero to what is possible.
+    Losses use the true probabilities instead of labels: :math:`-\operatorname{E} \sum_k c_k \ln g_k`, for example, which is
+    infinite if the map gives probability zero to a possible class.
 
-    One evaluation of both maps per node, then O(m (K log m + K n_losses n_decisions)) time for m nodes and
+    Costs one evaluation of both maps per node, then O(m (K log m + K n_losses n_decisions)) time for m nodes and
     O(m K) memory.
 
     Examples
     --------
-    An over-confident classifier, and temperature scaling from 2,000 rows of it:
+    An overconfident classifier, and temperature scaling fitted to 2,000 rows of it:
 
     >>> from calibrant import TemperatureScaling
     >>> from calibrant.synthetic import TemperatureMap
@@ -120,7 +120,7 @@ def true_errors(
 def _evaluated(
     task: SyntheticTask, calibrator: Map | None, replicates: list[Nodes], n_cells: int, losses: FloatArray
 ) -> tuple[dict[str, float], dict[str, float], int]:
-    """Return all numbers, the errors that replicates show, and the number of nodes."""
+    """Return all numbers, their errors estimated from replicates, and the number of nodes."""
     means: list[dict[str, float]] = []
     gaps, scalars, differences = [], [], []
     for nodes in replicates:
@@ -158,7 +158,7 @@ def _evaluated(
 
 
 def _mapped(calibrator: Map | None, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what the map gives out for every node, and its natural logarithms."""
+    """Return the output of the map for every node, and its natural logarithm."""
     predictions = Predictions.from_probabilities(points)
     if isinstance(calibrator, Calibrator):
         result = calibrator.transform(predictions)
@@ -187,7 +187,7 @@ def _means(
     top = given.argmax(axis=1)
     entropy = -xlogy(truth, truth).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        # A zero that is never refuted costs nothing.
+        # A zero costs nothing if the true probability is zero too.
         log_loss = -np.where(truth > 0, truth * logarithms, 0.0).sum(axis=1)
     distance = np.abs(difference).sum(axis=1)
     squares = np.einsum("nk,nk->n", difference, difference)
@@ -207,18 +207,18 @@ def _means(
 
 
 def _signed_gaps(truth: FloatArray, given: FloatArray, weights: FloatArray, losses: FloatArray) -> FloatArray:
-    """Return expected promised minus expected true loss of the best decisions, for every loss, (m,)."""
+    """Return expected predicted minus expected true loss of the Bayes decisions, for every loss, (m,)."""
     n_losses, n_decisions, n_classes = losses.shape
     columns = np.ascontiguousarray(losses.transpose(2, 1, 0).reshape(n_classes, -1))  # decisions side by side
     tolerances = SAME_COST * np.abs(losses).max(axis=(1, 2))
     result = np.zeros(n_losses)
     for block in row_blocks(len(truth), n_losses * n_decisions, min_rows=ROWS_AT_LEAST):
-        prices = (given[block] @ columns).reshape(-1, n_decisions, n_losses)
-        bound = prices.min(axis=1) + tolerances
+        expected_losses = (given[block] @ columns).reshape(-1, n_decisions, n_losses)
+        bound = expected_losses.min(axis=1) + tolerances
         weighted = weights[block, np.newaxis] * (given[block] - truth[block])
         undecided = np.ones(bound.shape, dtype=bool)
         for decision in range(n_decisions):
-            taken = (prices[:, decision] <= bound) & undecided
+            taken = (expected_losses[:, decision] <= bound) & undecided
             undecided &= ~taken
             result += np.einsum("mk,mk->m", losses[:, decision], taken.T.astype(np.float64) @ weighted)
     return result
@@ -232,7 +232,7 @@ def _mean_with_error(parts: list[float]) -> tuple[float, float]:
 
 
 def _mean_absolute(parts: FloatArray) -> tuple[float, float]:
-    """Return the mean absolute value of a mean over replicates, (R, m), without the bias of its noise."""
+    """Return the mean absolute value of a mean over replicates, (R, m), corrected for the bias of its noise."""
     n_replicates, others = len(parts), len(parts) - 1
     plain = float(np.abs(parts.mean(axis=0)).mean())
     if others == 0:
@@ -243,6 +243,6 @@ def _mean_absolute(parts: FloatArray) -> tuple[float, float]:
 
 
 def _root(square: float, error: float) -> tuple[float, float]:
-    """Return a square root and how far it moves if the square moves by its error."""
+    """Return a square root, and its error if the square changes by its own error."""
     root = float(np.sqrt(np.maximum(0.0, square)))  # which keeps NaN, unlike the maximum of Python
     return root, float(np.sqrt(root**2 + error)) - root

@@ -1,4 +1,4 @@
-"""Files of predictions: CSV, Parquet, Feather and NPZ, read and written as wholes or batch by batch."""
+"""Files of predictions: read and write CSV, Parquet, Feather and NPZ, completely or batch by batch."""
 
 from calibrant.tables.opening import open_source
 from calibrant.tables.rewriting import rewrite

@@ -1,4 +1,4 @@
-"""Parquet and Feather files, written: new scores in their columns, every other column in its own type."""
+"""Write Parquet and Feather files: new scores, with all other columns unchanged."""
 
 from collections.abc import Sequence
 from typing import IO, Any
@@ -14,17 +14,17 @@ __all__ = ["ArrowSink"]
 
 
 class ArrowSink(Sink):
-    """A file with the schema of another, in which the columns of scores are of a floating type.
+    """Writer of a file with the schema of another, in which score columns have a floating type.
 
     Parameters
     ----------
     stream : file
-        Where to write.
+        Output stream.
     source : ArrowSource
     columns : sequence of str
-        Columns that take the new scores.
+        Columns of the new scores.
     appended : bool
-        Whether these are new columns, to be written after the others.
+        Whether these are new columns, written after the others.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ArrowSink(Sink):
             self._writer = ipc.new_file(stream, schema, options=options)
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
-        """Write rows as one more batch, or group of rows."""
+        """Write rows as a record batch or row group."""
         assert isinstance(batch, ArrowBatch)
         new = dict(zip(self._columns, scores.T, strict=True))
         arrays = [

@@ -19,12 +19,12 @@ from calibrant.tables.source import Source
 
 __all__ = ["ArrowBatch", "ArrowSource", "FeatherSource", "ParquetSource", "pyarrow_module"]
 
-ROWS_LOOKED_AT = 1000  # to tell scores from numbers of rows
-COMPRESSION = 2  # by which scores are smaller in a file, about
+ROWS_LOOKED_AT = 1000  # to distinguish scores from row numbers
+COMPRESSION = 2  # approximate compression ratio of scores
 
 
 def pyarrow_module() -> Any:
-    """Return pyarrow, or say how to install it."""
+    """Return pyarrow, or raise an error that says how to install it."""
     try:
         import pyarrow
     except ModuleNotFoundError as error:
@@ -33,19 +33,19 @@ def pyarrow_module() -> Any:
 
 
 class ArrowBatch(Batch):
-    """Rows of an Arrow table, all columns in their own types."""
+    """Rows of an Arrow table, with the original column types."""
 
     def __init__(self, path: Path, first_row: int, rows: Any) -> None:
         self._path, self.first_row, self.rows, self.n_rows = path, first_row, rows, rows.num_rows
 
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the numbers of these columns, (n, K); float32 if all of them are."""
+        """Return the values of these columns, (n, K); float32 if all columns are."""
         scores = np.column_stack([self._numbers(column, PredictionError) for column in columns])
         check_finite(scores, self._path, tuple(columns), self.place)
         return scores
 
     def names(self, column: str) -> NDArray[Any]:
-        """Return text as text, and whole numbers and truth values as integers."""
+        """Return text as text, and integers and Booleans as integers."""
         pyarrow = pyarrow_module()
         array = self.rows.column(column)
         check_names(np.asarray(array.is_null(nan_is_null=True)), self._path, column, self.place)
@@ -60,8 +60,8 @@ class ArrowBatch(Batch):
             if broken.any():
                 row = int(np.argmax(broken))
                 raise LabelError(
-                    f"{self._path}: {self.place(row)}, column {column!r} is {values[row]:g}; whole numbers or text "
-                    "are needed there."
+                    f"{self._path}: {self.place(row)}, column {column!r} is {values[row]:g}; labels and groups must be integers "
+                    "or text."
                 )
             return values.astype(np.int64)
         if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
@@ -69,7 +69,7 @@ class ArrowBatch(Batch):
                 array = array.cast(pyarrow.string())
             except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
                 raise LabelError(
-                    f"{self._path}: column {column!r} is of type {kind}; integers or text are needed there."
+                    f"{self._path}: column {column!r} is of type {kind}; labels and groups must be integers or text."
                 ) from None
         found = array.to_pylist()
         check_no_nul(np.array(["\0" in text for text in found], dtype=bool), self._path, column, self.place)
@@ -78,22 +78,20 @@ class ArrowBatch(Batch):
         return texts
 
     def weights(self, column: str) -> NDArray[np.float64]:
-        """Return the numbers of a column that are weights."""
+        """Return a column of weights."""
         weights = self._numbers(column, WeightError).astype(np.float64)
         check_weights(weights, self._path, column, self.place)
         return weights
 
     def numbers(self, column: str) -> NDArray[np.floating]:
-        """Return a column of numbers, NaN where one is missing."""
+        """Return a numeric column, NaN for missing values."""
         return self._numbers(column, PredictionError)
 
     def _numbers(self, column: str, error_type: type[ValueError]) -> NDArray[np.floating]:
         pyarrow = pyarrow_module()
         array = self.rows.column(column)
         if not is_numeric(array.type):
-            raise error_type(
-                f"{self._path}: column {column!r} is of type {array.type}; numbers are needed there."
-            )
+            raise error_type(f"{self._path}: column {column!r} is of type {array.type}; it must be numeric.")
         if not (pyarrow.types.is_floating(array.type) and array.null_count == 0):
             array = array.cast(pyarrow.float64())
         values = np.asarray(array.to_numpy(zero_copy_only=False))
@@ -101,17 +99,17 @@ class ArrowBatch(Batch):
 
 
 class ArrowSource(Source):
-    """What Parquet and Feather share: a schema, and batches of typed columns."""
+    """Base of Parquet and Feather files: a schema, and batches of typed columns."""
 
     schema: Any
     format_name: str
 
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[ArrowBatch]:
-        """Yield all rows, of some columns only if they are named."""
+        """Yield all rows, with all columns or the named ones."""
         first_row = 0
         with self._readable():
             for rows in self._record_batches(n_rows, columns):
-                # Offsets, lengths and text of a damaged file would be followed out of memory otherwise.
+                # In a damaged file, unchecked offsets and lengths would lead to reads outside the buffers.
                 rows.validate(full=True)
                 for start in range(0, rows.num_rows, n_rows):
                     part = rows.slice(start, n_rows)
@@ -121,7 +119,7 @@ class ArrowSource(Source):
             raise FileFormatError(f"{self.path} has columns but no rows; at least one row is needed.")
 
     def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
-        """Return the columns asked for, or all of a type of numbers."""
+        """Return the requested columns, or all numeric ones."""
         if columns is not None:
             return columns_asked_for(self.path, self.columns, columns)
         types = zip(self.columns, self.schema.types, strict=True)
@@ -131,7 +129,7 @@ class ArrowSource(Source):
 
     @abstractmethod
     def _record_batches(self, n_rows: int, columns: Sequence[str] | None) -> Iterator[Any]:
-        """Yield record batches, of about so many rows where the format allows it."""
+        """Yield record batches, of about ``n_rows`` rows if the format allows it."""
 
     def _set_schema(self, schema: Any) -> None:
         self.schema = schema
@@ -142,7 +140,7 @@ class ArrowSource(Source):
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Turn what pyarrow says of a broken file into one sentence."""
+        """Convert errors of pyarrow about a damaged file into one sentence."""
         pyarrow = pyarrow_module()
         try:
             yield
@@ -152,7 +150,7 @@ class ArrowSource(Source):
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             empty = self.path.stat().st_size == 0
-            what = "is empty" if empty else f"is not a whole {self.format_name} file"
+            what = "is empty" if empty else f"is not a complete {self.format_name} file"
             raise FileFormatError(f"{self.path} {what}; write it again.") from error
 
 
@@ -171,12 +169,12 @@ class ParquetSource(ArrowSource):
             self._set_schema(self.file.schema_arrow)
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return the size of the scores."""
+        """Return the uncompressed size of the scores in bytes."""
         return int(self.file.metadata.num_rows) * len(columns.names) * 8
 
     @property
     def compression(self) -> str:
-        """Return how the first column is compressed, for another file of the same kind."""
+        """Return the compression of the first column, for the output file."""
         metadata = self.file.metadata
         if metadata.num_row_groups == 0:
             return "snappy"
@@ -207,7 +205,7 @@ class FeatherSource(ArrowSource):
             self._set_schema(self._file.schema)
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return the size of the scores, from the size of the file and the share of its columns."""
+        """Estimate the size of the scores in bytes from the file size and the fraction of score columns."""
         share = len(columns.names) / len(self.columns)
         return int(self.path.stat().st_size * COMPRESSION * share)
 
@@ -222,6 +220,6 @@ class FeatherSource(ArrowSource):
 
 
 def is_numeric(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of numbers."""
+    """Return whether an Arrow type is numeric."""
     types = pyarrow_module().types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

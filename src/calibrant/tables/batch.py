@@ -1,4 +1,4 @@
-"""Batch: some consecutive rows of a file, and how their places are named to a user."""
+"""Batch: consecutive rows of a file, with positions for error messages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ __all__ = ["Batch"]
 
 
 class Batch(ABC):
-    """Some rows of a table; the columns are converted when they are asked for.
+    """Consecutive rows of a table; columns are converted on request.
 
     Attributes
     ----------
     first_row : int
-        Number of rows of the file that come before.
+        Number of preceding rows in the file.
     n_rows : int
     """
 
@@ -25,19 +25,19 @@ class Batch(ABC):
 
     @abstractmethod
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return these columns as finite numbers, (n, K); a PredictionError says which cell is none."""
+        """Return these columns as finite numbers, (n, K); a PredictionError names the first invalid cell."""
 
     @abstractmethod
     def names(self, column: str) -> NDArray[Any]:
-        """Return labels or groups, (n,), as text or as integers; a LabelError says which one is missing."""
+        """Return labels or groups, (n,), as text or integers; a LabelError names the first missing one."""
 
     @abstractmethod
     def weights(self, column: str) -> NDArray[np.float64]:
-        """Return weights, (n,); a WeightError says which one is no number of at least zero."""
+        """Return weights, (n,); a WeightError names the first that is not a non-negative number."""
 
     def place(self, row: int) -> str:
-        """Return the place of a row of this batch, counted from one as a user does.
+        """Return the position of a row of this batch in the file, counted from one.
 
-        Files of text add the line, and files of arrays the index.
+        Text files add the line number, array files the index.
         """
         return f"row {self.first_row + row + 1}"

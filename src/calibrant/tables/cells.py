@@ -1,4 +1,4 @@
-"""What a cell of a table may be: a number, a name, or missing; and what a user is told of one that is not."""
+"""Checks of table cells: finite scores, present labels and groups, valid weights."""
 
 import re
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from calibrant.errors import LabelError, PredictionError, WeightError
 __all__ = ["MISSING", "as_integers", "check_finite", "check_names", "check_no_nul", "check_weights"]
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "<na>", "#n/a"}
-"""Texts that stand for a missing number, in any case."""
+"""Texts for a missing number, in lower or upper case."""
 
 Place = Callable[[int], str]
-"""Where a row of a batch is, for a user."""
+"""Function that describes the position of a row for error messages."""
 
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.0+)?")
 
 
 def check_finite(scores: NDArray[np.floating], path: Path, columns: tuple[str, ...], place: Place) -> None:
-    """Refuse scores, (n, K), of which one is missing or infinite."""
+    """Reject scores, (n, K), with missing or infinite values."""
     wrong = ~np.isfinite(scores)
     if not wrong.any():
         return
@@ -37,7 +37,7 @@ def check_finite(scores: NDArray[np.floating], path: Path, columns: tuple[str, .
 
 
 def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Place) -> None:
-    """Refuse labels or groups of which one is missing."""
+    """Reject labels or groups with missing values."""
     if missing.any():
         raise LabelError(
             f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; remove rows without a value there."
@@ -45,7 +45,7 @@ def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Plac
 
 
 def check_no_nul(found: NDArray[np.bool_], path: Path, column: str, place: Place) -> None:
-    """Refuse labels or groups of which one has a NUL character, which numpy drops at the end of text."""
+    """Reject labels or groups with NUL characters, which numpy drops at the end of text."""
     if found.any():
         raise LabelError(
             f"{path}: {place(int(np.argmax(found)))}, column {column!r} has a NUL character; remove it from the text."
@@ -53,7 +53,7 @@ def check_no_nul(found: NDArray[np.bool_], path: Path, column: str, place: Place
 
 
 def check_weights(weights: NDArray[np.float64], path: Path, column: str, place: Place) -> None:
-    """Refuse weights that are missing, infinite or negative."""
+    """Reject weights that are missing, infinite or negative."""
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -64,7 +64,7 @@ def check_weights(weights: NDArray[np.float64], path: Path, column: str, place: 
 
 
 def as_integers(names: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Return names that are whole numbers, also as text, as integers; None if one is not.
+    """Return names as integers if all are integers, also as text; else None.
 
     >>> as_integers(np.array(["0", "-1", "2.0"])), as_integers(np.array(["007"]))
     (array([ 0, -1,  2]), None)

@@ -1,4 +1,4 @@
-"""Labels to columns: which class every column of scores stands for, given the labels that occur."""
+"""Match labels to score columns: find the class of every column, given the labels in the file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,19 +27,19 @@ Label = str | int
 
 @dataclass(frozen=True)
 class ClassMatch:
-    """How labels and columns go together.
+    """Result of matching labels to columns.
 
     Attributes
     ----------
     classes : ndarray of shape (K,)
-        Name of every column for :class:`~calibrant.Predictions`: the class, or if labels are column numbers
-        the name of the column.
+        Name of every column for :class:`~calibrant.Predictions`: the class, or the column name if labels are column
+        numbers.
     integers : bool
-        Whether labels are integers, also where the file has them as text.
+        Whether labels are integers, possibly stored as text.
     note : str or None
-        What a user should check, where order and not a name decided.
+        Message to the user if columns were matched by order rather than by name.
     by_order : bool
-        Whether the sorted order decided, so that the names of the columns are not those of the classes.
+        Whether columns were matched in sorted order, so that their names are not those of the classes.
     """
 
     classes: NDArray[Any]
@@ -56,12 +56,11 @@ def match_classes(
     space: Space = Space.PROBABILITIES,
     positive: str | None = None,
 ) -> ClassMatch:
-    """Match the labels that occur, each with the place where it occurs first, to the columns.
+    """Match labels, each with the position of its first occurrence, to the columns.
 
-    In this order: columns are called as the labels; they are so apart from what all names begin and end with;
-    labels are column numbers 0..K-1; there are as many labels as columns, whose names say nothing: sorted order.
-    Logits that nobody chose must not have a column beside those that are called as labels, since no sum of
-    a row tells that it is no class. ``positive`` is the class that one column is about.
+    Rules, in this order: column names equal the labels; they do so with a common prefix and suffix; labels are column
+    numbers 0..K-1; there are as many labels as columns, matched in sorted order. Default columns of logits must all match
+    labels, since their row sums cannot show that a column is not a class. ``positive`` is the class of a single column.
 
     >>> columns = ScoreColumns(("p_dog", "p_cat"), ("p_dog", "p_cat"))
     >>> match_classes(Path("a.csv"), columns, {"cat": "row 1", "dog": "row 2"}).classes
@@ -77,8 +76,8 @@ def match_classes(
         return _of_one_column(path, columns, known, places, positive)
     if positive is not None:
         raise ParameterError(
-            f"a positive class is for one column of scores, but {path} has "
-            f"{len(columns.classes)}, {listed(columns.in_file)}; leave it out, or choose one column."
+            f"a positive class is for one score column, but {path} has "
+            f"{len(columns.classes)}, {listed(columns.in_file)}; omit it, or choose one column."
         )
     if space is Space.LOGITS and columns.is_default:
         _check_none_besides(path, columns, known)
@@ -99,23 +98,23 @@ def match_classes(
 
 
 def _check_no_class_is_left_out(path: Path, columns: ScoreColumns, labels: list[str]) -> None:
-    """Refuse to leave out a column that looks like a row number, but is called as a label."""
+    """Reject a column that was skipped as a row number but has the name of a label."""
     before, after, covered = shared_affixes((*columns.names, *columns.left_out), labels)
     called_so = {f"{before}{label}{after}" for label in covered} if len(covered) > 1 else set()
     for name in columns.left_out:
         if name in labels or name in called_so:
             raise PredictionError(
-                f"{path}: column {name!r} looks like a row number, but is called as a label; choose the columns."
+                f"{path}: column {name!r} looks like a row number but has the name of a label; choose the columns."
             )
 
 
 def _check_none_besides(path: Path, columns: ScoreColumns, known: NDArray[Any]) -> None:
-    """Refuse columns that are no classes beside others that are called as all labels."""
+    """Reject columns that match no label if the other columns match all labels."""
     texts = [str(label) for label in known.tolist()]
     before, after, covered = shared_affixes(columns.names, texts)
     if len(set(covered)) < max(2, len(texts)):
         return
-    if before or after:  # p_owl beside p_cat is a class, though no row may have it
+    if before or after:  # p_owl next to p_cat is a class even if it never occurs
         besides = [name for name in columns.names if not (name.startswith(before) and name.endswith(after))]
     elif known.dtype.kind == "i":
         besides = [name for name in columns.names if as_integers(np.array([name])) is None]
@@ -125,15 +124,15 @@ def _check_none_besides(path: Path, columns: ScoreColumns, known: NDArray[Any]) 
         several = len(besides) > 1
         raise PredictionError(
             f"{path}: {'columns' if several else 'column'} {listed(besides)} {'match' if several else 'matches'} no "
-            f"label; choose the columns of scores, without {'them' if several else 'it'} unless "
-            f"{'they are classes' if several else 'it is a class'} that no row has."
+            f"label; choose the columns of scores, with {'them' if several else 'it'} only if "
+            f"{'they are classes' if several else 'it is a class'} that never {'occur' if several else 'occurs'}."
         )
 
 
 def _of_one_column(
     path: Path, columns: ScoreColumns, known: NDArray[Any], places: Mapping[Label, str], asked: str | None
 ) -> ClassMatch:
-    """Match the labels to one column, which stands for the positive class of two."""
+    """Match the labels to a single column, which is the positive class of two."""
     name, integers = columns.classes[0], known.dtype.kind == "i"
     if integers and set(known.tolist()) <= {0, 1}:
         known = np.arange(2)
@@ -142,12 +141,12 @@ def _of_one_column(
     if len(known) > 2:
         third = known.tolist()[2]
         raise LabelError(
-            f"{path}: one column of scores means two classes, but there are {counted(len(known), 'label')}, "
+            f"{path}: a single score column is for two classes, but there are {counted(len(known), 'label')}, "
             f"{listed(sorted(known.tolist()))}, the third first in {places[third]}; give one column per class."
         )
     if len(known) < 2:
         raise LabelError(
-            f"{path}: all labels are {known.tolist()[0]!r}; with one column of scores, rows of both classes are needed."
+            f"{path}: all labels are {known.tolist()[0]!r}; a single score column needs rows of both classes."
         )
     texts = [str(one) for one in known.tolist()]
     if asked is not None and asked not in texts:
@@ -158,7 +157,7 @@ def _of_one_column(
         return ClassMatch(known[[1 - positive, positive]], integers)
     classes = np.sort(known)
     note = (
-        f"column {columns.names[0]!r} is taken for the score of {classes.tolist()[1]!r}, the last in sorted order; name "
+        f"column {columns.names[0]!r} is read as the score of {classes.tolist()[1]!r}, the last in sorted order; name "
         "the positive class if it is the other one."
     )
     return ClassMatch(classes, integers, note, by_order=True)
@@ -167,14 +166,14 @@ def _of_one_column(
 def _explanation(
     path: Path, columns: tuple[str, ...], bare: tuple[str, ...], places: Mapping[Label, str]
 ) -> str:
-    """Return a sentence on the first label that fits neither a name nor a number of a column."""
+    """Return an error message for the first label that matches neither a column name nor a column number."""
     texts = {str(label) for label in places}
     names = bare if len(texts & set(bare)) > len(texts & set(columns)) else columns
     numbers = [str(number) for number in range(len(columns))] if not texts & set(names) else []
     unknown = [label for label in places if str(label) not in (*names, *numbers)]
     first = unknown[0] if unknown else next(iter(places))
     return (
-        f"{path}: the label {first!r} in {places[first]} is not among the columns of scores, "
+        f"{path}: the label {first!r} in {places[first]} matches none of the score columns, "
         f"{listed(names)}; correct it, or choose the columns."
     )
 

@@ -1,4 +1,4 @@
-"""CSV files, written: new scores in their columns, every other byte as it was."""
+"""Write CSV files: new scores, with all other bytes unchanged."""
 
 import gzip
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ __all__ = ["CsvSink"]
 
 
 class CsvSink(Sink):
-    """A CSV file with the header, the quotes and the line ends of another.
+    """Writer of a CSV file with the header, quotes and line ends of another.
 
     Parameters
     ----------
     stream : file
-        Where to write.
+        Output stream.
     path : Path
-        The name that the file will have, which says whether it is compressed and what is between cells.
+        Final name of the file, which determines compression and delimiter.
     source : CsvSource
     columns : sequence of str
-        Columns that take the new scores.
+        Columns of the new scores.
     appended : bool
-        Whether these are new columns, to be written after the others.
+        Whether these are new columns, written after the others.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class CsvSink(Sink):
         self._delimiter = delimiter_of(path)
         self._compressed: gzip.GzipFile | None = None
         if is_compressed(path):
-            # Neither name nor time: the same rows always give the same bytes.
+            # No name and time stamp in the gzip header, so that the output is reproducible.
             self._compressed = gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
         self._stream: IO[bytes] = self._compressed or stream  # type: ignore[assignment]
         self._numbers = None if appended else [source.columns.index(column) for column in columns]
@@ -54,7 +54,7 @@ class CsvSink(Sink):
         self._stream.write(self._delimiter.join([*header.fields, *new]) + header.line_end)
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
-        """Write rows; scores with as few digits as give the same number when they are read."""
+        """Write rows; scores have the shortest decimal form that reads back exactly."""
         assert isinstance(batch, CsvBatch)
         lines = []
         for record, values in zip(batch.rows, scores.tolist(), strict=True):
@@ -66,7 +66,7 @@ class CsvSink(Sink):
         self._stream.write(b"".join(lines))
 
     def finish(self) -> None:
-        """Write the empty lines at the end, if there were any."""
+        """Write trailing empty lines, if any."""
         self._stream.write(self._source.trailer)
         if self._compressed is not None:
             self._compressed.close()

@@ -1,4 +1,4 @@
-"""CSV files, also compressed: read as text, so that what is not a score can be written as it was."""
+"""Read CSV files, also compressed; cells are kept as text, so that other columns can be written unchanged."""
 
 import gzip
 import zlib
@@ -24,23 +24,23 @@ __all__ = ["CsvBatch", "CsvSource", "delimiter_of", "is_compressed"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NUL = b"\x00"
-ROWS_LOOKED_AT = 1000  # to tell columns of numbers from others
-BYTES_PER_CELL = 9  # about what a score takes in text
+ROWS_LOOKED_AT = 1000  # to detect numeric columns
+BYTES_PER_CELL = 9  # approximate size of a score in text
 COMPRESSION = 5
 
 
 def is_compressed(path: Path) -> bool:
-    """Tell whether a file is compressed by gzip, by its name."""
+    """Return whether a file is compressed by gzip, from its name."""
     return path.suffix.lower() == ".gz"
 
 
 def delimiter_of(path: Path) -> bytes:
-    """Return what stands between the cells: a tab for ``.tsv``, else a comma."""
+    """Return the delimiter: a tab for ``.tsv``, else a comma."""
     return b"\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else b","
 
 
 class CsvBatch(Batch):
-    """Rows of a CSV file as they stand in it."""
+    """Rows of a CSV file as text."""
 
     def __init__(self, source: "CsvSource", first_row: int, rows: list[Record]) -> None:
         self.source, self.first_row, self.rows, self.n_rows = source, first_row, rows, len(rows)
@@ -50,13 +50,13 @@ class CsvBatch(Batch):
         return f"{super().place(row)} (line {self.rows[row].line})"
 
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the numbers of these columns, (n, K)."""
+        """Return the values of these columns, (n, K)."""
         scores = np.column_stack([self._numbers(column, PredictionError) for column in columns])
         check_finite(scores, self.source.path, tuple(columns), self.place)
         return scores
 
     def names(self, column: str) -> NDArray[Any]:
-        """Return what a column says, as text."""
+        """Return a column as text."""
         cells = [cell_text(field).strip() for field in self._fields(column)]
         try:
             texts = np.array([cell.decode() for cell in cells], dtype=str)
@@ -71,13 +71,13 @@ class CsvBatch(Batch):
         return texts
 
     def weights(self, column: str) -> NDArray[np.float64]:
-        """Return the numbers of a column that are weights."""
+        """Return a column of weights."""
         weights = self._numbers(column, WeightError)
         check_weights(weights, self.source.path, column, self.place)
         return weights
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """Return a column of numbers, NaN where one is missing."""
+        """Return a numeric column, NaN for missing values."""
         return self._numbers(column, PredictionError)
 
     def _fields(self, column: str) -> list[bytes]:
@@ -85,9 +85,9 @@ class CsvBatch(Batch):
         return [record.fields[number] for record in self.rows]
 
     def _numbers(self, column: str, error_type: type[ValueError]) -> NDArray[np.float64]:
-        """Return a column as numbers, NaN where one is missing."""
+        """Convert a column to numbers, NaN for missing values."""
         fields = self._fields(column)
-        if b"_" not in b"".join(fields):  # which Python allows within a number
+        if b"_" not in b"".join(fields):  # float() accepts underscores
             try:
                 return np.array(list(map(float, fields)))
             except ValueError:
@@ -99,7 +99,7 @@ class CsvBatch(Batch):
         if value is None:
             text = cell_text(field).decode(errors="replace")
             raise error_type(
-                f"{self.source.path}: {self.place(row)}, column {column!r} is {text!r}, which is no number."
+                f"{self.source.path}: {self.place(row)}, column {column!r} is {text!r}, which is not a number."
             )
         return value
 
@@ -119,7 +119,7 @@ class CsvSource(Source):
         self.columns = self._names(header)
 
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[CsvBatch]:  # noqa: ARG002
-        """Yield all rows; text has all columns anyway."""
+        """Yield all rows, always with all columns."""
         self.trailer = b""
         first_row = 0
         with self._open() as stream:
@@ -131,7 +131,7 @@ class CsvSource(Source):
             raise FileFormatError(f"{self.path} has a header but no rows; at least one row is needed.")
 
     def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
-        """Return the columns asked for, or all whose first rows are numbers."""
+        """Return the requested columns, or all columns with numbers in the first rows."""
         if columns is not None:
             return columns_asked_for(self.path, self.columns, columns)
         first = next(self.batches(ROWS_LOOKED_AT))
@@ -139,7 +139,7 @@ class CsvSource(Source):
         return default_columns(self.path, found, first.numbers)
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return the size of the scores, from the size of the file and the share of its columns."""
+        """Estimate the size of the scores in bytes from the file size and the fraction of score columns."""
         size = self.path.stat().st_size * (COMPRESSION if is_compressed(self.path) else 1)
         return int(size / BYTES_PER_CELL * 8 * len(columns.names) / len(self.columns))
 
@@ -153,14 +153,12 @@ class CsvSource(Source):
             yield from found
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise FileFormatError(
-                f"{self.path} is not a whole gzip file ({error}); write it again, or name it .csv."
+                f"{self.path} is not a complete gzip file ({error}); write it again, or name it .csv."
             ) from error
 
     def _names(self, header: Record) -> tuple[str, ...]:
         if NUL in b"".join(header.fields):
-            raise FileFormatError(
-                f"{self.path} is not UTF-8 text but perhaps UTF-16; convert the file first."
-            )
+            raise FileFormatError(f"{self.path} is not UTF-8 text, possibly UTF-16; convert the file first.")
         cells = [cell_text(field) for field in header.fields]
         cells[0] = cell_text(header.fields[0].removeprefix(BYTE_ORDER_MARK))
         try:
@@ -172,22 +170,22 @@ class CsvSource(Source):
         if len(names) == 1 and ";" in names[0]:
             raise FileFormatError(
                 f"{self.path}: the header has semicolons and no commas; write the file with commas, or with tabs and "
-                "the ending .tsv."
+                "the extension .tsv."
             )
         if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
             raise FileFormatError(
-                f"{self.path}: the header has commas and no tabs; give the file the ending .csv, or write it with tabs."
+                f"{self.path}: the header has commas and no tabs; give the file the extension .csv, or write it with tabs."
             )
         if len(names) == 1 and self.delimiter == b"," and "\t" in names[0]:
             raise FileFormatError(
-                f"{self.path}: the header has tabs and no commas; give the file the ending .tsv, or write it with "
+                f"{self.path}: the header has tabs and no commas; give the file the extension .tsv, or write it with "
                 "commas."
             )
         check_distinct(self.path, names)
         return names
 
     def _rows(self, found: Iterator[Record]) -> Iterator[Record]:
-        """Yield rows of the length of the header, without empty lines at the end."""
+        """Yield rows with the same number of cells as the header, without trailing empty lines."""
         expected = len(self.columns)
         for number, record in enumerate(found, start=1):
             if record.fields == [b""]:
@@ -207,7 +205,7 @@ class CsvSource(Source):
             yield record
 
     def _is_numeric(self, batch: CsvBatch, column: str) -> bool:
-        """Tell whether all that is there are numbers; refuse a mixture, in which one is wrong rather than the column."""
+        """Return whether all values of a column are numbers; reject a mostly numeric column with invalid cells."""
         fields = batch._fields(column)
         values = [number_in(field) for field in fields]
         n_numbers = sum(value is not None and value == value for value in values)
@@ -215,14 +213,14 @@ class CsvSource(Source):
         if texts and n_numbers > len(values) / 2:
             text = cell_text(fields[texts[0]]).decode(errors="replace")
             raise PredictionError(
-                f"{self.path}: {batch.place(texts[0])}, column {column!r} is {text!r}, but most of that column are "
-                "numbers; repair it, or name the columns of scores."
+                f"{self.path}: {batch.place(texts[0])}, column {column!r} is {text!r}, but most of this column is "
+                "numeric; correct it, or name the columns of scores."
             )
         return n_numbers > 0 and not texts
 
 
 def number_in(field: bytes) -> float | None:
-    """Return the number in a cell, NaN if it is missing, None if it is something else."""
+    """Return the number in a cell, NaN if it is missing, None if it is not a number."""
     text = cell_text(field).strip()
     if b"_" in text:
         return None

@@ -1,4 +1,4 @@
-"""Which columns of numbers are scores if nobody says: all but row numbers and other columns that count rows."""
+"""Default score columns: all numeric columns except row numbers and identifiers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,22 +13,22 @@ from calibrant.tables.score_columns import ScoreColumns, listed
 __all__ = ["counts_rows", "default_columns"]
 
 NEVER_SCORES = re.compile(r"|unnamed: .*|__index_level_\d+__|id|index|row", re.IGNORECASE)
-"""Names of columns that number the rows; the first three are those of pandas."""
+"""Names of row-number columns; the first three are those of pandas."""
 
-FEWEST_ROWS = 3  # two rows of certain predictions, 0 and 1, are distinct whole numbers too
+FEWEST_ROWS = 3  # the predictions 0 and 1 of two rows are distinct integers too
 
 
 def default_columns(
     path: Path, numeric: Sequence[str], values: Callable[[str], NDArray[np.floating]]
 ) -> ScoreColumns:
-    """Return the columns of scores among those of numbers, without those that number the rows.
+    """Return the score columns among the numeric ones, without row numbers and identifiers.
 
     Parameters
     ----------
     path : Path
-        For the error if there is none.
+        File name for the error message.
     numeric : sequence of str
-        Columns of numbers that are not used otherwise.
+        Numeric columns that have no other role.
     values : function
         Returns the first rows of a column.
 
@@ -41,17 +41,17 @@ def default_columns(
     called_so = [name for name in numeric if NEVER_SCORES.fullmatch(name)]
     others = [name for name in numeric if name not in called_so]
     counting = [name for name in others if counts_rows(values(name))]
-    # Integer logits of few rows: if all columns look so, none of them says that it is a number of the row.
+    # Integer logits in few rows look like row numbers too; if all columns do, they are kept.
     kept = [name for name in others if name not in counting] or others
     if not kept:
-        but = f", apart from {listed(called_so)}" if called_so else ""
-        raise PredictionError(f"{path}: no column has numbers that could be scores{but}.")
+        but = f", except for {listed(called_so)}" if called_so else ""
+        raise PredictionError(f"{path}: no numeric column could be a score{but}.")
     left_out = tuple(name for name in numeric if name not in kept)
     return ScoreColumns(tuple(kept), tuple(kept), left_out, is_default=True)
 
 
 def counts_rows(values: NDArray[np.floating]) -> bool:
-    """Tell whether values are all distinct whole numbers, as a row number or an identifier.
+    """Return whether values are distinct integers, like row numbers or identifiers.
 
     >>> counts_rows(np.array([4.0, 2.0, 9.0])), counts_rows(np.array([0.0, 1.0, 0.0]))
     (True, False)

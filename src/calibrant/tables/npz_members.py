@@ -1,4 +1,4 @@
-"""Arrays of an NPZ file: mapped from the disk where they are stored as they are, else read."""
+"""Arrays of an NPZ file: memory-mapped if uncompressed, else read."""
 
 import errno
 import math
@@ -18,15 +18,15 @@ from calibrant.errors import FileFormatError
 
 __all__ = ["NpzMembers"]
 
-LOCAL_HEADER_SIZE = 30  # bytes of a member's own header before its name
-LENGTHS = slice(26, 30)  # where those bytes give the lengths of the name and of what follows it
+LOCAL_HEADER_SIZE = 30  # bytes of a member's local header before its name
+LENGTHS = slice(26, 30)  # position of the lengths of name and extra field in these bytes
 
 
 BLOCK = 2**20
-MOST_EXPANSION = 1100  # that deflate, the compression of NPZ files, can reach
+MOST_EXPANSION = 1100  # upper bound of the compression ratio of deflate
 LONGEST_EMPTY = 2**16  # rows of an array without columns
 
-# What the libraries for archives and arrays raise of damaged bytes; errors of the disk are none of it.
+# Exceptions of the archive and array libraries for damaged data, as opposed to disk errors.
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, OverflowError, KeyError),
     *(NotImplementedError, RuntimeError, SyntaxError, TypeError),
@@ -34,7 +34,7 @@ DAMAGE = (
 
 
 class NpzMembers:
-    """The arrays of an NPZ file by name; nothing in it is ever unpickled."""
+    """Arrays of an NPZ file by name; pickled objects are never loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,12 +43,14 @@ class NpzMembers:
         except (*DAMAGE, OSError) as error:
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
-            what = "is empty" if path.stat().st_size == 0 else "is not a whole NPZ file"
+            what = "is empty" if path.stat().st_size == 0 else "is not a complete NPZ file"
             raise FileFormatError(f"{path} {what}; write it again, with numpy.savez.") from error
         try:
             members = [name for name in self._archive.namelist() if name.endswith(".npy")]
             if len(set(members)) < len(members):
-                raise FileFormatError(f"{path} has two arrays of one name; write it again, with numpy.savez.")
+                raise FileFormatError(
+                    f"{path} has two arrays of the same name; write it again, with numpy.savez."
+                )
             self.names = tuple(name.removesuffix(".npy") for name in members)
             self.shapes: dict[str, tuple[int, ...]] = {}
             self.types: dict[str, np.dtype[Any]] = {}
@@ -61,9 +63,9 @@ class NpzMembers:
             raise
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return one array, without reading it into memory if it lies in the file uncompressed.
+        """Return one array, memory-mapped if it is uncompressed.
 
-        The checksum of the archive is compared either way, so that damage is noticed.
+        The checksum of the archive is verified in both cases.
         """
         if self.types[name].hasobject:
             raise FileFormatError(
@@ -78,11 +80,11 @@ class NpzMembers:
             return self._mapped(name, info.header_offset)
         with self._opened(name) as stream:
             array: NDArray[Any] = npy.read_array(stream, allow_pickle=False)
-            stream.read(1)  # the end, where the checksum is compared
+            stream.read(1)  # reaching the end verifies the checksum
             return array
 
     def copy_to(self, other: zipfile.ZipFile, name: str) -> None:
-        """Write one array into another archive, byte for byte."""
+        """Copy one array into another archive, byte for byte."""
         info = self._archive.getinfo(f"{name}.npy")
         copied = zipfile.ZipInfo(info.filename, info.date_time)
         copied.compress_type = info.compress_type
@@ -91,7 +93,7 @@ class NpzMembers:
                 target.write(block)
 
     def is_compressed(self, name: str) -> bool:
-        """Tell whether an array is compressed."""
+        """Return whether an array is compressed."""
         return self._archive.getinfo(f"{name}.npy").compress_type != zipfile.ZIP_STORED
 
     def close(self) -> None:
@@ -105,17 +107,17 @@ class NpzMembers:
 
     @contextmanager
     def _opened(self, name: str) -> Iterator[IO[bytes]]:
-        """Open one array; whatever damage is found while it is read is told in one sentence."""
+        """Open one array; damage found while reading it is reported in one sentence."""
         try:
             with self._archive.open(f"{name}.npy") as stream:
                 yield stream
         except FileFormatError:
             raise
         except DAMAGE as error:
-            raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.") from error
+            raise FileFormatError(f"{self.path}: the array {name!r} is damaged; write it again.") from error
 
     def _check_size(self, name: str, header_size: int) -> None:
-        """Refuse an array that declares another size than its member has, or a member that cannot have so many bytes."""
+        """Reject an array whose declared size differs from that of its member, or is impossible for it."""
         info = self._archive.getinfo(f"{name}.npy")
         size = math.prod(self.shapes[name]) * self.types[name].itemsize
         longest = max(self.shapes[name], default=0)
@@ -124,7 +126,7 @@ class NpzMembers:
             or info.file_size > MOST_EXPANSION * info.compress_size + BLOCK
             or (size == 0 and longest > max(self.path.stat().st_size, LONGEST_EMPTY))
         ):
-            raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.")
+            raise FileFormatError(f"{self.path}: the array {name!r} is damaged; write it again.")
 
     def _header(self, stream: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         try:
@@ -133,7 +135,7 @@ class NpzMembers:
             shape, fortran, dtype = read(stream)
         except DAMAGE as error:
             raise FileFormatError(
-                f"{self.path}: the member {name!r} is no array that numpy writes; write it again."
+                f"{self.path}: the member {name!r} is not a numpy array; write it again."
             ) from error
         return shape, fortran, dtype
 
@@ -147,4 +149,4 @@ class NpzMembers:
         try:
             return np.memmap(self.path, dtype, "r", start, shape, "F" if fortran else "C")
         except DAMAGE as error:
-            raise FileFormatError(f"{self.path}: the array {name!r} is not whole; write it again.") from error
+            raise FileFormatError(f"{self.path}: the array {name!r} is damaged; write it again.") from error

@@ -1,4 +1,4 @@
-"""NPZ files, written: a new array of scores, every other array byte for byte."""
+"""Write NPZ files: a new array of scores, with all other arrays unchanged."""
 
 import zipfile
 from typing import IO
@@ -15,17 +15,17 @@ __all__ = ["NpzSink"]
 
 
 class NpzSink(Sink):
-    """An archive with the arrays of another.
+    """Writer of an archive with the arrays of another.
 
     Parameters
     ----------
     stream : file
-        Where to write.
+        Output stream.
     source : NpzSource
     name : str
         The array of scores.
     appended : str or None
-        Name of a new array for the new scores, if the old ones stay.
+        Name of a new array for the new scores, if the old ones are kept.
     """
 
     def __init__(self, stream: IO[bytes], source: NpzSource, name: str, appended: str | None) -> None:
@@ -41,7 +41,7 @@ class NpzSink(Sink):
         self._type: np.dtype[np.floating] | None = None
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:  # noqa: ARG002
-        """Write rows, in the floating type of the first."""
+        """Write rows, in the floating type of the first batch."""
         shape = self._source.members.shapes[self._name]
         if self._type is None:
             self._type = scores.dtype

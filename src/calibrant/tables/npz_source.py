@@ -1,4 +1,4 @@
-"""NPZ files: one array of scores, and beside it arrays of labels, weights and groups."""
+"""Read NPZ files: an array of scores, with arrays of labels, weights and groups."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,12 +36,12 @@ class NpzBatch(Batch):
         return f"{super().place(row)} (index {self.first_row + row})"
 
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the array of scores, (n, K), in its own floating type."""
+        """Return the array of scores, (n, K), in its floating type."""
         (name,) = columns
         values = self._rows(name)
         if values.dtype.kind not in "fiub":
             raise PredictionError(
-                f"{self._source.path}: the array {name!r} is of type {values.dtype}; numbers are needed."
+                f"{self._source.path}: the array {name!r} is of type {values.dtype}; it must be numeric."
             )
         single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
         scores: NDArray[np.floating] = np.array(values, dtype=np.float32 if single else np.float64)
@@ -50,7 +50,7 @@ class NpzBatch(Batch):
         return scores
 
     def names(self, column: str) -> NDArray[Any]:
-        """Return text as text, and whole numbers as integers."""
+        """Return text as text, and integers as integers."""
         path, values = self._source.path, np.array(self._flat(column, LabelError))
         if values.dtype.kind in "SU":
             values = _as_text(values, path, column)
@@ -63,11 +63,11 @@ class NpzBatch(Batch):
             if broken.any():
                 row = int(np.argmax(broken))
                 raise LabelError(
-                    f"{path}: {self.place(row)}, array {column!r} is {values[row]:g}; whole numbers or text are needed."
+                    f"{path}: {self.place(row)}, array {column!r} is {values[row]:g}; labels and groups must be integers or text."
                 )
         elif values.dtype.kind not in "iub":
             raise LabelError(
-                f"{path}: the array {column!r} is of type {values.dtype}; integers or text are needed."
+                f"{path}: the array {column!r} is of type {values.dtype}; labels and groups must be integers or text."
             )
         return values.astype(np.int64)
 
@@ -76,7 +76,7 @@ class NpzBatch(Batch):
         values = self._flat(column, WeightError)
         if values.dtype.kind not in "fiub":
             raise WeightError(
-                f"{self._source.path}: the array {column!r} is of type {values.dtype}; numbers are needed."
+                f"{self._source.path}: the array {column!r} is of type {values.dtype}; it must be numeric."
             )
         weights = np.array(values, dtype=np.float64)
         check_weights(weights, self._source.path, column, self.place)
@@ -97,7 +97,7 @@ class NpzBatch(Batch):
 
 
 class NpzSource(Source):
-    """An NPZ file, in which a column is an array."""
+    """An NPZ file, whose arrays have the role of columns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,13 +109,13 @@ class NpzSource(Source):
             raise FileFormatError(f"{path} has no arrays; save some with numpy.savez.")
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return one array; the same object every time."""
+        """Return one array; always the same object."""
         if name not in self._arrays:
             self._arrays[name] = self.members.array(name)
         return self._arrays[name]
 
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[NpzBatch]:
-        """Yield all rows of the arrays that are needed."""
+        """Yield all rows of the required arrays."""
         needed = [*(columns or []), *([] if self._score_name is None else [self._score_name])]
         lengths = {name: self.members.shapes[name][:1] for name in needed or self.columns[:1]}
         first = next(iter(lengths))
@@ -134,7 +134,7 @@ class NpzSource(Source):
             yield NpzBatch(self, start, min(n_rows, total - start))
 
     def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:
-        """Return the array asked for, or the one with a usual name, or the only one with rows and columns."""
+        """Return the requested array, or the one with a usual name, or the only two-dimensional one."""
         if columns is not None:
             check_column(self.path, self.columns, columns, "score")
             name = columns
@@ -143,14 +143,14 @@ class NpzSource(Source):
         shape = self.members.shapes[name]
         if len(shape) not in (1, 2) or 0 in shape:
             raise PredictionError(
-                f"{self.path}: the array {name!r} has shape {shape}; rows by classes are needed, or one score per row."
+                f"{self.path}: the array {name!r} has shape {shape}; it must be (rows, classes), or have one score per row."
             )
         self._score_name = name
         n_columns = shape[1] if len(shape) == 2 else 1
         return ScoreColumns((name,), self._class_names(n_columns))
 
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return the size of the scores."""
+        """Return the size of the scores in bytes."""
         return int(np.prod(self.members.shapes[columns.names[0]])) * 8
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class NpzSource(Source):
 
 
 def _as_text(values: NDArray[Any], path: Path, name: str) -> NDArray[np.str_]:
-    """Return text, of which bytes are UTF-8; refuse what is none."""
+    """Return text, decoded from UTF-8 if it is bytes; reject invalid text."""
     sentence = f"{path}: the array {name!r} is not Unicode text; write it again."
     if values.dtype.kind == "S":
         try:
@@ -192,14 +192,14 @@ def _as_text(values: NDArray[Any], path: Path, name: str) -> NDArray[np.str_]:
 
 
 def _codes(texts: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the numbers of the characters of some texts, (n, longest), with zeros behind the end."""
+    """Return the code points of texts, (n, longest), padded with zeros."""
     kind = np.dtype("u4").newbyteorder(texts.dtype.byteorder)
     codes: NDArray[np.uint32] = np.ascontiguousarray(texts).view(kind)
     return codes.reshape(len(texts), -1) if texts.dtype.itemsize else np.zeros((len(texts), 1), np.uint32)
 
 
 def _has_nul(texts: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which texts have a zero before their end."""
+    """Return which texts have a zero before their end."""
     codes = _codes(texts)
     found: NDArray[np.bool_] = ((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any(axis=1)
     return found

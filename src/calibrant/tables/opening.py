@@ -1,4 +1,4 @@
-"""Open a file of predictions by its ending."""
+"""Open a file of predictions, with the format from its extension."""
 
 import os
 from pathlib import Path
@@ -23,32 +23,30 @@ ENDINGS: dict[str, type[Source]] = {
     ".arrow": FeatherSource,
     ".npz": NpzSource,
 }
-"""Ending of a file to its format."""
+"""File extension -> format."""
 
 
 def source_type(path: str | os.PathLike[str]) -> type[Source]:
-    """Return the kind of source that a file of this name is."""
+    """Return the source class for a file name."""
     name = Path(path).name.lower()
     for ending, kind in ENDINGS.items():
         if name.endswith(ending):
             return kind
-    raise FileFormatError(
-        f"{os.fsdecode(path)}: the ending says nothing of the format; known are {', '.join(ENDINGS)}."
-    )
+    raise FileFormatError(f"{os.fsdecode(path)}: unknown file extension; supported are {', '.join(ENDINGS)}.")
 
 
 def open_source(path: str | os.PathLike[str]) -> Source:
-    """Open a file for reading; a context manager that closes it.
+    """Open a file for reading; the result is a context manager.
 
     >>> open_source("predictions.txt")
     Traceback (most recent call last):
-    calibrant.errors.FileFormatError: predictions.txt: the ending says nothing of the format; known are .csv, .csv.gz,
-    .tsv, .tsv.gz, .parquet, .pq, .feather, .arrow, .npz.
+    calibrant.errors.FileFormatError: predictions.txt: unknown file extension; supported are .csv, .csv.gz, .tsv,
+    .tsv.gz, .parquet, .pq, .feather, .arrow, .npz.
     """
     kind = source_type(path)
     target = Path(path)
     if target.is_dir():
-        raise FileFormatError(f"{target} is a folder; give a file.")
+        raise FileFormatError(f"{target} is a folder, not a file; give a file.")
     if not target.exists():
         raise FileNotFoundError(2, "No such file", str(target))
     check_signature(target)

@@ -1,4 +1,4 @@
-"""Write a file of predictions again with other scores, batch by batch, whole or not at all."""
+"""Copy a file of predictions with new scores, batch by batch and atomically."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -29,16 +29,16 @@ from calibrant.tables.table import rows_per_batch
 __all__ = ["check_output", "rewrite"]
 
 Progress = Callable[[int], object]
-"""Called with the number of rows that are done."""
+"""Called with the number of finished rows."""
 
 
 def check_output(source: Source, output: str | os.PathLike[str]) -> Path:
-    """Return the path of the output, if its ending says the same format as the input."""
+    """Return the path of the output, if its extension has the format of the input."""
     kind = source_type(output)
     if not isinstance(source, kind):
         endings = [ending for ending, other in ENDINGS.items() if isinstance(source, other)]
         raise ParameterError(
-            f"{os.fsdecode(output)}: the format stays that of {source.path}; give a name that ends in "
+            f"{os.fsdecode(output)}: the output must have the format of {source.path}; give a name that ends in "
             f"{' or '.join(endings)}."
         )
     return Path(output)
@@ -55,27 +55,27 @@ def rewrite(
     n_rows: int | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Write all rows with new scores in the columns of the old ones; everything else stays as it is.
+    """Copy a file with new scores in the score columns; everything else is unchanged.
 
     Parameters
     ----------
     source : Source
-        The file to read, which may be the one to be written.
+        The file to read, which may be the same as the output.
     output : path-like
-        The file to write. It takes the place of an older one when it is whole; whatever is raised before, an
-        interrupt included, leaves the older one.
+        The file to write. An existing file is replaced only once the new one is complete; after an error or an interrupt
+        it is unchanged.
     columns : ScoreColumns
-        The columns of scores, in the order of the classes.
+        The score columns, in the order of the classes.
     space : Space or ScoreParser
-        What the scores are, or what makes predictions of them.
+        Space of the scores, or their parser.
     calibrated : function
-        Returns the new scores of some predictions, (n, K) for K columns or two classes.
+        Returns the new scores for predictions, (n, K) for K columns or two classes.
     appended : sequence of str, optional
-        Names of new columns for the new scores; the old ones then stay. One name for an NPZ file.
+        Names of new columns for the new scores, instead of replacing the old ones. One name for an NPZ file.
     n_rows : int, optional
-        Rows to take at a time.
+        Number of rows per batch.
     progress : function, optional
-        Called with the number of rows that are done, after every batch.
+        Called with the number of finished rows after every batch.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def rewrite(
                     progress(done)
         except BaseException:
             with suppress(Exception):
-                sink.finish()  # into a file that nobody will see, so that nothing is left open
+                sink.finish()  # closes the temporary file, which is then removed
             raise
         sink.finish()
     return done

@@ -1,4 +1,4 @@
-"""Scores of a file as predictions, with errors that name the place in the file."""
+"""Parse scores of a file into predictions, with errors that name the position in the file."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ __all__ = ["ScoreParser"]
 ADVICE = "declare the space as logits if these are logits, or choose the columns"
 
 ROUNDING = 0.05
-"""How far the sum of a row may be from one to be that of probabilities that were rounded."""
+"""Largest difference to one of the row sums of rounded probabilities."""
 
-UNCHANGED = 1e-6  # about what float32 and six printed digits leave; such sums are one
+UNCHANGED = 1e-6  # rounding error of float32 and of six printed digits; such sums count as one
 
 
 class ScoreParser:
-    """Turns batches of rows into predictions; one column is the positive class of two.
+    """Parser of batches of rows into predictions; a single column is the positive class of two.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class ScoreParser:
     Attributes
     ----------
     n_changed : int
-        How many rows were divided by their sums so far.
+        Number of rows renormalised so far.
     largest_change : float
-        How far from one the sum of such a row was at most.
+        Largest difference to one of their sums.
     """
 
     def __init__(self, path: Path, columns: ScoreColumns, space: Space, normalise: bool = False) -> None:
@@ -49,12 +49,12 @@ class ScoreParser:
         self.n_changed, self.largest_change = 0, 0.0
 
     def __call__(self, batch: Batch) -> Predictions:
-        """Return the scores of a batch."""
+        """Return the predictions of a batch."""
         scores = batch.scores(self._columns.names)
         if self._space is Space.LOGITS:
             return Predictions.from_logits(
                 scores, allow_probabilities=True
-            )  # the command line checks the whole file
+            )  # the command line checks the complete file
         if scores.shape[1] == 1:
             self._check_range(batch, scores, 1 + ROW_SUM_TOLERANCE)
             np.minimum(scores, 1, out=scores)
@@ -73,11 +73,11 @@ class ScoreParser:
 
     @property
     def note(self) -> str | None:
-        """What normalising has done."""
+        """Summary of the normalisation."""
         if not self._normalise:
             return None
         if self.n_changed == 0:
-            return "no row needed normalising: all sums are one."
+            return "no row was normalised: all sums are one."
         return (
             f"{counted(self.n_changed, 'row')} {'was' if self.n_changed == 1 else 'were'} divided by "
             f"{'its sum' if self.n_changed == 1 else 'their sums'}, which differed from one by at most "
@@ -85,13 +85,13 @@ class ScoreParser:
         )
 
     def _check_range(self, batch: Batch, scores: NDArray[np.floating], largest: float) -> None:
-        """Refuse what is no probability here, where rows and columns have the numbers and names of the file."""
+        """Reject invalid probabilities here, where rows and columns of the file are known."""
         outside = (scores < 0) | (scores > largest)
         if outside.any():
             row, number = divmod(int(np.argmax(outside)), scores.shape[1])
             raise PredictionError(
                 f"{self._path}: {batch.place(row)}, column {self._name(number)} is {scores[row, number]:.6g}, which is "
-                f"no probability; {self._advice(scores)}."
+                f"not a probability; {self._advice(scores)}."
             )
 
     def _check_sums(
@@ -106,7 +106,7 @@ class ScoreParser:
             )
 
     def _advice(self, scores: NDArray[np.floating]) -> str:
-        """Return what to do, by what the scores look like."""
+        """Return advice that depends on the values of the scores."""
         counting = [number for number in range(scores.shape[1]) if counts_rows(scores[:, number])]
         if counting and len(counting) < scores.shape[1]:
             return f"column {self._name(counting[0])} looks like a row number or an id; choose the columns"
@@ -121,6 +121,6 @@ class ScoreParser:
         return ADVICE
 
     def _name(self, number: int) -> str:
-        """Return a column by its name, or by its number within an array."""
+        """Return the name of a column, or its number within an array."""
         several = len(self._columns.names) == len(self._columns.classes)
         return repr(self._columns.names[number]) if several else str(number)

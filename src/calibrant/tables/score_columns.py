@@ -1,4 +1,4 @@
-"""Which columns of a file hold the scores, and which class each of them stands for."""
+"""Select the score columns of a file, and the class of each."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,23 +22,23 @@ __all__ = [
     "without_common_ends",
 ]
 
-SHOWN = 8  # how many names a message lists
+SHOWN = 8  # number of names listed in a message
 
 
 @dataclass(frozen=True)
 class ScoreColumns:
-    """Columns of scores, in the order of the file or of the request.
+    """Score columns, in the order of the file or of the request.
 
     Attributes
     ----------
     names : tuple of str
-        The columns; for a file of arrays the one array that holds all scores.
+        The columns; for a file of arrays, the array of all scores.
     classes : tuple of str
-        What the columns say of their classes: their names, what the ``*`` of a pattern stands for, or numbers.
+        Classes according to the columns: their names, the match of ``*`` in a pattern, or numbers.
     left_out : tuple of str
-        Columns of numbers that were not taken by default, since they number the rows.
+        Numeric columns that are not score columns by default, since they look like row numbers.
     is_default : bool
-        Whether nobody asked for these columns.
+        Whether the columns are the default ones.
     """
 
     names: tuple[str, ...]
@@ -48,24 +48,24 @@ class ScoreColumns:
 
     @property
     def in_file(self) -> tuple[str, ...]:
-        """What the columns are called in the file, one for every class; numbers for those of an array."""
+        """Names of the columns in the file, one per class; numbers for the columns of an array."""
         return self.names if len(self.names) == len(self.classes) else self.classes
 
     @property
     def note(self) -> str | None:
-        """What a user should know of the choice."""
+        """Message to the user about skipped columns."""
         if not self.left_out:
             return None
         several = len(self.left_out) > 1
         return (
-            f"{'columns' if several else 'column'} {listed(self.left_out)} {'are' if several else 'is'} left out, "
-            f"since {'they number' if several else 'it numbers'} the rows; choose the columns if "
+            f"{'columns' if several else 'column'} {listed(self.left_out)} {'are' if several else 'is'} ignored, "
+            f"since {'they look like row numbers' if several else 'it looks like a row number'}; choose the columns if "
             f"{'they have' if several else 'it has'} scores."
         )
 
 
 def columns_asked_for(path: Path, available: Sequence[str], columns: str) -> ScoreColumns:
-    """Return the columns of a pattern such as ``p_*``, or of names with commas between them.
+    """Return the columns for a pattern such as ``p_*``, or for names separated by commas.
 
     >>> columns_asked_for(Path("a.csv"), ["id", "p_cat", "p_dog"], "p_*").classes
     ('cat', 'dog')
@@ -75,7 +75,7 @@ def columns_asked_for(path: Path, available: Sequence[str], columns: str) -> Sco
         return _of_pattern(path, available, asked[0])
     for name in asked:
         check_column(path, available, name, "score")
-    check_distinct(path, asked, "the columns asked for have")
+    check_distinct(path, asked, "the requested columns have")
     return ScoreColumns(tuple(asked), tuple(asked))
 
 
@@ -92,7 +92,7 @@ def _of_pattern(path: Path, available: Sequence[str], pattern: str) -> ScoreColu
 
 
 def check_column(path: Path, available: Sequence[str], name: str, role: str) -> None:
-    """Refuse the name of a column that is not there, with names that come close."""
+    """Reject the name of a missing column, suggesting similar names."""
     if name in available:
         return
     near = get_close_matches(name, available, 1) or [one for one in available if one.lower() == name.lower()]
@@ -101,16 +101,16 @@ def check_column(path: Path, available: Sequence[str], name: str, role: str) -> 
 
 
 def check_distinct(path: Path, names: Sequence[str], whose: str = "the header has") -> None:
-    """Refuse names of which one occurs twice."""
+    """Reject duplicate names."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise PredictionError(f"{path}: {whose} {name!r} twice; give every column a name of its own.")
+            raise PredictionError(f"{path}: {whose} {name!r} twice; give every column a unique name.")
         seen.add(name)
 
 
 def without_common_ends(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names without what all of them begin and end with.
+    """Return names without their common prefix and suffix.
 
     >>> without_common_ends(["p_cat", "p_dog"]), without_common_ends(["p_0", "p_10"])
     (('cat', 'dog'), ('0', '10'))
@@ -125,7 +125,7 @@ def without_common_ends(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def labels_in(column: str, labels: Iterable[str]) -> list[str]:
-    """Return the labels that are a word of the name of a column; numbers are none.
+    """Return the labels that are a word of a column name; numbers are not words.
 
     >>> labels_in("p_cat", ["cat", "at", "dog"])
     ['cat']
@@ -137,7 +137,7 @@ def labels_in(column: str, labels: Iterable[str]) -> list[str]:
 
 
 def affixes_around(column: str, label: str) -> Iterator[tuple[str, str]]:
-    """Yield what a column has before and after a label, for every place where the label occurs in it.
+    """Yield prefix and suffix of a label in a column name, for every occurrence.
 
     >>> list(affixes_around("prob_o", "o"))
     [('pr', 'b_o'), ('prob_', '')]
@@ -149,9 +149,9 @@ def affixes_around(column: str, label: str) -> Iterator[tuple[str, str]]:
 
 
 def shared_affixes(columns: Iterable[str], labels: Iterable[str]) -> tuple[str, str, list[str]]:
-    """Return what columns have before and after labels, where that is the same for most labels, and those labels.
+    """Return the prefix and suffix shared by columns of most labels, and these labels.
 
-    Costs the product of both numbers; columns that are about something else do not matter.
+    The cost is the product of both numbers; unrelated columns do not matter.
 
     >>> shared_affixes(["p_cat", "p_dog", "age"], ["cat", "dog", "owl"])
     ('p_', '', ['cat', 'dog'])
@@ -168,7 +168,7 @@ def shared_affixes(columns: Iterable[str], labels: Iterable[str]) -> tuple[str, 
 
 
 def _common_start(names: Sequence[str]) -> str:
-    # All names lie between the first and the last in sorted order.
+    # A common prefix of the first and last name in sorted order is common to all.
     first, last = min(names), max(names)
     n_equal = next(
         (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first)
@@ -177,7 +177,7 @@ def _common_start(names: Sequence[str]) -> str:
 
 
 def listed(names: Iterable[object], shown: int = SHOWN) -> str:
-    """Return names for a message, the first few of many.
+    """Return names for a message, shortened if there are many.
 
     >>> listed(["a", "b"]), listed(range(20), 2)
     ("'a' and 'b'", '0, 1 and 18 more')

@@ -1,4 +1,4 @@
-"""What a file really is, by its first bytes, where its ending says something else."""
+"""Check that the first bytes of a file agree with its extension."""
 
 import zipfile
 from pathlib import Path
@@ -17,9 +17,9 @@ BYTES_LOOKED_AT = 4096
 
 
 def check_signature(path: Path) -> None:
-    """Refuse a file whose first bytes are those of another format than its ending says.
+    """Reject a file whose first bytes are the signature of another format than its extension.
 
-    Files that have no such bytes, and are perhaps broken, are left to whoever reads them.
+    Files without a known signature, possibly damaged, are left to the reader of the format.
     """
     with path.open("rb") as stream:
         start = stream.read(BYTES_LOOKED_AT)
@@ -30,19 +30,19 @@ def check_signature(path: Path) -> None:
                 return
             if what == "a ZIP archive" and not _has_arrays(path):
                 raise FileFormatError(
-                    f"{path} looks like a ZIP archive, such as one of Excel, and not like {_said(path)}; save it as "
+                    f"{path} looks like a ZIP archive, such as an Excel file, not like {_said(path)}; save it as "
                     "CSV."
                 )
             shown = "NPZ" if what == "a ZIP archive" else what
-            raise FileFormatError(f"{path} looks like {shown}; give it the ending {endings[0]}.")
+            raise FileFormatError(f"{path} looks like {shown}; give it the extension {endings[0]}.")
     if start and not name.endswith((".csv", ".tsv", ".gz")) and _is_text(start):
         raise FileFormatError(
-            f"{path} looks like text and not like {_said(path)}; give it the ending .csv, or .tsv if it has tabs."
+            f"{path} looks like text, not like {_said(path)}; give it the extension .csv, or .tsv if it has tabs."
         )
 
 
 def _said(path: Path) -> str:
-    """Return the format that the ending says."""
+    """Return the format of the file extension."""
     found = (what for what, endings in SIGNATURES.values() if path.name.lower().endswith(endings))
     what = next(found, "text")
     return "NPZ" if what == "a ZIP archive" else what

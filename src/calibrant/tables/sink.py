@@ -1,4 +1,4 @@
-"""Sink: a file that is written batch by batch, in the format of the one it comes from."""
+"""Sink: a file that is written batch by batch, in the format of the input."""
 
 from abc import ABC, abstractmethod
 
@@ -11,12 +11,12 @@ __all__ = ["Sink"]
 
 
 class Sink(ABC):
-    """Takes the batches of a source with other scores; everything else goes through as it is."""
+    """Writer of the batches of a source with new scores; everything else is unchanged."""
 
     @abstractmethod
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
-        """Write the rows of a batch with these scores, (n, K), in their columns."""
+        """Write the rows of a batch with these scores, (n, K)."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what comes after the last row."""
+        """Write the end of the file."""

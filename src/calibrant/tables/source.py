@@ -13,11 +13,11 @@ from calibrant.tables.score_columns import ScoreColumns, check_column, listed
 __all__ = ["LABEL_NAMES", "Source"]
 
 LABEL_NAMES = ("label", "labels", "y", "y_true", "target")
-"""Columns that are taken for the labels if nobody says which."""
+"""Default names of the label column."""
 
 
 class Source(ABC):
-    """A file of predictions; a context manager that closes it.
+    """A file of predictions that is open for reading; a context manager.
 
     Attributes
     ----------
@@ -31,23 +31,23 @@ class Source(ABC):
 
     @abstractmethod
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Batch]:
-        """Yield all rows from the first, at most ``n_rows`` at a time; of some columns if only those are needed."""
+        """Yield all rows in batches of at most ``n_rows``, with all columns or the named ones."""
 
     @abstractmethod
     def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:
-        """Return the columns of scores: those asked for, or all numbers but the columns taken for something else."""
+        """Return the score columns: those requested, or all numeric columns without another role."""
 
     @abstractmethod
     def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return about how many bytes the scores of all rows take in memory."""
+        """Return the approximate size of all scores in memory, in bytes."""
 
     def column(self, name: str, role: str) -> str:
-        """Return the name of a column, if the file has it."""
+        """Return the name of a column, or raise an error if the file does not have it."""
         check_column(self.path, self.columns, name, role)
         return name
 
     def label_column(self, label: str | None) -> str:
-        """Return the column of labels: the one asked for, or the only one with a usual name."""
+        """Return the label column: the requested one, or the only one with a usual name."""
         if label is not None:
             return self.column(label, "label")
         found = [name for name in self.columns if name in LABEL_NAMES]

@@ -1,4 +1,4 @@
-"""Predictions in a file: read as a whole, or batch by batch."""
+"""Predictions in a file: read completely or batch by batch."""
 
 import os
 from collections.abc import Iterator
@@ -24,20 +24,18 @@ __all__ = ["PredictionFile", "Table", "read_predictions", "rows_per_batch"]
 
 LARGEST_BATCH = 2**16  # rows
 SCORES_PER_BATCH = 2**22
-FEWEST_RIGHT = (
-    0.4  # share of right predictions for two classes, below which the scores are about the other one
-)
+FEWEST_RIGHT = 0.4  # accuracy for two classes below which the scores may be those of the other class
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of a file: predictions, what really happened, and what else was asked for.
+    """Rows of a file: predictions with true classes, and optionally weights and groups.
 
     Attributes
     ----------
     predictions : Predictions
     labels : ndarray of shape (n,)
-        True classes, as text or as integers.
+        True classes, as text or integers.
     weights : ndarray of shape (n,) or None
     groups : ndarray of shape (n,) or None
     """
@@ -48,36 +46,35 @@ class Table:
     groups: NDArray[Any] | None = None
 
     def labelled(self) -> LabelledPredictions:
-        """Return the rows as the library works with them, without those of weight zero."""
+        """Return the rows as `LabelledPredictions`, without rows of weight zero."""
         return LabelledPredictions.parse(self.predictions, self.labels, self.weights)
 
 
 class PredictionFile:
-    """A file of predictions with labels, whose columns have been chosen.
+    """A file of predictions with labels, with selected columns.
 
     Parameters
     ----------
     source : Source
     space : {"probabilities", "logits"}
-        What the scores are; nothing guesses it.
+        Space of the scores; it is never guessed.
     label, weight, group : str, optional
-        Names of columns, or of arrays. Without ``label`` the only column called label, labels, y, y_true or
-        target.
+        Names of columns, or of arrays. The default ``label`` is the only column named label, labels, y, y_true or target.
     columns : str, optional
-        Columns of scores: a pattern such as ``p_*``, or names with commas between them. All other columns of
-        numbers by default, but for those that number the rows. In an NPZ file the array of scores.
+        Score columns: a pattern such as ``p_*``, or names separated by commas. By default all other numeric columns,
+        except row numbers. In an NPZ file the array of scores.
     normalise : bool
-        Divide rows of probabilities by their sums, which must be within 0.05 of one.
+        Renormalise rows of probabilities whose sums are within 0.05 of one.
     positive : str, optional
-        The class that one column of scores is about; the last in sorted order by default.
+        Class of a single score column; by default the last in sorted order.
 
     Attributes
     ----------
     columns : ScoreColumns
     match : ClassMatch
-        How labels go with columns; costs a pass over the labels.
+        Match between labels and columns; computing it takes a pass over the labels.
     notes : list of str
-        What a user should check, complete when all rows are read.
+        Messages to the user, complete once all rows have been read.
     """
 
     def __init__(
@@ -105,24 +102,24 @@ class PredictionFile:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should check."""
+        """Messages to the user."""
         found = [self.columns.note, None if self.match is None else self.match.note, self._parser.note]
         if self._n_guessed and self._n_right < FEWEST_RIGHT * self._n_guessed:
             share = 100 * self._n_right / self._n_guessed
             found.append(
-                f"only {share:.1f} % of the predicted classes are right, so the positive class may be the other one."
+                f"only {share:.1f} % of the predicted classes are correct, so the positive class may be the other one."
             )
         return [sentence for sentence in found if sentence is not None]
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """Path of the file."""
         return self.source.path
 
     def batches(self, n_rows: int | None = None) -> Iterator[Table]:
-        """Yield all rows, some at a time; memory for those alone.
+        """Yield all rows in batches, with memory for one batch.
 
-        The labels are read first, by themselves, since a batch need not have all of them.
+        The labels are read first in a separate pass, since a batch may not contain all classes.
         """
         n_rows = n_rows or rows_per_batch(self.columns)
         if self.match is None:
@@ -152,11 +149,11 @@ class PredictionFile:
             None if self.group is None else np.concatenate([part.groups for part in parts]),
         )
         if rows.groups is not None and (numbers := as_integers(rows.groups)) is not None:
-            rows = replace(rows, groups=numbers)  # in the order that they have as numbers
+            rows = replace(rows, groups=numbers)  # in numerical order
         return self._named(rows, self.match)
 
     def bytes_in_memory(self) -> int:
-        """Return about how many bytes the scores of all rows take in memory."""
+        """Return the approximate size of all scores in memory, in bytes."""
         return self.source.bytes_in_memory(self.columns)
 
     def close(self) -> None:
@@ -170,7 +167,7 @@ class PredictionFile:
         self.close()
 
     def _start(self) -> None:
-        """Count from nothing what the notes are about."""
+        """Reset the counters of the notes."""
         self._parser = ScoreParser(self.path, self.columns, self.space, self._normalise)
         self._n_guessed = self._n_right = 0
 
@@ -178,7 +175,7 @@ class PredictionFile:
         return match_classes(self.path, self.columns, occurring, space=self.space, positive=self._positive)
 
     def _named(self, rows: Table, match: ClassMatch) -> Table:
-        """Return rows whose columns are named, and whose labels are integers if all that occur are."""
+        """Return rows with named columns, and with integer labels if all labels are integers."""
         labels = as_integers(rows.labels) if match.integers else rows.labels
         assert labels is not None
         if match.by_order and len(self.columns.classes) == 1:
@@ -215,20 +212,19 @@ def read_predictions(
     Parameters
     ----------
     path : path-like
-        Its ending says the format.
+        File; its extension determines the format.
     space : {"probabilities", "logits"}
-        What the scores are; nothing guesses it.
+        Space of the scores; it is never guessed.
     label, weight, group : str, optional
-        Names of columns, or of arrays of an NPZ file. Without ``label`` the only column called label, labels,
+        Names of columns, or of arrays of an NPZ file. The default ``label`` is the only column named label, labels,
         y, y_true or target.
     columns : str, optional
-        Columns of scores: a pattern such as ``p_*``, or names with commas between them; all other columns of
-        numbers by default, but for those that number the rows. One column is the score of the positive class of
-        two. In an NPZ file the array of scores.
+        Score columns: a pattern such as ``p_*``, or names separated by commas. By default all other numeric columns,
+        except row numbers. A single column is the score of the positive class of two. In an NPZ file the array of scores.
     normalise : bool
-        Divide rows of probabilities by their sums, which must be within 0.05 of one, as after rounding.
+        Renormalise rows of probabilities whose sums are within 0.05 of one, as after rounding.
     positive : str, optional
-        The class that one column of scores is about; the last in sorted order by default.
+        Class of a single score column; by default the last in sorted order.
 
     Returns
     -------
@@ -236,8 +232,8 @@ def read_predictions(
 
     Notes
     -----
-    Columns are matched to labels by name, with or without what all names begin or end with. Integers 0..K-1 are
-    column numbers if no name matches. Costs the time to read the file, and the memory of the scores.
+    Columns are matched to labels by name, possibly with a common prefix and suffix. If no name matches, integers 0..K-1 are
+    column numbers. The cost is the time to read the file and the memory of the scores.
 
     Examples
     --------
@@ -266,7 +262,7 @@ def read_predictions(
 
 
 def rows_per_batch(columns: ScoreColumns) -> int:
-    """Return how many rows to take at a time, fewer if there are many classes."""
+    """Return the default number of rows per batch, fewer for many classes."""
     return max(1, min(LARGEST_BATCH, SCORES_PER_BATCH // len(columns.classes)))
 
 

@@ -1,4 +1,4 @@
-"""Records of a CSV file as they stand in it, byte for byte, with the line on which each begins."""
+"""Records of a CSV file as bytes, with their line numbers."""
 
 from collections.abc import Iterator
 from typing import IO, NamedTuple
@@ -14,11 +14,11 @@ class Record(NamedTuple):
     Attributes
     ----------
     fields : list of bytes
-        The cells with the quotes that they had.
+        The cells, with their quotes.
     line_end : bytes
-        What ended the row; nothing at the end of a file without a last line end.
+        Line end of the row; empty if the file does not end with one.
     line : int
-        Number of the line on which it begins, from one.
+        Number of its first line, from one.
     """
 
     fields: list[bytes]
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 def records(stream: IO[bytes], delimiter: bytes) -> Iterator[Record]:
-    """Yield the records of a file; a line end within quotes belongs to the cell.
+    """Yield the records of a file; line ends within quotes belong to the cell.
 
     >>> from io import BytesIO
     >>> [record.fields for record in records(BytesIO(b'a,"b,c"' + bytes([10]) + b"1,2"), b",")]
@@ -37,7 +37,7 @@ def records(stream: IO[bytes], delimiter: bytes) -> Iterator[Record]:
     for line in stream:
         number += 1
         first = number
-        # An odd number of quotes: the record goes on, since a quote within quotes is written twice.
+        # With an odd number of quotes the record continues, since quotes within quotes are doubled.
         if QUOTE in line and line.count(QUOTE) % 2:
             pieces, quotes = [line], line.count(QUOTE)
             while quotes % 2 and (following := stream.readline()):
@@ -51,7 +51,7 @@ def records(stream: IO[bytes], delimiter: bytes) -> Iterator[Record]:
 
 
 def _split(body: bytes, delimiter: bytes) -> list[bytes]:
-    """Return the cells of a record, of which some are quoted: pieces belong together until their quotes match."""
+    """Return the cells of a record with quoted cells: pieces are joined until their quotes match."""
     fields: list[bytes] = []
     pieces: list[bytes] = []
     quotes = 0
@@ -65,7 +65,7 @@ def _split(body: bytes, delimiter: bytes) -> list[bytes]:
 
 
 def cell_text(field: bytes) -> bytes:
-    """Return what a cell says, without its quotes.
+    """Return the content of a cell, without quotes.
 
     >>> cell_text(b'"say, ""yes"", now"'), cell_text(b"0.5")
     (b'say, "yes", now', b'0.5')
@@ -76,7 +76,7 @@ def cell_text(field: bytes) -> bytes:
 
 
 def field_of(text: str, delimiter: bytes) -> bytes:
-    """Return a cell that says this, in quotes if it needs them."""
+    """Return a cell with this content, quoted if necessary."""
     raw = text.encode()
     if any(sign in raw for sign in (QUOTE, delimiter, b"\n", b"\r")):
         return QUOTE + raw.replace(QUOTE, QUOTE + QUOTE) + QUOTE

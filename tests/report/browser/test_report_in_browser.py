@@ -342,3 +342,28 @@ def test_the_skip_link_is_the_first_stop_and_leads_to_the_verdict(opened):
     assert page.locator(".skip").evaluate("node => node === document.activeElement")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("name", ["two", "ten", "hostile"])
+def test_the_calibrator_can_be_tried(opened, name):
+    """Changing a score changes the probabilities, by keyboard; what is no number is said so."""
+    page = opened(name)
+    calibrated = page.locator("#example td.calibrated")
+    before = calibrated.all_inner_texts()
+    field = page.locator("#example input.score").nth(1)
+    field.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("5")
+    after = calibrated.all_inner_texts()
+    assert after != before
+    assert max(after, key=float) == after[1]
+    assert abs(sum(map(float, after)) - 1) < 1e-3
+    field.fill("-1")
+    assert set(calibrated.all_inner_texts()) == {"–"}
+    assert "Enter a finite number" in page.locator("#example-result").inner_text()
+
+
+def test_the_form_fits_a_small_screen(opened):
+    page = opened("two", viewport={"width": 360, "height": 700})
+    box = page.locator("#example .table-box")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth + 1")

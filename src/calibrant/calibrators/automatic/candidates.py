@@ -68,12 +68,12 @@ def default_candidates(data: LabelledPredictions, *, thorough: bool = False) -> 
     strengths of their penalty. With two classes there are the maps of one event instead of matrices. ``thorough`` adds
     slower methods of other shapes.
     """
-    n_rows, n_classes = data.n_rows, data.n_classes
+    n_classes = data.n_classes
     names = [IDENTITY, "temperature", "shared-map"]
     if n_classes == 2:
         names += ["platt", "beta", "quadratic", "piecewise-linear", "piecewise-linear (mixing=0)"]
         names += _at(VECTOR_STRENGTHS_OF_TWO, "shared-vector")
-        names += ["isotonic"] if n_rows >= ROWS_FOR_ISOTONIC else []
+        names += ["isotonic"] if data.total_weight >= ROWS_FOR_ISOTONIC else []
     else:
         names += _at(VECTOR_STRENGTHS, "shared-vector")
         names += _at(MATRIX_STRENGTHS, "shared-matrix") if n_classes <= MOST_CLASSES_OF_MATRIX else []

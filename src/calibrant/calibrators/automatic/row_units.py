@@ -5,14 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.calibrators.class_order import canonical_class_order
 from calibrant.calibrators.inner_folds import row_keys
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.folds import LARGEST_COUNT
 from calibrant.numerics.kernels import content_order, starts_of_equals
 from calibrant.numerics.simplex import softmax
+from calibrant.objective import ArraySource
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["KnownRows", "known_rows"]
+__all__ = ["KnownRows", "known_rows", "merged_copies"]
 
 Rows = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -36,12 +39,39 @@ class KnownRows:
     units : ndarray of shape (n,)
         Equal for rows that are held out together.
     counts : ndarray of shape (n,)
-        How many rows each one stands for: its weight, as a multiple of what all whole weights have in common.
+        How many rows each one stands for: its weight. Where equal rows are copies, whole weights are divided by their
+        greatest common divisor.
+    places : ndarray of shape (n,)
+        In how many parts each one is dealt out to folds: its count if these are observations of their own, else one.
+    class_order : ndarray of shape (K,)
+        Column numbers in an order that follows any permutation of the classes.
     """
 
     keys: tuple[Vector, ...]
     units: Rows
     counts: Vector
+    places: Rows
+    class_order: Rows
+
+
+def merged_copies(data: LabelledPredictions) -> LabelledPredictions:
+    """Return every pair of scores and label once, with the number of its rows as weight.
+
+    A weight of two and the row given twice are then the same data. Weights that are not whole stay as they are, and so do
+    rows that are all different.
+    """
+    if data.weights is not None and not _are_whole(data.weights):
+        return data
+    scores = data.predictions.scores
+    order = content_order(scores, (data.labels,))
+    new = np.zeros(data.n_rows, dtype=np.bool_)
+    new[starts_of_equals(scores, order)] = True
+    new[1:] |= np.diff(data.labels[order]) != 0
+    if new.all():
+        return data
+    first = order[new]
+    weights = np.ones(data.n_rows) if data.weights is None else data.weights
+    return data.take(first, np.add.reduceat(weights[order], np.flatnonzero(new)))
 
 
 def known_rows(data: LabelledPredictions, n_folds: int) -> KnownRows:
@@ -62,18 +92,28 @@ def known_rows(data: LabelledPredictions, n_folds: int) -> KnownRows:
     unit_of_place = np.cumsum(new) - 1
     weights = np.bincount(unit_of_place, counts[order])
     small = weights <= SHARE_OF_FOLD * counts.sum() / n_folds
-    if _is_coarse(np.cumsum(new_score) - 1, new):
+    divisible = _are_whole(counts) and counts.max() < LARGEST_COUNT
+    if _is_coarse(np.cumsum(new_score) - 1, new, counts[order] if divisible else np.ones(data.n_rows)):
         small[:] = False
-    units = np.empty(data.n_rows, dtype=np.intp)
+        if data.weights is not None:
+            counts = data.weights
+            divisible = _are_whole(counts) and counts.max() < LARGEST_COUNT
+    units, places = np.empty((2, data.n_rows), dtype=np.intp)
     units[order] = np.where(small[unit_of_place], unit_of_place, data.n_rows + np.arange(data.n_rows))
-    return KnownRows(row_keys(replace(data, predictions=probabilities)), units, counts)
+    places[order] = np.where(small[unit_of_place], 1, counts[order]) if divisible else 1
+    data = replace(data, predictions=probabilities)
+    return KnownRows(row_keys(data), units, counts, places, canonical_class_order(ArraySource(data)))
 
 
-def _is_coarse(score_of_place: Rows, starts_label: NDArray[np.bool_]) -> bool:
+def _is_coarse(score_of_place: Rows, starts_label: NDArray[np.bool_], counts: Vector) -> bool:
     """Tell whether predictions that occur several times have several labels more often than copies would."""
     n_labels = np.bincount(score_of_place, starts_label)
-    repeated = np.bincount(score_of_place) > 1
+    repeated = np.bincount(score_of_place, counts) > 1
     return bool((n_labels > 1).sum() > SHARE_WITH_SEVERAL_LABELS * repeated.sum())
+
+
+def _are_whole(weights: Vector) -> bool:
+    return bool(np.array_equal(weights, np.round(weights)) and weights.max() <= 2**53)
 
 
 def _as_probabilities(predictions: Predictions) -> Predictions:
@@ -86,6 +126,6 @@ def _counts(weights: Vector | None, n_rows: int) -> Vector:
     """Return weights as multiples of what they have in common if they are whole, as they are if not."""
     if weights is None:
         return np.ones(n_rows)
-    if not np.array_equal(weights, np.round(weights)) or weights.max() > 2**53:
+    if not _are_whole(weights):
         return weights
     return weights / float(np.gcd.reduce(weights.astype(np.int64)))

@@ -1,5 +1,6 @@
 """Folds that have every class in its share, and what belongs together on one side."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold, dealt_whole
 from calibrant.options import is_whole
 
-__all__ = ["stratified_folds", "trial_rows"]
+__all__ = ["TRIAL_ROWS", "stratified_folds", "trial_rows"]
 
 Rows = NDArray[np.intp]
 
 # Rows that candidates are tried on: at least so many, more while rows times classes allow it.
-TRIAL_ROWS, TRIAL_ENTRIES = 20_000, 300_000
+TRIAL_ROWS = 20_000
+TRIAL_ENTRIES = 300_000
 
 
 def stratified_folds(cv: Any, data: LabelledPredictions) -> list[Fold]:
@@ -39,7 +41,7 @@ def stratified_folds(cv: Any, data: LabelledPredictions) -> list[Fold]:
     check_cv_parameter(cv)
     if data.groups is None:
         if is_whole(cv, 2):
-            return _of_numbers(_dealt(data, min(int(cv), data.n_rows)), data)
+            return _dealt_folds(data, int(cv))
         return folds_of(cv, data)
     if is_whole(cv, 2):
         n_groups = len(np.unique(data.groups))
@@ -67,7 +69,9 @@ def trial_rows(data: LabelledPredictions) -> LabelledPredictions:
     if data.n_rows <= limit:
         return data
     if data.groups is None:
-        return data.take(_dealt(data, -(-data.n_rows // limit)) == 0)
+        known = known_rows(data, -(-data.n_rows // limit))
+        whole = replace(known, places=np.ones_like(known.places))
+        return data.take(_dealt(whole, data.labels, -(-data.n_rows // limit))[1] == 0)
     return data.take(np.sort(np.random.default_rng(0).permutation(data.n_rows)[:limit]))
 
 
@@ -76,35 +80,54 @@ def _labels_for(data: LabelledPredictions, n_folds: int) -> Rows:
     return data.labels if np.bincount(data.labels).max() >= n_folds else np.zeros_like(data.labels)
 
 
-def _dealt(data: LabelledPredictions, n_folds: int) -> Rows:
-    """Return a fold for every row, (n,): every class dealt out on its own, each beginning with another fold."""
+def _dealt_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
+    """Return folds in which a row that stands for several observations may have a part in each."""
+    n_folds = min(n_folds, int(known_rows(data, n_folds).places.sum()))
     known = known_rows(data, n_folds)
-    fold_of = np.empty(data.n_rows, dtype=np.intp)
+    row_of, fold_of = _dealt(known, data.labels, n_folds)
+    if data.weights is None:
+        splits = [
+            (np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in np.unique(fold_of)
+        ]
+        return folds_of_splits(splits, None)
+    part = (data.weights / known.places)[row_of]
+    folds = []
+    for fold in np.unique(fold_of):
+        test, train = (
+            np.bincount(row_of[chosen], part[chosen], minlength=data.n_rows).astype(np.float64)
+            for chosen in (fold_of == fold, fold_of != fold)
+        )
+        kept, held_out = np.flatnonzero(train), np.flatnonzero(test)
+        folds.append(Fold(kept, train[kept], held_out, test[held_out]))
+    return folds
+
+
+def _dealt(known: KnownRows, labels: Rows, n_folds: int) -> tuple[Rows, Rows]:
+    """Return the row and the fold of every place: every class dealt out on its own, each beginning with another fold."""
+    row_of = np.repeat(np.arange(len(labels)), known.places)
+    first_place = np.cumsum(known.places) - known.places
+    fold_of = np.empty(len(row_of), dtype=np.intp)
     dealt = 0
-    for rows in _classes(known, data):
-        _, first, unit_of = np.unique(known.units[rows], return_index=True, return_inverse=True)
-        weights = np.bincount(unit_of, known.counts[rows]).astype(np.float64)
-        keys = tuple(key[rows[first]] for key in known.keys)
-        fold_of[rows] = (dealt_whole(keys, weights, n_folds)[unit_of] + dealt) % n_folds
+    for rows in _classes(known, labels):
+        places = np.flatnonzero(labels[row_of] == labels[rows[0]])
+        # Rows of one unit are one thing to deal out; the places of a divided row are several.
+        units = known.units[row_of[places]] * (1 + known.places.max()) + places - first_place[row_of[places]]
+        _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
+        weights = np.bincount(unit_of, (known.counts / known.places)[row_of[places]]).astype(np.float64)
+        keys = tuple(key[row_of[places[first]]] for key in known.keys)
+        fold_of[places] = (dealt_whole(keys, weights, n_folds)[unit_of] + dealt) % n_folds
         dealt += len(first)
-    return fold_of
+    return row_of, fold_of
 
 
-def _classes(known: KnownRows, data: LabelledPredictions) -> list[Rows]:
+def _classes(known: KnownRows, labels: Rows) -> list[Rows]:
     """Return the rows of every class, in an order of the classes that does not depend on their names."""
-    of_class = [np.flatnonzero(data.labels == label) for label in range(data.n_classes)]
+    # Sorting is stable: classes with equal sums stay in the order of their content.
+    of_class = [np.flatnonzero(labels == label) for label in known.class_order]
+    of_class = [rows for rows in of_class if len(rows)]
 
     def content(rows: Rows) -> tuple[float, ...]:
         counts = known.counts[rows]
         return float(counts.sum()), *(float(counts @ key[rows]) for key in known.keys[:3])
 
-    return sorted((rows for rows in of_class if len(rows)), key=content)
-
-
-def _of_numbers(fold_of: Rows, data: LabelledPredictions) -> list[Fold]:
-    """Return the folds whose numbers occur."""
-    splits = [
-        (np.flatnonzero(fold_of != number), np.flatnonzero(fold_of == number))
-        for number in np.unique(fold_of)
-    ]
-    return folds_of_splits(splits, data.weights)
+    return sorted(of_class, key=content)

@@ -67,6 +67,8 @@ class Trials:
         Which fold each of them was held out in.
     units : ndarray of shape (N,)
         Equal for rows of one group, or copies of each other, which are one observation.
+    n_observations : ndarray of shape (N,)
+        How many equal observations each of them stands for.
     n_mistakes : int
         How many of them the classifier itself gets wrong.
     """
@@ -75,6 +77,7 @@ class Trials:
     weights: Vector
     fold_numbers: NDArray[np.intp]
     units: NDArray[np.intp]
+    n_observations: NDArray[np.intp]
     n_mistakes: int
 
     def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
@@ -87,7 +90,10 @@ class Trials:
         _, codes = np.unique(self.units[rows], return_inverse=True)
         weights = self.weights[rows]
         totals = np.bincount(codes, weights).astype(np.float64)
-        return standard_error_of_mean(np.bincount(codes, weights * terms) / totals, totals)
+        means = np.bincount(codes, weights * terms) / totals
+        numbers = np.ones(len(totals), dtype=np.intp)
+        np.maximum.at(numbers, codes, self.n_observations[rows])
+        return standard_error_of_mean(np.repeat(means, numbers), np.repeat(totals / numbers, numbers))
 
     @property
     def judged(self) -> list[Trial]:
@@ -149,18 +155,27 @@ def tried(
         [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
     )
     numbers_of_folds = np.repeat(np.arange(len(pieces)), [test.n_rows for _, test in pieces])
+    is_mistake = np.concatenate([test.predictions.predicted != test.labels for _, test in pieces])
+    rows = np.concatenate([fold.test_rows for fold in folds])
     if data.groups is None:
-        units = known_rows(data, len(folds)).units
+        known = known_rows(data, len(folds))
+        divided = known.places[rows] > 1
+        # Parts of a row in several folds are observations of their own.
+        units = known.units[rows] + np.where(divided, 2 * data.n_rows * numbers_of_folds, 0)
+        part = weights * (known.counts / known.places / (1.0 if data.weights is None else data.weights))[rows]
+        n_observations = np.where(divided, np.round(part * known.places[rows]), 1).astype(np.intp)
     else:
-        units = _codes(data.groups)
+        units = _codes(data.groups)[rows]
         # Many rows of few groups are no more evidence for one candidate than as many rows as there are groups.
         weights *= (units.max() + 1) / weights.sum()
+        n_observations = np.ones(len(rows), dtype=np.intp)
     return Trials(
         [trials[candidate.name] for candidate in candidates],
         weights,
         numbers_of_folds,
-        np.concatenate([units[fold.test_rows] for fold in folds]),
-        sum(int((test.predictions.predicted != test.labels).sum()) for _, test in pieces),
+        units,
+        n_observations,
+        int(n_observations[is_mistake].sum()),
     )
 
 

@@ -15,10 +15,12 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.errors import ParameterError
+from calibrant.graph import Event
+from calibrant.graph.curves import Piecewise
 from calibrant.numerics.isotonic import Levels, levels
 from calibrant.numerics.step_functions import StepFunctions
 from calibrant.options import check_choice, is_number
-from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
+from calibrant.predictions import FLOOR_WITHOUT_ZEROS
 
 __all__ = ["BayesianBinning"]
 
@@ -415,9 +417,14 @@ class BayesianBinning(BinaryMethod):
         self.edges_ = np.concatenate([[0.0], steps.places, [1.0]])
         self.values_, self.complements_ = steps.values
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        step = np.searchsorted(self.edges_[1:-1], _in_range(scores), side="right")
-        return scores.with_probability(self.values_[step], self.complements_[step])
+    def _traced_event(self, event: Event) -> Event:
+        # Rounding may have left a probability a little above 1.
+        place = event.probability.clip(high=1.0)
+        happens, fails = (
+            place.then(Piecewise.steps(self.edges_[1:-1], values))
+            for values in (self.values_, self.complements_)
+        )
+        return event.with_probability(happens, fails)
 
     def _prior(self) -> BinPrior:
         return BinPrior(float(self.prior_weight), self.prior_weight_per == "bin", float(self.prior_margin))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from calibrant.batches import Summary
 from calibrant.binning import BinningScheme, Closed, EqualMass, EqualWidth, FixedEdges
-from calibrant.binning.partition import MOST_BINS, index_by_search
+from calibrant.binning.partition import MOST_BINS
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
 from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
@@ -16,8 +16,9 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.errors import ParameterError
+from calibrant.graph import Event
+from calibrant.graph.curves import Piecewise
 from calibrant.options import check_choice, check_not_negative, check_whole, is_number
-from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["HistogramBinning"]
@@ -224,9 +225,9 @@ class HistogramBinning(BinaryMethod):
         frequency = SmoothedFrequency(self._prior_of(float(events.sum()) / total), float(self.smoothing))
         self.values_ = frequency(events, self.counts_, self._value_if_empty(self.edges_, frequency, total))
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        of_row = index_by_search(self.edges_, _own_scores(scores), self.closed_)
-        return scores.with_probability(self.values_[of_row])
+    def _traced_event(self, event: Event) -> Event:
+        steps = Piecewise.steps(self.edges_[1:-1], self.values_, self.closed_)
+        return event.with_probability(event.given_probability.then(steps))
 
     def _prior_of(self, base_rate: float) -> float:
         if self.prior is not None:

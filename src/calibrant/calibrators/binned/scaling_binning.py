@@ -1,6 +1,6 @@
 """Scaling-binning: a fitted scaling map, rounded to its own mean in every bin."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
 from calibrant.binning import BinningScheme, Closed, EqualMass
-from calibrant.binning.partition import check_n_bins, index_by_search
+from calibrant.binning.partition import check_n_bins
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.merged_levels import KEPT_LEVELS, MOST_LEVELS, cell_starts, counting
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
@@ -19,7 +19,9 @@ from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
-from calibrant.numerics.rounding import with_bits
+from calibrant.graph import Event
+from calibrant.graph.curves import Piecewise
+from calibrant.numerics.rounding import rounded_to, with_bits
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -179,6 +181,8 @@ class ScalingBinning(BinaryMethod):
     values_: Vector
     complements_: Vector
     counts_: Vector
+    counting_bits_: int = COUNTING_BITS[8]
+    """Binary digits of an output that count; 0 for all."""
 
     def __init__(
         self, scaling: Calibrator | None = None, n_bins: int = 100, binning: BinningScheme | None = None
@@ -262,9 +266,16 @@ class ScalingBinning(BinaryMethod):
         self.values_ = np.where(of_outputs.filled, of_outputs.mean_outcome, centre)
         self.complements_ = np.where(of_outputs.filled, of_complements.mean_outcome, 1 - centre)
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        of_row = index_by_search(self.edges_, self._places(scores, self._output(scores)[0]), self.closed_)
-        return scores.with_probability(self.values_[of_row], self.complements_[of_row])
+    def _traced_event(self, event: Event) -> Event:
+        output = self.scaling_._mapped_event(replace(event, floor=self.scaling_.floor_)).probability
+        thresholds = self.edges_[1:-1]
+        if self.counting_bits_:
+            thresholds = rounded_to(thresholds, self.counting_bits_, self.closed_)
+        happens, fails = (
+            output.then(Piecewise.steps(thresholds, values, self.closed_))
+            for values in (self.values_, self.complements_)
+        )
+        return event.with_probability(happens, fails)
 
     def _output(self, scores: EventScores) -> tuple[Vector, Vector]:
         """Return what the map gives out for the event and for its complement."""
@@ -280,6 +291,6 @@ class ScalingBinning(BinaryMethod):
         The rest of a class is a sum that rounds differently from row to row, and equal scores share a bin. Edges of one's
         own are met as they are.
         """
-        if self.binning is not None:
-            return output
-        return with_bits(output, COUNTING_BITS[scores.predictions.scores.dtype.itemsize])
+        bits = 0 if self.binning is not None else COUNTING_BITS[scores.predictions.scores.dtype.itemsize]
+        self.counting_bits_ = bits
+        return with_bits(output, bits) if bits else output

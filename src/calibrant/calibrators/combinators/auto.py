@@ -16,14 +16,16 @@ from calibrant.calibrators.automatic.candidates import (
     chosen_candidates,
     default_candidates,
 )
-from calibrant.calibrators.automatic.stratified_folds import stratified_folds, trial_rows
+from calibrant.calibrators.automatic.row_units import merged_copies
+from calibrant.calibrators.automatic.stratified_folds import TRIAL_ROWS, stratified_folds, trial_rows
 from calibrant.calibrators.automatic.trials import Trials, tried
 from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.errors import LabelError, ParameterError
+from calibrant.fit_cost import FitCost, FitPart, JointCost, announce_cost
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
-from calibrant.numerics.kept_order import restore_argmax
-from calibrant.options import check_choice, check_flag, is_number
+from calibrant.options import check_choice, check_flag, is_number, is_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers.simplex_weights import likeliest_weights
 from calibrant.space import Space
@@ -264,6 +266,13 @@ def _of_rows_held_out(subject: str, gain: Gain, n_rows: int, n_folds: int) -> st
 CLEARLY_WORSE = 2.0
 
 
+# Probability that stands for one that is too small for its float type.
+COST_OF_DEFAULT = FitCost(3.0, classes=1.5)
+"""Of trying the candidates ``"default"``."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
 class AutoCalibration(Calibrator):
     r"""Try methods from nothing to a full matrix on rows held out, and pool those that help.
 
@@ -385,20 +394,36 @@ class AutoCalibration(Calibrator):
         y : array of shape (n,)
             True classes: column numbers, or labels that match the columns.
         sample_weight : array of shape (n,), optional
-            Rows of weight zero are left out. A weight of two is the same as the row given twice, unless such rows weigh
-            more than about a twentieth of all, or rows with equal scores often have different labels: no row is ever
-            on both sides of a fold, but there equal rows are not taken for copies of one.
+            Rows of weight zero are left out. A weight of two is the same as the row given twice.
         groups : array of shape (n,), optional
             Rows of one group, such as those of one patient, are never on both sides of a fold.
         """
         data = LabelledPredictions.parse(X, y, sample_weight)
+        announce_cost(type(self).__name__, self.fit_cost, data.n_rows, data.n_classes)
         if groups is not None:
             data = replace(data, groups=_parsed_groups(groups, sample_weight, data.n_rows))
         return self.fit_labelled(data)
 
+    @property
+    def fit_cost(self) -> JointCost:  # type: ignore[override]
+        """That of trying all candidates on all folds, on a sample if there are very many rows, and of one last fit."""
+        n_folds = float(self.cv) if is_whole(self.cv, 2) else 5.0
+        if isinstance(self.candidates, str):
+            return JointCost([FitPart(COST_OF_DEFAULT, most_rows=TRIAL_ROWS)])
+        stages = [candidate.calibrator.fit_cost for candidate in chosen_candidates(self.candidates)]
+        return JointCost(
+            [
+                part
+                for cost in stages
+                for part in (FitPart(cost, n_folds, most_rows=TRIAL_ROWS), FitPart(cost))
+            ]
+        )
+
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
-        data = data.with_counting_weights()
+        data, n_rows = data.with_counting_weights(), data.n_rows
+        if data.groups is None and is_whole(self.cv, 2):
+            data = merged_copies(data)
         candidates = self._candidates(data)
         sample = trial_rows(data)
         folds = stratified_folds(self.cv, sample)
@@ -418,7 +443,12 @@ class AutoCalibration(Calibrator):
             self._set_parts([trial.candidate for trial in trials.judged], weights, data)
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
-            self.decision_, gain, rejected, sample.n_rows, len(folds), self._measured(data.predictions)
+            self.decision_,
+            gain,
+            rejected,
+            n_rows if sample is data else sample.n_rows,
+            len(folds),
+            self._measured(data.predictions),
         )
 
     def _measured(self, predictions: Predictions) -> str:
@@ -430,18 +460,15 @@ class AutoCalibration(Calibrator):
             said.append("given that the class is one of those that have rows")
         return ", and ".join(said)
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if len(self.calibrators_) == 1:
-            only: Predictions = self.calibrators_[0].transform(predictions)
-            return only.without_zeros()
-        mixed = np.zeros(predictions.scores.shape, predictions.scores.dtype)
-        for calibrator, weight in zip(self.calibrators_, self.weights_, strict=True):
-            part = calibrator.transform(predictions).probabilities
-            mixed += part * mixed.dtype.type(weight)
-        if self._setting("preserve_accuracy"):
-            restore_argmax(mixed, predictions.predicted)
+            only: TracedPredictions = self.calibrators_[0]._trace(given)
+            return (only if only.floor is not None else only.with_floor(TINY)).without_zeros()
+        first, *others = (calibrator._trace(given).probabilities for calibrator in self.calibrators_)
+        mixed = first.mixed(others, self.weights_).narrowed()
+        kept: Literal["argmax"] | None = "argmax" if self._setting("preserve_accuracy") else None
         # A small weight of a number at the end of the float type is zero.
-        return Predictions(mixed, Space.PROBABILITIES, predictions.classes).without_zeros()
+        return given.with_probabilities(mixed, kept).with_floor(TINY).without_zeros()
 
     def _candidates(self, data: LabelledPredictions) -> list[Candidate]:
         if isinstance(self.candidates, str) and self.candidates in ("default", "thorough"):

@@ -1,9 +1,11 @@
 """CalibratedClassifier: any scikit-learn classifier, trained and calibrated in one go."""
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from calibrant.calibrators.combinators.estimator_response import (
 )
 from calibrant.calibrators.combinators.training_rows import TrainingRows
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning, ParameterError
+from calibrant.fit_cost import FitPart, JointCost, announce_cost
 from calibrant.notices import Notice, gathered, held_back
 from calibrant.predictions import Predictions
 
@@ -291,6 +294,48 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         predicted: NDArray[Any] = self.classes_[columns]
         return predicted
 
+    def save(
+        self, path: str | os.PathLike[str], *, write: Callable[[Any, Path], object] | None = None
+    ) -> None:
+        """Write the fitted classifier to a folder, or to one file if ``path`` ends in ``.zip``; no pickle is involved.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to write. An earlier classifier there is replaced as a whole.
+        write : function, optional
+            ``write(estimator, path)`` stores a trained estimator in a new file, such as
+            ``lambda model, path: model.save_model(path)``. By default estimators are stored by skops, which needs the
+            extra ``skops``.
+        """
+        from calibrant.persistence import save_classifier
+
+        save_classifier(self, path, write)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        trusted: Sequence[str] = (),
+        read: Callable[[Path], Any] | None = None,
+    ) -> Self:
+        """Return the fitted classifier that :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder or file.
+        trusted : sequence of str, optional
+            Types of the estimators that skops may load beyond those that it and calibrant trust. An error lists the types
+            that are missing here; read them before you pass them.
+        read : function, optional
+            ``read(path)`` returns the estimator that the function ``write`` of :meth:`save` stored.
+        """
+        from calibrant.persistence import load_classifier
+
+        return load_classifier(cls, path, trusted, read)
+
     @property
     def estimator_(self) -> Any:
         """The trained estimator, where there is only one."""
@@ -396,12 +441,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _fit_frozen(self, training: TrainingRows, calibrator: Calibrator) -> tuple[list[HeldOut], list[Pair]]:
         part = asked(self.estimator, training.X, training, np.arange(training.n_rows), self.response)
+        _announce(calibrator, training, 1)
         calibrator.fit_labelled(training.labelled(part.predictions, part.rows))
         return [part], [(self.estimator, calibrator)]
 
     def _fit_ensemble(
         self, training: TrainingRows, calibrator: Calibrator, splits: list[Split]
     ) -> tuple[list[HeldOut], list[Pair]]:
+        _announce(calibrator, training, len(splits))
         notices: list[Notice] = []
         with gathered(len(splits), "fold", notices):
             fitted = for_all(
@@ -440,6 +487,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 stacklevel=3,
             )
         rows, predictions = pool(parts, training.n_rows)
+        _announce(calibrator, training, 1)
         calibrator.fit_labelled(training.labelled(predictions, rows))
         return parts, [(training.trained(self.estimator), calibrator)]
 
@@ -451,6 +499,12 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 "calibrator; look into calibrated_pairs_, or set ensemble=False."
             )
         return self.calibrated_pairs_[0]
+
+
+def _announce(calibrator: Calibrator, training: TrainingRows, n_fits: int) -> None:
+    """Log what calibration is expected to take beside the training of the estimators."""
+    cost = JointCost([FitPart(calibrator.fit_cost, times=n_fits, share=1 / n_fits)])
+    announce_cost(type(calibrator).__name__, cost, training.n_rows, len(training.classes))
 
 
 def _hold_out(estimator: Any, training: TrainingRows, split: Split, response: str) -> HeldOut:

@@ -10,8 +10,11 @@ from sklearn.base import clone
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.inner_folds import check_cv_parameter, folds_of
 from calibrant.errors import ParameterError
+from calibrant.fit_cost import FitPart, JointCost
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import Fold
+from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -134,6 +137,15 @@ class Chain(Calibrator):
             shares_parameters=all(traits.shares_parameters for traits in stages),
         )
 
+    @property
+    def fit_cost(self) -> JointCost | None:  # type: ignore[override]
+        """That of all stages, each fitted to all rows and, with ``cross_fit``, to all folds."""
+        if not self._stages_are_calibrators():
+            return None
+        n_folds = self.cross_fit if is_whole(self.cross_fit, 2) else 5
+        times = 1.0 if self.cross_fit is None else float(n_folds)
+        return JointCost([FitPart(stage.fit_cost, times) for stage in self.calibrators])
+
     def _fit(self, data: LabelledPredictions) -> None:
         if not self._stages_are_calibrators():
             raise ParameterError(
@@ -154,10 +166,10 @@ class Chain(Calibrator):
                 space = fitted.transform(data.predictions.take(slice(0, 1))).space
                 data = cross_fitted(calibrator, data, self.cross_fit, space)
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
         for calibrator in self.calibrators_:
-            predictions = calibrator.transform(predictions)
-        return predictions
+            given = calibrator._trace(given)
+        return given
 
     def _stages_are_calibrators(self) -> bool:
         return (

@@ -3,8 +3,8 @@
 from typing import Any, ClassVar
 
 from calibrant.calibrator import Calibrator, Traits
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.predictions import Predictions
 
 __all__ = ["Identity"]
 
@@ -28,5 +28,5 @@ class Identity(Calibrator):
     def _fit(self, data: LabelledPredictions) -> None:
         pass
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        return predictions
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        return given

@@ -16,6 +16,8 @@ from calibrant.calibrators.uncertainty.log_odds import LogOdds
 from calibrant.calibrators.uncertainty.posterior import Covariance, laplace
 from calibrant.calibrators.uncertainty.refits import refits, refitted_probabilities
 from calibrant.errors import ParameterError
+from calibrant.fit_cost import FitPart, JointCost
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.kept_order import restore_argmax
 from calibrant.objective.losses import softmax_in_place
@@ -261,7 +263,7 @@ class WithIntervals(Calibrator):
         level = self.level if level is None else level
         check_level(level)
         predictions = self._parsed(X)
-        probabilities = self.predict_proba(predictions)
+        probabilities = self._calibrated_rows(predictions)
         ends = []
         for inner, outermost in zip(
             self._given_seen(predictions, lambda seen: self._interval(seen, level)),
@@ -295,6 +297,15 @@ class WithIntervals(Calibrator):
             return (result,)
 
         return np.asarray(self._given_seen(self._parsed(X), drawn)[0])
+
+    @property
+    def fit_cost(self) -> JointCost | None:  # type: ignore[override]
+        """That of the calibrator, and of every bootstrap sample where these are drawn."""
+        try:
+            inner = self._unfitted().fit_cost
+        except ParameterError:  # a fit will refuse it
+            return None
+        return JointCost([FitPart(inner, 1.0 + self.n_draws * (self.method == "bootstrap"))])
 
     def _fit(self, data: LabelledPredictions) -> None:
         calibrator = self._unfitted()
@@ -353,9 +364,14 @@ class WithIntervals(Calibrator):
             )
         return "laplace"
 
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        if not self.predictive:
+            return self.calibrator_._trace(given)
+        return self._opaque(given, "its probabilities are means over draws; set predictive=False.")
+
     def _transform(self, predictions: Predictions) -> Predictions:
         if not self.predictive:
-            return self.calibrator_.transform(predictions)
+            return super()._transform(predictions)
         mean = np.empty_like(predictions.scores)
         for rows, block in self._drawn(predictions):
             mean[rows] = np.maximum(block.mean(axis=0), np.finfo(mean.dtype).tiny)

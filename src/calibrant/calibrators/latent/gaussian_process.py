@@ -18,10 +18,12 @@ from calibrant.calibrators.reductions.identity_check import is_worse_than_identi
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.calibrators.uncertainty.log_odds import LogOdds
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
+from calibrant.fit_cost import FitCost
+from calibrant.graph import TracedPredictions
+from calibrant.graph.curves import Piecewise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.increasing_curve import Pieces
-from calibrant.numerics.kept_order import restore_order
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_choice, check_flag, check_level, check_whole, random_source
 from calibrant.predictions import Predictions
@@ -65,7 +67,7 @@ class LatentIntervals(Calibrator):
         check_level(level)
         predictions = self._parsed(X)
         calibrated = self.transform(predictions)
-        probabilities = self.predict_proba(predictions)
+        probabilities = self._calibrated_rows(predictions)
         scores = self._scores_of(predictions)
         spread = _MonotoneSpread(self._increasing_process()) if self._setting("monotone") else _Spread(self)
         lower, upper = np.empty((2, *probabilities.shape), dtype=probabilities.dtype)
@@ -271,6 +273,7 @@ class GaussianProcessCalibration(LatentIntervals):
     array([-1.95, -0.8 ,  0.3 ])
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.15, copies=4.0)
     structure: ClassVar[tuple[str, ...]] = ("monotone",)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"gp": {}, "gp-monotone": {"monotone": True}}
 
@@ -351,13 +354,6 @@ class GaussianProcessCalibration(LatentIntervals):
         mean = above + self._prior_mean(places)
         return LatentMoments(mean if reference is None else mean - self._prior_mean(origin), deviation)
 
-    def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """Return calibrated probabilities, (n, K), in the float type of ``X``."""
-        probabilities = super().predict_proba(X)
-        if self._setting("monotone"):
-            restore_order(probabilities, self._parsed(X).scores)
-        return probabilities
-
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         self.seed_ = int(random_source(self.random_state).integers(N_SEEDS))
@@ -435,25 +431,31 @@ class GaussianProcessCalibration(LatentIntervals):
             max_iterations=self.max_iterations,
         )
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        kept: Literal["order"] | None = "order" if self._setting("monotone") else None
         if self.identity_kept_:
-            kept = predictions.without_zeros()
-            if not self._setting("monotone") or kept is predictions:
-                return kept
+            without = given.without_zeros()
             # Scores below the floor have become equal.
-            calibrated = np.array(kept.scores)
-            restore_order(calibrated, predictions.scores)
-            return replace(kept, scores=calibrated)
-        scores = self._scores_of(predictions)
+            return without if kept is None else replace(without, kept=kept, reference=given.scores)
         if self.prediction == "monte-carlo":
-            calibrated = self._averaged(scores).astype(scores.prior.dtype, copy=False)
-        elif self._setting("monotone"):
-            calibrated = self._increasing_process().mode(scores.places).astype(scores.prior.dtype, copy=False)
+            opaque = self._opaque(given, "its probabilities are means over draws; set prediction='mean'.")
+            return given.with_probabilities(opaque.raw, kept)
+        scores = latent_scores(given, self.scores_, self.score_factor_)
+        if kept is None:
+            values = (
+                scores.places.widened.then(Piecewise.cubic(self._process().table())) + scores.prior.widened
+            )
+            latent = values - values.row("max")
         else:
-            calibrated = self._process().mean_logits(scores)
-        if self._setting("monotone"):
-            restore_order(calibrated, predictions.scores)
-        return Predictions(calibrated, Space.LOGITS, predictions.classes)
+            latent = scores.places.widened.then(self._increasing_process().curve())
+        return given.with_logits(latent.narrowed(), kept)
+
+    def _transform(self, predictions: Predictions) -> Predictions:
+        if self.identity_kept_ or self.prediction != "monte-carlo":
+            return super()._transform(predictions)
+        scores = self._scores_of(predictions)
+        averaged = self._averaged(scores).astype(scores.prior.dtype, copy=False)
+        return Predictions(averaged, Space.LOGITS, predictions.classes)
 
     def _averaged(self, scores: LatentScores) -> NDArray[np.float64]:
         """Return logarithms of probabilities that are averages over draws."""

@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
 from calibrant.calibrators.latent.process_scores import LEAST_RANGE
+from calibrant.graph.curves import Piecewise
 from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces, parabolas
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.objective import ConvexExpansion
@@ -273,6 +274,14 @@ class MonotoneProcess:
         calibration scores the curve goes on straight, where a process without bounds returns to its prior mean.
         """
         return IncreasingCurve(self.knots, self.slopes, float(self._levels(self.slopes)))(z)
+
+    def curve(self) -> Piecewise:
+        """Return the curve of :meth:`mode` as an operation."""
+        pieces = Pieces(self.knots)
+        _, rates = pieces.frames()
+        base, rise, bend = pieces.coefficients(self.slopes)
+        level = float(self._levels(self.slopes))
+        return Piecewise.smooth(self.knots, np.stack([base + level, rise * rates, bend * rates**2]))
 
     def standard_deviation(self, z: FloatArray, reference: float | None = None) -> Vector:
         """Return the posterior standard deviation of g at every z, in its shape.

@@ -13,7 +13,6 @@ from calibrant.calibrators.latent.process_kernel import (
 )
 from calibrant.calibrators.latent.process_scores import LatentScores
 from calibrant.numerics.interpolated import CubicTable, EvenGrid
-from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.objective.losses import softmax_in_place
 
@@ -91,25 +90,6 @@ class LatentProcess:
         # Beyond the grid a table keeps its last value.
         values[[0, -1]] = 0.0
         return CubicTable(grid, values)
-
-    def mean_logits(self, scores: LatentScores) -> FloatArray:
-        """Return the mean of the latent values, (n, K), the largest of every row being zero; in the type of the prior.
-
-        O(nK), whatever the number of inducing points.
-        """
-        table = self.table()
-        logits = np.empty_like(scores.prior)
-
-        def fill(rows: slice) -> int:
-            block = table(scores.places[rows])
-            block += scores.prior[rows]
-            block -= row_maxima(block)[:, np.newaxis]
-            logits[rows] = block
-            return 1
-
-        with BlockSums.over(*logits.shape) as in_all_blocks:
-            in_all_blocks(fill)
-        return logits
 
     def mean_softmax(
         self, scores: LatentScores, *, full: bool, n_draws: int, generator: np.random.Generator

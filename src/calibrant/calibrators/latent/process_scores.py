@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
+from calibrant.graph import TracedPredictions
 from calibrant.options import real_array
 from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
 from calibrant.space import Space
@@ -26,8 +27,8 @@ LARGEST_LOG_PROBABILITY = float(np.log1p(ROW_SUM_TOLERANCE))
 class LatentScores(NamedTuple):
     """Arguments of the latent function, (n, K), and its prior mean at them, (n, K): the same array for the identity."""
 
-    places: FloatArray
-    prior: FloatArray
+    places: Any
+    prior: Any
 
     @property
     def prior_is_identity(self) -> bool:
@@ -35,7 +36,9 @@ class LatentScores(NamedTuple):
         return self.prior is self.places
 
 
-def latent_scores(predictions: Predictions, kind: ScoreKind, factor: float = 1.0) -> LatentScores:
+def latent_scores(
+    predictions: Predictions | TracedPredictions, kind: ScoreKind, factor: float = 1.0
+) -> LatentScores:
     """Return log-probabilities, or the scores as they were given, with the prior mean that leaves predictions as they are.
 
     Log-probabilities and logits are multiplied by ``factor``.
@@ -48,7 +51,7 @@ def latent_scores(predictions: Predictions, kind: ScoreKind, factor: float = 1.0
         return LatentScores(predictions.scores, predictions.log_probabilities)
     scores = predictions.scores if kind == "given" else predictions.log_probabilities
     if factor != 1.0:
-        scores = scores * scores.dtype.type(factor)
+        scores = scores * float(factor)
     return LatentScores(scores, scores)
 
 

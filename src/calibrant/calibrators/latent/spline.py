@@ -18,6 +18,8 @@ from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.calibrators.reductions.top_label import TopLabel
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.graph import Event, TracedPredictions
+from calibrant.graph.curves import Piecewise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back, warn_user
 from calibrant.numerics.isotonic import isotonic_fit, levels
@@ -90,12 +92,14 @@ class AxisCells:
         length = weight * np.maximum(score * (1 - score), least_variance)
         ends = np.cumsum(length)
         total = float(ends[-1])
-        first = np.arange(len(score))
+        # A score whose rows weigh nothing against all others has no stretch of its own, and joins the one before.
+        begins = np.append(True, ends[1:] / total > ends[:-1] / total)
         if len(score) > MOST_CELLS:
             # Scores next to 0 or 1 that differ by a factor differ much in what a small correction means for them.
             log_odds = np.floor(np.clip(logit(score), -FARTHEST, FARTHEST))
             number = np.floor((ends - length / 2) / total * MOST_CELLS) + log_odds
-            first = np.flatnonzero(np.append(True, number[1:] > number[:-1]))
+            begins[1:] &= number[1:] > number[:-1]
+        first = np.flatnonzero(begins)
         last = np.append(first[1:], len(score)) - 1
         weight_of_cells = np.add.reduceat(weight, first)
         mean_score = np.add.reduceat(weight * score, first) / weight_of_cells
@@ -422,7 +426,9 @@ class SplineCalibration(BinaryMethod):
         own = outcomes.astype(np.intp), np.arange(len(outcomes))
         nothing = -np.average(np.log(pair[own]), weights=weights)
         for halvings in range(MOST_HALVINGS + 1):
-            if -np.average(np.log(self._corrected(pair)[own]), weights=weights) <= nothing:
+            with np.errstate(divide="ignore"):  # a probability of zero that was refuted is an infinite loss
+                loss = -np.average(np.log(self._corrected(pair)[own]), weights=weights)
+            if loss <= nothing:
                 break
             self._use(fit, self.shrinkage_ / 2 if halvings < MOST_HALVINGS else 0.0)
 
@@ -434,18 +440,24 @@ class SplineCalibration(BinaryMethod):
             correction = isotonic_fit(score, score + correction, weight)(score) - score
         self.shrinkage_, self.scores_, self.corrections_ = shrinkage, score, correction
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if self._setting("temperature"):
-            predictions = self._tempered(predictions)
+            given = given.with_logits(given.logits * self.inverse_temperature_).with_floor(given.least)
         if self._setting("form") == "top-label":
-            return (
-                predictions.without_zeros() if self.identity_kept_ else self.top_label_.transform(predictions)
-            )
-        return super()._transform(predictions)
+            return given.without_zeros() if self.identity_kept_ else self.top_label_._trace(given)
+        return super()._traced(given)
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        complement, probability = self._corrected(_pair(scores))
-        return scores.with_probability(probability, complement)
+    def _traced_event(self, event: Event) -> Event:
+        log_odds = event.log_odds
+        complement, probability = (
+            (log_odds * sign).function("sigmoid").clip(low=TINY) for sign in (-1.0, 1.0)
+        )
+        correction = probability.then(Piecewise.linear(self.scores_, self.corrections_))
+        # Neither probability falls below the smallest; those below are not lowered.
+        lowest = (probability - self.smallest_).clip(low=0.0) * -1.0
+        highest = (complement - self.smallest_).clip(low=0.0)
+        correction = correction.maximum(lowest).minimum(highest)
+        return event.with_probability(probability + correction, complement - correction)
 
     def _corrected(self, pair: Pair) -> Pair:
         complement, probability = pair
@@ -457,6 +469,9 @@ class SplineCalibration(BinaryMethod):
         logits: NDArray[np.floating] = predictions.logits
         scaled = logits * logits.dtype.type(self.inverse_temperature_)
         return Predictions(scaled, Space.LOGITS, predictions.classes)
+
+
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def _pair(scores: EventScores) -> Pair:

@@ -11,16 +11,13 @@ from calibrant.calibrators.monotone.monotone_curve import ROWS_AT_ENDS, fitted_c
 from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.errors import CalibrationWarning
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated
+from calibrant.graph.curves import Piecewise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.kept_order import restore_argmax
-from calibrant.numerics.knotted_curve import KnottedCurve
-from calibrant.numerics.reductions import row_sums
-from calibrant.numerics.row_blocks import BlockSums
 from calibrant.options import check_choice, check_not_negative
-from calibrant.predictions import Predictions
 from calibrant.solvers import Status
-from calibrant.space import Space
 
 __all__ = ["AccuracyPreservingIsotonic"]
 
@@ -101,16 +98,11 @@ class AccuracyPreservingIsotonic(Calibrator):
         """
         check_is_fitted(self)
         predictions = self._parsed(X)
-        mapped = np.empty(predictions.scores.shape)
-        curve, probabilities = KnottedCurve(self.scores_, self.values_), predictions.probabilities
+        return evaluated(self._pooled, predictions)
 
-        def fill(rows: slice) -> int:
-            mapped[rows] = curve(probabilities[rows])
-            return 1
-
-        with BlockSums.over(*predictions.scores.shape) as in_all_blocks:
-            in_all_blocks(fill)
-        return mapped
+    def _pooled(self, given: TracedPredictions) -> Value:
+        """Return the map of every probability, as float64."""
+        return given.probabilities.widened.then(Piecewise.linear(self.scores_, self.values_))
 
     def _fit(self, data: LabelledPredictions) -> None:
         check_choice("ties", self.ties, ("strict", "centered"))
@@ -124,19 +116,8 @@ class AccuracyPreservingIsotonic(Calibrator):
         if self.identity_kept_:
             warn_user(f"AccuracyPreservingIsotonic: {Status.IDENTITY.value}.", CalibrationWarning)
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if self.identity_kept_:
-            return predictions.without_zeros()
-        calibrated = np.empty_like(predictions.scores)
-        curve = KnottedCurve(self.scores_, self.values_)
-        probabilities, predicted = predictions.probabilities, predictions.predicted
-
-        def fill(rows: slice) -> int:
-            mapped = curve(probabilities[rows])
-            calibrated[rows] = mapped / row_sums(mapped)[:, np.newaxis]
-            restore_argmax(calibrated[rows], predicted[rows])
-            return 1
-
-        with BlockSums.over(*calibrated.shape) as in_all_blocks:
-            in_all_blocks(fill)
-        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
+            return given.without_zeros()
+        pooled = self._pooled(given)
+        return given.with_probabilities((pooled / pooled.row("sum")).narrowed(), "argmax")

@@ -6,7 +6,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, tempered_scores
+from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, traced_tempered_scores
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.order import CumulativeSum, SortDescending, Unsort
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import Activation, DenseNetwork
 from calibrant.numerics.reductions import row_sums
@@ -111,25 +113,21 @@ class GapNetwork:
     theta: Vector
     solution: Solution
 
-    def __call__(self, predictions: Predictions) -> FloatArray:
-        """Return calibrated logits (n, K), a new array in the float type of the scores; works in blocks of rows."""
-        network = self.family.network(predictions.n_classes)
-        logits = np.empty_like(predictions.scores)
-
-        def fill(rows: slice) -> int:
-            scores = tempered_scores(
-                _in_float64(predictions, rows), self.inverse_temperature, self.family.inputs
-            )
-            places = SortedRows.of(scores)
-            inputs = scores if self.family.sees == "classes" else places.values
-            outputs = network.run(self.theta, self.scale.standardised(inputs)).outputs
-            steps, _ = stretched(places.gaps, outputs)
-            logits[rows] = places.descending_by(steps)
-            return 1
-
-        with BlockSums.over(predictions.n_rows, max(network.widths)) as in_all_blocks:
-            in_all_blocks(fill)
-        return logits
+    def traced(self, given: TracedPredictions) -> Value:
+        """Return calibrated logits in the float type of the scores, computed in float64."""
+        widened = TracedPredictions(given.scores.widened, given.space, given.floor)
+        scores = traced_tempered_scores(widened, self.inverse_temperature, self.family.inputs)
+        descending = scores.then(SortDescending(given.n_classes))
+        inputs = scores if self.family.sees == "classes" else descending
+        units = ((inputs - self.scale.means) * (1 / self.scale.spreads)).clip(-FAR_OUT, FAR_OUT)
+        network = self.family.network(given.n_classes)
+        outputs = units.network(network.layers(self.theta), self.family.activation)
+        before, after = (descending.columns(np.arange(given.n_classes - 1) + shift) for shift in (0, 1))
+        # m + sqrt(m^2 + 4), half of which is the stretch of a gap.
+        stretch = outputs + (outputs.function("square") + 4.0).function("square-root")
+        fallen = (stretch * (before - after) * 0.5).then(CumulativeSum()) * -1.0
+        largest = fallen.constant(0.0)
+        return largest.joined(fallen).then(Unsort(), scores).narrowed()
 
 
 def stretched(gaps: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -267,8 +265,10 @@ def fit_gap_network(
     >>> p = [[0.98, 0.01, 0.01]] * 100 + [[0.5, 0.3, 0.2]] * 100
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10
     >>> data = LabelledPredictions.parse(p, y)
+    >>> from calibrant.graph.apply import evaluated
     >>> fitted = fit_gap_network(data, GapFamily("places"), weight_decay=1e-5)
-    >>> Predictions.from_logits(fitted(data.predictions.take([0, 100]))).probabilities.round(2)
+    >>> calibrated = evaluated(fitted.traced, data.predictions.take([0, 100]))
+    >>> Predictions.from_logits(calibrated).probabilities.round(2)
     array([[0.8, 0.1, 0.1], [0.5, 0.3, 0.2]])
     """
     data = replace(data, predictions=_in_float64(data.predictions, slice(None)))

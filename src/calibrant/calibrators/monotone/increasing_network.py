@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, mapped_scores
+from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, traced_tempered_scores
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.curves import Piecewise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import DenseNetwork, NetworkRun
 from calibrant.numerics.integral_table import IntegralTable, Places
 from calibrant.numerics.row_blocks import BlockSums, one_blas_thread
 from calibrant.objective import CrossEntropy
 from calibrant.options import random_source
-from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, Valley, quasi_newton
 
 __all__ = ["IncreasingNetwork", "NetworkObjective", "fit_increasing_network"]
@@ -58,18 +59,10 @@ class IncreasingNetwork:
     inputs: Inputs
     solution: Solution
 
-    def __call__(self, predictions: Predictions) -> FloatArray:
-        """Return calibrated logits (n, K), a new array in the float type of the scores.
-
-        They have the order of the scores but for rounding.
-        """
-        table = IntegralTable(self.nodes)
-        return mapped_scores(
-            predictions,
-            self.inverse_temperature,
-            self.inputs,
-            lambda scores: table.integrals(self.rates, table.places(scores)),
-        )
+    def traced(self, given: TracedPredictions) -> Value:
+        """Return calibrated logits, which have the order of the scores but for rounding."""
+        scores = traced_tempered_scores(given, self.inverse_temperature, self.inputs)
+        return scores.then(Piecewise.integral(self.nodes, self.rates)).narrowed()
 
 
 def fit_increasing_network(
@@ -129,8 +122,11 @@ def fit_increasing_network(
     >>> p = [[0.98, 0.01, 0.01]] * 100 + [[0.5, 0.3, 0.2]] * 100
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10
     >>> data = LabelledPredictions.parse(p, y)
+    >>> from calibrant import Predictions
+    >>> from calibrant.graph.apply import evaluated
     >>> fitted = fit_increasing_network(data)
-    >>> Predictions.from_logits(fitted(data.predictions.take([0, 100]))).probabilities.round(2)
+    >>> calibrated = evaluated(fitted.traced, data.predictions.take([0, 100]))
+    >>> Predictions.from_logits(calibrated).probabilities.round(2)
     array([[0.8, 0.1, 0.1], [0.5, 0.3, 0.2]])
     """
     generator = random_source(random_state)

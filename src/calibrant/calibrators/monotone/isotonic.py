@@ -16,9 +16,9 @@ from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
-from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.graph import Event
+from calibrant.graph.curves import Piecewise
 from calibrant.options import check_choice, check_not_negative
-from calibrant.predictions import Predictions
 
 __all__ = ["IsotonicCalibration"]
 
@@ -130,6 +130,10 @@ class IsotonicCalibration(BinaryMethod):
         curve = fitted_curve(groups, self.smoothing, self.ties, self.interpolation)
         self.scores_, self.values_ = curve.knots, curve.values
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        curve = KnottedCurve(self.scores_, self.values_, self.interpolation == "step")
-        return scores.with_probability(curve(scores.probability))
+    def _traced_event(self, event: Event) -> Event:
+        is_step = self._setting("interpolation") == "step"
+        if is_step:
+            curve = Piecewise.steps(self.scores_[1:], self.values_)
+        else:
+            curve = Piecewise.linear(self.scores_, self.values_)
+        return event.with_probability(event.probability.then(curve))

@@ -11,11 +11,11 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError
+from calibrant.graph import Event
+from calibrant.graph.curves import Piecewise
 from calibrant.numerics.isotonic import levels
-from calibrant.numerics.knotted_curve import KnottedCurve
 from calibrant.numerics.near_isotonic import Groups, NearIsotonicPath, near_isotonic_path
 from calibrant.options import check_choice, check_not_negative, is_whole
-from calibrant.predictions import Predictions
 
 __all__ = ["NearIsotonicCalibration"]
 
@@ -164,8 +164,9 @@ class NearIsotonicCalibration(BinaryMethod):
         distinct = np.append(True, ends[1:] > ends[:-1])  # a group of one score is one knot
         self.scores_, self.values_ = ends[distinct], np.clip(np.repeat(value, 2)[distinct], 0.0, 1.0)
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        return scores.with_probability(KnottedCurve(self.scores_, self.values_)(scores.probability))
+    def _traced_event(self, event: Event) -> Event:
+        curve = Piecewise.linear(self.scores_, self.values_)
+        return event.with_probability(event.probability.then(curve))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.inner_folds import choose_by_folds, inner_folds
@@ -17,19 +16,21 @@ from calibrant.calibrators.monotone.increasing_network import IncreasingNetwork,
 from calibrant.calibrators.monotone.tempered_scores import (
     Inputs,
     TemperedScores,
-    mapped_scores,
-    tempered_scores,
+    traced_tempered_scores,
 )
 from calibrant.calibrators.structured.shared_segments import SharedSegments
 from calibrant.calibrators.structured.structured_map import StructuredMap
 from calibrant.calibrators.structured.structured_penalty import structured_penalty
 from calibrant.errors import ParameterError
+from calibrant.fit_cost import FitCost
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated
+from calibrant.graph.curves import Piecewise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import Activation
-from calibrant.numerics.kept_order import restore_order
 from calibrant.numerics.linear_segments import LinearSegments
-from calibrant.numerics.simplex import softmax
 from calibrant.objective import ArrayRows, Family
+from calibrant.objective.family import Features
 from calibrant.options import check_choice, check_not_negative, check_whole, is_whole, random_source
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, bounded_newton
@@ -65,13 +66,10 @@ class SharedMap:
     inputs: Inputs
     solution: Solution
 
-    def __call__(self, predictions: Predictions) -> FloatArray:
-        """Return calibrated logits (n, K), a new array in the float type of the scores.
-
-        They have the order of the scores but for rounding.
-        """
-        curve = partial(LinearSegments(self.knots).values, self.slopes)
-        return mapped_scores(predictions, self.inverse_temperature, self.inputs, curve)
+    def traced(self, given: TracedPredictions) -> Value:
+        """Return calibrated logits, which have the order of the scores but for rounding."""
+        scores = traced_tempered_scores(given, self.inverse_temperature, self.inputs)
+        return scores.then(Piecewise.sloped(self.knots, self.slopes)).narrowed()
 
 
 def fit_shared_map(
@@ -117,7 +115,7 @@ def fit_shared_map(
     >>> y = ([0] * 8 + [1, 2]) * 100 + ([0] * 5 + [1] * 3 + [2] * 2) * 100
     >>> data = LabelledPredictions.parse(p, y)
     >>> fitted = fit_shared_map(data)
-    >>> Predictions.from_logits(fitted(data.predictions.take([0, 1000]))).probabilities.round(2)
+    >>> Predictions.from_logits(evaluated(fitted.traced, data.predictions.take([0, 1000]))).probabilities.round(2)
     array([[0.8 , 0.1 , 0.1 ], [0.48, 0.3 , 0.22]])
     """
     data = data.with_counting_weights()
@@ -126,7 +124,7 @@ def fit_shared_map(
     segments = LinearSegments(rows.quantiles(n_segments))
     logit_map = StructuredMap(data.n_classes, SharedSegments(segments, None), None)
     family = Family(
-        lambda given: tempered_scores(given, beta, inputs),
+        Features(lambda given: traced_tempered_scores(given, beta, inputs)),
         logit_map,
         penalty_in_rows=structured_penalty(logit_map, 0.0, slope_penalty, difference_penalty),
     )
@@ -163,21 +161,11 @@ class OrderKeeping(Calibrator):
     """
 
     @abstractmethod
-    def _increasing(self, predictions: Predictions) -> FloatArray:
-        """Return calibrated logits (n, K) in the order of the scores but for rounding; a new array."""
+    def _increasing(self, given: TracedPredictions) -> Value:
+        """Return calibrated logits in the order of the scores but for rounding."""
 
-    def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """Return calibrated probabilities, (n, K), in the float type of ``X`` and the order of its rows."""
-        check_is_fitted(self)
-        predictions = self._parsed(X)
-        probabilities = softmax(self.transform(predictions).logits)
-        restore_order(probabilities, predictions.scores)
-        return probabilities
-
-    def _transform(self, predictions: Predictions) -> Predictions:
-        calibrated = self._increasing(predictions)
-        restore_order(calibrated, predictions.scores)
-        return Predictions(calibrated, Space.LOGITS, predictions.classes)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        return given.with_logits(self._increasing(given), "order")
 
 
 Map = GapNetwork | IncreasingNetwork | SharedMap
@@ -315,6 +303,7 @@ class IntraOrderPreserving(OrderKeeping):
     array([[0.8, 0.1, 0.1], [0.2, 0.3, 0.5]])
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.28)
     structure: ClassVar[tuple[str, ...]] = ("kind", "inputs", "form")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "iop": {"kind": "full"},
@@ -461,8 +450,8 @@ class IntraOrderPreserving(OrderKeeping):
         else:
             self.knots_, self.slopes_ = fitted.nodes, fitted.rates
 
-    def _increasing(self, predictions: Predictions) -> NDArray[np.floating]:
-        return self._recalled()(predictions)
+    def _increasing(self, given: TracedPredictions) -> Value:
+        return self._recalled().traced(given)
 
     def _recalled(self) -> Map:
         """Return the map that the fitted attributes describe."""
@@ -478,4 +467,4 @@ class IntraOrderPreserving(OrderKeeping):
 
 
 def _mapped(fitted: Map, predictions: Predictions) -> Predictions:
-    return Predictions(fitted(predictions), Space.LOGITS, predictions.classes)
+    return Predictions(evaluated(fitted.traced, predictions), Space.LOGITS, predictions.classes)

@@ -11,13 +11,21 @@ from scipy.special import expit
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling, as_targets
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
+from calibrant.calibrators.reductions.identity_check import (
+    is_clearly_better_than_identity,
+    is_worse_than_identity,
+)
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
-from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
+from calibrant.graph import Event, Value
+from calibrant.graph.curves import Piecewise
+from calibrant.graph.trace import Trace
+from calibrant.numerics.linear_segments import LinearSegments, Range, summed_quantiles
 from calibrant.objective import Block, Family, QuadraticPenalty, RowSource
+from calibrant.objective.family import EventFeatures
 from calibrant.options import check_not_negative, check_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
+from calibrant.space import Space
 
 __all__ = ["PiecewiseLinearCalibration"]
 
@@ -87,10 +95,18 @@ class SegmentMaps:
 
     def columns(self, x: Vector) -> Matrix:
         """Return what every parameter is multiplied by, (m + 1, n); O(nm)."""
-        columns = np.empty((self.n_slopes + 1, len(x)))
-        columns[0] = 1.0
-        columns[1:] = self.segments.features(x)
-        return columns
+        trace = Trace(1)
+        first, *others = self.traced_columns(trace.input)
+        graph = trace.graph(first.joined(*others), Space.LOGITS, Space.LOGITS)
+        return graph(x[:, np.newaxis]).T.astype(np.float64, copy=False)
+
+    def traced_columns(self, x: Value) -> list[Value]:
+        """Return what every parameter is multiplied by, m + 1 values of one column."""
+        knots = self.knots.tolist()
+        starts, ends = [-np.inf, *knots], [*knots, np.inf]
+        zeros = [*knots[:1], *knots] if knots else [0.0]
+        parts = [x.clip(low, high) - zero for low, high, zero in zip(starts, ends, zeros, strict=True)]
+        return [x.constant(1.0), *parts]
 
     def strengths(self, intercept_penalty: float, slope_penalty: float, difference_penalty: float) -> Matrix:
         r"""Return the matrix M, (m + 1, m + 1), of a penalty on what differs from the identity, :math:`d^\top M d`.
@@ -107,20 +123,18 @@ class SegmentMaps:
         return strengths
 
 
-def mixed_log_odds(log_odds: Vector, steepness: float, share: float) -> Vector:
-    """Return log-odds times the steepness, with a share of the even chance mixed in.
-
-    >>> mixed_log_odds(np.log([9.0, 1.0]), 0.5, 0.0).round(3), mixed_log_odds(np.array([1e9]), 1.0, 0.5).round(3)
-    (array([1.099, 0.   ]), array([1.099]))
-    """
+def mixed_log_odds(log_odds: Value, steepness: float, share: float) -> Value:
+    r"""Return the logit of :math:`(1 - \alpha)\, \sigma(\beta s) + \alpha / 2` for log-odds s."""
     scaled = log_odds * steepness
     if share == 0:
         return scaled
-    happens, fails = ((1 - share) * expit(part) + share / 2 for part in (scaled, -scaled))
-    mixed: Vector = np.log(happens) - np.log(fails)
-    return mixed
+    happens, fails = (
+        part.function("sigmoid").affine(1 - share, share / 2).log(TINY) for part in (scaled, -scaled)
+    )
+    return happens - fails
 
 
+TINY = float(np.finfo(np.float64).tiny)
 ROUNDING = 1e-12  # relative, within which two mean losses are the same
 
 
@@ -243,8 +257,8 @@ class PiecewiseLinearCalibration(EventScaling):
     def _event_family(self) -> Family:
         maps = SegmentMaps(vars(self).get("knots_", np.empty(0)))
 
-        def design(predictions: Predictions) -> Vector:
-            return maps.columns(self._tempered(predictions)).T
+        def design(event: Event) -> list[Value]:
+            return maps.traced_columns(self._tempered(event))
 
         strengths = maps.strengths(self.intercept_penalty, self.slope_penalty, self.difference_penalty)
         unchanged = maps.unchanged
@@ -259,8 +273,8 @@ class PiecewiseLinearCalibration(EventScaling):
     def _n_parameters(self, n_classes: int) -> int:
         return (1 + int(self.n_segments)) * (1 if n_classes == 2 else n_classes)
 
-    def _tempered(self, predictions: Predictions) -> Vector:
-        return mixed_log_odds(EventScores(predictions).log_odds, 1 / self.temperature_, self.mixing_)
+    def _tempered(self, event: Event) -> Value:
+        return mixed_log_odds(event.log_odds, 1 / self.temperature_, self.mixing_)
 
     def _fit_event_source(self, source: RowSource) -> None:
         best = event_temperature(source, _log_odds)
@@ -268,8 +282,10 @@ class PiecewiseLinearCalibration(EventScaling):
         share = float(self.mixing / (source.total_weight + self.mixing))
         if not self._fit_slopes(source, share, best.identity_loss) and share > 0:
             self._fit_slopes(source, 0.0, best.identity_loss)
-        if self._is_harmful(self.solution_) or is_worse_than_identity(
-            source, lambda given: self._calibrated(EventScores(given))
+        found = self.solution_
+        scores = source.summed(lambda data: Range.of(_log_odds(data.predictions)))
+        if not is_clearly_better_than_identity(found, source, max(-scores.low, scores.high)) and (
+            self._is_harmful(found) or is_worse_than_identity(source, self._transform)
         ):
             # Only rounding, or scores too large for their float type, can lead here.
             self._keep_identity()
@@ -291,7 +307,7 @@ class PiecewiseLinearCalibration(EventScaling):
             x = block.features
             return x, block.weighted(expit(x) * expit(-x))
 
-        rows = source.features(lambda given: self._tempered(given)[:, np.newaxis])
+        rows = source.features(EventFeatures(lambda event: [self._tempered(event)]))
         shares = np.arange(1, self.n_segments) / self.n_segments
         with rows.passes(1) as summed:
             return summed_quantiles(summed, weighted, shares, float(np.finfo(np.float64).eps))
@@ -314,9 +330,9 @@ class PiecewiseLinearCalibration(EventScaling):
     def _is_harmful(solution: Solution) -> bool:
         return not solution.loss <= solution.identity_loss * (1 + ROUNDING)
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        curve = SegmentMaps(self.knots_).segments.values(self.slopes_, self._tempered(scores.predictions))
-        return scores.with_log_odds(self.intercept_ + np.asarray(curve, dtype=np.float64))
+    def _traced_event(self, event: Event) -> Event:
+        curve = Piecewise.sloped(self.knots_, self.slopes_)
+        return event.with_log_odds(self._tempered(event).then(curve) + self.intercept_)
 
 
 def _log_odds(predictions: Predictions) -> Vector:

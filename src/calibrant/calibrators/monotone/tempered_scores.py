@@ -1,6 +1,5 @@
 """Scores at the best temperature: what one increasing function for all classes is applied to."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,15 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import weighted_quantiles
 from calibrant.numerics.reductions import row_maxima
-from calibrant.numerics.row_blocks import BlockSums
 from calibrant.numerics.simplex import log_softmax
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution
 
-__all__ = ["Inputs", "TemperedScores", "mapped_scores", "tempered_scores"]
+__all__ = ["Inputs", "TemperedScores", "tempered_scores", "traced_tempered_scores"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
@@ -25,33 +25,19 @@ Inputs = Literal["log-probabilities", "logits"]
 BOUNDS = (1e-3, 1e3)
 
 
-def tempered_scores(predictions: Predictions, inverse_temperature: float, inputs: Inputs) -> FloatArray:
-    """Return what the function is applied to, (n, K), a new array in the float type of the scores.
+def traced_tempered_scores(given: TracedPredictions, inverse_temperature: float, inputs: Inputs) -> Value:
+    """Return the argument of the function, (n, K).
 
     Logarithms of probabilities at the temperature, or the logits themselves divided by it. The former do not change
     if a constant is added to a row of logits; the latter do.
     """
-    logits = predictions.logits
-    scaled: FloatArray = logits * logits.dtype.type(inverse_temperature)
-    return log_softmax(scaled) if inputs == "log-probabilities" else scaled
+    scaled = given.logits * inverse_temperature
+    return scaled.log_softmax() if inputs == "log-probabilities" else scaled
 
 
-def mapped_scores(
-    predictions: Predictions,
-    inverse_temperature: float,
-    inputs: Inputs,
-    curve: Callable[[FloatArray], FloatArray],
-) -> FloatArray:
-    """Return calibrated logits (n, K): one function of all :func:`tempered_scores`, block by block; a new array."""
-    scores = tempered_scores(predictions, inverse_temperature, inputs)
-
-    def fill(rows: slice) -> int:
-        scores[rows] = curve(scores[rows])
-        return 1
-
-    with BlockSums.over(*scores.shape) as in_all_blocks:
-        in_all_blocks(fill)
-    return scores
+def tempered_scores(predictions: Predictions, inverse_temperature: float, inputs: Inputs) -> FloatArray:
+    """Return the argument of the function for predictions, a new array in the float type of the scores."""
+    return evaluated(lambda given: traced_tempered_scores(given, inverse_temperature, inputs), predictions)
 
 
 @dataclass(frozen=True, eq=False)

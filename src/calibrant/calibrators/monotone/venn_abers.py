@@ -11,9 +11,11 @@ from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import ParameterError
+from calibrant.graph import Event, Value
+from calibrant.graph.curves import Piecewise
 from calibrant.numerics.folds import content_seed, folds_by_content
 from calibrant.numerics.isotonic import levels
-from calibrant.numerics.rounding import with_bits
+from calibrant.numerics.rounding import rounded_to, with_bits
 from calibrant.numerics.step_functions import StepFunctions
 from calibrant.numerics.threads import in_threads
 from calibrant.numerics.venn_abers import AddedPoint
@@ -187,18 +189,29 @@ class VennAbersCalibration(BinaryMethod):
             [(point.one_scores, point.one_values) for point in points], of_event=True
         )
 
-    def _calibrated(self, scores: EventScores) -> Predictions:
+    def _traced_event(self, event: Event) -> Event:
+        is_brier = self._setting("loss") == "brier"
         if self.lower_parts_ is None or self.upper_parts_ is None:
-            lower, upper = self._looked_up(scores, self.lower_values_, self.upper_values_)
-            if self._setting("loss") == "brier":
-                other, event = lower**2 / 2, upper - upper**2 / 2
+            lower, upper = self._steps(event, self.lower_values_, self.upper_values_)
+            if is_brier:
+                other = lower.function("square") * 0.5
+                happens = upper - upper.function("square") * 0.5
             else:
-                other, event = 1 - lower, upper
+                other, happens = 1 - lower, upper
         else:
-            other, event = self._looked_up(scores, self.lower_parts_, self.upper_parts_)
-        if self._setting("loss") == "brier":
-            return scores.with_probability(event + other)
-        return scores.with_probability(event / (other + event), other / (other + event))
+            other, happens = self._steps(event, self.lower_parts_, self.upper_parts_)
+        total = other + happens
+        return (
+            event.with_probability(total)
+            if is_brier
+            else event.with_probability(happens / total, other / total)
+        )
+
+    def _steps(self, event: Event, lower: Vector, upper: Vector) -> tuple[Value, Value]:
+        """Return one table at the steps of p_0 and one at those of p_1, for scores with the bits that count."""
+        zeros = Piecewise.steps(rounded_to(self.lower_scores_, SCORE_BITS, "left"), lower)
+        ones = Piecewise.steps(rounded_to(self.upper_scores_, SCORE_BITS, "right"), upper, "right")
+        return event.probability.then(zeros), event.probability.then(ones)
 
     def _intervals(self, predictions: Predictions) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         lower, upper = np.empty_like(predictions.scores), np.empty_like(predictions.scores)
@@ -242,7 +255,9 @@ def _means_for_log(tables: list[tuple[Vector, Vector]], of_event: bool) -> tuple
         logarithms = [StepFunctions(scores, np.log([values, 1 - values])) for scores, values in tables]
     total = StepFunctions.total(logarithms)
     event, other = np.exp(total.values / len(tables))
-    return _distinct(total.places, event / (other + event), event if of_event else other)
+    # Both are zero where one predictor is certain of the event and another one of its complement.
+    shares = np.divide(event, other + event, out=np.full_like(event, 0.5), where=other + event > 0)
+    return _distinct(total.places, shares, event if of_event else other)
 
 
 def _means_for_brier(tables: list[tuple[Vector, Vector]], of_event: bool) -> tuple[Vector, Vector, Vector]:

@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
+from calibrant.graph import Value
+from calibrant.graph.curves import Piecewise
 from calibrant.options import check_choice, is_number
 
-__all__ = ["Crop", "check_crop", "cropped", "settled_epsilon"]
+__all__ = ["Crop", "check_crop", "cropped", "settled_epsilon", "traced_crop"]
 
 Crop = Literal["clip", "outside"]
 """``"clip"`` moves every entry into [epsilon, 1 - epsilon]; ``"outside"`` only those below 0 or above 1."""
@@ -54,3 +56,20 @@ def cropped(scores: Matrix, crop: Crop, epsilon: float) -> Matrix:
         inside = np.where(scores < 0, epsilon, np.where(scores > 1, 1 - epsilon, scores))
     inside /= inside.sum(axis=1, keepdims=True)
     return inside
+
+
+def traced_crop(scores: Value, crop: Crop, epsilon: float) -> Value:
+    """Return :func:`cropped` of symbolic scores."""
+    if crop == "clip":
+        inside = scores.clip(epsilon, 1 - epsilon)
+    else:
+        above_one = float(np.nextafter(1.0, 2.0))
+        inside = scores.then(
+            Piecewise(
+                knots=np.array([0.0, above_one]),
+                n_knots=np.array([2]),
+                origins=np.zeros(3),
+                coefficients=np.array([[epsilon, 0.0, 1 - epsilon], [0.0, 1.0, 0.0]]),
+            )
+        )
+    return inside / inside.row("sum")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
+from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, settled_epsilon, traced_crop
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment
 from calibrant.calibrators.neighbourhood.decision_losses import best_decisions, mean_gap, parsed_losses
 from calibrant.calibrators.neighbourhood.decision_repairs import (
@@ -16,7 +16,6 @@ from calibrant.calibrators.neighbourhood.decision_repairs import (
     Thoroughness,
     View,
     ViolationOf,
-    repaired,
 )
 from calibrant.calibrators.neighbourhood.decision_search import (
     MOST_ITERATIONS,
@@ -28,10 +27,12 @@ from calibrant.calibrators.neighbourhood.point_folds import point_folds
 from calibrant.calibrators.neighbourhood.point_losses import PointLosses, as_they_came, better_floor
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.graph import TracedPredictions
+from calibrant.graph.apply import mapped
+from calibrant.graph.order import FirstOfLeast
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.row_blocks import row_blocks
-from calibrant.numerics.threads import in_threads
+from calibrant.numerics.least_cost import SAME_COST
 from calibrant.options import (
     check_choice,
     check_flag,
@@ -325,6 +326,7 @@ class DecisionCalibration(Calibrator):
     """
 
     traits = Traits(contains_identity=True)
+    structure: ClassVar[tuple[str, ...]] = ("violation_of", "crop")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"decision": {}}
 
     partitions_: NDArray[np.float64]
@@ -383,26 +385,21 @@ class DecisionCalibration(Calibrator):
         if self.identity_kept_:
             self.floor_of_zeros_ = better_floor(points, floor, self.epsilon_)
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if self.identity_kept_:
-            return as_they_came(predictions, self.floor_of_zeros_)
-        probabilities = predictions.probabilities
-        calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
-
-        def fill(rows: slice) -> None:
-            calibrated[rows] = self._repaired(probabilities[rows])
-
-        blocks = row_blocks(*probabilities.shape)
-        in_threads(fill, blocks, predictions.n_classes * (blocks[0].stop or 0) * self.n_iterations_)
-        return Predictions(calibrated, Space.PROBABILITIES, predictions.classes)
-
-    def _repaired(self, probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return rows after all repairs, cropped."""
-        scores = probabilities.astype(np.float64)
-        view = View(self.is_hard_, self.violation_of, self.crop, self.epsilon_)
+            return as_they_came(given, self.floor_of_zeros_)
+        crop, scores = self._setting("crop"), given.probabilities.widened
         for partition, adjustment in zip(self.partitions_, self.adjustments_, strict=True):
-            repaired(scores, partition, adjustment, view)
-        return cropped(scores, self.crop, self.epsilon_)
+            seen = scores
+            if self._setting("violation_of") != "scores":
+                seen = traced_crop(scores, crop, self.epsilon_) if self.is_hard_ else scores.clip(0.0, 1.0)
+            expected = seen.dense(partition.T)
+            if self.is_hard_:
+                parts = expected.then(FirstOfLeast(SAME_COST * float(np.abs(partition).max())))
+            else:
+                parts = expected.softmax()
+            scores = scores + parts.dense(adjustment)
+        return given.with_probabilities(traced_crop(scores, crop, self.epsilon_).narrowed())
 
     def _plan(self, n_classes: int) -> Plan:
         """Check all parameters before anything is computed."""
@@ -453,7 +450,7 @@ class DecisionCalibration(Calibrator):
 
     def _chosen(self, data: LabelledPredictions, points: Points, plan: Plan) -> int:
         """Return the number of repairs by the loss on points held out; none if there is but one point."""
-        splits = point_folds(points, data, self.cv)
+        splits = [(fold.train(), fold.test()) for fold in point_folds(points, data, self.cv)]
         if not splits:
             return 0
         held_out = losses_held_out(splits, plan, self.loss, data.predictions.floor)
@@ -466,10 +463,11 @@ class DecisionCalibration(Calibrator):
 
     def _does_harm(self, points: Points, plan: Plan, floor: float) -> bool:
         """Tell whether doing nothing is better on the calibration rows: for the gaps of given losses, or for the loss."""
-        given, labels = self._repaired(points.probabilities), points.labels()
+        as_given, labels = points.probabilities.astype(np.float64), points.labels()
+        rows = Predictions(as_given, Space.PROBABILITIES, None, floor)
+        given = mapped(self._traced, rows).probabilities.astype(np.float64, copy=False)
         if plan.losses is not None:
             shares = (points.weights / points.weights.sum())[:, np.newaxis]
-            as_given = points.probabilities.astype(np.float64)
             before = mean_gap(as_given, (labels - as_given) * shares, plan.losses)
             after = mean_gap(given, (labels - given) * shares, plan.losses)
             return after > before + ROUNDING * float(np.abs(plan.losses).max())

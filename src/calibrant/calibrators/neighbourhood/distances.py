@@ -95,7 +95,8 @@ class KullbackLeibler(Distances):
     def __post_init__(self) -> None:
         is_zero = self.points == 0
         # A zero's logarithm takes no part in the product: zero times minus infinity would not be a number.
-        object.__setattr__(self, "logarithms", np.log(np.where(is_zero, 1.0, self.points)))
+        logarithms = np.where(is_zero, 1.0, self.points)
+        object.__setattr__(self, "logarithms", np.log(logarithms, out=logarithms))
         object.__setattr__(self, "zeros", is_zero.astype(np.float64) if is_zero.any() else None)
 
     def of(self, rows: Matrix) -> Matrix:

@@ -15,8 +15,9 @@ from calibrant.calibrators.neighbourhood.crop import Crop
 from calibrant.calibrators.neighbourhood.distances import BLOCK_ENTRIES, KullbackLeibler, SquaredEuclidean
 from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, check_bandwidth
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
-from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
+from calibrant.calibrators.neighbourhood.neighbourhood import MOST_JUDGED, Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
+from calibrant.fit_cost import FitCost
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.threads import in_threads
 from calibrant.options import check_choice
@@ -304,7 +305,11 @@ class KernelCalibration(Neighbourhood):
     array([[0.704, 0.296], [0.557, 0.443], [0.479, 0.521], [0.299, 0.701]])
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(
+        0.037, rows=2.0, classes=0.5, linear_from=MOST_JUDGED, copies=8.0
+    )
     traits = Traits(contains_identity=True)
+    structure: ClassVar[tuple[str, ...]] = (*Neighbourhood.structure, "kernel")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "kernel-dirichlet": {},
         "kernel-rbf": {"kernel": "rbf"},
@@ -346,7 +351,7 @@ class KernelCalibration(Neighbourhood):
     def _local_means(
         self, points: Points, targets: NDArray[np.float64], sizes: Sequence[float]
     ) -> LocalMeans:
-        if self.kernel == "rbf":
+        if self._setting("kernel") == "rbf":
             return KernelMeans.among(points, targets, sizes, GaussianBell)
         around = DirichletAroundRows if self.centre == "prediction" else DirichletAroundPoints
         return KernelMeans.among(points, targets, sizes, around)

@@ -19,8 +19,9 @@ from calibrant.calibrators.neighbourhood.distances import (
     rows_in_a_block,
 )
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
-from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
+from calibrant.calibrators.neighbourhood.neighbourhood import MOST_JUDGED, Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
+from calibrant.fit_cost import FitCost
 from calibrant.options import check_choice, check_whole
 
 __all__ = ["NearestNeighbourCalibration"]
@@ -132,7 +133,9 @@ class Summands:
         self.total = float(weights.sum())
         self.n_targets = targets.shape[1]
         # The sums of weights come from the same product as those of the targets.
-        self._columns = np.column_stack([targets, np.ones(len(targets))]) * weights[:, np.newaxis]
+        self._columns = np.empty((len(targets), self.n_targets + 1))
+        np.multiply(targets, weights[:, np.newaxis], out=self._columns[:, :-1])
+        self._columns[:, -1] = weights
 
     def mean(
         self, near: Vector, rows: NDArray[np.intp], points: NDArray[np.intp], edges: Vector, size: float
@@ -427,7 +430,11 @@ class NearestNeighbourCalibration(Neighbourhood):
     array([[0.75, 0.25], [0.65, 0.35]])
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(
+        0.05, rows=2.0, classes=0.5, linear_from=MOST_JUDGED, copies=8.0
+    )
     traits = Traits(contains_identity=True)
+    structure: ClassVar[tuple[str, ...]] = (*Neighbourhood.structure, "metric")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "knn-kl": {},
         "knn-euclidean": {"metric": "euclidean"},
@@ -470,7 +477,7 @@ class NearestNeighbourCalibration(Neighbourhood):
         self, points: Points, targets: NDArray[np.float64], sizes: Sequence[float]
     ) -> LocalMeans:
         probabilities = points.probabilities.astype(np.float64, copy=False)
-        if self.metric == "kl":
+        if self._setting("metric") == "kl":
             return NearestMeans(KullbackLeibler(probabilities), points.weights, targets)
         if tree_is_faster(points.weights, probabilities.shape[1], max(sizes)):
             return NeighbourTreeMeans(probabilities, points.weights, targets, max(sizes))

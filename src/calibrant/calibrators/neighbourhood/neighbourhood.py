@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
-from calibrant.calibrators.neighbourhood.point_folds import point_folds
+from calibrant.calibrators.neighbourhood.point_folds import PointFold, point_folds
 from calibrant.calibrators.neighbourhood.point_losses import (
     PointLosses,
     as_they_came,
@@ -20,6 +20,7 @@ from calibrant.calibrators.neighbourhood.point_losses import (
 )
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.row_blocks import even_blocks, n_threads_available
@@ -84,6 +85,8 @@ class Neighbourhood(Calibrator):
     ``_check_options`` and makes :class:`LocalMeans` of points.
     """
 
+    structure: ClassVar[tuple[str, ...]] = ("assumption", "crop")
+
     _size_name: ClassVar[str]
     """The parameter for the size of a neighbourhood: a number, a list of numbers to choose from, or ``"auto"``."""
 
@@ -126,8 +129,10 @@ class Neighbourhood(Calibrator):
 
     def _fitted_means(self, size: float) -> LocalMeans:
         """Return the neighbourhoods among the fitted points."""
-        points = Points(self.points_, self.errors_, self.point_weights_)
-        return self._local_means(points, self._targets(points), [size])
+        return self._means_among(Points(self.points_, self.errors_, self.point_weights_), [size])
+
+    def _means_among(self, points: Points, sizes: Sequence[float]) -> LocalMeans:
+        return self._local_means(points, self._targets(points), sizes)
 
     def _fit(self, data: LabelledPredictions) -> None:
         check_choice("assumption", self.assumption, ("equal-errors", "equal-labels"))
@@ -143,8 +148,8 @@ class Neighbourhood(Calibrator):
         self.search_ = {}
         size, reason = sizes[0], None
         if len(sizes) > 1:
-            splits = point_folds(points, data, self.cv)
-            size, reason = self._chosen(splits, data.predictions.floor, sizes)
+            folds = point_folds(points, data, self.cv)
+            size, reason = self._chosen(folds, data.predictions.floor, sizes)
         setattr(self, f"{self._size_name}_", size)
         self.points_ = points.probabilities
         self.errors_ = points.errors
@@ -162,9 +167,22 @@ class Neighbourhood(Calibrator):
             self.errors_ = self.errors_[:0].copy()
             self.point_weights_ = self.point_weights_[:0].copy()
 
+    @property
+    def _no_graph(self) -> str:
+        """Why the map is no list of row operations."""
+        return (
+            "a row is compared with all points of the calibration set; temperature scaling or a structured map has a "
+            "graph."
+        )
+
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        if self.identity_kept_:
+            return as_they_came(given, self.floor_of_zeros_)
+        return self._opaque(given, self._no_graph)
+
     def _transform(self, predictions: Predictions) -> Predictions:
         if self.identity_kept_:
-            return as_they_came(predictions, self.floor_of_zeros_)
+            return super()._transform(predictions)
         probabilities = predictions.probabilities
         calibrated = np.empty(probabilities.shape, dtype=probabilities.dtype)
 
@@ -180,13 +198,13 @@ class Neighbourhood(Calibrator):
 
     def _targets(self, points: Points) -> Matrix:
         """Return what is averaged."""
-        return points.labels() if self.assumption == "equal-labels" else points.errors
+        return points.labels() if self._setting("assumption") == "equal-labels" else points.errors
 
     def _calibrated(self, own: Matrix, mean: Matrix) -> Matrix:
         """Return calibrated rows for predictions and the means around them; without neighbours they stay."""
         alone = np.isnan(mean[:, :1])
-        moved = mean if self.assumption == "equal-labels" else own - mean
-        return cropped(np.where(alone, own, moved), self.crop, self.epsilon_)
+        moved = mean if self._setting("assumption") == "equal-labels" else own - mean
+        return cropped(np.where(alone, own, moved), self._setting("crop"), self.epsilon_)
 
     def _correct(
         self,
@@ -210,21 +228,17 @@ class Neighbourhood(Calibrator):
             return
         in_threads(do, even_blocks(n_rows, means.block_rows, n_threads_available()), numbers)
 
-    def _chosen(
-        self, splits: list[tuple[Points, Points]], floor: float, sizes: list[float]
-    ) -> tuple[float, str | None]:
+    def _chosen(self, folds: list[PointFold], floor: float, sizes: list[float]) -> tuple[float, str | None]:
         """Return the size with the lowest log-loss on points held out, and why not to use it if so.
 
         All sizes are tried in the same pass over distances.
         """
-        if not splits:
+        if not folds:
             return sizes[0], "all calibration rows have the same prediction, so the identity is kept."
-        sizes = self._different_sizes(sizes, max(float(train.weights.sum()) for train, _ in splits))
+        sizes = self._different_sizes(sizes, max(fold.train_weight for fold in folds))
         # Every fold is judged by its share of the points.
-        tests = [_some(test, max(1, MOST_JUDGED // len(splits))) for _, test in splits]
-        of_folds = [
-            self._held_out(train, test, sizes) for (train, _), test in zip(splits, tests, strict=True)
-        ]
+        tests = [_some(fold.test(), max(1, MOST_JUDGED // len(folds))) for fold in folds]
+        of_folds = [self._held_out(fold, test, sizes) for fold, test in zip(folds, tests, strict=True)]
         losses = [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
         nothing = PointLosses.joined([doing_nothing(test, floor, self.crop, self.epsilon_) for test in tests])
         excesses = [of_size.excess(nothing) for of_size in losses]
@@ -249,9 +263,9 @@ class Neighbourhood(Calibrator):
             f"{nothing.mean_log:.4g} (standard error of the difference {log_error:.2g}); the identity is kept."
         )
 
-    def _held_out(self, train: Points, test: Points, sizes: list[float]) -> list[PointLosses]:
+    def _held_out(self, fold: PointFold, test: Points, sizes: list[float]) -> list[PointLosses]:
         """Return the losses of points held out for every size."""
-        means = self._local_means(train, self._targets(train), sizes)
+        means = self._means_among(fold.train(), sizes)
         labels = test.labels()
         found = [PointLosses(np.empty(test.n_points), np.empty(test.n_points), test.weights) for _ in sizes]
 

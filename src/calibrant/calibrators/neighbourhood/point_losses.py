@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from calibrant.calibrators.neighbourhood.crop import Crop, cropped
 from calibrant.calibrators.neighbourhood.points import Points
+from calibrant.graph import TracedPredictions
+from calibrant.graph.apply import mapped
+from calibrant.graph.columns import Floor
 from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -93,26 +96,18 @@ def better_floor(points: Points, floor: float, epsilon: float) -> float:
     labels = points.labels()
     given = Predictions(points.probabilities, Space.PROBABILITIES)
     losses = {
-        least: PointLosses.of(
-            labels, points.weights, as_they_came(given, least).probabilities.astype(np.float64)
-        ).mean_log
+        least: PointLosses.of(labels, points.weights, _floored(given, least).astype(np.float64)).mean_log
         for least in (epsilon, floor)
     }
     return floor if losses[floor] < losses[epsilon] else epsilon
 
 
-def as_they_came(predictions: Predictions, floor: float) -> Predictions:
-    """Return predictions as they are, but for rows with exact zeros, of which one could be refuted: these get a floor.
+def _floored(predictions: Predictions, floor: float) -> NDArray[np.floating]:
+    return mapped(lambda given: as_they_came(given, floor), predictions).probabilities
 
-    >>> given = Predictions.from_probabilities([[1.0, 0.0], [0.999, 0.001]])
-    >>> as_they_came(given, 0.01).probabilities.round(3)
-    array([[0.99 , 0.01 ], [0.999, 0.001]])
-    """
-    if predictions.space is Space.LOGITS:
-        return predictions.without_zeros()
-    rows = np.flatnonzero((predictions.scores == 0).any(axis=1))
-    if len(rows) == 0:
-        return predictions
-    scores = predictions.scores.copy()
-    scores[rows] = predictions.take(rows).with_floor(floor).without_zeros().scores
-    return Predictions(scores, Space.PROBABILITIES, predictions.classes)
+
+def as_they_came(given: TracedPredictions, floor: float) -> TracedPredictions:
+    """Return predictions as they are, but for rows with exact zeros, of which one could be refuted: these get a floor."""
+    if given.space is Space.LOGITS:
+        return given.without_zeros()
+    return given.with_probabilities(given.scores.then(Floor(floor, only_zeros=True)))

@@ -9,15 +9,20 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from calibrant.calibrator import Traits
-from calibrant.calibrators.neighbourhood.crop import Crop
+from calibrant.calibrators.neighbourhood.crop import Crop, traced_crop
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
 from calibrant.calibrators.neighbourhood.neighbourhood import Assumption, Neighbourhood
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.calibrators.neighbourhood.random_trees import Growth, Trees, grown_trees, n_draws
 from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums, weighted_targets
 from calibrant.errors import ParameterError
+from calibrant.fit_cost import FitCost
+from calibrant.graph import TracedPredictions
+from calibrant.graph.trees import TreeMeans
+from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import even_blocks, n_threads_available
 from calibrant.numerics.threads import in_threads
+from calibrant.numerics.tree_walk import walk
 from calibrant.options import check_choice, check_whole, random_source
 
 __all__ = ["RandomCalibrationForest"]
@@ -66,40 +71,17 @@ class Routes:
 
     def __post_init__(self) -> None:
         trees = self.trees
-        self._first_splits = trees.first_splits
-        self._first_leaves = len(trees.classes) + trees.first_leaves
-        roots = np.where(trees.n_splits > 0, self._first_splits, self._first_leaves)
-        n_rows, n_classes = self.rows.shape
-        self.places = np.tile(roots, (n_rows, 1))
-        self._entries = np.ascontiguousarray(self.rows).ravel()
-        self._first_entries = np.repeat(np.arange(n_rows) * n_classes, trees.n_trees)
-        self._trees = np.tile(np.arange(trees.n_trees), n_rows)
+        self._below = trees.below
+        first_leaves = len(trees.classes) + trees.first_leaves
+        self.places = np.tile(
+            np.where(trees.n_splits > 0, trees.first_splits, first_leaves), (len(self.rows), 1)
+        )
 
     def advance(self, n_bins: int | None = None) -> Integers:
         """Go down all splits of trees with so many bins, or to the end, and return the places."""
-        trees, places = self.trees, self.places.ravel()
-        children = trees.children.ravel()
-        walkers = np.flatnonzero(places < len(trees.classes))
-        at = places[walkers]
-        while len(walkers):
-            if n_bins is not None and trees.stages is not None:
-                goes_on = trees.stages.n_bins.take(at) <= n_bins
-                places[walkers] = at
-                walkers, at = np.compress(goes_on, walkers), np.compress(goes_on, at)
-            entry = self._first_entries.take(walkers)
-            entry += trees.classes.take(at)
-            goes_right = self._entries.take(entry) >= trees.thresholds.take(at)
-            at *= 2
-            at += goes_right
-            child = children.take(at)
-            tree = self._trees.take(walkers)
-            inner = child >= 0
-            ended = ~inner
-            leaves = self._first_leaves.take(np.compress(ended, tree)) + ~np.compress(ended, child)
-            places[np.compress(ended, walkers)] = leaves
-            # Several times as fast as an index by a mask.
-            at = self._first_splits.take(np.compress(inner, tree)) + np.compress(inner, child)
-            walkers = np.compress(inner, walkers)
+        trees = self.trees
+        goes_on = None if n_bins is None or trees.stages is None else trees.stages.n_bins <= n_bins
+        walk(self.rows, self.places, trees.classes, trees.thresholds, self._below, goes_on)
         return self.places
 
 
@@ -122,6 +104,9 @@ FEW = 8
 BLOCK_ENTRIES = 2**22
 BLOCK_ENTRIES_OF_SEVERAL = 2**20
 ENTRIES_AT_ONCE = 2**25
+
+# Numbers in the leaves of all trees of a graph, 32 MB.
+MOST_LEAF_VALUES = 2**22
 
 
 @dataclass(eq=False)
@@ -381,9 +366,12 @@ class RandomCalibrationForest(Neighbourhood):
     array([0.74, 0.75, 0.76])
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(2.1, classes=0.5)
     traits = Traits(contains_identity=True, commutes_with_permutations=False)
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"forest": {}}
     _size_name = "n_bins"
+
+    bins_: NDArray[np.integer] | None
 
     def __init__(
         self,
@@ -424,6 +412,11 @@ class RandomCalibrationForest(Neighbourhood):
         seeds = random_source(self.random_state).integers(2**63, size=self.n_trees).tolist()
         return grown_means(points.probabilities, targets, points.weights, seeds, int(max(sizes)), self.growth)
 
+    def _fit(self, data: LabelledPredictions) -> None:
+        super()._fit(data)
+        if self.identity_kept_ and self.bins_ is not None:
+            self.bins_ = self.bins_[:, :0].copy()  # as the points themselves
+
     def _remember(self, points: Points) -> None:
         grown = self._local_means(points, self._targets(points), [self.n_bins_])
         self.n_splits_ = grown.trees.n_splits
@@ -446,6 +439,33 @@ class RandomCalibrationForest(Neighbourhood):
                 raise ValueError("has bins_ that are no bins of its trees.")
         if self.bin_sums_ is not None and self.bin_sums_.shape != (int(n_leaves.sum()), n_classes + 1):
             raise ValueError("has bin_sums_ of another shape than its trees.")
+
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        n_numbers = (len(self.thresholds_) + len(self.n_splits_)) * given.n_classes
+        if self.identity_kept_ or n_numbers > MOST_LEAF_VALUES:
+            return super()._traced(given)
+        sums = self._fitted_means(self.n_bins_).leaf_sums.between(0, len(self.n_splits_))
+        own = given.probabilities.widened
+        mean = own.then(
+            TreeMeans(
+                self.n_splits_.astype(np.intp),
+                self.split_classes_.astype(np.intp),
+                self.thresholds_,
+                self.children_.astype(np.intp),
+                sums[:, :-1] / sums[:, -1:],
+            )
+        )
+        moved = mean if self._setting("assumption") == "equal-labels" else own - mean
+        crop = self._setting("crop")
+        return given.with_probabilities(traced_crop(moved, crop, self.epsilon_).narrowed())
+
+    @property
+    def _no_graph(self) -> str:
+        n_leaves = len(self.thresholds_) + len(self.n_splits_)
+        return (
+            f"its trees have {n_leaves} bins in all, more than a graph can hold; set n_bins or n_trees to a smaller "
+            "number, or use temperature scaling or a structured map."
+        )
 
     def _fitted_means(self, size: float) -> ForestMeans:
         trees = Trees(self.n_splits_, self.split_classes_, self.thresholds_, self.children_)

@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.numerics.tree_walk import check_trees, places_below
+
 __all__ = ["Groups", "Growth", "Splits", "Stages", "Trees", "grown_trees", "n_draws", "random_splits"]
 
 Integers = NDArray[np.intp]
@@ -242,6 +244,11 @@ class Trees:
         """Number of leaves in all trees before each tree, (T,)."""
         return self.first_splits + np.arange(self.n_trees)
 
+    @property
+    def below(self) -> Integers:
+        """Places on the left and on the right of every split, (S, 2): splits of all trees, then leaves of all trees."""
+        return places_below(self.n_splits, self.children)
+
     @classmethod
     def joined(cls, parts: "list[Trees]") -> "Trees":
         """Return the trees of several blocks, one after the other; without stages if any block has none."""
@@ -255,40 +262,8 @@ class Trees:
         )
 
     def check(self, n_classes: int) -> None:
-        """Raise ``ValueError`` unless every split and every leaf is reached from the root of its tree by one way.
-
-        A split leads only to splits that were made later, so that no way is a circle.
-        """
-        n_splits = np.asarray(self.n_splits)
-        if n_splits.ndim != 1 or n_splits.dtype.kind not in "iu" or not len(n_splits) or (n_splits < 0).any():
-            raise ValueError("must have a number of splits for each of one or more trees.")
-        total = len(self.thresholds)
-        # Each for itself, since their sum may be beyond the range of integers.
-        if n_splits.max() > total or int(n_splits.sum(dtype=np.float64)) != total:
-            raise ValueError("has another number of splits than its trees.")
-        whole = (self.classes, self.children)
-        if any(array.dtype.kind not in "iu" for array in whole) or (
-            self.thresholds.shape,
-            self.classes.shape,
-            self.children.shape,
-        ) != ((total,), (total,), (total, 2)):
-            raise ValueError("must have a class, a threshold and two children for every split.")
-        if ((self.classes < 0) | (self.classes >= n_classes)).any():
-            raise ValueError("splits by a class that it does not have.")
-        tree = np.repeat(np.arange(len(n_splits)), n_splits)
-        numbers = np.arange(total) - self.first_splits[tree]
-        children = self.children.astype(np.int64)
-        inner = children >= 0
-        ahead = np.where(inner, children > numbers[:, np.newaxis], True)
-        ends = np.where(inner, n_splits[tree][:, np.newaxis], n_splits[tree][:, np.newaxis] + 1)
-        if not ahead.all() or (np.where(inner, children, ~children) >= ends).any():
-            raise ValueError("has splits that lead back, or out of their tree.")
-        places = np.repeat(tree, 2).reshape(-1, 2)
-        splits = (self.first_splits[places] + children)[inner]
-        leaves = (self.first_leaves[places] + ~children)[~inner]
-        # With two children for every split, all different are all but the roots, and all leaves.
-        if len(np.unique(splits)) < len(splits) or len(np.unique(leaves)) < len(leaves):
-            raise ValueError("has splits or bins that are reached by two ways.")
+        """Raise ``ValueError`` unless every split and every leaf is reached from the root of its tree by one path."""
+        check_trees(self.n_splits, self.classes, self.thresholds, self.children, n_classes)
 
     def compact(self, n_classes: int) -> "Trees":
         """Return the same trees in the shortest integers."""

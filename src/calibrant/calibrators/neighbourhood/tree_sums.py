@@ -120,12 +120,7 @@ def place_sums(trees: Trees, leaf_sums: Matrix) -> Matrix:
     """
     assert trees.stages is not None
     n_all, levels = len(trees.classes), trees.stages.levels
-    tree = np.repeat(np.arange(trees.n_trees), trees.n_splits)[:, np.newaxis]
-    below = np.where(
-        trees.children >= 0,
-        trees.first_splits[tree] + trees.children,
-        n_all + trees.first_leaves[tree] + ~trees.children,
-    )
+    below = trees.below
     sums = np.empty((n_all + len(leaf_sums), leaf_sums.shape[1]))
     sums[n_all:] = leaf_sums
     # From the deepest splits up: what is below a split is at least one level deeper, and complete.

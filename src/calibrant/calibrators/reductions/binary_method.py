@@ -10,8 +10,8 @@ from sklearn.base import clone
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.predictions import Predictions
 
 __all__ = ["BinaryMethod"]
 
@@ -39,8 +39,8 @@ class BinaryMethod(Calibrator):
         """Learn the map; both outcomes occur."""
 
     @abstractmethod
-    def _calibrated(self, scores: EventScores) -> Predictions:
-        """Return two columns of calibrated predictions, as ``scores.with_probability`` and its like make them."""
+    def _traced_event(self, event: Event) -> Event:
+        """Return the fitted map of one event, by ``event.with_log_odds`` or ``event.with_probability``."""
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
@@ -50,7 +50,10 @@ class BinaryMethod(Calibrator):
         else:
             self.one_vs_rest_ = OneVsRest(clone(self)).fit_labelled(data, warn_of_absent=False)
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        if predictions.n_classes > 2:
-            return self.one_vs_rest_.transform(predictions)
-        return self._calibrated(EventScores(predictions))
+    def _mapped_event(self, event: Event) -> Event:
+        return super()._mapped_event(event) if self._has_seen_one_class else self._traced_event(event)
+
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        if given.n_classes > 2:
+            return self.one_vs_rest_._trace(given)
+        return self._traced_event(given.event).predictions()

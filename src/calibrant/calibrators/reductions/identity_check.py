@@ -9,10 +9,26 @@ from numpy.typing import NDArray
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import ArraySource, RowSource
 from calibrant.predictions import Predictions
+from calibrant.solvers.solution import Solution
 
-__all__ = ["is_worse_than_identity"]
+__all__ = ["is_clearly_better_than_identity", "is_worse_than_identity"]
 
 ROUNDING = 1e-12  # relative, within which two mean losses are the same; more for short floats
+
+
+# Relative gain in training loss from which rounding cannot turn it into a loss.
+CLEAR_GAIN = 1e-9
+LARGEST_CLEAR_SCORE = 1e3
+
+
+def is_clearly_better_than_identity(solution: Solution, source: RowSource, largest: float) -> bool:
+    """Tell whether the training loss alone shows that predictions beat the identity, without predicting.
+
+    Predictions of float64 rows with moderate scores are those of the fit up to rounding; ``largest`` is the largest
+    absolute score.
+    """
+    is_exact = source.first.predictions.scores.dtype == np.float64 and largest <= LARGEST_CLEAR_SCORE
+    return bool(is_exact and solution.loss < solution.identity_loss * (1 - CLEAR_GAIN))
 
 
 def is_worse_than_identity(

@@ -6,113 +6,28 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.fit_cost import FitPart, JointCost
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated
+from calibrant.graph.rows import NORMALISATIONS, Normalisation, Normalise
+from calibrant.graph.stacking import stacked_events
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered, warn_user
-from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.threads import in_threads
 from calibrant.objective import RowSource
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
-from calibrant.space import Space
 
 __all__ = ["OneVsRest"]
-
-FloatArray = NDArray[np.floating]
-Normalisation = Literal["divide", "shift", "project"]
-
-# Log-odds of a one: just beyond the 36.7 of the largest float64 below one.
-CERTAIN = 40.0
-
-# How far below the largest log-odds of its row an entry may lie; zeros lie there. As a share it is e^-80.
-SPREAD = 80.0
-
-
-def _divided(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    quotient: NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
-    return quotient
-
-
-def _shifted(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Subtract from all log-odds of a row what makes its probabilities sum to one.
-
-    The sum falls with the shift, so a bracket holds the answer; Newton's step is taken where it stays inside.
-    """
-    # Rows may sum to a little more than one, and an entry then exceed it.
-    odds = np.minimum(logit(np.minimum(values, 1.0)), CERTAIN)
-    largest = odds.max(axis=1)
-    odds = np.maximum(odds - largest[:, np.newaxis], -SPREAD)
-    # With the largest log-odds at -log(K - 1) no entry exceeds 1/K; with the smallest there none is below.
-    base = float(np.log(max(values.shape[1] - 1, 1)))
-    low, high = odds.min(axis=1) + base, np.full(len(odds), base)
-    shift = np.clip(-largest, low, high)
-    for _ in range(100):
-        shifted = expit(odds - shift[:, np.newaxis])
-        excess = shifted.sum(axis=1) - 1
-        low, high = np.where(excess > 0, shift, low), np.where(excess > 0, high, shift)
-        if np.abs(excess).max() < 1e-14 * values.shape[1]:
-            break
-        slope = (shifted * (1 - shifted)).sum(axis=1)
-        newton = shift + excess / slope
-        shift = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
-    return _divided(shifted)
-
-
-def _projected(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the nearest point of the simplex in the sense of least squares."""
-    n_classes = values.shape[1]
-    descending = -np.sort(-values, axis=1)
-    excess = (np.cumsum(descending, axis=1) - 1) / np.arange(1, n_classes + 1)
-    n_positive = (descending > excess).sum(axis=1, keepdims=True)
-    return _divided(np.maximum(values - np.take_along_axis(excess, n_positive - 1, axis=1), 0.0))
-
-
-NORMALISATIONS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "divide": _divided,
-    "shift": _shifted,
-    "project": _projected,
-}
-
-
-def normalised(values: FloatArray, how: Normalisation, fallback: FloatArray) -> FloatArray:
-    r"""Return rows that sum to one, in the float type of ``values``.
-
-    For a row g of separate probabilities
-
-    - ``"divide"`` gives :math:`g_j / \sum_k g_k`;
-    - ``"shift"`` gives :math:`\sigma(\operatorname{logit} g_j - \lambda)` with the one :math:`\lambda` for
-      which they sum to one, the row nearest to g in the sum of binary Kullback-Leibler divergences;
-    - ``"project"`` gives the row nearest to g in the sense of least squares, with zeros if need be.
-
-    All three leave alone what sums to one already, and keep the order; "shift" as far as entries are not more than 80
-    nats below the largest of their row. Rows of zeros say nothing: the
-    row of ``fallback`` takes their place. O(nK), for "project" O(nK log K).
-
-    >>> separate, own = np.array([[0.9, 0.6], [0.0, 0.0]]), np.array([[0.7, 0.3], [0.8, 0.2]])
-    >>> normalised(separate, "divide", own)
-    array([[0.6, 0.4], [0.8, 0.2]])
-    >>> normalised(separate, "project", own).round(3)
-    array([[0.65, 0.35], [0.8 , 0.2 ]])
-    >>> normalised(separate, "shift", own).round(3)
-    array([[0.71, 0.29], [0.8 , 0.2 ]])
-    """
-    result = np.empty_like(values)
-    for rows in row_blocks(len(values), values.shape[1]):
-        block = values[rows].astype(np.float64)
-        empty = block.max(axis=1) == 0
-        block[empty] = fallback[rows][empty]
-        result[rows] = NORMALISATIONS[how](block)
-    return result
 
 
 class OneVsRest(Calibrator):
@@ -194,12 +109,23 @@ class OneVsRest(Calibrator):
         """
         check_is_fitted(self)
         predictions = self._parsed(X)
+        return evaluated(self._all_separate, predictions)
+
+    def _all_separate(self, given: TracedPredictions) -> Value:
+        """Return the separate probabilities of all classes, those of classes without rows as they came."""
         columns = self.present_columns_
         if columns is None:
-            return self._separate(AgainstRest(predictions))
-        separate = predictions.without_zeros().probabilities.copy()
-        separate[:, columns] = self._separate(AgainstRest(predictions.restricted_to(columns)))
-        return separate
+            return self._separate(given)
+        absent = np.setdiff1d(np.arange(given.n_classes), columns)
+        as_given = given.without_zeros().probabilities.columns(absent)
+        return self._separate(given.restricted_to(columns)).joined(
+            as_given, columns=np.argsort(np.concatenate([columns, absent]))
+        )
+
+    @property
+    def fit_cost(self) -> JointCost:  # type: ignore[override]
+        """That of one fit of two classes for every class."""
+        return JointCost([FitPart(getattr(self.base, "fit_cost", None), one_vs_rest=True)])
 
     def _fit(self, data: LabelledPredictions) -> None:
         if not isinstance(self.base, Calibrator):
@@ -216,7 +142,7 @@ class OneVsRest(Calibrator):
             self.calibrators_ = in_threads(
                 partial(self._fitted, against, data), range(data.n_classes), data.n_rows
             )
-        self._keep_identity_if_better(data, lambda _: self._together(against))
+        self._keep_identity_if_better(data, self._transform)
 
     def _fit_source(self, source: RowSource) -> None:
         """Fit rows that need not be in memory, class by class."""
@@ -230,7 +156,7 @@ class OneVsRest(Calibrator):
                     )
                 )
                 self.calibrators_.append(clone(self.base).fit_rows(of_class))
-        self._keep_identity_if_better(source, lambda given: self._together(AgainstRest(given)))
+        self._keep_identity_if_better(source, self._transform)
 
     def _keep_identity_if_better(
         self, data: LabelledPredictions | RowSource, calibrated: Callable[[Predictions], Predictions]
@@ -250,31 +176,20 @@ class OneVsRest(Calibrator):
         fitted: Calibrator = clone(self.base).fit_labelled(binary)
         return fitted
 
-    def _transform(self, predictions: Predictions) -> Predictions:
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if self.identity_kept_:
-            return predictions.without_zeros()
-        if predictions.n_classes == 2:
-            return self.calibrators_[0].transform(predictions)
-        return self._together(AgainstRest(predictions))
+            return given.without_zeros()
+        if given.n_classes == 2:
+            return self.calibrators_[0]._trace(given)
+        separate = self._separate(given)
+        return given.with_probabilities(separate.then(Normalise(self.normalisation), given.probabilities))
 
-    def _together(self, against: AgainstRest) -> Predictions:
-        predictions = against.predictions
-        together = normalised(self._separate(against), self.normalisation, predictions.probabilities)
-        return Predictions(together, Space.PROBABILITIES, predictions.classes)
-
-    def _separate(self, against: AgainstRest) -> NDArray[np.floating]:
-        predictions = against.predictions
-        if predictions.n_classes == 2:
-            return np.array(self.calibrators_[0].transform(predictions).probabilities)
-        separate = np.empty_like(predictions.scores)
-        tiny = float(np.finfo(separate.dtype).tiny)
-
-        def fill(column: int) -> None:
-            # Parsed and checked already, which for one row and many classes would take most of the time.
-            calibrated = self.calibrators_[column]._mapped(against.column(column))
-            probability = EventScores(calibrated).probability
-            # Zeros of a raw map stay; what is only too small for the float type does not become one.
-            separate[:, column] = np.where(probability > 0, np.maximum(probability, tiny), 0.0)
-
-        in_threads(fill, range(predictions.n_classes), predictions.n_rows)
-        return separate
+    def _separate(self, given: TracedPredictions) -> Value:
+        """Return the separate probability of every class."""
+        if given.n_classes == 2:
+            return self.calibrators_[0]._trace(given).probabilities
+        for calibrator in self.calibrators_:
+            given.raw.trace.visit(calibrator, calibrator._version)
+        maps = [calibrator._mapped_event for calibrator in self.calibrators_]
+        # Zeros of a raw map stay; what is only too small for the float type does not become one.
+        return stacked_events(given.against_rest, maps).narrowed(keep_positive=True)

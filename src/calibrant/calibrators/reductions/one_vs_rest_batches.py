@@ -57,7 +57,7 @@ class OneVsRestBatches(Summary):
                     self.of_event.condense(learnt, binary, n_rows, sampled=sampled)
                 calibrators.append(learnt)
         calibrator.present_columns_ = None
-        _set_maps(calibrator, against, data, calibrators, {"rows": 0.0, "harm": 0.0}, 1.0, n_rows)
+        _set_maps(calibrator, data, calibrators, {"rows": 0.0, "harm": 0.0}, 1.0, n_rows)
 
     def update(self, calibrator: Any, data: LabelledPredictions, kept: float, n_rows: float) -> None:
         if data.n_classes == 2:
@@ -71,10 +71,14 @@ class OneVsRestBatches(Summary):
                 binary = binary_problem(against.column(column), data.labels == column, data.weights)
                 learn_batch(learnt, binary, kept)
                 calibrators.append(learnt)
-        _set_maps(calibrator, against, data, calibrators, calibrator.memory_, kept, n_rows)
+        _set_maps(calibrator, data, calibrators, calibrator.memory_, kept, n_rows)
 
     def check(self, calibrator: Any) -> None:
         self.of_event.check(calibrator)
+
+    def parts(self, calibrator: Any) -> list[Any]:
+        several = vars(calibrator).get("one_vs_rest_")
+        return [] if several is None else list(several.calibrators_)
 
     def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:
         self.of_event.fit_rows(calibrator, data, sampled=sampled)
@@ -91,7 +95,6 @@ class OneVsRestBatches(Summary):
 
 def _set_maps(
     calibrator: Any,
-    against: AgainstRest,
     data: LabelledPredictions,
     calibrators: list[Any],
     memory: dict[str, Any],
@@ -107,7 +110,7 @@ def _set_maps(
     together.identity_kept_ = False
     harm = 0.0
     if calibrator.traits.contains_identity:
-        mapped = data.row_losses("log", together._together(against))
+        mapped = data.row_losses("log", together._transform(data.predictions))
         unmapped = data.row_losses("log", data.predictions.without_zeros())
         harm = memory["harm"] * kept + float(np.average(mapped - unmapped, weights=data.weights)) * (
             data.total_weight

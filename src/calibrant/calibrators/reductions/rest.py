@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.numerics.rest import Rest, rest_of_classes, rest_of_largest
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -17,10 +18,7 @@ __all__ = ["AgainstRest"]
 class AgainstRest:
     """Predictions of K classes, class by class against the sum of the others.
 
-    The rest of a class is the total minus the class, except for the largest entry of a row, whose rest is
-    added up from the others: where a class has nearly all of the probability, the difference would have
-    lost its digits, and in float32 most confident rows would count as certain. Costs O(nK) once, and
-    O(n) for each class.
+    Costs O(nK) once, and O(n) for each class; see :func:`~calibrant.numerics.rest.rest_of_classes`.
 
     Examples
     --------
@@ -33,46 +31,28 @@ class AgainstRest:
 
     def column(self, column: int) -> Predictions:
         """Return two columns, the rest and this class, in the space of the predictions."""
-        scores = self.predictions.scores
-        own = scores[:, column]
-        largest = self.predictions.predicted == column
-        if self.predictions.space is Space.PROBABILITIES:
-            rest = np.where(largest, self._rest_of_largest, self._total - own)
-        else:
-            # log(total - own), for an entry of at most half of the total.
-            share = np.where(largest, 0.0, np.exp(np.minimum(own - self._total, 0.0)))
-            rest = np.where(largest, self._rest_of_largest, self._total + np.log1p(-share))
-        pair = np.column_stack([rest.astype(scores.dtype), own])
-        return Predictions(pair, self.predictions.space, None, self.predictions.floor)
+        return self._pair(self._rests[:, column], self.predictions.scores[:, column])
 
     def rest_of_largest(self) -> Predictions:
-        """Return two columns: what the row gives to all but its largest entry, and that entry."""
+        """Return two columns: the sum of all but the largest entry of the row, and that entry."""
         scores = self.predictions.scores
-        own = scores[np.arange(len(scores)), self.predictions.predicted]
-        pair = np.column_stack([self._rest_of_largest.astype(scores.dtype), own])
+        parts = [rest_of_largest(scores[rows], logits=self._is_logits) for rows in row_blocks(*scores.shape)]
+        joined = Rest(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return self._pair(joined.rest, joined.largest)
+
+    def _pair(self, rest: NDArray[np.floating], own: NDArray[np.floating]) -> Predictions:
+        pair = np.column_stack([rest, own]).astype(self.predictions.scores.dtype, copy=False)
         return Predictions(pair, self.predictions.space, None, self.predictions.floor)
 
-    @cached_property
-    def _total(self) -> NDArray[np.float64]:
-        """Sum of every row, (n,); in logits its logarithm."""
-        scores = self.predictions.scores
-        own = scores[np.arange(len(scores)), self.predictions.predicted].astype(np.float64)
-        if self.predictions.space is Space.PROBABILITIES:
-            return own + self._rest_of_largest
-        return np.logaddexp(own, self._rest_of_largest)
+    @property
+    def _is_logits(self) -> bool:
+        return self.predictions.space is Space.LOGITS
 
     @cached_property
-    def _rest_of_largest(self) -> NDArray[np.float64]:
-        """Sum of all entries of a row but the largest, (n,); in logits its logarithm."""
-        scores, predicted = self.predictions.scores, self.predictions.predicted
-        rest = np.empty(len(scores))
-        logits = self.predictions.space is Space.LOGITS
-        for rows in row_blocks(len(scores), scores.shape[1]):
-            others = scores[rows].astype(np.float64)
-            others[np.arange(len(others)), predicted[rows]] = -np.inf if logits else 0.0
-            if logits:
-                second = others.max(axis=1)
-                rest[rows] = second + np.log(np.exp(others - second[:, np.newaxis]).sum(axis=1))
-            else:
-                rest[rows] = others.sum(axis=1)
-        return rest
+    def _rests(self) -> NDArray[np.float64]:
+        """The rest of every class, (n, K)."""
+        scores = self.predictions.scores
+        rests = np.empty(scores.shape, order="F")
+        for rows in row_blocks(*scores.shape):
+            rests[rows] = rest_of_classes(scores[rows], logits=self._is_logits)
+        return rests

@@ -17,50 +17,18 @@ from calibrant.calibrators.binned.merged_levels import counting
 from calibrant.calibrators.reductions.binary_problem import binary_problem
 from calibrant.calibrators.reductions.rest import AgainstRest
 from calibrant.errors import ParameterError
+from calibrant.fit_cost import FitPart, JointCost
+from calibrant.graph import MapGraph, TracedPredictions
+from calibrant.graph.columns import RestOfLargest, SetLargest
+from calibrant.graph.switch import Switch
+from calibrant.graph.trace import Trace
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered, held_back
-from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.threads import in_threads
 from calibrant.options import check_flag, check_whole
-from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["TopLabel"]
-
-
-def with_confidence(
-    predictions: Predictions, confidence: NDArray[np.float64], rest: NDArray[np.float64]
-) -> Predictions:
-    r"""Return probabilities with these for the predicted class of every row and for all others together.
-
-    .. math:: q_{\hat y} = c, \qquad q_k = r \, \frac{p_k}{\sum_{j \ne \hat y} p_j}
-
-    for confidence c and rest r, both (n,), which sum to one. Zeros count as the floor, so that a row that gives the
-    others nothing has its rest shared out evenly. O(nK), in blocks.
-
-    >>> predictions = Predictions.from_probabilities([[0.6, 0.3, 0.1], [0.0, 1.0, 0.0]])
-    >>> with_confidence(predictions, np.array([0.5, 0.9]), np.array([0.5, 0.1])).probabilities
-    array([[0.5 , 0.375, 0.125], [0.05 , 0.9 , 0.05 ]])
-    """
-    scores, predicted = predictions.scores, predictions.predicted
-    shared = np.empty_like(scores)
-    least = float(np.finfo(scores.dtype).tiny)
-    for rows in row_blocks(*scores.shape):
-        block = scores[rows].astype(np.float64)
-        largest = np.arange(len(block)), predicted[rows]
-        if predictions.space is Space.LOGITS:
-            block[largest] = -np.inf
-            block = np.exp(block - block.max(axis=1, keepdims=True))
-        else:
-            block = np.maximum(block, predictions.floor)
-            block[largest] = 0.0
-        block /= block.sum(axis=1, keepdims=True)
-        block *= rest[rows, np.newaxis]
-        # Shares too small for the float type would become zeros, and the log-loss of a zero may be infinite.
-        np.maximum(block, least, out=block, where=rest[rows, np.newaxis] > 0)
-        block[largest] = confidence[rows]
-        shared[rows] = block
-    return Predictions(shared, Space.PROBABILITIES, predictions.classes)
 
 
 # A sum of weights that ought to reach ``min_rows`` may fall short of it by its rounding.
@@ -194,6 +162,11 @@ class TopLabel(Calibrator):
         calibrated = self.transform(predictions).probabilities
         return self.classes_[predicted], calibrated[np.arange(len(predicted)), predicted]
 
+    @property
+    def fit_cost(self) -> JointCost:  # type: ignore[override]
+        """That of one fit of two classes for every predicted class, each to its share of the rows."""
+        return JointCost([FitPart(getattr(self.base, "fit_cost", None), n_classes=2)])
+
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         data = data.with_counting_weights()
@@ -291,22 +264,30 @@ class TopLabel(Calibrator):
         check_flag("by_class", self.by_class)
         check_whole("min_rows", self.min_rows)
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        number_of_map = self.map_of_class_[predictions.predicted]
-        n_maps = len(self.calibrators_)
-        groups = _rows_by_number(number_of_map, n_maps, np.ones(n_maps, dtype=bool))
-        top = AgainstRest(predictions).rest_of_largest()
-        pairs = np.empty((predictions.n_rows, 2))
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        branches = tuple(
+            self._branch(calibrator, float(constant), given)
+            for calibrator, constant in zip(self.calibrators_, self.constants_, strict=True)
+        )
+        pair = given.scores.then(RestOfLargest(given.space is Space.LOGITS))
+        confidence = pair.then(Switch(branches, self.map_of_class_), given.scores)
+        return given.with_probabilities(
+            confidence.then(SetLargest(given.space is Space.LOGITS, given.least), given.scores).narrowed(
+                keep_positive=True
+            )
+        )
 
-        def fill(number: int) -> None:
-            rows, calibrator = groups[number], self.calibrators_[number]
-            if calibrator is None:
-                pairs[rows] = 1 - self.constants_[number], self.constants_[number]
-            elif len(rows):
-                pairs[rows] = calibrator.transform(top.take(rows)).probabilities
-
-        in_threads(fill, range(n_maps), predictions.n_rows // n_maps)
-        return with_confidence(predictions, confidence=pairs[:, 1], rest=pairs[:, 0])
+    def _branch(self, calibrator: Calibrator | None, constant: float, given: TracedPredictions) -> MapGraph:
+        """Return the map of one class, from two columns, the rest and the largest entry, to their probabilities."""
+        trace = Trace(2)
+        if calibrator is None:
+            both = trace.input.constant([1 - constant, constant])
+        else:
+            given.raw.trace.visit(calibrator, calibrator._version)
+            both = calibrator._trace(TracedPredictions(trace.input, given.space)).probabilities
+            for part, version in trace.visited:
+                given.raw.trace.visit(part, version)
+        return trace.graph(both.widened, given.space, Space.PROBABILITIES)
 
 
 def _right_or_wrong(data: LabelledPredictions) -> tuple[Rows, LabelledPredictions]:

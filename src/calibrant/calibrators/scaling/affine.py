@@ -11,16 +11,17 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.calibrators.inner_folds import folds_of
+from calibrant.calibrators.inner_folds import rows_of_folds
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.scaling.penalty_search import FoldFits, Strengths, best_of_grid, climb
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.errors import ParameterError
+from calibrant.fit_cost import FitCost
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.simplex import log_softmax, softmax
+from calibrant.numerics.simplex import log_softmax
 from calibrant.objective import (
     ArrayRows,
-    ArraySource,
     Block,
     Family,
     FullMap,
@@ -28,11 +29,10 @@ from calibrant.objective import (
     QuadraticPenalty,
     RowSource,
 )
-from calibrant.options import check_choice
-from calibrant.predictions import Predictions
+from calibrant.objective.family import Features
+from calibrant.options import check_choice, is_number
 from calibrant.solvers import Solution, Status, newton_cg
 from calibrant.solvers.newton_cg import TOLERANCE
-from calibrant.space import Space
 
 __all__ = [
     "AffineScaling",
@@ -219,8 +219,19 @@ SEVERITY = (
 )
 
 
+COST_OF_FIT = FitCost(0.007, classes=2.0)
+COST_OF_SEARCH = FitCost(0.15, classes=2.0)
+
+
 class AffineScaling(ParametricCalibrator):
     """softmax(W x + b) with a penalty whose strength can be chosen by cross-validation; abstract."""
+
+    @property
+    def fit_cost(self) -> FitCost:  # type: ignore[override]
+        """A search for regularisation strengths fits every fold at several of them."""
+        is_known = is_number(self.reg_lambda) and (self.reg_mu is None or is_number(self.reg_mu))
+        is_searched = self.penalty is not None and not is_known
+        return COST_OF_SEARCH if is_searched else COST_OF_FIT
 
     def __init__(
         self,
@@ -238,9 +249,10 @@ class AffineScaling(ParametricCalibrator):
         self.average_folds = average_folds
         self.center = center
 
+    @property
     @abstractmethod
-    def _features(self, predictions: Predictions) -> FloatArray:
-        """Return x, (n, K)."""
+    def _features(self) -> Features:
+        """The features x, (n, K)."""
 
     def zeroed(self) -> Self:
         """Return a copy whose off-diagonal weights are zero, without refitting (MS-ODIR-zero).
@@ -303,15 +315,11 @@ class AffineScaling(ParametricCalibrator):
             objective = self._family(penalty(self.reg_lambda_, self.reg_mu_)).objective(rows)
             solutions = [newton_cg(objective, start)]
         else:
-            if not isinstance(source, ArraySource) or not isinstance(rows, ArrayRows):
-                raise ParameterError(
-                    f"{type(self).__name__} needs all rows in memory to choose reg_lambda and reg_mu; pass numbers for "
-                    "both, for example those that a fit of a sample has chosen."
-                )
-            data = source.data
-            fits = FoldFits(rows.features, data, folds_of(self.cv, data), logit_map, penalty, start)
+            folds = rows_of_folds(self.cv, source, rows)
+            fits = FoldFits(rows, folds, logit_map, penalty, start)
             # Weights below one on average do not make the rows fewer.
-            natural = natural_strengths(self.penalty, n_classes, max(data.total_weight, float(data.n_rows)))
+            total_weight = max(source.total_weight, float(source.n_rows))
+            natural = natural_strengths(self.penalty, n_classes, total_weight)
             strengths = plan.choose(fits, natural)
             self.reg_lambda_, self.reg_mu_ = strengths
             self.search_ = _table(fits)
@@ -391,15 +399,16 @@ class AffineScaling(ParametricCalibrator):
             twin.set_params(**self._batch_strengths(1.0, float(sample.n_rows)))
         return twin
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        features = self._features(predictions)
-        if len(self.fold_weights_) == 1:
-            return Predictions(self._scores(features, 0), Space.LOGITS, predictions.classes)
-        probabilities = softmax(self._scores(features, 0))
-        for fold in range(1, len(self.fold_weights_)):
-            probabilities += softmax(self._scores(features, fold))
-        probabilities /= len(self.fold_weights_)
-        return Predictions(probabilities, Space.PROBABILITIES, predictions.classes)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        x = self._features.formula(given)
+        scores = [
+            x.dense(weights.T, intercept)
+            for weights, intercept in zip(self.fold_weights_, self.fold_intercepts_, strict=True)
+        ]
+        if len(scores) == 1:
+            return given.with_logits(scores[0])
+        first, *others = (each.softmax() for each in scores)
+        return given.with_probabilities(first.mixed(others, np.full(len(scores), 1 / len(scores))))
 
     def _scores(self, features: FloatArray, fold: int) -> FloatArray:
         kind = features.dtype

@@ -1,5 +1,7 @@
 """Beta calibration: separate powers of the probability of an event and of its complement."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -9,10 +11,9 @@ from scipy.special import expit, log_expit
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling
-from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.graph import Event, Value
 from calibrant.objective import Family
 from calibrant.options import check_choice
-from calibrant.predictions import Predictions
 
 __all__ = ["BetaCalibration"]
 
@@ -128,21 +129,10 @@ class BetaCalibration(EventScaling):
 
     def _event_family(self) -> Family:
         free = FREE[self._setting("parameters")]
-        shift = 0.0 if free.free_midpoint else LOG_TWO
-
-        def design(predictions: Predictions) -> Vector:
-            scores = EventScores(predictions)
-            if free.one_power:
-                columns = [scores.log_odds]
-            else:
-                columns = [scores.log_probability + shift, -(scores.log_complement + shift)]
-            ones = [np.ones(scores.n_rows)] * free.free_midpoint
-            return np.stack([*columns, *ones]).T
-
         n_powers = 2 - free.one_power
         identity = np.array([1.0] * n_powers + [0.0] * free.free_midpoint)
         lower = np.array([0.0] * n_powers + [-np.inf] * free.free_midpoint)
-        return Family.of_event(design, identity, lower, bias=free.free_midpoint)
+        return Family.of_event(_design(free), identity, lower, bias=free.free_midpoint)
 
     @property
     def _theta(self) -> Vector:
@@ -156,6 +146,21 @@ class BetaCalibration(EventScaling):
         self.b_ = float(theta[0 if free.one_power else 1])
         self.c_ = float(theta[-1]) if free.free_midpoint else (self.a_ - self.b_) * LOG_TWO
         self.midpoint_ = _midpoint(self.a_, self.b_, self.c_)
+
+
+@cache
+def _design(free: _Free) -> Callable[[Event], list[Value]]:
+    """Return the columns of the design matrix; the same function every time, so that it is traced once."""
+    shift = 0.0 if free.free_midpoint else LOG_TWO
+
+    def design(event: Event) -> list[Value]:
+        if free.one_power:
+            columns = [event.log_odds]
+        else:
+            columns = [event.log_probability + shift, (event.log_complement + shift) * -1.0]
+        return [*columns, *[event.own.constant(1.0)] * free.free_midpoint]
+
+    return design
 
 
 def _midpoint(a: float, b: float, c: float) -> float:

@@ -11,7 +11,8 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.scaling.affine import AffineScaling
 from calibrant.errors import ParameterError
 from calibrant.numerics.simplex import softmax
-from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
+from calibrant.objective.family import log_probabilities
+from calibrant.predictions import FLOOR_WITHOUT_ZEROS
 
 __all__ = ["DirichletCalibration"]
 
@@ -204,6 +205,7 @@ class DirichletCalibration(AffineScaling):
     """
 
     traits = Traits(contains_identity=True)
+    _features = log_probabilities
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "dirichlet-odir": {"penalty": "odir"},
         "dirichlet-l2": {"penalty": "l2"},
@@ -279,6 +281,3 @@ class DirichletCalibration(AffineScaling):
             powers = epsilon**matrix.T
             images[:-1] = powers / powers.sum(axis=1, keepdims=True)
         return points, images
-
-    def _features(self, predictions: Predictions) -> NDArray[np.floating]:
-        return predictions.log_probabilities

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
+from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.options import check_around_one, check_choice
@@ -25,37 +25,6 @@ Vector = NDArray[np.float64]
 # Weight of the uniform predictions where the given ones would be alone: too little to be seen in a loss, and
 # enough for a class to which the classifier gave nothing not to be called impossible.
 TRACE = 1e-10
-
-
-def mixed_probabilities(predictions: Predictions, inverse_temperature: float, weights: Vector) -> FloatArray:
-    """Return w1 softmax(beta z) + w2 softmax(z) + w3 / K, in the float type of the scores.
-
-    No entry is zero, not even by underflow, and every row keeps its arg-max, although rounding makes entries
-    equal that were not. Costs O(nK); of memory the result and a few blocks of rows.
-    """
-    result = np.empty(predictions.scores.shape, predictions.scores.dtype)
-    of_tempered, of_given, of_uniform = weights.astype(result.dtype)
-    share = result.dtype.type(of_uniform / predictions.n_classes)
-
-    def mix(rows: slice) -> int:
-        part = predictions.take(rows)
-        block = result[rows]
-        block[:] = share
-        if of_tempered > 0:
-            tempered = _tempered(part.logits, inverse_temperature)
-            tempered *= of_tempered
-            block += tempered
-        if of_given > 0:
-            given = _given(part)
-            given *= of_given
-            block += given
-        np.maximum(block, np.finfo(block.dtype).tiny, out=block)
-        restore_argmax(block, part.scores.argmax(axis=1))
-        return 1
-
-    with BlockSums.over(predictions.n_rows, predictions.n_classes, result.itemsize) as in_all_blocks:
-        in_all_blocks(mix)
-    return result
 
 
 def fit_mixture_weights(
@@ -128,6 +97,9 @@ def _given(part: Predictions) -> FloatArray:
         return _tempered(part.scores, 1.0)
     normalised: FloatArray = part.scores / row_sums(part.scores)[:, np.newaxis]
     return normalised
+
+
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class EnsembleTemperatureScaling(Calibrator):
@@ -225,6 +197,16 @@ class EnsembleTemperatureScaling(Calibrator):
         )
         self.solution_.warn_unless_converged("EnsembleTemperatureScaling")
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        mixed = mixed_probabilities(predictions, self.inverse_temperature_, self.weights_)
-        return Predictions(mixed, Space.PROBABILITIES, predictions.classes)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        tempered, as_given, uniform = self.weights_.tolist()
+        mixed: Value | None = None
+        if tempered > 0:
+            mixed = given.logits.affine(self.inverse_temperature_).softmax() * tempered
+        if as_given > 0:
+            scores = given.scores
+            own = scores.softmax() if given.space is Space.LOGITS else scores / scores.row("sum")
+            mixed = own * as_given if mixed is None else mixed + own * as_given
+        share = uniform / given.n_classes
+        together = given.scores.constant(np.full(given.n_classes, share)) if mixed is None else mixed + share
+        # No entry is zero, not even by underflow.
+        return given.with_probabilities(together, "argmax").with_floor(TINY).without_zeros()

@@ -2,12 +2,9 @@
 
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from calibrant.calibrator import Traits
 from calibrant.calibrators.scaling.affine import AffineScaling
-from calibrant.predictions import Predictions
+from calibrant.objective.family import logits
 
 __all__ = ["MatrixScaling"]
 
@@ -55,11 +52,9 @@ class MatrixScaling(AffineScaling):
     """
 
     traits = Traits(contains_identity=True, uses_raw_logits=True)
+    _features = logits
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {
         "matrix-odir": {"penalty": "odir"},
         "matrix-l2": {"penalty": "l2"},
         "matrix": {"penalty": None},
     }
-
-    def _features(self, predictions: Predictions) -> NDArray[np.floating]:
-        return predictions.logits

@@ -10,18 +10,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.inner_folds import choose_by_folds
-from calibrant.calibrators.scaling.row_temperature_inputs import Inputs, StandardInputs, row_inputs
+from calibrant.calibrators.scaling.row_temperature_inputs import (
+    Inputs,
+    StandardInputs,
+    row_inputs,
+    traced_row_inputs,
+)
 from calibrant.calibrators.scaling.row_temperature_links import Link, TemperatureLink
 from calibrant.calibrators.scaling.row_temperature_losses import row_losses
 from calibrant.calibrators.scaling.row_temperatures import TOLERANCE, RowTemperatures, lowest_valley
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
 from calibrant.errors import ConvergenceWarning, ParameterError
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated, mapped
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.dense_network import Activation, DenseNetwork
-from calibrant.numerics.kept_order import restore_argmax
 from calibrant.numerics.reductions import row_maxima
-from calibrant.numerics.row_blocks import BlockSums
 from calibrant.options import (
     check_around_one,
     check_choice,
@@ -32,7 +37,6 @@ from calibrant.options import (
 )
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
-from calibrant.space import Space
 
 __all__ = ["ParameterizedTemperatureScaling"]
 
@@ -69,37 +73,31 @@ class RowTemperatureMap:
     theta: Vector
     link: TemperatureLink
 
+    def log_multiples(self, given: TracedPredictions) -> Value:
+        """Return the logarithm of every row's temperature as a multiple of the single one, as float64."""
+        inputs = traced_row_inputs(given, self.kind, self.top_k, self.inverse_temperature)
+        standard = self.standard
+        units = inputs.clip(standard.smallest, standard.largest) - standard.means
+        units = units * (1 / standard.scales)
+        outputs = units.network(self.network.layers(self.theta), self.network.activation)
+        return self.link.traced(outputs)
+
     def temperatures(self, predictions: Predictions) -> Vector:
         """Return the temperature of every row, (n,)."""
-        inputs = row_inputs(predictions, self.kind, self.top_k, self.inverse_temperature)
-        logarithms = np.empty(len(inputs))
-
-        def fill(rows: slice) -> int:
-            run = self.network.run(self.theta, self.standard(inputs[rows]))
-            logarithms[rows], _ = self.link(run.outputs[:, 0].astype(np.float64, copy=False))
-            return 1
-
-        with BlockSums.over(len(inputs), sum(self.network.widths)) as in_all_blocks:
-            in_all_blocks(fill)
-        temperatures: Vector = np.exp(logarithms, out=logarithms) / self.inverse_temperature
+        logarithms: Vector = evaluated(self.log_multiples, predictions)[:, 0]
+        temperatures: Vector = np.exp(logarithms) / self.inverse_temperature
         return temperatures
 
     def __call__(self, predictions: Predictions) -> Predictions:
+        """Return calibrated logits of predictions."""
+        return mapped(self.traced, predictions)
+
+    def traced(self, given: TracedPredictions) -> TracedPredictions:
         """Return calibrated logits; the largest of every row is zero and stays where it was."""
-        logits = predictions.logits
-        inverse = (1 / self.temperatures(predictions)).astype(logits.dtype)
-        predicted = predictions.predicted
-        scaled = np.empty(logits.shape, logits.dtype)
-
-        def fill(rows: slice) -> int:
-            block = np.subtract(logits[rows], row_maxima(logits[rows])[:, np.newaxis], out=scaled[rows])
-            block *= inverse[rows, np.newaxis]
-            restore_argmax(block, predicted[rows])
-            return 1
-
-        with BlockSums.over(predictions.n_rows, predictions.n_classes, scaled.itemsize) as in_all_blocks:
-            in_all_blocks(fill)
-        return Predictions(scaled, Space.LOGITS, predictions.classes)
+        logits = given.logits
+        factors = self.log_multiples(given).affine(-1.0).function("exp") * self.inverse_temperature
+        scaled = (logits - logits.row("max")) * factors.narrowed()
+        return given.with_logits(scaled, "argmax")
 
 
 Matrix = NDArray[np.float64]
@@ -491,5 +489,5 @@ class ParameterizedTemperatureScaling(Calibrator):
             link=self._link(),
         )
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        return self._map()(predictions)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        return self._map().traced(given)

@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.numerics.folds import Fold
-from calibrant.objective import ArrayRows, CrossEntropy, Expansion, FullMap, Objective, QuadraticPenalty
+from calibrant.objective import CrossEntropy, Expansion, FeatureRows, FullMap, Objective, QuadraticPenalty
 from calibrant.objective.curvature import Curvature
 from calibrant.solvers import Solution
 from calibrant.solvers.newton_cg import newton_steps
 
 __all__ = ["FoldFits", "best_of_grid", "climb"]
 
-FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
 Strengths = tuple[float, float]
 
@@ -33,13 +30,16 @@ class FoldFits:
 
     Attributes
     ----------
+    rows : FeatureRows
+        All rows.
+    folds : sequence of pairs
+        Rows to learn from and rows to judge by.
     losses : dict
         Held-out log-loss per fold for every (lambda, mu) tried, (F,).
     """
 
-    features: FloatArray
-    data: LabelledPredictions
-    folds: Sequence[Fold]
+    rows: FeatureRows
+    folds: Sequence[tuple[FeatureRows, FeatureRows]]
     logit_map: FullMap
     penalty: Callable[[float, float], QuadraticPenalty]
     start: Vector
@@ -49,10 +49,8 @@ class FoldFits:
     _ends: dict[Strengths, list[Expansion]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._train = [
-            self._objective(fold.train_rows, fold.train_weights, exact=False) for fold in self.folds
-        ]
-        self._test = [self._objective(fold.test_rows, fold.test_weights) for fold in self.folds]
+        self._train = [self._objective(train, exact=False) for train, _ in self.folds]
+        self._test = [self._objective(test) for _, test in self.folds]
         self._shares = np.array([objective.total_weight for objective in self._test])
         self._shares /= self._shares.sum()
 
@@ -106,21 +104,21 @@ class FoldFits:
         """Return the ends of the folds at the nearest strengths tried, or a first start for each."""
         if not self._thetas:
             # A fit on all rows is close to that of every fold, and so is its curvature.
-            whole = self._objective(slice(None), self.data.weights).with_penalty(self.penalty(*strengths))
+            whole = self._objective(self.rows).with_penalty(self.penalty(*strengths))
             with whole.open():
                 _, end, _ = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
                 self.curvature = end.curvature()
             return [objective.expand(end.theta) for objective in self._train]
 
-        def distance(other: Strengths) -> float:
-            return float(
-                sum(
-                    abs(np.log(max(a, 1e-300)) - np.log(max(b, 1e-300)))
-                    for a, b in zip(strengths, other, strict=True)
-                )
+        def decades(other: Strengths) -> float:
+            apart = sum(
+                abs(np.log10(max(a, 1e-300)) - np.log10(max(b, 1e-300)))
+                for a, b in zip(strengths, other, strict=True)
             )
+            # On a lattice several are equally near; the first of them, and not the one that rounding prefers.
+            return round(float(apart), 6)
 
-        nearest = min(self._thetas, key=distance)
+        nearest = min(self._thetas, key=decades)
         if nearest in self._ends:
             return self._ends[nearest]
         return [
@@ -132,11 +130,8 @@ class FoldFits:
         """Return the strengths with the lowest held-out loss; the stronger penalty if equal."""
         return min(self.losses, key=lambda strengths: (self.loss(strengths), -strengths[0], -strengths[1]))
 
-    def _objective(
-        self, rows: NDArray[np.intp] | slice, weights: Vector | None, exact: bool = True
-    ) -> Objective:
-        of_fold = ArrayRows(self.features[rows], self.data.labels[rows], weights)
-        return Objective(CrossEntropy(), self.logit_map, of_fold, exact=exact)
+    def _objective(self, rows: FeatureRows, exact: bool = True) -> Objective:
+        return Objective(CrossEntropy(), self.logit_map, rows, exact=exact)
 
 
 def best_of_grid(fits: FoldFits, lambdas: Iterable[float], mus: Iterable[float] | None) -> Strengths:

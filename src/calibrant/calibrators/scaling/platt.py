@@ -7,11 +7,10 @@ from numpy.typing import NDArray
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling
-from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.graph import Event, Value
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import Family, FeatureRows
 from calibrant.options import check_choice, check_flag
-from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, outcome_logistic, smoothed_targets
 
 __all__ = ["PlattScaling"]
@@ -103,12 +102,7 @@ class PlattScaling(EventScaling):
 
     def _event_family(self) -> Family:
         on_log_odds = self._setting("feature") == "log-odds"
-
-        def design(predictions: Predictions) -> Vector:
-            scores = EventScores(predictions)
-            score = scores.log_odds if on_log_odds else scores.probability
-            return np.stack([score, np.ones(scores.n_rows)]).T
-
+        design = _line_of_log_odds if on_log_odds else _line_of_probability
         start = np.array([1.0 if on_log_odds else 0.0, 0.0])
         return Family.of_event(design, start, np.full(2, -np.inf), bias=True, contains_identity=on_log_odds)
 
@@ -143,3 +137,11 @@ class PlattScaling(EventScaling):
             return rows
         without, with_event = smoothed_targets(*state["counts"])
         return rows.mapped(labels=lambda outcomes: np.where(outcomes > 0.5, with_event, without))
+
+
+def _line_of_log_odds(event: Event) -> list[Value]:
+    return [event.log_odds, event.log_odds.constant(1.0)]
+
+
+def _line_of_probability(event: Event) -> list[Value]:
+    return [event.probability, event.probability.constant(1.0)]

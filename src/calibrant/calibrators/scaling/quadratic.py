@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
+from calibrant.calibrators.reductions.identity_check import (
+    is_clearly_better_than_identity,
+    is_worse_than_identity,
+)
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
+from calibrant.graph import Event, Value
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import Range
 from calibrant.objective import Family, QuadraticPenalty, RowSource
@@ -169,13 +173,11 @@ class QuadraticScaling(EventScaling):
             return Family.of_event(_design_of_powers, np.array([0.0, 1.0, 0.0]), np.full(3, -np.inf))
         parabolas, unit = self._parabolas(), self._unit
 
-        def design(predictions: Predictions) -> Vector:
-            with np.errstate(over="ignore"):
-                x = np.clip(_log_odds(predictions) * unit, -LARGEST, LARGEST)
-            inside = np.clip(x, parabolas.low, parabolas.high)
+        def design(event: Event) -> list[Value]:
+            x = (event.log_odds * unit).clip(-LARGEST, LARGEST)
+            inside = x.clip(parabolas.low, parabolas.high)
             # Beyond the range the tangent goes on.
-            powers = np.stack([np.ones_like(x), x, inside * (2 * x - inside)])
-            return np.asarray(parabolas.coefficients.T @ powers).T
+            return [x.constant(1.0), x, inside * (x * 2.0 - inside)]
 
         coefficients = parabolas.coefficients
         tempered = self._setting("temperature")
@@ -185,6 +187,7 @@ class QuadraticScaling(EventScaling):
             design,
             parabolas.line(1.0),
             parabolas.lower,
+            mixing=parabolas.coefficients,
             penalty_in_rows=QuadraticPenalty(
                 np.zeros(len(centre)), centre, self.ridge * penalised.T @ penalised
             ),
@@ -194,8 +197,10 @@ class QuadraticScaling(EventScaling):
     def _fit_event_source(self, source: RowSource) -> None:
         super()._fit_event_source(source)
         found = self.solution_
+        if is_clearly_better_than_identity(found, source, max(-self.lowest_, self.highest_)):
+            return
         if not found.loss <= found.identity_loss * (1 + ROUNDING) or is_worse_than_identity(
-            source, lambda given: self._calibrated(EventScores(given))
+            source, self._transform
         ):
             # Only rounding, or scores too large for their float type, can lead here.
             identity = np.array([0.0, 1.0, 0.0])
@@ -270,6 +275,5 @@ def _log_odds(predictions: Predictions) -> Vector:
     return EventScores(predictions).log_odds
 
 
-def _design_of_powers(predictions: Predictions) -> Vector:
-    s = _log_odds(predictions)
-    return np.stack([np.ones_like(s), s, s * s]).T
+def _design_of_powers(event: Event) -> list[Value]:
+    return [event.own.constant(1.0), event.log_odds, event.log_odds.function("square")]

@@ -6,58 +6,52 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.numerics.reductions import row_maxima, row_sums
-from calibrant.numerics.row_blocks import BlockSums
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated
+from calibrant.graph.order import SortDescending
 from calibrant.predictions import Predictions
 
-__all__ = ["Inputs", "StandardInputs", "row_inputs"]
+__all__ = ["Inputs", "StandardInputs", "row_inputs", "traced_row_inputs"]
 
 FloatArray = NDArray[np.floating]
 Vector = NDArray[np.float64]
 Inputs = Literal["gaps", "logits", "entropy"]
 
 
-def row_inputs(
-    predictions: Predictions, kind: Inputs, top_k: int, inverse_temperature: float
-) -> NDArray[np.float64]:
-    r"""Return the inputs of the network, one row for each of the predictions, in float64.
+def traced_row_inputs(
+    given: TracedPredictions, kind: Inputs, top_k: int, inverse_temperature: float
+) -> Value:
+    r"""Return the inputs of the network as float64, one column per input.
 
     For "logits" the largest ``top_k`` of a row in falling order, all if there are fewer classes; for "gaps" how far each
     of them but the first lies below the first; for "entropy" the entropy of :math:`\mathrm{softmax}(\beta z)`
     divided by its largest possible value, :math:`\log K`, at the given inverse temperature.
+    """
+    logits = given.logits
+    if kind == "entropy":
+        gaps = (logits - logits.row("max")) * inverse_temperature
+        terms = gaps.function("exp")
+        total = terms.row("sum")
+        entropies = total.log(TINY) - (terms * gaps).row("sum") / total
+        return entropies.widened * float(1 / np.log(given.n_classes))
+    falling = logits.then(SortDescending(min(top_k, given.n_classes))).widened
+    if kind == "logits":
+        return falling
+    return falling.columns([0]) - falling.columns(np.arange(1, falling.width))
+
+
+def row_inputs(
+    predictions: Predictions, kind: Inputs, top_k: int, inverse_temperature: float
+) -> NDArray[np.float64]:
+    """Return the inputs of the network for predictions, (n, inputs); see :func:`traced_row_inputs`.
 
     >>> row_inputs(Predictions.from_logits([[1.0, 4.0, 2.0]]), "gaps", 10, 1.0)
     array([[2., 3.]])
     """
-    logits = predictions.logits
-    n_classes = predictions.n_classes
-    kept = min(top_k, n_classes)
-    result = np.empty((predictions.n_rows, {"gaps": kept - 1, "logits": kept, "entropy": 1}[kind]))
-
-    def fill(rows: slice) -> int:
-        block = logits[rows]
-        if kind == "entropy":
-            result[rows, 0] = _entropies(block, inverse_temperature) / np.log(n_classes)
-            return 1
-        if kept < n_classes:
-            block = np.partition(block, n_classes - kept, axis=1)[:, n_classes - kept :]
-        falling = np.sort(block, axis=1)[:, ::-1].astype(np.float64)
-        result[rows] = falling if kind == "logits" else falling[:, :1] - falling[:, 1:]
-        return 1
-
-    with BlockSums.over(predictions.n_rows, n_classes, logits.itemsize) as in_all_blocks:
-        in_all_blocks(fill)
-    return result
+    return evaluated(lambda given: traced_row_inputs(given, kind, top_k, inverse_temperature), predictions)
 
 
-def _entropies(logits: FloatArray, inverse_temperature: float) -> FloatArray:
-    gaps = logits - row_maxima(logits)[:, np.newaxis]
-    gaps *= gaps.dtype.type(inverse_temperature)
-    terms = np.exp(gaps)
-    total = row_sums(terms)
-    terms *= gaps
-    entropies: FloatArray = np.log(total) - row_sums(terms) / total
-    return entropies
+TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.graph import Value
+
 __all__ = ["Link", "TemperatureLink"]
 
 Vector = NDArray[np.float64]
@@ -51,6 +53,16 @@ class TemperatureLink:
         inside = (multiples > self.bounds[0]) & (multiples < self.bounds[1])
         multiples = np.clip(multiples, *self.bounds)
         return np.log(multiples), np.where(inside, slopes / multiples, 0.0)
+
+    def traced(self, outputs: Value) -> Value:
+        """Return the logarithms of the multiples of symbolic outputs."""
+        if self.kind == "softplus":
+            multiples = (outputs + SOFTPLUS_OF_THIS_IS_ONE).function("softplus")
+        elif self.kind == "absolute":
+            multiples = (outputs + 1.0).function("absolute")
+        else:
+            multiples = outputs.function("exp")
+        return multiples.clip(*self.bounds).log(min(self.bounds[0], 0.5))
 
 
 def _softplus(outputs: Vector) -> tuple[Vector, Vector]:

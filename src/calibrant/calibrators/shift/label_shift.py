@@ -23,6 +23,7 @@ from calibrant.calibrators.shift.prior_estimate import PriorEstimate
 from calibrant.calibrators.shift.reweighting import reweighted
 from calibrant.calibrators.shift.separation import indistinct_groups
 from calibrant.errors import CalibrationWarning, ParameterError, WeightError
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back, warn_user
 from calibrant.options import (
@@ -397,11 +398,12 @@ class LabelShift(Calibrator):
         self.indistinct_ = indistinct_groups(q, data.labels, counted.weights)
         self.target_prior_ = None
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        calibrated = self.calibrator_.transform(predictions)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        calibrated = self.calibrator_._trace(given)
         if self.target_prior_ is None:
             return calibrated
-        return reweighted(calibrated, self.target_prior_ / self.source_prior_)
+        floored = calibrated if calibrated.floor is not None else calibrated.with_floor(self.floor_)
+        return reweighted(floored, self.target_prior_ / self.source_prior_)
 
     def _checked_calibrator(self) -> Calibrator:
         check_choice("method", self.method, METHODS)

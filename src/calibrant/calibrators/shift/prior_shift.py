@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.shift.reweighting import reweighted
 from calibrant.errors import ParameterError
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, real_array
-from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
+from calibrant.predictions import ROW_SUM_TOLERANCE
 
 __all__ = ["PriorShift"]
 
@@ -204,8 +205,8 @@ class PriorShift(Calibrator):
             self.factors_ = _ratios(self.target_prior_, source, data.classes)
         self.source_prior_ = source
 
-    def _transform(self, predictions: Predictions) -> Predictions:
-        return reweighted(predictions, self.factors_)
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        return reweighted(given, self.factors_)
 
     def _source_shares(self, data: LabelledPredictions) -> Vector:
         if not isinstance(self.source_prior, str):

@@ -3,28 +3,28 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.numerics.simplex import softmax
-from calibrant.predictions import Predictions
-from calibrant.space import Space
+from calibrant.graph import TracedPredictions
+from calibrant.graph.apply import mapped  # noqa: F401 (for the example)
+from calibrant.predictions import Predictions  # noqa: F401 (for the example)
 
 __all__ = ["reweighted"]
 
 
-def reweighted(predictions: Predictions, factors: NDArray[np.float64]) -> Predictions:
+def reweighted(given: TracedPredictions, factors: NDArray[np.float64]) -> TracedPredictions:
     """Return predictions with class k multiplied by ``factors[k]``, zeros counting as the floor.
 
     Logits, as long as no factor is zero; a class whose factor is zero gets a probability of exactly zero.
 
-    >>> reweighted(Predictions.parse([[0.5, 0.5]]), np.array([1.0, 3.0])).probabilities
+    >>> mapped(lambda given: reweighted(given, np.array([1.0, 3.0])), Predictions.parse([[0.5, 0.5]])).probabilities
     array([[0.25, 0.75]])
-    >>> reweighted(Predictions.parse([[0.8, 0.1, 0.1]]), np.array([0.0, 1.0, 3.0])).probabilities
+    >>> three = Predictions.parse([[0.8, 0.1, 0.1]])
+    >>> mapped(lambda given: reweighted(given, np.array([0.0, 1.0, 3.0])), three).probabilities
     array([[0.  , 0.25, 0.75]])
     """
-    logits = predictions.logits
-    possible = np.flatnonzero(factors)
-    logarithms = np.log(factors[possible]).astype(logits.dtype)
-    if len(possible) == len(factors):
-        return Predictions(logits + logarithms, Space.LOGITS, predictions.classes)
-    probabilities = np.zeros_like(logits)
-    probabilities[:, possible] = softmax(logits[:, possible] + logarithms)
-    return Predictions(probabilities, Space.PROBABILITIES, predictions.classes)
+    possible, impossible = np.flatnonzero(factors), np.flatnonzero(factors == 0)
+    shifted = given.logits.columns(possible) + np.log(factors[possible])
+    if len(impossible) == 0:
+        return given.with_logits(shifted)
+    zeros = shifted.constant(np.zeros(len(impossible)))
+    places = np.argsort(np.concatenate([possible, impossible]))
+    return given.with_probabilities(shifted.softmax().joined(zeros, columns=places))

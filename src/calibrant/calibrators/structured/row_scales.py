@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.graph import Value
+from calibrant.graph.curves import Piecewise
 from calibrant.numerics.reductions import row_sums
 
 __all__ = ["RowScales", "mean_features"]
@@ -68,3 +70,7 @@ class RowScales:
     def factors(self, values: FloatArray, features: FloatArray) -> FloatArray:
         """Return the function for every row, (n,), from its values at the knots."""
         return np.interp(mean_features(features), self.knots, values).astype(features.dtype)
+
+    def traced(self, values: Vector, x: Value) -> Value:
+        """Return the function of symbolic rows, one column, from its values at the knots."""
+        return x.row("mean").then(Piecewise.linear(self.knots, values)).narrowed()

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrators.structured.row_scales import RowScales
+from calibrant.graph import Value
+from calibrant.graph.curves import Ramps
 from calibrant.numerics.linear_segments import LinearSegments
 
 __all__ = ["LEAST_SLOPE", "Places", "SharedSegments"]
@@ -118,6 +120,12 @@ class SharedSegments:
             factors = places.hats.astype(x.dtype, copy=False) @ slopes[size:].astype(x.dtype)
             values += x * factors[:, np.newaxis]
         return values
+
+    def traced(self, slopes: Vector, x: Value) -> Value:
+        """Return the map of symbolic scores."""
+        size = self.scores.n_segments
+        values = x.then(Ramps(self.scores.knots, slopes[:size]))
+        return values if self.rows is None else values + x * self.rows.traced(slopes[size:], x)
 
     def adjoint(self, cotangent: FloatArray, x: FloatArray, places: Places | None = None) -> Vector:
         """Return the derivatives in the slopes of a sum whose derivatives in the values are ``cotangent`` (n, K)."""

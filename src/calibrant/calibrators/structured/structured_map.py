@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.calibrators.structured.shared_segments import Places, SharedSegments
 from calibrant.calibrators.structured.structured_curvature import StructuredCurvature
+from calibrant.graph import Value
 from calibrant.numerics.reductions import row_sums
 from calibrant.objective import DiagonalMap, FullMap, LogitMap
 
@@ -98,6 +99,15 @@ class StructuredMap(LogitMap):
             return own[: self.n_classes].copy(), own[self.n_classes :].copy()
         matrix = own.reshape(self.n_classes, self.n_classes + 1)
         return matrix[:, :-1].copy(), matrix[:, -1].copy()
+
+    def traced(self, theta: Vector, x: Value) -> Value:
+        shared, own, scores = theta[: self.n_slopes], theta[self.n_slopes :], x
+        if self.segments is not None:
+            scores = self.segments.traced(shared, x)
+        elif self.class_map is not None:
+            # The identity is part of the weights; as a term of its own it is what all classes share.
+            own = own - self.class_map.identity()
+        return scores if self.class_map is None else scores + self.class_map.traced(own, x)
 
     def prepare(self, features: FloatArray) -> tuple[Places | None]:
         return (None if self.segments is None else self.segments.places(features),)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import ParametricCalibrator
@@ -24,13 +23,13 @@ from calibrant.calibrators.structured.structured_curvature import StructuredCurv
 from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap
 from calibrant.calibrators.structured.structured_penalty import structured_penalty
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
 from calibrant.numerics.reductions import row_maxima
 from calibrant.objective import Block, Expansion, Family, FeatureRows, RowSource, logits
 from calibrant.options import check_flag, check_not_negative, check_whole
-from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status, newton_steps
 
 __all__ = ["StructuredScaling"]
@@ -89,10 +88,7 @@ class StructuredRows:
         tempered = fit_inverse_temperature(raw, bounds=_bounds(raw))
         inverse_temperature = bounded_steepness(tempered)
         uniform_share = mixing / (source.total_weight + mixing)
-
-        def features(predictions: Predictions) -> FloatArray:
-            return mixed_scores(predictions, inverse_temperature, uniform_share)
-
+        features = mixed_scores(inverse_temperature, uniform_share)
         found = cls(inverse_temperature, uniform_share, tempered.identity_loss, source.features(features))
         if shared_map:
             found.segments = found._shared_segments(n_segments, row_knots)
@@ -380,10 +376,10 @@ class StructuredScaling(ParametricCalibrator):
             self._keep_identity()
         return self
 
-    def transform(self, X: Any) -> Predictions:
-        """Return calibrated :class:`Predictions`, as logits; those that came in, but for zeros, if the identity was kept."""
-        check_is_fitted(self)
-        return self._parsed(X).without_zeros() if self._keeps_identity else super().transform(X)
+    def _trace(self, given: TracedPredictions) -> TracedPredictions:
+        """Return the fitted map of all columns; the identity, but for zeros, if it was kept."""
+        traced = super()._trace(given)
+        return given.with_floor(self.floor_).without_zeros() if self._keeps_identity else traced
 
     @property
     def _keeps_identity(self) -> bool:
@@ -443,11 +439,9 @@ class StructuredScaling(ParametricCalibrator):
         """Return the family around the fitted temperature, with the fitted knots."""
         logit_map = self._map(n_classes)
 
-        def features(predictions: Predictions) -> NDArray[np.floating]:
-            return mixed_scores(predictions, self.inverse_temperature_, self.uniform_share_)
-
         penalty = structured_penalty(logit_map, self.strength, self.slope_penalty, self.difference_penalty)
         # The penalty pulls to temperature scaling, at the temperature that was found from the same rows.
+        features = mixed_scores(self.inverse_temperature_, self.uniform_share_)
         return Family(features, logit_map, penalty_in_rows=penalty, free_direction=logit_map.identity())
 
     def _fit_source(self, source: RowSource) -> None:

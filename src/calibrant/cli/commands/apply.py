@@ -1,4 +1,4 @@
-"""``calibrant apply``: a file with calibrated probabilities in the place of its scores."""
+"""``calibrant apply``: write calibrated probabilities to a file."""
 
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,24 @@ __all__ = ["apply"]
     "calibrator_path",
     type=click.Path(path_type=Path),
     required=True,
-    help="What 'calibrant fit' saved.",
+    help="File saved by 'calibrant fit'.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write; may be FILE."
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file; may be FILE itself."
 )
-@click.option("--columns", metavar="PATTERN", help="Columns of scores [those called as in the fit].")
+@click.option("--columns", metavar="PATTERN", help="Score columns [named as in the fit].")
 @click.option(
     "--space",
     type=click.Choice([space.value for space in Space]),
-    help="What the scores are [as in the fit].",
+    help="Space of the scores [as in the fit].",
 )
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
-@click.option("--prefix", default="calibrated_", show_default=True, help="Before the names of added columns.")
+@click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
 def apply(**options: Any) -> None:
-    """Write a file in which calibrated probabilities take the place of the scores.
+    """Replace the scores of a file by calibrated probabilities.
 
-    The format stays, and so does every other column. Files larger than memory go
-    through in batches.
+    The file format and all other columns are kept. Files larger than memory are
+    processed in batches.
     """
     worker("apply", "apply")(**options)

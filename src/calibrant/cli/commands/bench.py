@@ -1,4 +1,4 @@
-"""``calibrant bench``: studies of many data sets, classifiers and methods, described by a recipe."""
+"""``calibrant bench``: run studies of many data sets, classifiers and methods from a recipe."""
 
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,20 @@ __all__ = ["bench"]
 
 
 class InOrder(SuggestingGroup):
-    """Commands in the order of use."""
+    """Group that lists commands in the order of use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names as they were defined."""
+        """Return the names in the order of definition."""
         return list(self.commands)
 
 
 @click.group(cls=InOrder)
 def bench() -> None:
-    """Run a study that a recipe describes, and compare it with a paper.
+    """Run a study from a recipe, and compare it with a paper.
 
-    A recipe is a folder with a file recipe.toml, which names data sets,
-    classifiers, calibrators, splits and measures, and the tables and pictures
-    to be made of them.
+    A recipe is a folder with a file recipe.toml, which lists data sets,
+    classifiers, calibrators, splits and metrics, and the tables and figures
+    of the report.
     """
 
 
@@ -39,20 +39,20 @@ def bench() -> None:
     type=click.Choice(["loky", "dask", "threading"]),
     default="loky",
     show_default=True,
-    help="How joblib runs them.",
+    help="Backend of joblib.",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Address of the scheduler of Dask.")
-@click.option("--retry-failed", is_flag=True, help="Run again what failed or was too slow.")
+@click.option("--scheduler", metavar="ADDRESS", help="Address of the Dask scheduler.")
+@click.option("--retry-failed", is_flag=True, help="Run units again that failed or were too slow.")
 @output_option
 @click.pass_context
 def run(context: click.Context, /, **options: Any) -> None:
-    """Run what is not there yet, and write the report.
+    """Run all missing units, and write the report.
 
-    This runs the Python files that the recipe names, so run only recipes that
-    you trust; all other commands read them as text.
+    This runs the Python files of the recipe, so run only recipes that you
+    trust; all other commands read them as text.
 
-    Every result is kept as soon as it is there: a run that was stopped, in
-    whatever way, goes on where it was if the same command is given again.
+    Results are saved as soon as they are available. To resume a run that was
+    stopped or killed, give the same command again.
     """
     worker("bench", "run")(context, **options)
 
@@ -62,7 +62,7 @@ def run(context: click.Context, /, **options: Any) -> None:
 @jobs_option
 @format_options
 def status(**options: Any) -> None:
-    """Tell what is there, how long the rest takes, and what failed."""
+    """Show finished units, remaining time and failures."""
     worker("bench", "status")(**options)
 
 
@@ -70,22 +70,22 @@ def status(**options: Any) -> None:
 @study_options
 @output_option
 def report(**options: Any) -> None:
-    """Write tables, pictures and pages of what is there."""
+    """Write tables, figures and pages from the available results."""
     worker("bench", "report")(**options)
 
 
 @bench.command()
 @study_options
-@click.option("--failed", is_flag=True, help="What failed or was too slow.")
+@click.option("--failed", is_flag=True, help="Units that failed or were too slow.")
 @click.option(
     "--where", "texts", multiple=True, metavar="LABEL=VALUE", help="Units with this label, such as data=iris."
 )
-@click.option("--old", is_flag=True, help="What the recipe does not ask for any more.")
-@click.option("--dry-run", is_flag=True, help="Only say how many results would go.")
+@click.option("--old", is_flag=True, help="Results that are no longer in the recipe.")
+@click.option("--dry-run", is_flag=True, help="Only print how many results would be removed.")
 def forget(**options: Any) -> None:
     """Remove results from the store, so that they are run again.
 
-    --failed and --where together choose what is both.
+    --failed and --where together select units that match both.
     """
     worker("bench", "forget")(**options)
 

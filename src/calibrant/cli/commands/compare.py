@@ -1,4 +1,4 @@
-"""``calibrant compare``: several methods on rows that they were not fitted to."""
+"""``calibrant compare``: compare methods by cross-validation or on a test set."""
 
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,22 @@ DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
     default=DEFAULT_METHODS,
     show_default=True,
     metavar="NAMES",
-    help="Methods, with commas between.",
+    help="Methods, separated by commas.",
 )
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @click.option(
-    "--test", "test_file", type=click.Path(path_type=Path), help="Measure on the rows of this file instead."
+    "--test",
+    "test_file",
+    type=click.Path(path_type=Path),
+    help="File with a test set, instead of cross-validation.",
 )
-@click.option("--metrics", metavar="NAMES", help="Further metrics, with commas between.")
+@click.option("--metrics", metavar="NAMES", help="Further metrics, separated by commas.")
 @level_option
 @format_options
 def compare(**options: Any) -> None:
-    """Compare calibration methods on rows that they were not fitted to.
+    """Compare calibration methods by cross-validation or on a test set.
 
-    Differences are those from the uncalibrated predictions, row by row;
-    negative is better.
+    Differences are to the uncalibrated predictions, paired by row; negative is
+    better.
     """
     worker("compare", "compare")(**options)

@@ -1,4 +1,4 @@
-"""``calibrant demo``: three classifiers, calibrated by every method."""
+"""``calibrant demo``: calibrate three classifiers with every method."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["demo"]
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("calibrant-demo"),
     show_default=True,
-    help="Folder for what the demo makes.",
+    help="Output folder.",
 )
 def demo(**options: Any) -> None:
     """Train three classifiers on handwritten digits and calibrate them with every method."""

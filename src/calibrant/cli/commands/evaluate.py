@@ -18,29 +18,33 @@ DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,de
     "--metrics",
     default=DEFAULT_METRICS,
     metavar="NAMES",
-    help="Metrics with commas between, options after colons: confidence_ece:n_bins=30,log_loss.",
+    help="Metrics, separated by commas, with options after colons: confidence_ece:n_bins=30,log_loss.",
 )
-@click.option("--bins", type=click.IntRange(1), help="Number of bins of the metrics that have bins.")
+@click.option("--bins", type=click.IntRange(1), help="Number of bins of binned metrics.")
 @level_option
 @click.option(
-    "--resamples", type=click.IntRange(1), help="Resamples of the bootstrap [by the number of rows]."
+    "--resamples",
+    type=click.IntRange(1),
+    help="Number of bootstrap resamples [depends on the number of rows].",
 )
-@click.option("--tests/--no-tests", "with_tests", default=True, help="Test calibration as well [yes].")
-@click.option("--stream/--no-stream", default=None, help="Take the rows in batches [if the file is large].")
+@click.option("--tests/--no-tests", "with_tests", default=True, help="Test calibration [yes].")
+@click.option("--stream/--no-stream", default=None, help="Read the rows in batches [if the file is large].")
 @click.option(
     "--fail-above",
     multiple=True,
     metavar="METRIC=VALUE",
-    help="Exit with 4 if a metric is above a value; for accuracy, below it. Can be repeated.",
+    help="Exit with code 4 if a metric is above this value (for accuracy: below). Repeatable.",
 )
-@click.option("--definitions", is_flag=True, help="Say how every metric is set [JSON and CSV always do].")
+@click.option(
+    "--definitions", is_flag=True, help="Print the options of every metric [always in JSON and CSV]."
+)
 @format_options
 @click.pass_context
 def evaluate(context: click.Context, /, **options: Any) -> None:
-    """Measure how well calibrated predictions are.
+    """Measure the calibration of predictions.
 
-    Metrics come with bootstrap intervals, errors that noise alone makes positive
-    with what noise gives, and tests with p-values. Files larger than memory are
-    read in batches.
+    Metrics have bootstrap intervals. Metrics that are positive even for
+    calibrated predictions are shown with their expected value. Files larger
+    than memory are read in batches.
     """
     worker("evaluate", "evaluate")(context, **options)

@@ -1,4 +1,4 @@
-"""``calibrant fit``: learn a calibrator from a file and save it."""
+"""``calibrant fit``: fit a calibrator to a file of predictions and save it."""
 
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,21 @@ __all__ = ["fit"]
     "--method",
     default="auto",
     show_default=True,
-    help="A name of 'calibrant methods', or several joined by +.",
+    help="A method from 'calibrant methods', or several joined by +.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter of the method; can be repeated.",
+    help="Parameter of the method. Repeatable.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="Where to save it, such as calibrator.npz.",
+    help="Output file, such as calibrator.npz.",
 )
 @click.option(
     "--format",
@@ -39,8 +39,8 @@ __all__ = ["fit"]
     type=click.Choice(["table", "json", "markdown", "csv"]),
     default="table",
     show_default=True,
-    help="How what was learnt is printed.",
+    help="Format of the printed summary.",
 )
 def fit(**options: Any) -> None:
-    """Learn a calibrator from rows that the classifier was not trained on, and save it."""
+    """Fit a calibrator to held-out predictions of the classifier, and save it."""
     worker("fit", "fit")(**options)

@@ -1,4 +1,4 @@
-"""``calibrant methods``: all methods, with what they claim of themselves."""
+"""``calibrant methods``: list all methods with their traits."""
 
 from typing import Any
 

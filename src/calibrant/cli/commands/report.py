@@ -1,4 +1,4 @@
-"""``calibrant report``: one page with a verdict, what to do, and the evidence."""
+"""``calibrant report``: write a report with verdict, recommendation and evidence."""
 
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,21 @@ __all__ = ["report"]
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="The file to write, such as report.html.",
+    help="Output file, such as report.html.",
 )
 @click.option(
     "--format",
     "format_name",
     type=click.Choice(["html", "json", "markdown"]),
-    help="How it is written [by the ending of the output].",
+    help="Format of the report [from the file extension].",
 )
-@click.option("--methods", metavar="NAMES", help="Methods to try, with commas between [a sensible few].")
+@click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
 def report(**options: Any) -> None:
-    """Say in one page whether predictions are calibrated, how sure that is, and what to do.
+    """Report whether predictions are calibrated, and which method to use.
 
-    The page is one HTML file that needs nothing from outside.
+    The report is one self-contained HTML file.
     """
     worker("report", "report")(**options)

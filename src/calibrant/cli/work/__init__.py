@@ -1,1 +1,1 @@
-"""What the commands do, each loaded when its command line has been parsed."""
+"""Implementations of the commands, each loaded after its command line has been parsed."""

@@ -1,4 +1,4 @@
-"""``calibrant apply``: a file with calibrated probabilities in the place of its scores."""
+"""``calibrant apply``: write calibrated probabilities to a file."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def apply(
     append: bool,
     prefix: str,
 ) -> None:
-    """Write a file in which calibrated probabilities take the place of the scores."""
+    """Replace the scores of a file by calibrated probabilities, or add them as columns."""
     check_writable(output, calibrator_path)
     if not calibrator_path.exists():
         raise FileNotFoundError(2, "No such file", str(calibrator_path))
@@ -52,6 +52,6 @@ def apply(
         )
     if parser.note:
         note(parser.note)
-    where = f"in new columns {prefix}*" if append else "in the place of the scores"
-    meaning = " (which were logits)" if kind is Space.LOGITS and not append else ""
-    said(f"{output}: {counted(n_rows, 'row')}, calibrated probabilities {where}{meaning}.")
+    where = f"new columns {prefix}*" if append else "score columns now"
+    instead = " instead of logits" if kind is Space.LOGITS and not append else ""
+    said(f"Wrote {output} ({counted(n_rows, 'row')}); {where} hold calibrated probabilities{instead}.")

@@ -1,4 +1,4 @@
-"""``calibrant bench``: studies of many data sets, classifiers and methods, described by a recipe."""
+"""``calibrant bench``: run studies of many data sets, classifiers and methods from a recipe."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def run(
     retry_failed: bool,
     output: Path | None,
 ) -> None:
-    """Run what is not there yet, and write the report."""
+    """Run all missing units, and write the report."""
     _check_jobs(jobs)
     if scheduler is not None and backend != "dask":
         raise click.UsageError("--scheduler is for --backend dask.")
@@ -61,8 +61,8 @@ def run(
         except KeyboardInterrupt:
             kept = len(opened.keys() & {unit.key for unit in planned.units})
             said(
-                f"Interrupted; {kept} of {counted(len(planned.units), 'unit')} are kept in {study.store_path}. "
-                "Give the same command again to go on."
+                f"Interrupted; {kept} of {counted(len(planned.units), 'unit')} are saved in {study.store_path}. "
+                "Give the same command again to resume."
             )
             context.exit(ExitCode.INTERRUPTED)
         folder = study.report(planned, opened, output, own_code=True)
@@ -71,13 +71,11 @@ def run(
     printed(f"{study.name}: {counted(summary.total, 'unit')}, of which {new} run now.")
     printed(f"Time: {duration_text(summary.seconds)}.")
     printed(f"The report is in {folder / 'report.html'}.")
-    why = f"{folder / 'report.html'} says why, and --retry-failed runs what failed again."
+    why = f"see {folder / 'report.html'} for the reasons, and use --retry-failed to run them again."
     if not summary.total:
-        raise StudyError(
-            "there was nothing to be run, since all data and trials are left out; name the folder by --data."
-        )
+        raise StudyError("nothing to run: all data sets and trials are missing; give the folder with --data.")
     if failed == summary.total:
-        raise StudyError(f"no unit is done, since all {failed} failed or were too slow; {why}")
+        raise StudyError(f"no unit finished: all {failed} failed or were too slow; {why}")
     if failed:
         note(f"{counted(failed, 'unit')} failed or {'was' if failed == 1 else 'were'} too slow; {why}")
 
@@ -91,7 +89,7 @@ def status(
     format_name: str,
     output: Path | None,
 ) -> None:
-    """Tell what is there, how long the rest takes, and what failed."""
+    """Show finished units, remaining time and failures."""
     _check_jobs(jobs)
     check_writable(output)
     study = Study.named(recipe, form, data, store)
@@ -107,7 +105,7 @@ def status(
 def report(
     recipe: Path, form: str | None, data: Path | None, store: Path | None, output: Path | None
 ) -> None:
-    """Write tables, pictures and pages of what is there."""
+    """Write tables, figures and pages from the available results."""
     study = Study.named(recipe, form, data, store)
     planned = study.plan(shown=True)
     with study.opened() as opened:
@@ -127,7 +125,7 @@ def forget(
 ) -> None:
     """Remove results from the store, so that they are run again."""
     if not (failed or texts or old):
-        raise click.UsageError("say what to forget: --failed, --where LABEL=VALUE or --old.")
+        raise click.UsageError("select what to remove: --failed, --where LABEL=VALUE or --old.")
     wanted = conditions(texts)
     study = Study.named(recipe, form, data, store)
     planned = study.plan()
@@ -135,7 +133,7 @@ def forget(
         results = Results(planned, planned.records(opened))
         unknown = [label for label in wanted if label not in results.labels]
         if unknown:
-            raise StudyError(f"no unit has a label {unknown[0]!r}; there are {', '.join(results.labels)}.")
+            raise StudyError(f"unknown label {unknown[0]!r}; available: {', '.join(results.labels)}.")
         keys: set[str] = set()
         if failed or wanted:
             keys = {line.key for line in results.where(wanted) if not (failed and line.done)}
@@ -143,9 +141,9 @@ def forget(
             keys |= study.old_keys(opened)
         number = len(keys & opened.keys()) if dry_run else opened.forget(keys)
     if dry_run:
-        printed(f"{counted(number, 'result')} would go from {study.store_path}.")
+        printed(f"{counted(number, 'result')} would be removed from {study.store_path}.")
         return
-    printed(f"{counted(number, 'result')} {'is' if number == 1 else 'are'} gone from {study.store_path}.")
+    printed(f"Removed {counted(number, 'result')} from {study.store_path}.")
 
 
 def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
@@ -156,7 +154,7 @@ def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
         try:
             recipe = read_recipe(path)
         except StudyError as error:
-            notes.append(f"{path} is not to be used: {error}")
+            notes.append(f"{path} cannot be used: {error}")
             continue
         rows.append((path.parent.name, ", ".join(recipe.forms), recipe.title))
         records.append({"recipe": str(path.parent), "title": recipe.title, "forms": list(recipe.forms)})

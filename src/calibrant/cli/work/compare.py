@@ -1,4 +1,4 @@
-"""``calibrant compare``: several methods on rows that they were not fitted to."""
+"""``calibrant compare``: compare methods by cross-validation or on a test set."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def compare(
     output: Path | None,
     **choice: Any,
 ) -> None:
-    """Compare calibration methods on rows that they were not fitted to."""
+    """Compare calibration methods by cross-validation or on a test set."""
     check_writable(output, file, test_file)
     names = _names(methods)
     for name in names:
@@ -77,7 +77,7 @@ def _result(comparison: Comparison, file: Path) -> Result:
         + (
             f" Within two standard errors of it: {', '.join(near)}."
             if near
-            else " All others are clearly above it."
+            else " All others are significantly worse."
         )
     )
     for result in comparison.results:

@@ -1,4 +1,4 @@
-"""``calibrant demo``: three classifiers, calibrated by every method."""
+"""``calibrant demo``: calibrate three classifiers with every method."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ from calibrant.wording import counted
 
 __all__ = ["evaluate"]
 
-COPIES = 6  # of the scores that are in memory at the same time, about
+COPIES = 6  # approximate number of copies of the scores in memory
 
 
 def evaluate(
@@ -44,7 +44,7 @@ def evaluate(
     output: Path | None,
     **choice: Any,
 ) -> None:
-    """Measure how well calibrated predictions are."""
+    """Measure the calibration of predictions."""
     check_writable(output, file)
     limits = _limits(fail_above)
     chosen = chosen_metrics(metrics, bins)
@@ -58,19 +58,23 @@ def evaluate(
                 predictions, chosen, level, lambda done: waiting.update(done, None, f"{done} rows")
             )
             measurements, n_rows = found.measurements, found.n_rows
-            missing = [*found.left_out, "noise alone", *(["the tests of calibration"] if with_tests else [])]
-            notes.append(f"Left out, since they need all rows in memory: {', '.join(missing)}.")
+            missing = [
+                *found.left_out,
+                "expected values under calibration",
+                *(["the tests of calibration"] if with_tests else []),
+            ]
+            notes.append(f"Not computed, since they need all rows in memory: {', '.join(missing)}.")
         else:
             table = predictions.read()
             check_declared(file, table.predictions)
-            table.labelled()  # warns, if at all, of labels that do not fit
+            table.labelled()  # for its warnings about labels
             n_rows = table.predictions.n_rows
             measurements = measured(table, chosen, level, resamples, waiting.update)
             waiting.update(1, 1, "tests")
             if with_tests:
                 tests, notes = tested(table, level)
             if predictions.group is not None:
-                notes.append("Intervals draw whole groups; tests and noise take rows as independent.")
+                notes.append("Intervals resample groups; tests and expected values assume independent rows.")
     noted(predictions.notes)
     result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
     delivered(result, format_name, output)
@@ -84,7 +88,7 @@ def evaluate(
 def _is_large(predictions: PredictionFile) -> bool:
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # not on every system
+    except (ValueError, OSError, AttributeError):  # missing on some systems
         memory = 4 * 2**30
     return predictions.bytes_in_memory() * COPIES > memory / 2
 
@@ -107,7 +111,7 @@ def _result(
         sections.append(
             Section(
                 "metrics",
-                ("metric", "value", percent, "noise alone")[:n_shown],
+                ("metric", "value", percent, "if calibrated")[:n_shown],
                 [one.row()[:n_shown] for one in measurements],
                 [one.record() for one in measurements],
             )
@@ -149,7 +153,7 @@ def _verdict(tests: list[TestRow]) -> list[str]:
         return []
     against = sum(one.p_value <= TEST_LEVEL for one in tests)
     return [
-        f"{against} of {counted(len(tests), 'test')} {'speaks' if against == 1 else 'speak'} against calibration at the "
+        f"{against} of {counted(len(tests), 'test')} {'rejects' if against == 1 else 'reject'} calibration at the "
         f"{100 * TEST_LEVEL:g} % level."
     ]
 
@@ -158,16 +162,16 @@ def _sentences(measurements: list[Measurement], tests: list[TestRow], definition
     sentences = []
     if any(one.noise is not None for one in measurements):
         sentences.append(
-            "Noise alone: what the metric would be on average for calibrated predictions with these scores."
+            "If calibrated: the expected value of the metric for calibrated predictions with these scores."
         )
     if any(one.value == float("inf") for one in measurements):
         sentences.append(
-            "inf: a true class had the probability zero; log_loss:floor=1e-6 counts zeros as one in a million."
+            "inf: a true class had probability zero; log_loss:floor=1e-6 replaces zeros by one in a million."
         )
     outside = [one.metric for one in measurements if one.excludes_value]
     if outside:
         sentences.append(
-            f"The interval of {', '.join(outside)} leaves its value out, since resampling adds noise: read "
+            f"The interval of {', '.join(outside)} excludes the value, since the bootstrap is biased upwards; use "
             "debiased_ece instead."
         )
     sentences += [f"{one.name}: {one.caution}." for one in tests if one.caution]
@@ -195,9 +199,9 @@ def _exceeded(limits: dict[str, float], measurements: list[Measurement]) -> list
     sentences = []
     for name, limit in limits.items():
         if name not in values:
-            raise click.UsageError(f"--fail-above {name}: it is not among the metrics {', '.join(values)}.")
+            raise click.UsageError(f"--fail-above {name}: not one of the metrics {', '.join(values)}.")
         higher = traits_of(chosen_metrics(name)[0]).higher_is_better
-        # Not a comparison of >: a value that is not a number passes no limit.
+        # Written so that NaN exceeds every limit.
         fine = values[name] >= limit if higher else values[name] <= limit
         if not fine:
             sentences.append(

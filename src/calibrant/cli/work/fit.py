@@ -1,4 +1,4 @@
-"""``calibrant fit``: learn a calibrator from a file and save it."""
+"""``calibrant fit``: fit a calibrator to a file of predictions and save it."""
 
 import inspect
 from pathlib import Path
@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from calibrant.calibrator import Calibrator
-from calibrant.cli.learnt import learnt
+from calibrant.cli.fitted_map import fitted_map
 from calibrant.cli.method_choice import made
 from calibrant.cli.notes import noted
 from calibrant.cli.options import check_writable
@@ -32,11 +32,13 @@ def fit(
     format_name: str,
     **choice: Any,
 ) -> None:
-    """Learn a calibrator from rows that the classifier was not trained on, and save it."""
+    """Fit a calibrator to held-out predictions of the classifier, and save it."""
     check_writable(output, file)
     calibrator = made(method, settings)
     if choice["group"] is not None and "groups" not in inspect.signature(calibrator.fit).parameters:
-        raise click.UsageError(f"--group is for methods that hold rows out, such as auto; {method} does not.")
+        raise click.UsageError(
+            f"--group is for methods that cross-validate internally, such as auto; {method} does not."
+        )
     with Waiting("reading") as waiting, open_source(file) as source:
         predictions = PredictionFile(source, **choice)
         table = predictions.read()
@@ -53,7 +55,7 @@ def fit(
 
 
 def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
-    """Keep the names of columns that are not those of the classes, so that apply can find them."""
+    """Store column names that differ from the class names, so that apply can find the columns."""
     assert predictions.match is not None
     names = predictions.columns.names
     if predictions.match.by_order and len(names) == len(calibrator.classes_):
@@ -75,10 +77,10 @@ def _result(file: Path, method: str, calibrator: Calibrator, table: Table, outpu
         records.append({"metric": metric.__name__, "before": values[0], "after": values[1]})
     changed = float(np.mean(after.predicted != table.predictions.predicted))
     notes = (
-        *learnt(calibrator, LONGEST_NAME),
-        f"The predicted class changes in {percent_text(changed)} of the rows. Measured on the rows of the fit itself; "
-        "'calibrant compare' holds rows out.",
-        f"Saved in {output}.",
+        *fitted_map(calibrator, LONGEST_NAME),
+        f"The predicted class changes in {percent_text(changed)} of the rows. Scores are from the calibration set itself; use "
+        "'calibrant compare' for cross-validated ones.",
+        f"Saved to {output}.",
     )
     heading = (
         f"{file.name}: {method} fitted to {counted(table.predictions.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
@@ -92,6 +94,6 @@ def _result(file: Path, method: str, calibrator: Calibrator, table: Table, outpu
         "classes": calibrator.classes_,
         "space": calibrator.space_,
         "changed": changed,
-        "learnt": learnt(calibrator),
+        "learnt": fitted_map(calibrator),
     }
     return Result(heading, (Section("losses", ("metric", "before", "after"), rows, records),), notes, facts)

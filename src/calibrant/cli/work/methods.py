@@ -1,4 +1,4 @@
-"""``calibrant methods``: all methods, with what they claim of themselves."""
+"""``calibrant methods``: list all methods with their traits."""
 
 import inspect
 from pathlib import Path
@@ -28,11 +28,12 @@ def methods(format_name: str, output: Path | None) -> None:
         )
         for record in records
     ]
-    section = Section("methods", ("method", "traits", "what it does"), rows, records, (0, 1, 2))
+    section = Section("methods", ("method", "traits", "description"), rows, records, (0, 1, 2))
     notes = (
-        "Traits. A: the predicted class of every row, the arg-max, stays. I: the identity can be learnt, so the "
-        "loss on the calibration rows never rises. L: logits and their softmax give different maps.",
-        "A + between names composes them: temperature+knn-kl.",
+        "Traits. A: arg-max-preserving, so predicted classes never change. I: contains the identity, so the training "
+        "loss never exceeds that of the uncalibrated predictions. L: uses raw logits, so logits and their softmax give "
+        "different results.",
+        "Join names by + to compose methods: temperature+knn-kl.",
     )
     delivered(Result(f"{len(records)} methods", (section,), notes), format_name, output)
 
@@ -53,7 +54,7 @@ def _record(name: str) -> dict[str, Any]:
 
 
 def _about(calibrator: Calibrator) -> str:
-    """Return the first sentence on the class, and what its name here sets differently."""
+    """Return the first sentence of the class docstring, with parameters that differ from the defaults."""
     if isinstance(calibrator, Chain):
         return ", then ".join(type(part).__name__ for part in calibrator.calibrators) + "."
     first = (inspect.getdoc(type(calibrator)) or "").partition("\n\n")[0].replace("\n", " ").replace("``", "")

@@ -1,4 +1,4 @@
-"""``calibrant report``: one page with a verdict, what to do, and the evidence."""
+"""``calibrant report``: write a report with verdict, recommendation and evidence."""
 
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ def report(
     title: str | None,
     **choice: Any,
 ) -> None:
-    """Say in one page whether predictions are calibrated, how sure that is, and what to do."""
+    """Write a report on the calibration of predictions."""
     chosen = format_name or SUFFIXES.get(output.suffix.lower())
     if chosen is None:
-        raise click.UsageError(f"the ending of {output} is not .html, .json or .md; give --format.")
+        raise click.UsageError(f"the extension of {output} is not .html, .json or .md; give --format.")
     check_writable(output, file)
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     for name in names or []:

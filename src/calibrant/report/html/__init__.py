@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing from outside: charts, tables, template, style and script."""
+"""The report as one self-contained HTML page: charts, tables, template, style and script."""
 
 from calibrant.report.html.page import html_of
 

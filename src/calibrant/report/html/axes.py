@@ -1,4 +1,4 @@
-"""Scales, ticks and the frame of a chart in SVG; colours and sizes of text are the style sheet's."""
+"""Scales, ticks and axes of SVG charts; colours and font sizes are in the style sheet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ __all__ = [
 
 Point = tuple[float | None, float | None]
 
-# At this width one unit is about one pixel where two charts stand side by side, and a phone shrinks it by a quarter.
+# At this width one unit is about one pixel if two charts are side by side; a phone shrinks it by a quarter.
 WIDTH = 440.0
 WIDEST_DIGIT = 8.2
-"""Of the larger text that phones get."""
+"""Character width of the larger text on phones."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Linear map of values to pixels, or of their logarithms; what lies beyond an end is drawn there."""
+    """Linear or logarithmic scale from values to pixels, clipped at both ends."""
 
     low: float
     high: float
@@ -49,7 +49,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Plot:
-    """The rectangle in which values are drawn, with its two scales."""
+    """The plot area with its two scales."""
 
     x: Scale
     y: Scale
@@ -66,7 +66,7 @@ class Plot:
         height: float = 230,
         logarithmic: bool = False,
     ) -> "Plot":
-        """Return a plot of bounds and a place, by default with room for the labels of the vertical axis."""
+        """Return a plot area from data bounds and a position, by default with room for the labels of the vertical axis."""
         if left is None:
             texts = tick_texts(ticks_between(*y_bounds))
             left = 28 + WIDEST_DIGIT * max(len(text) for text in texts)
@@ -84,7 +84,7 @@ class Plot:
         *,
         write_x: Callable[[float], str] | None = None,
     ) -> Markup:
-        """Return grid, ticks and titles of both axes."""
+        """Return the grid, ticks and titles of both axes."""
         left, right, bottom, top = self.x.start, self.x.end, self.y.start, self.y.end
         x_texts = [write_x(tick) for tick in x_ticks] if write_x else tick_texts(x_ticks)
         pieces = [element("path", class_="axis", d=f"M{left:.0f} {bottom:.1f}H{right:.0f}")]
@@ -110,7 +110,7 @@ class Plot:
         return joined(*pieces)
 
     def line(self, points: Iterable[Point], class_: str) -> Markup:
-        """Return a line through points, broken where one has no value."""
+        """Return a line through points, with a gap at missing values."""
         return element("path", class_=class_, d=path([self.place(point) for point in points]))
 
     def band(
@@ -120,7 +120,7 @@ class Plot:
         high: Sequence[float | None],
         class_: str,
     ) -> Markup:
-        """Return the area between two lines, over the points at which both have a value."""
+        """Return the area between two lines where both have values."""
         known = [
             (x, a, b)
             for x, a, b in zip(xs, low, high, strict=True)
@@ -142,7 +142,7 @@ class Plot:
 def chart(
     title: str, description: str, height: float, *content: str, width: float = WIDTH, class_: str = ""
 ) -> Markup:
-    """Return a drawing that scales with the page, with a name and a description for those who cannot see it."""
+    """Return a scalable SVG with a title and a description for screen readers."""
     return element(
         "svg",
         element("title", title),
@@ -155,7 +155,7 @@ def chart(
 
 
 def path(points: Sequence[tuple[float, float] | None]) -> str:
-    """Return the commands of a line; points that fall on the pixel before them are left out.
+    """Return SVG path commands of a line; points on the same pixel as the previous one are dropped.
 
     >>> path([(0.0, 0.0), (0.01, 0.0), (5.0, 2.0), None, (7.0, 7.0)])
     'M0 0L5 2M7 7'
@@ -174,7 +174,7 @@ def path(points: Sequence[tuple[float, float] | None]) -> str:
 
 
 def marker(shape: str, x: float, y: float, size: float, class_: str) -> Markup:
-    """Return a circle, square, triangle or diamond about a point; shapes tell series apart where colours do not."""
+    """Return a circle, square, triangle or diamond at a point; shapes distinguish series without colours."""
     if shape == "circle":
         return element("circle", class_=class_, cx=x, cy=y, r=size)
     if shape == "square":
@@ -192,7 +192,7 @@ def marker(shape: str, x: float, y: float, size: float, class_: str) -> Markup:
 
 
 def legend(*entries: tuple[str, str]) -> Markup:
-    """Return a list of swatches with their meaning; a swatch is the content of a drawing 28 wide and 14 high."""
+    """Return a legend; an entry is a swatch (SVG content, 28 x 14) and its label."""
     return element(
         "ul",
         *(
@@ -216,7 +216,7 @@ def legend(*entries: tuple[str, str]) -> Markup:
 
 
 def bounds(*series: Iterable[float | None], zero: bool = False, margin: float = 0.06) -> tuple[float, float]:
-    """Return the range of all values with a margin, one of length one about a constant."""
+    """Return the range of all values with a margin; a range of length one around a constant."""
     known = [value for values in series for value in values if value is not None and has_value(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     if zero:
@@ -228,7 +228,7 @@ def bounds(*series: Iterable[float | None], zero: bool = False, margin: float = 
 
 
 def ticks_between(low: float, high: float, at_most: int = 6) -> list[float]:
-    """Return round values, at steps of 1, 2 or 5 times a power of ten.
+    """Return round tick values with steps of 1, 2 or 5 times a power of ten.
 
     >>> ticks_between(0, 1), ticks_between(-0.03, 0.011, 4)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [-0.02, 0.0])
@@ -242,13 +242,13 @@ def ticks_between(low: float, high: float, at_most: int = 6) -> list[float]:
 
 
 def tick_texts(ticks: Sequence[float]) -> list[str]:
-    """Return all ticks with the decimals that the finest of them needs."""
+    """Return the ticks as text, all with the same number of decimals."""
     decimals = max((len(f"{tick:.6f}".rstrip("0").split(".")[1]) for tick in ticks), default=0)
     return [tick_text(tick, decimals) for tick in ticks]
 
 
 def tick_text(tick: float, decimals: int) -> str:
-    """Return one tick with a true minus sign.
+    """Return a tick as text with a typographic minus sign.
 
     >>> tick_text(-0.5, 2)
     '−0.50'

@@ -1,4 +1,4 @@
-"""Bin sensitivity chart: a binned error against the number of bins, above what noise alone gives."""
+"""Bin sensitivity chart: a binned error against the number of bins, with its range under calibration."""
 
 from calibrant.report.contents import BinSensitivityNumbers
 from calibrant.report.html.axes import Plot, bounds, chart, legend, marker, ticks_between
@@ -8,14 +8,14 @@ from calibrant.report.html.number_text import plain_name
 __all__ = ["bin_sensitivity_chart", "bin_sensitivity_legend"]
 
 SERIES = (
-    ("equal_width", "series-1", "circle", "bins of equal width"),
-    ("equal_mass", "series-2", "square", "bins of equal mass"),
+    ("equal_width", "series-1", "circle", "equal-width bins"),
+    ("equal_mass", "series-2", "square", "equal-mass bins"),
     ("debiased", "series-3", "triangle", "debiased"),
 )
 
 
 def bin_sensitivity_chart(numbers: BinSensitivityNumbers) -> Markup:
-    """Return the chart; the number of bins is on a logarithmic axis."""
+    """Return the chart, with a logarithmic axis for the number of bins."""
     series = [getattr(numbers, name) for name, *_ in SERIES]
     y_bounds = bounds(*series, numbers.noise_high, zero=True)
     few, many = min(numbers.n_bins), max(numbers.n_bins)
@@ -45,7 +45,7 @@ def bin_sensitivity_chart(numbers: BinSensitivityNumbers) -> Markup:
 
 
 def bin_sensitivity_legend() -> Markup:
-    """Return what the lines are."""
+    """Return the legend."""
     swatches = [
         (
             element(
@@ -62,6 +62,4 @@ def bin_sensitivity_legend() -> Markup:
         element("rect", class_="band", x=0, y=1, width=28, height=12),
         element("path", class_="noise", d="M0 7H28"),
     )
-    return legend(
-        *swatches, (noise, "noise alone, if the predictions were calibrated (mean, and up to 95 %)")
-    )
+    return legend(*swatches, (noise, "under calibration: mean and 95 % quantile"))

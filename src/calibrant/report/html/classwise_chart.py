@@ -1,4 +1,4 @@
-"""Classwise chart: a small reliability diagram of one class, before and after calibration in one frame."""
+"""Classwise chart: a small reliability diagram of one class, before and after calibration."""
 
 from calibrant.report.contents import Curve
 from calibrant.report.html.axes import Plot, chart, legend, marker
@@ -47,7 +47,7 @@ def bins_of(curve: Curve, plot: Plot, stage: str, shape: str) -> Markup:
         for score, outcome, small in points
         if (place := plot.place((score, outcome)))
     ]
-    # Only neighbours are joined: a line over bins that hold little or nothing would claim to know them.
+    # Lines do not cross bins with few or no rows, where nothing is known.
     line = plot.line(
         [(None, None) if small else (score, outcome) for score, outcome, small in points], "line"
     )
@@ -66,12 +66,12 @@ def described(curve: Curve, stage: str) -> str:
     direction = "above" if gap > 0 else "below"
     return (
         f"{stage.capitalize()} ({curve.method}): the largest gap is at a score of {score:.2f}, "
-        f"which is {abs(gap):.2f} {direction} the observed share."
+        f"which is {abs(gap):.2f} {direction} the observed frequency."
     )
 
 
 def classwise_legend(methods: tuple[str, ...]) -> Markup:
-    """Return which mark is before and which after."""
+    """Return the legend of the marks before and after."""
     entries = [
         (
             element(

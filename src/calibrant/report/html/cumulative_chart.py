@@ -1,4 +1,4 @@
-"""Cumulative chart: outcomes minus scores added up, whose slope is the error of calibration."""
+"""Cumulative chart: cumulative sum of outcomes minus scores, whose slope is the calibration error."""
 
 from calibrant.report.contents import CumulativeNumbers
 from calibrant.report.html.axes import Plot, bounds, chart, ticks_between
@@ -9,13 +9,13 @@ __all__ = ["cumulative_bounds", "cumulative_chart", "cumulative_sentence"]
 
 
 def cumulative_bounds(all_numbers: tuple[CumulativeNumbers, ...]) -> tuple[float, float]:
-    """Return the vertical range that all charts share, so that before and after compare."""
+    """Return the common vertical range of all charts, so that before and after are comparable."""
     reach = [2.2 * numbers.sigma for numbers in all_numbers]
     return bounds(*(numbers.difference for numbers in all_numbers), reach, [-value for value in reach])
 
 
 def cumulative_chart(numbers: CumulativeNumbers, y_bounds: tuple[float, float]) -> Markup:
-    """Return the chart: line, zero, and twice the standard deviation that the end has under calibration."""
+    """Return the chart: curve, zero line, and plus and minus two standard deviations of the endpoint under calibration."""
     plot = Plot.of((0.0, 1.0), y_bounds)
     top, bottom = plot.y(2 * numbers.sigma), plot.y(-2 * numbers.sigma)
     return chart(
@@ -28,7 +28,7 @@ def cumulative_chart(numbers: CumulativeNumbers, y_bounds: tuple[float, float]) 
         plot.frame(
             ticks_between(0, 1),
             ticks_between(*y_bounds),
-            "Share of rows, lowest score first",
+            "Fraction of rows, lowest score first",
             "Outcomes − scores",
         ),
         element("path", class_="diagonal", d=f"M{plot.x.start:.0f} {plot.y(0):.1f}H{plot.x.end:.0f}"),
@@ -37,7 +37,7 @@ def cumulative_chart(numbers: CumulativeNumbers, y_bounds: tuple[float, float]) 
 
 
 def cumulative_sentence(numbers: CumulativeNumbers) -> str:
-    """Return the test that goes with the line."""
+    """Return the result of Kuiper's test in words."""
     p = p_value(numbers.p_value)
     return (
         f"Range of the line (Kuiper's statistic) {number(numbers.kuiper)}, "

@@ -11,14 +11,14 @@ ROW = 62.0
 
 
 def decomposition_chart(rows: tuple[Decomposition, ...]) -> Markup:
-    """Return bars of one score, a stage each: what calibration cannot change, and the miscalibration on top."""
+    """Return one bar per stage: the part of the score that calibration cannot change, then the miscalibration."""
     base_rate = base_rate_of(rows)
     high = 1.08 * max(longest_of(rows), base_rate or 0.0)
     height = ROW * len(rows) + 8
     plot = Plot.of((0.0, high), (0.0, 1.0), left=18, top=4, height=height)
     pieces: list[str] = [plot.frame(ticks_between(0, high), [], plain_name(rows[0].loss), "")]
     tops = [10 + ROW * index for index in range(len(rows))]
-    if base_rate is not None:  # beside the bars only, so that the line crosses no text
+    if base_rate is not None:  # only next to the bars, so that the line does not cross text
         x = plot.x(base_rate)
         pieces.append(
             element("path", class_="diagonal", d="".join(f"M{x:.1f} {top + 18:.1f}v28" for top in tops))
@@ -37,7 +37,7 @@ def longest_of(rows: tuple[Decomposition, ...]) -> float:
 
 
 def base_rate_of(rows: tuple[Decomposition, ...]) -> float | None:
-    """Return the score of the class frequencies; None if the bars would be too short to read beside it."""
+    """Return the score of the class frequencies; None if showing it would make the bars too short to read."""
     base_rate = rows[0].uncertainty
     return base_rate if has_value(base_rate) and base_rate <= 2.5 * longest_of(rows) else None
 
@@ -48,9 +48,7 @@ def bar_of(row: Decomposition, plot: Plot, top: float) -> Markup:
         return element(
             "g",
             label,
-            element(
-                "text", "∞: no bar can show it", class_="tick", x=plot.x.end, y=top + 12, text_anchor="end"
-            ),
+            element("text", "∞ (not drawn)", class_="tick", x=plot.x.end, y=top + 12, text_anchor="end"),
         )
     start, between, end = plot.x(0), plot.x(max(row.score - row.miscalibration, 0.0)), plot.x(row.score)
     share = percent(row.miscalibration / row.score) if row.score > 0 and row.miscalibration > 0 else "no"
@@ -78,11 +76,11 @@ def sentence_of(row: Decomposition) -> str:
 
 
 def decomposition_legend(with_base_rate: bool) -> Markup:
-    """Return what the parts of a bar are."""
+    """Return the legend of the parts of a bar."""
     entries = [
         (
             element("rect", class_="bar", x=2, y=2, width=24, height=10),
-            "left after perfect recalibration (uncertainty − discrimination)",
+            "loss after perfect recalibration (uncertainty − discrimination)",
         ),
         (element("rect", class_="gap over", x=2, y=1, width=24, height=12), "miscalibration"),
     ]

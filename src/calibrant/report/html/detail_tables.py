@@ -1,4 +1,4 @@
-"""Tables of classes and methods, and of the numbers behind the pictures."""
+"""Tables of classes and methods, and of the data of the plots."""
 
 from collections.abc import Sequence
 from math import isinf
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 FIRST_CLASSES = 25
-"""Classes that are shown before the reader asks for all."""
+"""Number of classes that are shown before "Show all"."""
 
 ARROWS = {"too high": "↑ ", "too low": "↓ ", "too extreme": "‹› ", "too timid": "›‹ ", "none": ""}
 
@@ -44,13 +44,13 @@ def classes_table(rows: Sequence[ClassRow]) -> Table:
     """Return the classes, the worst first."""
     columns = (
         Column("Class", numeric=False),
-        Column("Rows", hint="share"),
+        Column("Rows", hint="class frequency"),
         Column("Mean probability"),
-        Column("In the large", hint="mean probability − share"),
+        Column("In the large", hint="mean probability − frequency"),
         Column("Slope", hint="1 is ideal"),
-        Column("ECE", hint="of noise alone"),
+        Column("ECE", hint="if calibrated"),
         Column("ECE after"),
-        Column("Error, at least"),
+        Column("Error, lower bound"),
         Column("p-value", hint="adjusted"),
         Column("Probabilities are", numeric=False),
     )
@@ -82,27 +82,27 @@ def classes_table(rows: Sequence[ClassRow]) -> Table:
         filterable=len(rows) > 5,
         limit=FIRST_CLASSES if len(rows) > FIRST_CLASSES else None,
         definitions=(
-            ("ECE", "expected calibration error of the probability of this class, by bins."),
+            ("ECE", "expected calibration error of the probability of this class, with bins."),
             (
-                "ECE of noise alone",
-                "what perfectly calibrated probabilities of the same size would show on so many rows.",
+                "ECE if calibrated",
+                "expected value of the ECE for the same probabilities and number of rows, if they were calibrated.",
             ),
-            ("Error, at least", "one-sided lower limit of the error that is not noise."),
+            ("Error, lower bound", "one-sided lower confidence bound on the L1 error."),
             (
                 "p-value, adjusted",
-                "of the test that this class is calibrated, adjusted for the number of classes.",
+                "of the hypothesis that this class is calibrated, adjusted for the number of classes.",
             ),
             (
                 "Slope",
-                "of the outcome on the log-odds: below 1 the probabilities are too extreme, above 1 too timid; exactly 0 "
-                "and 1 count as half and twice the most extreme odds otherwise.",
+                "logistic regression of the outcome on the log-odds: below 1 the probabilities are too extreme, above 1 not "
+                "extreme enough. Exact zeros and ones count as half the smallest and twice the largest other odds.",
             ),
         ),
     )
 
 
 def methods_table(rows: Sequence[MethodRow], recommended: str, baseline: str) -> Table:
-    """Return all methods compared; the recommended one stands out."""
+    """Return the table of methods; the recommended one is highlighted."""
     columns = (
         Column("Method", numeric=False),
         Column("Log-loss"),
@@ -134,15 +134,15 @@ def methods_table(rows: Sequence[MethodRow], recommended: str, baseline: str) ->
     notes = []
     if any(row.log_loss_difference is not None for row in rows):
         notes.append(
-            f"Changes of log-loss are against {baseline}. Intervals are of each method by itself; that of the gain above is "
-            "wider, since it is adjusted for the choice among all."
+            f"Changes of the log-loss are relative to {baseline}. Intervals are for each method separately; the interval of the "
+            "gain above is wider, since it is adjusted for the choice among the methods."
         )
     notes += [f"{row.name}: {note}" for row in rows for note in row.notes]
     notes += [f"{row.name} could not be fitted: {row.error}" for row in rows if row.error]
     notes += [INFINITE] if any(row.log_loss is not None and isinf(row.log_loss) for row in rows) else []
     return Table(
         "methods",
-        f"{count(len(rows))} methods on rows that they were not fitted to",
+        f"{count(len(rows))} methods, evaluated on held-out rows",
         columns,
         body,
         notes=tuple(notes),
@@ -152,9 +152,9 @@ def methods_table(rows: Sequence[MethodRow], recommended: str, baseline: str) ->
 
 
 def changed_text(row: MethodRow) -> str:
-    """Return the share of changed decisions, and where they cannot change, that."""
+    """Return the fraction of changed decisions, or "never" for arg-max-preserving methods."""
     if row.log_loss_difference is None and not row.changed_decisions:
-        return DASH  # the predictions as given, with which the others are compared
+        return DASH  # the uncalibrated predictions
     never = row.keeps_argmax and not row.changed_decisions
     return "never" if never else percent(row.changed_decisions, 2)
 
@@ -166,13 +166,13 @@ def remarks(row: MethodRow, recommended: bool) -> str:
 
 
 def bins_table(curve: Curve, name: str) -> Table:
-    """Return the bins of a reliability chart that hold rows."""
+    """Return the non-empty bins of a reliability chart."""
     columns = (
         Column("Scores", numeric=False),
         Column("Rows"),
         Column("Mean score"),
         Column("Observed"),
-        Column("If scores were true"),
+        Column("If calibrated"),
     )
     body = tuple(
         (
@@ -196,13 +196,13 @@ def edge_text(edge: float | None) -> str:
 
 
 def range_text(low: float | None, high: float | None) -> str:
-    """Return a range, empty if an end is missing."""
+    """Return a range; empty if an end is missing."""
     known = has_value(low) and has_value(high)
     return span(number(low, digits=3, tiny=False), number(high, digits=3, tiny=False)) if known else ""
 
 
 def cumulative_table(numbers: CumulativeNumbers, name: str) -> Table:
-    """Return the line at about every tenth of the rows."""
+    """Return the curve at about every tenth of the rows."""
     m = len(numbers.share)
     picked = sorted({round(step * (m - 1) / 10) for step in range(11)}) if m else []
     body = tuple(
@@ -214,9 +214,9 @@ def cumulative_table(numbers: CumulativeNumbers, name: str) -> Table:
         for index in picked
     )
     columns = (
-        Column("Share of rows", numeric=False),
-        Column("Score there"),
-        Column("Outcomes − scores so far"),
+        Column("Fraction of rows", numeric=False),
+        Column("Score"),
+        Column("Cumulative outcomes − scores"),
     )
     return Table(name, f"Cumulative differences of {numbers.method}, {numbers.event}", columns, body)
 
@@ -228,8 +228,8 @@ def bin_sensitivity_table(numbers: BinSensitivityNumbers, name: str) -> Table:
         Column("Equal width"),
         Column("Equal mass"),
         Column("Debiased"),
-        Column("Noise alone, mean"),
-        Column("Noise alone, up to"),
+        Column("If calibrated, mean"),
+        Column("If calibrated, 95 % quantile"),
     )
     series = (numbers.equal_width, numbers.equal_mass, numbers.debiased, numbers.noise, numbers.noise_high)
     body = tuple(
@@ -251,5 +251,7 @@ def learning_table(numbers: LearningNumbers) -> Table:
         )
         for size, loss, low, high in zip(numbers.sizes, numbers.loss, numbers.low, numbers.high, strict=True)
     )
-    columns = (Column("Calibration rows", numeric=False), Column("Log-loss"), Column("Minus uncalibrated"))
-    return Table("learning-numbers", f"Loss of {numbers.method} by calibration rows", columns, body)
+    columns = (Column("Calibration set", numeric=False), Column("Log-loss"), Column("Minus uncalibrated"))
+    return Table(
+        "learning-numbers", f"Loss of {numbers.method} by size of the calibration set", columns, body
+    )

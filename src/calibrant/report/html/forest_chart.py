@@ -1,4 +1,4 @@
-"""Forest chart: differences of methods to the predictions as given, with their intervals."""
+"""Forest chart: differences between methods and the uncalibrated predictions, with intervals."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ LONGEST_NAME = 26
 def forest_chart(title: str, axis: str, entries: Sequence[tuple[str, Estimate, bool]]) -> Markup:
     """Return the chart; an entry is the name of a method, its difference, and whether it is the recommended one.
 
-    Names stand above their intervals, not beside them, so that long ones fit on a phone as well.
+    Names are above their intervals, not beside them, so that long names fit on a phone.
     """
     values = [value for _, estimate, _ in entries for value in (estimate.value, estimate.low, estimate.high)]
     x_bounds = bounds(values, [0.0])
@@ -33,7 +33,7 @@ def forest_chart(title: str, axis: str, entries: Sequence[tuple[str, Estimate, b
         ),
         height + 54,
         plot.frame(ticks_between(*x_bounds, at_most=7), [], axis, ""),
-        # Beside the intervals only, so that the line crosses no text.
+        # Only next to the intervals, so that the line does not cross text.
         element("path", class_="zero", d="".join(f"M{zero:.1f} {top + 16:.1f}v18" for top in tops)),
         *rows,
         class_="forest",
@@ -70,7 +70,7 @@ def row_of(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Markup:
 
 
 def verdict_of(estimate: Estimate) -> str:
-    """Return on which side of zero the whole interval lies; filled marks are sure, hollow ones are not."""
+    """Return on which side of zero the interval lies; marks are filled if it excludes zero, else hollow."""
     if estimate.high is not None and estimate.high < 0:
         return "better"
     return "worse" if estimate.low is not None and estimate.low > 0 else "open"

@@ -1,4 +1,4 @@
-"""Learning chart: loss after calibration against the number of rows that the calibrator was fitted to."""
+"""Learning curve: loss after calibration against the size of the calibration set."""
 
 from calibrant.report.contents import LearningNumbers
 from calibrant.report.html.axes import Plot, bounds, chart, legend, marker, tick_text, ticks_between
@@ -7,11 +7,11 @@ from calibrant.report.html.markup import Markup, element, joined
 __all__ = ["learning_chart", "learning_legend"]
 
 CLOSEST = 46.0
-"""Pixels between two labels of the horizontal axis."""
+"""Smallest distance in pixels between labels of the horizontal axis."""
 
 
 def learning_chart(numbers: LearningNumbers) -> Markup:
-    """Return the chart: loss with its interval by size, and the loss without calibration as a line."""
+    """Return the chart: loss with its interval by size, and the uncalibrated loss as a horizontal line."""
     y_bounds = bounds(numbers.loss, numbers.low, numbers.high, [numbers.uncalibrated])
     smallest, largest = min(numbers.sizes), max(numbers.sizes)
     plot = Plot.of((smallest / 1.1, max(largest, smallest + 1) * 1.1), y_bounds, logarithmic=True)
@@ -19,14 +19,14 @@ def learning_chart(numbers: LearningNumbers) -> Markup:
     points = list(zip(numbers.sizes, numbers.loss, strict=True))
     marks = [marker("circle", *place, 4.0, "mark") for point in points if (place := plot.place(point))]
     return chart(
-        f"Loss on rows held out by the number of calibration rows, {numbers.method}",
+        f"Loss on held-out rows by size of the calibration set, {numbers.method}",
         numbers.sentence,
         290,
         plot.band(numbers.sizes, numbers.low, numbers.high, "band tinted"),
         plot.frame(
-            apart(numbers.sizes, plot),
+            spaced(numbers.sizes, plot),
             ticks_between(*y_bounds),
-            "Calibration rows",
+            "Size of the calibration set",
             "Log-loss",
             write_x=lambda tick: tick_text(tick, 0),
         ),
@@ -37,8 +37,8 @@ def learning_chart(numbers: LearningNumbers) -> Markup:
     )
 
 
-def apart(sizes: tuple[int, ...], plot: Plot) -> list[float]:
-    """Return the sizes whose labels do not touch, the largest always among them."""
+def spaced(sizes: tuple[int, ...], plot: Plot) -> list[float]:
+    """Return the sizes whose labels do not overlap, always including the largest."""
     kept: list[float] = []
     for size in sorted(sizes, reverse=True):
         if not kept or plot.x(kept[-1]) - plot.x(size) >= CLOSEST:
@@ -47,7 +47,7 @@ def apart(sizes: tuple[int, ...], plot: Plot) -> list[float]:
 
 
 def learning_legend(numbers: LearningNumbers) -> Markup:
-    """Return what the lines are."""
+    """Return the legend."""
     line = element(
         "g",
         element("path", class_="line", d="M0 7H28"),
@@ -59,5 +59,5 @@ def learning_legend(numbers: LearningNumbers) -> Markup:
             joined(element("rect", class_="band tinted", x=0, y=1, width=28, height=12), line),
             f"{numbers.method}, with interval",
         ),
-        (element("path", class_="before-line", d="M0 7H28"), "without calibration"),
+        (element("path", class_="before-line", d="M0 7H28"), "uncalibrated"),
     )

@@ -1,4 +1,4 @@
-"""Markup: text that is HTML or SVG already, and elements built so that nothing in them is taken for markup."""
+"""Markup: HTML or SVG text, and elements whose content is escaped."""
 
 from html import escape
 
@@ -6,7 +6,7 @@ __all__ = ["Markup", "element", "joined"]
 
 
 class Markup(str):
-    """Text that is markup already; templates put it in as it stands."""
+    """Text that is markup and must not be escaped by templates."""
 
     __slots__ = ()
 
@@ -15,10 +15,10 @@ class Markup(str):
 
 
 def element(name: str, *content: str, **attributes: object) -> Markup:
-    """Return an element; text, unless it is `Markup`, and the values of attributes are escaped.
+    """Return an element; text (unless it is `Markup`) and attribute values are escaped.
 
-    An underscore in the name of an attribute becomes a hyphen, one at its end is dropped, None leaves the attribute
-    out, and numbers are written with at most two decimals, a hundredth of a pixel.
+    In attribute names an underscore becomes a hyphen and a trailing one is dropped. None omits the attribute, and numbers
+    have at most two decimals, a hundredth of a pixel.
 
     >>> element("text", "a < b", class_="tick", x=1.5, y=None)
     '<text class="tick" x="1.5">a &lt; b</text>'
@@ -35,7 +35,7 @@ def element(name: str, *content: str, **attributes: object) -> Markup:
 
 
 def joined(*content: str) -> Markup:
-    """Return pieces one after the other, those that are not markup escaped.
+    """Concatenate pieces, escaping those that are not markup.
 
     >>> joined(Markup("<br/>"), "1 < 2")
     '<br/>1 &lt; 2'

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: few digits, true minus signs, intervals, and a dash for what has no value."""
+"""Format numbers for readers: few digits, typographic minus signs, intervals, and a dash for missing values."""
 
 from math import isfinite, isinf, isnan
 
@@ -25,7 +25,7 @@ MINUS = "−"
 SMALLEST_PERCENT = 0.0001
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-# Names of metrics that read better otherwise than with their underscores replaced.
+# Names of metrics for which replacing underscores is not enough.
 NAMES = {
     "log_loss": "log-loss",
     "brier_score": "Brier score",
@@ -43,7 +43,7 @@ def has_value(value: float | None) -> bool:
 
 
 def number(value: float | None, *, signed: bool = False, digits: int = 4, tiny: bool = True) -> str:
-    """Return a number with at most four decimals, fewer where it is large; `tiny` ones as powers of ten, or as zero.
+    """Return a number with at most four decimals, fewer if it is large; `tiny` ones as powers of ten, else as zero.
 
     >>> number(0.123456), number(-1.5, signed=True), number(12345.0), number(2e-7), number(None), number(float("inf"))
     ('0.1235', '−1.500', '12,345', '2.0 × 10⁻⁷', '–', '∞')
@@ -72,7 +72,7 @@ def number(value: float | None, *, signed: bool = False, digits: int = 4, tiny: 
 
 
 def percent(value: float | None, decimals: int = 1, *, signed: bool = False) -> str:
-    r"""Return a share in percent.
+    r"""Return a proportion in percent.
 
     >>> percent(0.1234), percent(-0.02, signed=True), percent(None), percent(0.00012), percent(1e-9)
     ('12.3\xa0%', '−2.0\xa0%', '–', '0.012\xa0%', '< 0.0001\xa0%')
@@ -88,7 +88,7 @@ def percent(value: float | None, decimals: int = 1, *, signed: bool = False) -> 
 
 
 def points(value: float | None, *, signed: bool = True) -> str:
-    """Return a difference of shares in percentage points, without the unit.
+    """Return a difference of proportions in percentage points, without the unit.
 
     >>> points(0.0123), points(-0.5), points(0.0), points(0.00042)
     ('+1.23', '−50.00', '0.00', '+0.042')
@@ -102,7 +102,7 @@ def points(value: float | None, *, signed: bool = True) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a number of rows, or a weight where rows have weights.
+    """Return a number of rows, or a total weight.
 
     >>> count(1234567), count(12.5), count(None)
     ('1,234,567', '12.5', '–')
@@ -113,7 +113,7 @@ def count(value: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    r"""Return a p-value; below one in a thousand its size says no more.
+    r"""Return a p-value, at least as "< 0.001".
 
     >>> p_value(0.04321), p_value(1e-9), p_value(None)
     ('0.043', '<\xa00.001', '–')
@@ -137,7 +137,7 @@ def seconds(value: float | None) -> str:
 
 
 def interval(estimate: Estimate | None, *, in_points: bool = False, signed: bool = False) -> str:
-    """Return the interval of an estimate, empty if it has none; "to" where a minus sign would meet the dash.
+    """Return the interval of an estimate, empty if it has none; with "to" if an end has a sign.
 
     >>> interval(Estimate("", 0.2, 0.1, 0.3)), interval(Estimate("", 0.2, -0.1, 0.3)), interval(Estimate("", 0.2))
     ('0.1000–0.3000', '−0.1000 to 0.3000', '')
@@ -145,7 +145,7 @@ def interval(estimate: Estimate | None, *, in_points: bool = False, signed: bool
     if estimate is None or (estimate.low is None and estimate.high is None):
         return ""
 
-    # Beside ends that are of some size, one that is nearly zero is zero.
+    # An end that is tiny relative to the other is shown as zero.
     tiny = max(abs(end) for end in (estimate.value, estimate.low, estimate.high) if end is not None) < 0.001
 
     def write(value: float | None) -> str:
@@ -159,7 +159,7 @@ def interval(estimate: Estimate | None, *, in_points: bool = False, signed: bool
 
 
 def span(low: str, high: str) -> str:
-    """Return a range of two numbers as written; a dash would be lost beside signs.
+    """Return a range of two formatted numbers; signs would make a dash hard to read.
 
     >>> span("0.1", "0.2"), span("−0.1", "0.2")
     ('0.1–0.2', '−0.1 to 0.2')
@@ -168,7 +168,7 @@ def span(low: str, high: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return the name of a metric in words, beginning with a capital letter.
+    """Return the name of a metric in words, capitalised.
 
     >>> plain_name("log_loss"), plain_name("top_label_ece"), plain_name("Accuracy")
     ('Log-loss', 'Top label ece', 'Accuracy')
@@ -178,10 +178,10 @@ def plain_name(name: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a phrase as a sentence, with a capital letter and a full stop; nothing stays nothing.
+    """Return a phrase as a sentence, with a capital letter and a full stop; an empty text stays empty.
 
-    >>> sentence("share of rows that are right"), sentence("Yes."), sentence("")
-    ('Share of rows that are right.', 'Yes.', '')
+    >>> sentence("fraction of correct rows"), sentence("Yes."), sentence("")
+    ('Fraction of correct rows.', 'Yes.', '')
     """
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if not text or text[-1] in ".!?:" else ".")

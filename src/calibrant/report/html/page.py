@@ -1,4 +1,4 @@
-"""The page: an assessment as one HTML file that opens anywhere, without a network, now and in ten years."""
+"""Render an assessment as one self-contained HTML file that needs no network."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -6,19 +6,20 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from calibrant.errors import MissingExtraError
+from calibrant.export.json_file import interpreter_source
 from calibrant.report.html.markup import Markup
 from calibrant.report.html.sections import contents_of
 
-if TYPE_CHECKING:  # the assessment knows its page, so the page may not import it in turn
+if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
 __all__ = ["html_of"]
 
 
 def html_of(assessment: "Assessment") -> str:
-    """Return the page of an assessment.
+    """Return the HTML page of an assessment.
 
-    All it needs is inside; its security policy lets in nothing else, not even a script in the name of a class.
+    The page is self-contained. Its content security policy blocks everything else, even a script in the name of a class.
 
     Parameters
     ----------
@@ -45,8 +46,10 @@ def html_of(assessment: "Assessment") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = resource("style.css"), resource("script.js")
     contents: dict[str, Any] = contents_of(assessment)
+    style, script = resource("style.css"), resource("script.js")
+    if contents["parts"]["example"]:
+        script = interpreter_source() + script
     page: str = environment.get_template("page.html").render(
         **contents,
         style=Markup(style),
@@ -54,14 +57,14 @@ def html_of(assessment: "Assessment") -> str:
         policy=f"default-src 'none'; img-src data:; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'",
     )
-    return page.lstrip() + "\n"  # macros leave empty lines before the first tag
+    return page.lstrip() + "\n"  # macros leave empty lines at the top
 
 
 def resource(name: str) -> str:
-    """Return a file that lies beside this one."""
+    """Return the content of a file in this package."""
     return files("calibrant.report.html").joinpath(name).read_text(encoding="utf-8")
 
 
 def digest(text: str) -> str:
-    """Return what a browser compares a style or script on the page with before it lets it run."""
+    """Return the hash of an inline style or script for the content security policy."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -1,4 +1,4 @@
-"""Reliability chart: bins with intervals and gaps, isotonic curve with its band, histogram of the scores."""
+"""Reliability diagram: bins with intervals and gaps, isotonic curve with its band, histogram of the scores."""
 
 from calibrant.report.contents import Curve, Numbers
 from calibrant.report.html.axes import Plot, Scale, chart, legend, tick_texts, ticks_between
@@ -9,12 +9,12 @@ __all__ = ["bin_sentence", "reliability_chart", "reliability_legend"]
 
 PLOT_HEIGHT, STRIP_HEIGHT = 320.0, 54.0
 NARROWEST = 1.5
-"""Bins of equal mass can be thinner than a pixel."""
+"""Equal-mass bins can be thinner than a pixel."""
 NARROWEST_TARGET = 5.0
 
 
 def reliability_chart(curve: Curve) -> Markup:
-    """Return the chart; a bin is a group with its numbers as title, which the script shows as a tooltip."""
+    """Return the chart; a bin is a group whose title has its numbers, which the script shows as a tooltip."""
     ends = (0.0, curve.limit)
     plot = Plot.of(ends, ends, height=PLOT_HEIGHT, top=10)
     ticks = ticks_between(*ends)
@@ -28,7 +28,7 @@ def reliability_chart(curve: Curve) -> Markup:
     ]
     return chart(
         f"Reliability of {curve.method}: {curve.event}",
-        f"{sentence(curve.definition)} {len(filled)} bins hold rows; the table below the chart has their numbers.",
+        f"{sentence(curve.definition)} {len(filled)} bins are not empty; the table below the chart has their numbers.",
         strip.start + 46,
         element(
             "path",
@@ -61,12 +61,12 @@ def strip_frame(below: Plot, plot: Plot, ticks: list[float]) -> Markup:
     return joined(
         horizontal,
         *vertical,
-        element("text", "Observed share", class_="title", transform=turned, text_anchor="middle"),
+        element("text", "Observed frequency", class_="title", transform=turned, text_anchor="middle"),
     )
 
 
 def histogram(curve: Curve, x: Scale, height: Scale) -> Markup:
-    """Return the bars of the score histogram as one path, a nonempty one at least a pixel high."""
+    """Return the bars of the score histogram as one path; non-empty bars are at least a pixel high."""
     commands = []
     for left, right, rows in zip(
         curve.histogram_edges[:-1], curve.histogram_edges[1:], curve.histogram_count, strict=True
@@ -87,7 +87,7 @@ def histogram(curve: Curve, x: Scale, height: Scale) -> Markup:
 
 
 def bin_group(curve: Curve, index: int, plot: Plot, bottom: float) -> Markup:
-    """Return one bin: bar up to the outcome, hatched gap to the score, interval, and an area that takes the pointer."""
+    """Return one bin: bar up to the outcome, hatched gap to the score, interval, and hover area."""
     left, right = edges_of(curve, index)
     outcome, score = curve.mean_outcome[index] or 0.0, curve.mean_score[index]
     start, end = plot.x(left), plot.x(right)
@@ -134,7 +134,7 @@ def rectangle(class_: str, x: float, y: float, width: float, height: float) -> M
 
 
 def edges_of(curve: Curve, index: int) -> tuple[float, float]:
-    """Return the edges of a bin; an edge without a value is 0 or 1."""
+    """Return the edges of a bin; a missing edge is 0 or 1."""
     left, right = curve.edges[index], curve.edges[index + 1]
     return (
         max(left, 0.0) if left is not None and has_value(left) else 0.0,
@@ -143,7 +143,7 @@ def edges_of(curve: Curve, index: int) -> tuple[float, float]:
 
 
 def bin_sentence(curve: Curve, index: int) -> str:
-    """Return the numbers of a bin in words; semicolons part what a tooltip puts on lines of their own."""
+    """Return the numbers of a bin in words; the tooltip breaks lines at semicolons."""
     left, right = edges_of(curve, index)
     rows = curve.count[index]
     parts = [
@@ -153,11 +153,9 @@ def bin_sentence(curve: Curve, index: int) -> str:
         f"observed {number(curve.mean_outcome[index], digits=3)}"
         + between(" ({}–{})", curve.low[index], curve.high[index]),
     ]
-    expected = between(
-        "if the scores were true {}–{}", curve.consistency_low[index], curve.consistency_high[index]
-    )
+    expected = between("if calibrated {}–{}", curve.consistency_low[index], curve.consistency_high[index])
     parts += [expected] if expected else []
-    parts += ["few rows: drawn grey"] if curve.small[index] else []
+    parts += ["few rows (grey)"] if curve.small[index] else []
     return "; ".join(parts)
 
 
@@ -176,22 +174,25 @@ def isotonic_line(curve: Curve, plot: Plot) -> Markup:
 
 
 def within(scores: Numbers, limit: float) -> Numbers:
-    """Return scores with None for those beyond the end of the axis."""
+    """Return the scores, None for those beyond the end of the axis."""
     return tuple(None if score is None or score > limit else score for score in scores)
 
 
 def reliability_legend(level: str) -> Markup:
-    """Return what the marks of a reliability chart mean."""
+    """Return the legend of a reliability diagram."""
     return legend(
-        (element("rect", class_="bar", x=4, y=2, width=20, height=10), "observed share in a bin"),
+        (element("rect", class_="bar", x=4, y=2, width=20, height=10), "observed frequency in a bin"),
         (
             element("rect", class_="gap over", x=4, y=1, width=20, height=12),
-            "too confident: more was promised",
+            "over-confident: predicted above observed",
         ),
-        (element("rect", class_="gap under", x=4, y=1, width=20, height=12), "too timid: less was promised"),
+        (
+            element("rect", class_="gap under", x=4, y=1, width=20, height=12),
+            "under-confident: predicted below observed",
+        ),
         (
             element("path", class_="whisker", d="M14 1V13M10 1h8M10 13h8"),
-            f"{level} interval of the observed share",
+            f"{level} interval of the observed frequency",
         ),
         (element("rect", class_="bar few", x=4, y=2, width=20, height=10), "few rows"),
         (

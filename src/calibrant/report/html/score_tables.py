@@ -9,14 +9,11 @@ from calibrant.report.html.table import Cell, Column, Table, difference_cell, es
 
 __all__ = ["decomposition_table", "score_table", "slope_table", "tests_table"]
 
-INFINITE = (
-    "∞ means that the true class of some row had probability exactly zero, which no finite loss can describe; "
-    "the data summary counts such rows."
-)
+INFINITE = "∞ means that the true class of at least one row had probability exactly zero; the data summary counts such rows."
 
 
 def score_table(name: str, caption: str, rows: Sequence[ScoreRow], before: str, after: str | None) -> Table:
-    """Return scores before and after with the paired difference; without a method after, only what is there."""
+    """Return scores before and after calibration with paired differences; without a method, only those before."""
     columns = [Column("Score", numeric=False), Column("Before", hint=before)]
     if after is not None:
         columns += [Column("After", hint=after), Column("Difference", hint="after − before")]
@@ -45,7 +42,7 @@ def preference(estimate: Estimate) -> str:
 
 
 def definitions_of(estimates: Sequence[Estimate]) -> tuple[tuple[str, str], ...]:
-    """Return what each number is, those that are not explained left out."""
+    """Return the definitions of all numbers that have one."""
     return tuple(
         (plain_name(estimate.name), sentence(estimate.definition))
         for estimate in estimates
@@ -54,7 +51,7 @@ def definitions_of(estimates: Sequence[Estimate]) -> tuple[tuple[str, str], ...]
 
 
 def notes_of(estimates: Sequence[Estimate]) -> tuple[str, ...]:
-    """Return the notes of all numbers once each, and what infinity means if there is one."""
+    """Return the distinct notes of all numbers, and the meaning of infinity if it occurs."""
     notes = [
         f"{plain_name(estimate.name)}: {sentence(estimate.note)}" for estimate in estimates if estimate.note
     ]
@@ -63,12 +60,12 @@ def notes_of(estimates: Sequence[Estimate]) -> tuple[str, ...]:
 
 
 def decomposition_table(rows: Sequence[Decomposition]) -> Table:
-    """Return the parts of all scores."""
+    """Return the decompositions of all scores."""
     columns = (
         Column("Score", numeric=False),
         Column("Value"),
         Column("Miscalibration"),
-        Column("Share of the score"),
+        Column("Fraction of the score"),
         Column("Discrimination"),
         Column("Uncertainty"),
         Column("Removable"),
@@ -90,25 +87,25 @@ def decomposition_table(rows: Sequence[Decomposition]) -> Table:
     fixed = (
         (
             "Miscalibration",
-            "what the best monotone or other recalibration on these very rows would take off.",
+            "reduction of the score by recalibration (for two classes: the best monotone one on the same rows).",
         ),
         (
             "Discrimination",
-            "how much better the predictions are than the class frequencies, once recalibrated.",
+            "improvement of the recalibrated predictions over the class frequencies.",
         ),
-        ("Uncertainty", "score of always predicting the class frequencies; it belongs to the data."),
+        ("Uncertainty", "score of always predicting the class frequencies; a property of the data."),
         (
             "Removable",
-            "what a recalibration fitted on other rows takes off, a lower bound of the miscalibration.",
+            "reduction of the score by cross-validated recalibration; a lower bound on the miscalibration.",
         ),
-        ("Refinement", "what is left after that."),
+        ("Refinement", "score after this recalibration."),
     )
     own = tuple(
         dict.fromkeys((plain_name(row.loss), sentence(row.definition)) for row in rows if row.definition)
     )
     return Table(
         "decompositions",
-        "Proper scores taken apart: score = miscalibration − discrimination + uncertainty",
+        "Decomposition: score = miscalibration − discrimination + uncertainty",
         columns,
         body,
         definitions=own + fixed,
@@ -123,7 +120,7 @@ def notes_of_parts(rows: Sequence[Decomposition]) -> tuple[str, ...]:
         for row in rows
     )
     notes = (
-        ["A part below zero is an estimate of what cannot be less than zero: none was seen."]
+        ["A negative component is an estimate of a non-negative quantity: no miscalibration was found."]
         if negative
         else []
     )
@@ -131,10 +128,10 @@ def notes_of_parts(rows: Sequence[Decomposition]) -> tuple[str, ...]:
 
 
 def slope_table(estimates: Sequence[Estimate]) -> Table:
-    """Return calibration in the large and slope."""
+    """Return calibration-in-the-large and slope."""
     return Table(
         "slopes",
-        "Slope and intercept, predictions as given",
+        "Slope and intercept, uncalibrated predictions",
         (Column("Quantity", numeric=False), Column("Estimate")),
         tuple(
             (Cell(plain_name(estimate.name), numeric=False), estimate_cell(estimate))
@@ -146,10 +143,10 @@ def slope_table(estimates: Sequence[Estimate]) -> Table:
 
 
 def tests_table(rows: Sequence[TestRow]) -> Table:
-    """Return all tests, each with its sentence below its name."""
+    """Return all tests, with an explanation below each name."""
     columns = (
         Column("Test", numeric=False),
-        Column("Of", numeric=False),
+        Column("Event", numeric=False),
         Column("Statistic"),
         Column("p-value"),
         Column("p-value, adjusted"),
@@ -168,4 +165,4 @@ def tests_table(rows: Sequence[TestRow]) -> Table:
         )
         for row in rows
     )
-    return Table("tests", f"{count(len(rows))} tests of the predictions as given", columns, body)
+    return Table("tests", f"{count(len(rows))} tests of the uncalibrated predictions", columns, body)

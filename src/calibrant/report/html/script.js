@@ -5,7 +5,7 @@
 
   for (const control of all(".controls[hidden]")) control.hidden = false;
 
-  // Colours. A page inside a frame may have no storage, and saying so is an exception.
+  // Colours. In a frame, access to storage may raise an exception.
   const theme = one("#theme");
   const root = document.documentElement;
   const remembered = (value) => {
@@ -27,7 +27,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
   showTheme();
 
-  // Links within the page: in a frame made of text a plain one would leave it for the page around.
+  // Links within the page: in a srcdoc frame a plain link would navigate to the parent page.
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href^='#']");
     const target = link && document.getElementById(link.getAttribute("href").slice(1));
@@ -38,7 +38,7 @@
     target.focus({ preventScroll: true });
   });
 
-  // Tooltips of bins, by pointer and by keyboard: one stop of the tab key per chart, arrows within.
+  // Tooltips of bins, for pointer and keyboard: one tab stop per chart, arrow keys between bins.
   const tooltip = one("#tooltip");
   const showTip = (bin) => {
     tooltip.textContent = bin.getAttribute("aria-label").split("; ").join("\n");
@@ -79,7 +79,7 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
   addEventListener("scroll", hideTip, { passive: true });
 
-  // Reliability: which event, which method. Which marks, the style sheet sees to.
+  // Reliability: selection of event and method. The style sheet handles the selection of marks.
   const slots = all("#slots .slot");
   const gallery = one("#gallery");
   const figures = new Map(all(".reliability-figure").map((figure) => [`${figure.dataset.event} ${figure.dataset.method}`, figure]));
@@ -122,7 +122,7 @@
     }
   }
 
-  // Tables: sorting by the heads of columns, filtering, and the first rows of many.
+  // Tables: sorting by column headers, filtering, and showing only the first rows of long tables.
   for (const block of all(".table-block")) {
     const body = one("tbody", block);
     const rows = all("tr", body);
@@ -172,7 +172,7 @@
         };
         const compare = (a, b) => {
           const missing = (value) => value === "–" || value === "";
-          // What has no value stays at the end, whichever way the rest is sorted.
+          // Missing values stay at the end in both directions.
           if (missing(a.key) || missing(b.key)) return missing(a.key) - missing(b.key);
           if (typeof a.key === "number" && typeof b.key === "number") return sign * (a.key === b.key ? 0 : a.key - b.key);
           return sign * String(a.key).localeCompare(String(b.key), undefined, { numeric: true });
@@ -184,7 +184,33 @@
     });
   }
 
-  // On paper nothing can be opened.
+  // One row of scores and its calibrated probabilities.
+  const example = one("#example");
+  if (example) {
+    const graph = JSON.parse(example.dataset.graph);
+    const fields = all("input.score", example);
+    const result = one("#example-result");
+    const names = all("tbody th", example).map((head) => head.textContent);
+    example.classList.add("live");
+    const calibrate = () => {
+      const scores = fields.map((field) => field.valueAsNumber);
+      const total = example.dataset.space === "probabilities" ? scores.reduce((sum, score) => sum + score, 0) : 1;
+      try {
+        const [row] = globalThis.calibrant.run(graph, [scores.map((score) => score / total)]);
+        all("td.calibrated", example).forEach((cell, column) => { cell.textContent = row[column].toFixed(4); });
+        all(".given", example).forEach((text, column) => { text.textContent = fields[column].value; });
+        const top = row.indexOf(Math.max(...row));
+        result.textContent = `Most probable: ${names[top]}, ${row[top].toFixed(4)}.`;
+      } catch {
+        for (const cell of all("td.calibrated", example)) cell.textContent = "–";
+        result.textContent = "Enter a finite number for every class; probabilities must not be negative.";
+      }
+    };
+    for (const field of fields) field.addEventListener("input", calibrate);
+    calibrate();
+  }
+
+  // Open everything for printing.
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = all("details:not([open]):not(.gallery)");

@@ -1,4 +1,4 @@
-"""Contents of the page, in the order in which it shows them."""
+"""Sections of the page, in their order."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +32,7 @@ from calibrant.report.html.summary import (
 )
 from calibrant.report.html.table import Table
 
-if TYPE_CHECKING:  # the assessment knows its page, so the page may not import it in turn
+if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
 __all__ = ["Figure", "contents_of"]
@@ -45,9 +45,10 @@ TITLES = {
     "tests": "Tests, slope and intercept",
     "classes": "Classes",
     "cumulative": "Cumulative differences",
-    "bins": "Sensitivity to the bins",
-    "methods": "Methods compared",
-    "learning": "More rows",
+    "bins": "Sensitivity to binning",
+    "methods": "Comparison of methods",
+    "learning": "Learning curve",
+    "example": "Try the calibrator",
     "pitfalls": "Pitfalls",
     "data": "Data",
     "repeat": "Settings and versions",
@@ -55,7 +56,7 @@ TITLES = {
 
 
 class Figure(NamedTuple):
-    """A picture with its caption and the table behind it."""
+    """A figure with its caption and its data table."""
 
     name: str
     caption: str
@@ -68,7 +69,7 @@ class Figure(NamedTuple):
 
 
 def contents_of(assessment: "Assessment") -> dict[str, Any]:
-    """Return all that the template lays out; an empty part is left out of the page and of its list of contents."""
+    """Return the variables of the template; empty parts are omitted from the page and its table of contents."""
     level = level_of(assessment)
     before = assessment.curves[0].method if assessment.curves else "uncalibrated"
     after = after_of(assessment, before)
@@ -83,7 +84,7 @@ def contents_of(assessment: "Assessment") -> dict[str, Any]:
         )
         if assessment.scores
         else None,
-        "errors": score_table("errors", "Errors of calibration", assessment.errors, before, after)
+        "errors": score_table("errors", "Calibration errors", assessment.errors, before, after)
         if assessment.errors
         else None,
         "decomposition": decomposition(assessment),
@@ -93,6 +94,7 @@ def contents_of(assessment: "Assessment") -> dict[str, Any]:
         "bins": bin_sensitivity(assessment),
         "methods": methods(assessment),
         "learning": learning(assessment),
+        "example": example(assessment),
         "pitfalls": sorted(assessment.pitfalls, key=lambda pitfall: pitfall.severity != "warning") or None,
         "data": data_facts(assessment.data),
         "repeat": repeatability_facts(assessment.repeatability),
@@ -115,7 +117,7 @@ def contents_of(assessment: "Assessment") -> dict[str, Any]:
 
 
 def after_of(assessment: "Assessment", before: str) -> str | None:
-    """Return the method that "after" means, None if nothing has an after."""
+    """Return the method that "after" refers to; None if there are no results after calibration."""
     if not any(row.after for row in (*assessment.scores, *assessment.errors)):
         return None
     if assessment.recommendation.method != before:
@@ -124,12 +126,12 @@ def after_of(assessment: "Assessment", before: str) -> str | None:
 
 
 def reliability(assessment: "Assessment") -> dict[str, Any] | None:
-    """Return all diagrams: the pair to begin with, and what can be chosen instead."""
+    """Return all diagrams: the pair shown first, and those that can be selected instead."""
     if not assessment.curves:
         return None
     events = list(dict.fromkeys((curve.event, curve.label) for curve in assessment.curves))
     names = list(dict.fromkeys(curve.method for curve in assessment.curves))
-    # Diagrams of one event, before and after, have the same axes.
+    # Diagrams of one event have the same axes before and after.
     limits = {
         event: max(curve.limit for curve in assessment.curves if curve.event == event) for event, _ in events
     }
@@ -185,7 +187,7 @@ def tests(assessment: "Assessment") -> dict[str, Table | None] | None:
 
 
 def classes(assessment: "Assessment") -> dict[str, Any] | None:
-    """Return the grid of classes that have a curve, and the table of all of them."""
+    """Return the grid of classes with a curve, and the table of all classes."""
     if not assessment.classes:
         return None
     curves: dict[str, list[Curve]] = {}
@@ -257,9 +259,9 @@ def methods(assessment: "Assessment") -> dict[str, Any] | None:
             if (estimate := getattr(row, field)) is not None and estimate.value is not None
         ]
         if entries:
-            against = recommendation.baseline if field.startswith("log") else "the predictions as given"
-            caption = f"{name}: change against {against}"
-            picture = forest_chart(caption, f"Change of the {name} (below 0 is better)", entries)
+            against = recommendation.baseline if field.startswith("log") else "the uncalibrated predictions"
+            caption = f"{name}: difference to {against}"
+            picture = forest_chart(caption, f"Difference of the {name} (negative is better)", entries)
             figures.append(Figure(f"forest-{field.replace('_', '-')}", caption, picture))
     return {
         "figures": figures,
@@ -277,4 +279,24 @@ def learning(assessment: "Assessment") -> dict[str, Any] | None:
         "legend": learning_legend(numbers),
         "table": learning_table(numbers),
         "sentence": numbers.sentence,
+    }
+
+
+def example(assessment: "Assessment") -> dict[str, Any] | None:
+    """Return the recommended calibrator with a row of scores that the reader can edit."""
+    found = assessment.example
+    if found is None or len(found.scores) != len(assessment.data.classes):
+        return None
+    if any(score is None for score in (*found.scores, *found.calibrated)):
+        return None
+    return {
+        "method": found.method,
+        "space": found.space,
+        "graph": found.graph,
+        "rows": [
+            (name, f"{score:.6g}", f"{calibrated:.4f}")
+            for name, score, calibrated in zip(
+                assessment.data.classes, found.scores, found.calibrated, strict=True
+            )
+        ],
     }

@@ -1,4 +1,4 @@
-"""Key figures below the verdict and the recommendation, and the facts on data and settings."""
+"""Key figures below the verdict and the recommendation, and facts on data and settings."""
 
 from math import isinf
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +19,7 @@ from calibrant.report.html.number_text import (
 )
 from calibrant.report.plain import quoted
 
-if TYPE_CHECKING:  # the assessment knows its page, so the page may not import it in turn
+if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
 __all__ = [
@@ -42,7 +42,7 @@ STATUS = {
 
 
 class KeyFigure(NamedTuple):
-    """A number that stands out, what it is, and a word more."""
+    """A key figure with its name and a detail."""
 
     name: str
     text: str
@@ -50,13 +50,13 @@ class KeyFigure(NamedTuple):
 
 
 def level_of(assessment: "Assessment") -> str:
-    """Return the level of the intervals in words."""
+    """Return the level of the intervals as text."""
     estimates = [row.before for row in (*assessment.scores, *assessment.errors)]
     return f"{100 * (estimates[0].level if estimates else 0.95):g}\N{NO-BREAK SPACE}%"
 
 
 def banner_of(verdict: Verdict) -> dict[str, str]:
-    """Return the verdict in two words and in a sentence, which does not say the two words again."""
+    """Return the status in a few words, and the headline without these words."""
     status = STATUS[verdict.status]
     headline = verdict.headline
     if verdict.status == "too-few-events":
@@ -70,53 +70,51 @@ def banner_of(verdict: Verdict) -> dict[str, str]:
 
 
 def key_figures(assessment: "Assessment") -> list[KeyFigure]:
-    """Return what the verdict rests on."""
+    """Return the key figures of the verdict."""
     verdict = assessment.verdict
     figures = [
-        *_promised_and_observed(assessment),
-        KeyFigure("p-value", p_value(verdict.p_value), "chance of such deviations if calibrated"),
+        *_predicted_and_observed(assessment),
+        KeyFigure("p-value", p_value(verdict.p_value), "probability of such deviations if calibrated"),
     ]
     if verdict.events is not None:
         factors = (verdict.events.factor_too_high, verdict.events.factor_too_low)
         text = " / ".join(DASH if factor is None else f"{factor:.2g} ×" for factor in factors)
         figures.append(
-            KeyFigure("Smallest visible factor", text, "too high / too low, seen with a probability of 80 %")
+            KeyFigure("Smallest detectable factor", text, "too high / too low, detected with a power of 80 %")
         )
     elif has_value(verdict.smallest_detectable):
         text = f"{points(verdict.smallest_detectable, signed=False)} points"
         figures.append(
-            KeyFigure("Smallest visible error", text, "seen with a probability of 80 % on so many rows")
+            KeyFigure("Smallest detectable error", text, "detected with a power of 80 % on these rows")
         )
     return figures
 
 
-def _promised_and_observed(assessment: "Assessment") -> list[KeyFigure]:
-    """Return rates of the second of two classes, or of right predictions; rare ones with their numbers of rows."""
+def _predicted_and_observed(assessment: "Assessment") -> list[KeyFigure]:
+    """Return predicted and observed rates of the second of two classes, or confidence and accuracy; counts for rare events."""
     data, events = assessment.data, assessment.verdict.events
     expected = "" if events is None else f", {number(events.expected, digits=2)} {events.name}"
     observed = "" if events is None else f", {count(events.observed)} {events.name}"
     row = next((row for row in assessment.classes if row.label == data.classes[1]), None)
     if data.n_classes != 2 or row is None:
         return [
-            KeyFigure(
-                "Mean confidence", percent(data.mean_confidence), f"what the predictions promise{expected}"
-            ),
-            KeyFigure("Accuracy", percent(data.accuracy), f"what happened{observed}"),
+            KeyFigure("Mean confidence", percent(data.mean_confidence), f"predicted accuracy{expected}"),
+            KeyFigure("Accuracy", percent(data.accuracy), f"observed{observed}"),
         ]
     name = f"class {quoted(row.label)}"
     return [
         KeyFigure("Predicted rate", percent(row.mean_probability), f"mean probability of {name}{expected}"),
-        KeyFigure("Observed rate", percent(row.share), f"share of {name}{observed}"),
+        KeyFigure("Observed rate", percent(row.share), f"frequency of {name}{observed}"),
     ]
 
 
 def recommended_figures(recommendation: Recommendation) -> list[KeyFigure]:
-    """Return what the recommendation brings and costs."""
+    """Return the gain and the side effects of the recommendation."""
     figures = []
     gain = recommendation.gain
     if gain is not None and gain.value is not None:
         share = (
-            f"; {percent(recommendation.gain_share)} of the loss"
+            f"; {percent(recommendation.gain_share)} of the log-loss"
             if has_value(recommendation.gain_share)
             else ""
         )
@@ -125,7 +123,7 @@ def recommended_figures(recommendation: Recommendation) -> list[KeyFigure]:
         figures.append(KeyFigure(plain_name(gain.name), number(gain.value, signed=True), detail))
     for name, estimate in (
         ("Change of accuracy", recommendation.accuracy_change),
-        ("Change of sharpness", recommendation.sharpness_change),
+        ("Change of mean confidence", recommendation.sharpness_change),
     ):
         if estimate is not None and estimate.value is not None:
             figures.append(KeyFigure(name, change_text(estimate), change_detail(estimate)))
@@ -144,21 +142,21 @@ def change_detail(estimate: Estimate) -> str:
 
 
 def names_text(names: tuple[str, ...]) -> str:
-    """Return names, only the first ones of many."""
+    """Return a list of names, shortened if there are many."""
     shown = ", ".join(quoted(name) for name in names[:MOST_NAMES])
     return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES:,} more"
 
 
 def data_facts(data: DataSummary) -> list[tuple[str, str]]:
-    """Return what was looked at, term by term."""
+    """Return the facts on the data as terms and texts."""
     facts = [
         (
             "Rows",
             count(data.n_rows)
-            + (f"; {count(data.n_left_out)} more of weight zero are left out" if data.n_left_out else ""),
+            + (f"; {count(data.n_left_out)} rows of weight zero were dropped" if data.n_left_out else ""),
         ),
         ("Classes", count(data.n_classes)),
-        ("Which rows", data.split),
+        ("Held-out rows", data.split),
         ("Predictions", f"{data.space}, {data.float_type}"),
     ]
     if data.class_counts:
@@ -177,33 +175,31 @@ def data_facts(data: DataSummary) -> list[tuple[str, str]]:
     facts.append(
         (
             "Weights",
-            f"yes, worth {count(round(data.effective_rows, 1))} rows of equal weight"
-            if data.weighted
-            else "none",
+            f"yes; effective sample size {count(round(data.effective_rows, 1))}" if data.weighted else "none",
         )
     )
     if data.n_groups is not None:
-        facts.append(("Groups", f"{count(data.n_groups)}, kept together when rows are split"))
+        facts.append(("Groups", f"{count(data.n_groups)}, kept together in cross-validation"))
     facts += [
         ("Probabilities of exactly zero", count(data.n_zeros)),
         (
-            "Rows whose true class had zero",
+            "Rows whose true class had probability zero",
             f"{count(data.n_refuted)}{': the log-loss is ∞' if data.n_refuted else ''}",
         ),
         (
-            "Different confidences",
-            f"{count(data.n_distinct)}; the most frequent one has {percent(data.largest_tie)} of the rows",
+            "Distinct confidences",
+            f"{count(data.n_distinct)}; {percent(data.largest_tie)} of the rows have the most frequent one",
         ),
     ]
     return facts
 
 
 def repeatability_facts(repeatability: Repeatability) -> dict[str, list[tuple[str, str]]]:
-    """Return settings, versions and times as groups of terms."""
+    """Return settings, versions and run times as groups of terms and texts."""
     groups = {
         "Settings": list(repeatability.settings.items()),
         "Versions": list(repeatability.versions.items()),
-        "Time taken": [
+        "Run time": [
             (name, seconds(value)) for name, value in repeatability.seconds.items() if not isinf(value)
         ],
     }

@@ -1,4 +1,4 @@
-"""Tables as the template lays them out: columns, cells with their sorting value, and notes below."""
+"""Tables for the template: columns, cells with sort values, and notes."""
 
 from dataclasses import dataclass
 from math import isinf
@@ -13,7 +13,7 @@ LONG_NAME = 40
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a cell; `value` sorts it, `detail` stands below it, `tag` judges it as "better", "worse" or "open"."""
+    """A cell: text, sort `value`, `detail` below the text, and `tag` such as "better", "worse" or "open"."""
 
     text: str
     value: float | None = None
@@ -24,7 +24,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """Head of a column and whether numbers stand below it."""
+    """Header of a column, and whether its cells are numeric."""
 
     title: str
     numeric: bool = True
@@ -33,22 +33,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption; the first cell of a row is its head.
+    """A table with a caption; the first cell of a row is its header.
 
     Attributes
     ----------
     name : str
-        What its elements are called on the page.
+        Prefix of element ids on the page.
     definitions : tuple of tuple of str
-        Terms and what exactly they are, shown below on demand.
+        Terms with definitions, shown on demand below the table.
     notes : tuple of str
-        Sentences below.
+        Sentences below the table.
     sortable, filterable : bool
-        Whether the script offers to sort the rows, and to filter them by their head.
+        Whether rows can be sorted, and filtered by their header.
     limit : int or None
-        Number of rows that the script shows at first.
+        Number of rows shown initially.
     highlighted : int or None
-        A row that stands out.
+        Index of a highlighted row.
     """
 
     name: str
@@ -64,17 +64,17 @@ class Table:
 
     @property
     def has_long_names(self) -> bool:
-        """Whether the heads of rows need a wide column."""
+        """Whether the row headers need a wide column."""
         return any(len(row[0].text) > LONG_NAME for row in self.rows)
 
 
 def number_cell(value: float | None, text: str | None = None, detail: str = "") -> Cell:
-    """Return a cell of a number; `text` if the usual way of writing it does not serve."""
+    """Return a numeric cell; `text` overrides the default format."""
     return Cell(number(value, tiny=False) if text is None else text, value, detail)
 
 
 def estimate_cell(estimate: Estimate | None, *, signed: bool = False) -> Cell:
-    """Return a cell of an estimate with its interval below."""
+    """Return the cell of an estimate, with its interval below."""
     if estimate is None:
         return Cell(DASH)
     return Cell(
@@ -83,7 +83,7 @@ def estimate_cell(estimate: Estimate | None, *, signed: bool = False) -> Cell:
 
 
 def difference_cell(estimate: Estimate | None, *, in_points: bool = False) -> Cell:
-    """Return a cell of a difference, judged by whether its interval leaves zero out."""
+    """Return the cell of a difference, tagged by whether its interval excludes zero."""
     if estimate is None:
         return Cell(DASH)
     text = points(estimate.value) if in_points else number(estimate.value, signed=True)
@@ -93,9 +93,9 @@ def difference_cell(estimate: Estimate | None, *, in_points: bool = False) -> Ce
 
 
 def judgement(estimate: Estimate) -> str:
-    """Return "better" or "worse" if the whole interval is on one side of zero, "same" if it is zero, else "open".
+    """Return "better" or "worse" if the interval excludes zero, "same" if it is zero, else "open".
 
-    An infinite difference, from refuted zeros to a finite loss or back, is on one side without any interval.
+    An infinite difference, between an infinite and a finite loss, is "better" or "worse" without an interval.
     """
     if estimate.value is not None and isinf(estimate.value):
         return "better" if (estimate.value > 0) == estimate.higher_is_better else "worse"

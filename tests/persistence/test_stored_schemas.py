@@ -1,6 +1,6 @@
-"""Files of schema 1 that are kept for good: every later version must read them.
+"""Files of every schema, written once: every later version must read them.
 
-They are made once by :func:`build_examples` and never again; a new schema gets files of its own.
+:func:`build_examples` made them. It is not run again for an old schema; a new schema gets files of its own.
 """
 
 from pathlib import Path
@@ -8,32 +8,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrant import Chain, TemperatureScaling, load
+from calibrant import Chain, TemperatureScaling, load, load_graph
+from calibrant.errors import FileFormatError
 from calibrant.solvers import Status
 
-FOLDER = Path(__file__).parent / "schema_1"
+FOLDERS = [Path(__file__).parent / f"schema_{version}" for version in (1, 2)]
+
+every_schema = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
 
 def build_examples(folder: Path) -> None:
-    """Write the files: ``python -c "from test_schema_1 import *; build_examples(FOLDER)"`` in this folder."""
+    """Write the files: ``python -c "from test_stored_schemas import *; build_examples(FOLDERS[-1])"`` here."""
     X, y = [[0.9, 0.1]] * 4, ["bee", "bee", "bee", "cat"]
     TemperatureScaling().fit(X, y).save(folder / "temperature.npz")
     stages = (TemperatureScaling(loss="brier", bounds=(0.01, 100.0)), TemperatureScaling())
     Chain(stages).fit(X, y).save(folder / "chain.npz")
 
 
+@every_schema
 @pytest.mark.parametrize("name", ["temperature", "chain"])
-def test_an_example_still_predicts_as_it_did(name):
+def test_an_example_still_predicts_as_it_did(folder, name):
     """Three of four right at 90 %: 75 % is honest, and the second stage of the chain adds nothing."""
-    loaded = load(FOLDER / f"{name}.npz")
+    loaded = load(folder / f"{name}.npz")
     np.testing.assert_allclose(loaded.predict_proba([[0.9, 0.1]]), [[0.75, 0.25]], rtol=1e-8)
     assert loaded.predict([[0.9, 0.1], [0.2, 0.8]]).tolist() == ["bee", "cat"]
     assert loaded.present_columns_ is None
     assert loaded.space_ == "probabilities"
 
 
-def test_the_temperature_example_keeps_its_state():
-    loaded = load(FOLDER / "temperature.npz")
+@every_schema
+def test_the_temperature_example_keeps_its_state(folder):
+    loaded = load(folder / "temperature.npz")
     assert isinstance(loaded, TemperatureScaling)
     assert loaded.temperature_ == pytest.approx(2, rel=1e-9)
     assert loaded.solution_.status is Status.CONVERGED
@@ -41,8 +46,9 @@ def test_the_temperature_example_keeps_its_state():
     assert (loaded.loss, loaded.bounds) == ("log", (1e-3, 1e3))
 
 
-def test_the_chain_example_keeps_its_stages():
-    loaded = load(FOLDER / "chain.npz")
+@every_schema
+def test_the_chain_example_keeps_its_stages(folder):
+    loaded = load(folder / "chain.npz")
     assert isinstance(loaded, Chain)
     assert isinstance(loaded.calibrators, tuple)
     first, second = loaded.calibrators
@@ -51,7 +57,18 @@ def test_the_chain_example_keeps_its_stages():
     assert temperatures == pytest.approx([2, 1], rel=1e-6)
 
 
-def test_the_examples_can_be_built(tmp_path):
+@pytest.mark.parametrize("name", ["temperature", "chain"])
+def test_the_graph_is_there_from_schema_2_on(name):
+    first, second = (folder / f"{name}.npz" for folder in FOLDERS)
+    np.testing.assert_allclose(load_graph(second)(np.array([[0.9, 0.1]])), [[0.75, 0.25]], rtol=1e-8)
+    with pytest.raises(FileFormatError, match="has no graph"):
+        load_graph(first)
+
+
+@every_schema
+def test_the_examples_can_be_built(folder, tmp_path):
     build_examples(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in FOLDER.iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        path.name for path in folder.glob("*.npz")
+    )
     assert load(tmp_path / "chain.npz").classes_.tolist() == ["bee", "cat"]

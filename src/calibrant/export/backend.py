@@ -1,0 +1,93 @@
+"""Export back ends: what one gets, what it must be able to do, and the one list of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import ParameterError
+from calibrant.graph import MapGraph
+
+__all__ = ["Backend", "Exportable", "backend_for", "backends"]
+
+# Modules of this package with a BACKEND each; a new back end is one file and one line here.
+MODULES = ("onnx", "torch", "sql.file", "json_file")
+
+
+@dataclass(frozen=True, eq=False)
+class Exportable:
+    """A fitted map with all that a file of another system needs to know of it.
+
+    Attributes
+    ----------
+    graph : MapGraph
+        The fitted map to probabilities; its ``space`` says what goes in.
+    classes : tuple of str
+        Labels as text, in the order of the columns.
+    columns : tuple of str
+        Names of the columns of scores.
+    dtype : numpy dtype
+        Float type of input and output, float32 or float64.
+    """
+
+    graph: MapGraph
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One kind of file that a fitted map can be exported to.
+
+    Attributes
+    ----------
+    name : str
+        Name in sentences and tables, such as "ONNX".
+    endings : tuple of str
+        Endings of files, such as ".onnx".
+    extra : str
+        Extra of calibrant that installs what the back end needs; empty if it needs nothing.
+    write : callable
+        ``write(exportable, path, options)`` writes the file; options are those named in ``options``.
+    run : callable or None
+        ``run(path, scores)`` applies an exported file to float64 scores, which it casts to the float type of the file.
+        The result has that float type. Raises :class:`~calibrant.errors.MissingExtraError` without its runtime.
+    metadata : callable or None
+        ``metadata(path)`` returns what the file says of itself: ``space`` and ``classes``.
+    options : tuple of str
+        Names of options beyond those of all back ends.
+    dtype : str
+        Float type where the user asks for none.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    extra: str
+    write: Callable[[Exportable, Path, Mapping[str, Any]], None]
+    run: Callable[[Path, NDArray[np.floating]], NDArray[np.floating]] | None
+    metadata: Callable[[Path], Mapping[str, Any]] | None = None
+    options: tuple[str, ...] = ()
+    dtype: str = "float64"
+
+
+@cache
+def backends() -> tuple[Backend, ...]:
+    """Return all back ends."""
+    return tuple(import_module(f"calibrant.export.{module}").BACKEND for module in MODULES)
+
+
+def backend_for(path: Path) -> Backend:
+    """Return the back end that the ending of a path stands for."""
+    for backend in backends():
+        if path.suffix.lower() in backend.endings:
+            return backend
+    known = ", ".join(f"{ending} ({backend.name})" for backend in backends() for ending in backend.endings)
+    raise ParameterError(
+        f"the ending of {path.name!r} stands for no kind of export; end it with one of {known}."
+    )

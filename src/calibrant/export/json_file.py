@@ -1,0 +1,221 @@
+"""JSON: the graph of a fitted calibrator as plain text, for interpreters in any language.
+
+A file is one JSON object::
+
+    {"format": "calibrant graph", "version": 1, "library_version": "...", "float_type": "float64",
+     "classes": ["cat", "dog"], "columns": ["p_cat", "p_dog"],
+     "graph": {"columns": 2, "space": "probabilities", "output_space": "probabilities",
+               "operations": [{"operation": "log", "of": [0], "floor": 1e-38}, ...]},
+     "probe": {"inputs": [[0.3, 0.7], ...], "outputs": [[0.4, 0.6], ...]}}
+
+Arrays are lists, or lists of lists, row by row. Numbers of float arrays have a decimal point or an exponent and round-trip.
+Infinity, which stands for no bound, is the text ``"Infinity"`` or ``"-Infinity"``. An array without entries is
+``{"empty": "integers" or "floats", "shape": [0, 2]}``.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import calibrant
+from calibrant.errors import FileFormatError
+from calibrant.export.backend import Backend, Exportable
+from calibrant.graph import GraphError
+from calibrant.graph.plain import graph_from_plain, graph_to_plain
+from calibrant.persistence.decoding import expect
+from calibrant.persistence.probe import probe_inputs
+from calibrant.persistence.reading import checked_probe, opened, parsed_json
+from calibrant.persistence.schema import UnreadableError, quoted
+
+__all__ = ["BACKEND", "interpreter_source", "json_of", "load_json"]
+
+FORMAT: Final = "calibrant graph"
+VERSION: Final = 1
+KEYS: Final = {
+    "format",
+    "version",
+    "library_version",
+    "float_type",
+    "classes",
+    "columns",
+    "graph",
+    "probe",
+}
+
+MAX_BYTES: Final = 2**28
+MAX_VALUES: Final = 20_000_000
+"""Numbers, texts and containers in a file, each of which takes some tens of bytes as an object of Python."""
+
+INFINITIES: Final = {"Infinity": np.inf, "-Infinity": -np.inf}
+
+Array = NDArray[Any]
+
+
+def json_of(exportable: Exportable) -> dict[str, Any]:
+    """Return the content of a JSON file: a graph, the names of classes and columns, and probe rows."""
+    graph = exportable.graph
+    inputs = probe_inputs(graph.n_columns, graph.space).astype(exportable.dtype)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "library_version": calibrant.__version__,
+        "float_type": exportable.dtype.name,
+        "classes": list(exportable.classes),
+        "columns": list(exportable.columns),
+        "graph": graph_to_plain(graph, _listed),
+        "probe": {"inputs": _listed(inputs), "outputs": _listed(graph(inputs))},
+    }
+
+
+def load_json(path: str | os.PathLike[str]) -> Exportable:
+    """Return the graph in a JSON file of an export, with its classes, columns and float type.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged, is something else, or was written by a newer calibrant.
+
+    Notes
+    -----
+    A file from an unknown source does no harm: nothing in it is evaluated. The graph is checked as that of a saved
+    calibrator is, and it must predict the probe rows in the file as when it was written, in a bounded time.
+    """
+    try:
+        with opened(path) as stream:
+            text = stream.read(MAX_BYTES + 1)
+        return _read(text)
+    except UnreadableError as error:
+        raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
+
+
+def interpreter_source() -> str:
+    """Return the JavaScript that applies a JSON file to rows; see :doc:`/javascript`."""
+    return files("calibrant.export").joinpath("interpreter.js").read_text(encoding="utf-8")
+
+
+def _listed(array: Array) -> Any:
+    if array.size == 0:
+        return {"empty": "integers" if array.dtype.kind in "iu" else "floats", "shape": list(array.shape)}
+    if array.dtype.kind in "iu" or np.isfinite(array).all():
+        return array.tolist()
+    return _with_names(array.tolist())
+
+
+def _with_names(numbers: Any) -> Any:
+    if isinstance(numbers, list):
+        return [_with_names(number) for number in numbers]
+    return numbers if np.isfinite(numbers) else "Infinity" if numbers > 0 else "-Infinity"
+
+
+def _read(text: bytes) -> Exportable:
+    if len(text) > MAX_BYTES:
+        raise UnreadableError(f"has more than {MAX_BYTES} bytes")
+    if sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise UnreadableError(f"has more than {MAX_VALUES} values")
+    try:
+        content = parsed_json(text)
+    except ValueError as error:
+        raise UnreadableError("is damaged: it is not valid JSON") from error
+    if type(content) is not dict or content.get("format") != FORMAT:
+        raise UnreadableError(f"is not a {FORMAT}: it names another format")
+    version = content.get("version")
+    if type(version) is not int or version < 1:
+        raise UnreadableError(f"is damaged: the version {quoted(version)} makes no sense")
+    if version > VERSION:
+        raise UnreadableError(
+            f"was written by a newer calibrant (version {quoted(version)} of the format; this one reads {VERSION}); "
+            "upgrade calibrant"
+        )
+    expect(set(content) == KEYS, f"it must have the keys {sorted(KEYS)}")
+    float_type = content["float_type"]
+    expect(float_type in ("float32", "float64"), f"its float type is {quoted(float_type)}")
+    try:
+        graph = graph_from_plain(content["graph"], _array)
+    except GraphError as error:
+        raise UnreadableError(f"is damaged: {quoted(str(error))}") from error
+    names = []
+    for key in ("classes", "columns"):
+        own = content[key]
+        expect(
+            type(own) is list
+            and len(own) == graph.n_columns
+            and all(type(name) is str for name in own)
+            and len(set(own)) == len(own),
+            f"{key} must be {graph.n_columns} different texts",
+        )
+        names.append(tuple(own))
+    probe = content["probe"]
+    expect(
+        type(probe) is dict and set(probe) == {"inputs", "outputs"}, "the probe must have inputs and outputs"
+    )
+    dtype = np.dtype(float_type)
+    rows = [_array(probe[name]) for name in ("inputs", "outputs")]
+    expect(
+        all(row.dtype.kind == "f" for row in rows), "the probe must be rows of numbers with a decimal point"
+    )
+    checked_probe((rows[0].astype(dtype), rows[1]), graph.n_columns).check_graph(graph, len(text))
+    return Exportable(graph, names[0], names[1], dtype)
+
+
+def _array(value: Any) -> Array:
+    """Return the array that a list stands for; what is none fails the checks of the graph."""
+    if type(value) is dict and set(value) == {"empty", "shape"}:
+        shape = value["shape"]
+        expect(
+            value["empty"] in ("integers", "floats")
+            and type(shape) is list
+            and 1 <= len(shape) <= 2
+            and all(type(length) is int and 0 <= length <= MAX_VALUES for length in shape)
+            and 0 in shape,
+            "an array without entries must say its kind and its shape",
+        )
+        return np.empty(shape, np.intp if value["empty"] == "integers" else np.float64)
+    if type(value) is str and value in INFINITIES:
+        return np.asarray(INFINITIES[value])
+    expect(type(value) is list and len(value) > 0, f"{quoted(value)} is no array")
+    rows = value if type(value[0]) is list else [value]
+    kinds = {type(number) for row in rows for number in (row if type(row) is list else [None])}
+    if kinds == {int}:
+        try:
+            array = np.array(rows, dtype=np.intp)
+        except (OverflowError, ValueError):
+            raise UnreadableError(
+                "is damaged: an array has integers of many digits, or rows of several lengths"
+            ) from None
+    else:
+        expect(kinds <= {float, str}, "an array must hold integers, or numbers with a decimal point")
+        numbers = [[_number(number) for number in row] for row in rows] if str in kinds else rows
+        expect(len({len(row) for row in rows}) == 1, "an array has rows of several lengths")
+        array = np.array(numbers, dtype=np.float64)
+    return array if rows is value else array[0]
+
+
+def _number(value: Any) -> float:
+    if type(value) is str:
+        expect(value in INFINITIES, f"{quoted(value)} is no number")
+        return INFINITIES[value]
+    return float(value)
+
+
+def _write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:  # noqa: ARG001
+    text = json.dumps(json_of(exportable), ensure_ascii=False, allow_nan=False)
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    loaded = load_json(path)
+    return loaded.graph(scores.astype(loaded.dtype))
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    loaded = load_json(path)
+    return {"space": loaded.graph.space.value, "classes": loaded.classes}
+
+
+BACKEND = Backend("JSON", (".json",), "", _write, _run, _metadata)

@@ -1,0 +1,194 @@
+"""ONNX models of fitted maps: written, read with care, and run by ONNX Runtime."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import calibrant
+from calibrant.errors import FileFormatError, MissingExtraError
+from calibrant.export.backend import Exportable
+from calibrant.export.formulas import applied
+from calibrant.export.onnx.arrays import Nodes, SymbolicArrays
+from calibrant.export.onnx.checking import Proto, check_model
+from calibrant.space import Space
+
+__all__ = [
+    "IR_VERSION",
+    "OPSET",
+    "ROWS",
+    "computed",
+    "imported",
+    "metadata",
+    "run",
+    "set_metadata",
+    "tensor_of",
+    "to_nodes",
+    "write",
+]
+
+OPSET = 18
+"""Version of the default operator domain; no other domain is used. ONNX Runtime has it since 1.14 (2023)."""
+
+IR_VERSION = 8
+"""Version of the file format that belongs to the opset."""
+
+INPUT, OUTPUT = "scores", "probabilities"
+ROWS = "rows"
+"""Name of the number of rows."""
+
+MOST_BYTES = 2**31 - 1
+"""Largest file that the format allows."""
+
+SECONDS = 60.0
+"""Time for the test rows."""
+
+
+def imported() -> Any:
+    """Return the library onnx."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtraError("onnx", "onnx") from error
+    return onnx
+
+
+def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:  # noqa: ARG001
+    """Write an ONNX model with the input ``scores`` and the output ``probabilities``."""
+    onnx = imported()
+    kind, graph = exportable.dtype, exportable.graph
+    arrays = SymbolicArrays(kind)
+    result = applied(arrays, graph, arrays.symbol(INPUT, kind))
+    arrays.main.nodes.append(("Identity", [result.name], [OUTPUT], {}))
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            to_nodes(arrays.main, onnx),
+            "calibrator",
+            [tensor_of(onnx, INPUT, kind, [ROWS, graph.n_columns])],
+            [tensor_of(onnx, OUTPUT, kind, [ROWS, graph.n_outputs])],
+            [onnx.numpy_helper.from_array(array, name) for name, array in arrays.initializers.items()],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="calibrant",
+        producer_version=calibrant.__version__,
+    )
+    set_metadata(model, exportable)
+    onnx.checker.check_model(model)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def set_metadata(model: Proto, exportable: Exportable) -> None:
+    """Add what the file is about to the metadata of a model."""
+    told = {
+        "calibrant.version": calibrant.__version__,
+        "calibrant.space": exportable.graph.space.value,
+        "calibrant.classes": json.dumps(exportable.classes),
+    }
+    others = {entry.key: entry.value for entry in model.metadata_props}
+    del model.metadata_props[:]
+    for key, value in (others | told).items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
+
+
+def to_nodes(nodes: Nodes, onnx: Any) -> list[Proto]:
+    """Return plain nodes as messages."""
+
+    def attribute(value: Any) -> Any:
+        if isinstance(value, np.dtype):
+            return onnx.helper.np_dtype_to_tensor_dtype(value)
+        if isinstance(value, Nodes):
+            sides = ((value.inputs, 2 * value.is_loop), (value.outputs, 1 * value.is_loop))
+            ends = [
+                [
+                    tensor_of(onnx, each.name, each.kind, [] if place < n_single else None)
+                    for place, each in enumerate(side)
+                ]
+                for side, n_single in sides
+            ]
+            return onnx.helper.make_graph(to_nodes(value, onnx), "body", ends[0], ends[1])
+        return value
+
+    return [
+        onnx.helper.make_node(
+            operator, inputs, outputs, **{name: attribute(value) for name, value in attributes.items()}
+        )
+        for operator, inputs, outputs, attributes in nodes.nodes
+    ]
+
+
+def tensor_of(onnx: Any, name: str, kind: np.dtype[Any], shape: list[Any] | None) -> Proto:
+    """Return the description of an input or output."""
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(kind), shape)
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """Return space and classes from the metadata of an exported model."""
+    told = {entry.key: entry.value for entry in _read(path).metadata_props}
+    try:
+        classes = json.loads(told["calibrant.classes"])
+        space = told["calibrant.space"]
+    except (KeyError, ValueError, RecursionError) as error:
+        raise FileFormatError(
+            f"{path} is an ONNX model, but no export of calibrant; export a calibrator."
+        ) from error
+    if space not in list(Space) or type(classes) is not list:
+        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
+    return {"space": space, "classes": [str(label) for label in classes]}
+
+
+def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Apply an exported model by ONNX Runtime; a model with other operators than exports have is refused."""
+    _runtime()
+    model = _read(path)
+    check_model(path, model, imported(), scores.shape)
+    return computed(model, OUTPUT, scores)
+
+
+def computed(model: Proto, output: str, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return an output of a model with one input, by ONNX Runtime, in a bounded time."""
+    onnxruntime = _runtime()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    # Otherwise a model that ONNX Runtime cannot use is tried again, with a notice on the standard output.
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
+    (given,) = session.get_inputs()
+    kind = {"tensor(float)": np.float32, "tensor(double)": np.float64}[given.type]
+    limited = onnxruntime.RunOptions()
+    limited.log_severity_level = 4
+    watch = Timer(SECONDS, setattr, (limited, "terminate", True))
+    watch.start()
+    try:
+        (result,) = session.run([output], {given.name: scores.astype(kind)}, limited)
+    finally:
+        watch.cancel()
+    return np.asarray(result)
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("onnxruntime", "onnx") from error
+    return onnxruntime
+
+
+def _read(path: Path) -> Proto:
+    onnx = imported()
+    if path.stat().st_size > MOST_BYTES:
+        raise FileFormatError(f"{path} has more than 2 GiB, which no export has.")
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except Exception as error:  # of protobuf, by whatever name
+        raise FileFormatError(
+            f"{path} is damaged or is no ONNX model; export the calibrator again."
+        ) from error
+    return model

@@ -1,0 +1,54 @@
+"""Torch: fitted maps as modules, and as programs of torch.export in files."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import MissingExtraError
+from calibrant.export.backend import Backend, Exportable
+from calibrant.export.exporting import exportable
+
+__all__ = ["BACKEND", "to_torch"]
+
+
+def _module() -> Any:
+    """Return the module that needs torch."""
+    try:
+        return import_module("calibrant.export.torch.module")
+    except ImportError as error:
+        raise MissingExtraError("torch", "torch") from error
+
+
+def to_torch(calibrator: Calibrator, space: str | None = None) -> Any:
+    """Return a fitted calibrator as a ``torch.nn.Module``: scores (n, K) in, calibrated probabilities (n, K) out.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Fitted.
+    space : {"probabilities", "logits"}, optional
+        What the module takes; that of the fit by default.
+    """
+    return _module().CalibrationModule(exportable(calibrator, space=space))
+
+
+def _write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:
+    _module().write(exportable, path, options)
+
+
+def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    result: NDArray[np.floating] = _module().run(path, scores)
+    return result
+
+
+def _metadata(path: Path) -> Mapping[str, Any]:
+    told: Mapping[str, Any] = _module().metadata(path)
+    return told
+
+
+BACKEND = Backend("torch", (".pt2",), "torch", _write, _run, _metadata, dtype="float32")

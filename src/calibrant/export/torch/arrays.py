@@ -1,0 +1,206 @@
+"""Arrays of torch: formulas on tensors, with fitted arrays as buffers of a module."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from calibrant.export.arrays import Arrays
+
+__all__ = ["TensorArrays"]
+
+Tensor = Any  # torch.Tensor, whose types are not looked at
+
+KINDS: dict[Any, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
+DTYPES = {kind.name: dtype for dtype, kind in KINDS.items()}
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": torch.exp,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "expm1": torch.expm1,
+    "sigmoid": torch.sigmoid,
+    "absolute": torch.abs,
+    "square-root": torch.sqrt,
+    "tanh": torch.tanh,
+    "reciprocal": torch.reciprocal,
+}
+
+
+class TensorArrays(Arrays):
+    """Primitives as functions of torch.
+
+    Parameters
+    ----------
+    kind : dtype
+        Float type of the input.
+    stored : callable
+        ``stored(name, array)`` returns the buffer of a fitted array.
+    """
+
+    def __init__(self, kind: np.dtype[Any], stored: Callable[[str, NDArray[Any]], Tensor]) -> None:
+        super().__init__(kind)
+        self._stored = stored
+
+    # Constants and types
+
+    def constant(self, name: str, array: NDArray[Any], like: Tensor | None = None) -> Tensor:
+        """Return a fitted array."""
+        buffer = self._stored(self.path(name), array)
+        return buffer if like is None or not buffer.is_floating_point() else buffer.to(like.dtype)
+
+    def numbers(self, name: str, array: NDArray[Any], like: Tensor) -> list[Tensor]:
+        """Return the entries of a vector."""
+        return list(self.constant(name, np.asarray(array, dtype=np.float64), like).unbind())
+
+    def kind_of(self, x: Tensor) -> np.dtype[Any]:
+        """Return the type."""
+        return KINDS[x.dtype]
+
+    def cast(self, x: Tensor, kind: np.dtype[Any]) -> Tensor:
+        """Return another type."""
+        return x.to(DTYPES[kind.name])
+
+    def width(self, x: Tensor) -> int:
+        """Return the number of columns."""
+        return int(x.shape[1])
+
+    # Elementwise
+
+    def function(self, name: str, x: Tensor) -> Tensor:
+        """Return a function of every entry."""
+        return FUNCTIONS[name](x)
+
+    def maximum(self, x: Tensor, y: Any) -> Tensor:
+        """Return the larger entries."""
+        return torch.maximum(x, y) if isinstance(y, torch.Tensor) else torch.clamp_min(x, y)
+
+    def minimum(self, x: Tensor, y: Any) -> Tensor:
+        """Return the smaller entries."""
+        return torch.minimum(x, y) if isinstance(y, torch.Tensor) else torch.clamp_max(x, y)
+
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        """Return entries of one or the other."""
+        return torch.where(condition, x, y)
+
+    def replaced(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return entries of x with the derivative of y."""
+        return torch.where(condition, x.detach() + (y - y.detach()), y)
+
+    def next_up(self, x: Tensor) -> Tensor:
+        """Return the next larger number."""
+        return torch.nextafter(x.detach(), torch.full_like(x, torch.inf))
+
+    # Rows
+
+    def row(self, name: str, x: Tensor) -> Tensor:
+        """Return a reduction of every row."""
+        if name == "sum":
+            return x.sum(dim=1, keepdim=True)
+        return x.amax(dim=1, keepdim=True) if name == "max" else x.amin(dim=1, keepdim=True)
+
+    def argmax(self, x: Tensor) -> Tensor:
+        """Return the first largest entry."""
+        return x.argmax(dim=1, keepdim=True)
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """Return the softmax."""
+        return torch.softmax(x, dim=1)
+
+    def log_softmax(self, x: Tensor) -> Tensor:
+        """Return the logarithm of the softmax."""
+        return torch.log_softmax(x, dim=1)
+
+    def matmul(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Return a matrix product."""
+        return x @ weights
+
+    def cumulative_sum(self, x: Tensor) -> Tensor:
+        """Return cumulative sums."""
+        return x.cumsum(dim=1)
+
+    def mean_of_middle(self, x: Tensor) -> Tensor:
+        """Return means over the middle axis."""
+        return x.mean(dim=1)
+
+    # Columns and order
+
+    def take(self, vector: Tensor, places: Tensor) -> Tensor:
+        """Return entries of a vector."""
+        return vector[places]
+
+    def take_along(self, x: Tensor, columns: Tensor) -> Tensor:
+        """Return entries in columns of each row's own."""
+        return x.gather(1, columns)
+
+    def put_along(self, columns: Tensor, values: Tensor) -> Tensor:
+        """Return permuted rows."""
+        return torch.scatter(values, 1, columns, values)
+
+    def columns(self, x: Tensor, columns: NDArray[np.intp]) -> Tensor:
+        """Return some columns."""
+        chosen = columns.tolist()
+        if chosen == list(range(chosen[0], chosen[0] + len(chosen))):
+            return x.narrow(1, chosen[0], len(chosen))
+        return x.index_select(1, self.constant("chosen", columns))
+
+    def joined(self, values: Sequence[Tensor]) -> Tensor:
+        """Return values side by side."""
+        return torch.cat(list(values), dim=1)
+
+    def order(self, x: Tensor, n_first: int, *, descending: bool) -> Tensor:
+        """Return the columns in sorted order."""
+        return torch.sort(x.detach(), dim=1, descending=descending, stable=True).indices[:, :n_first]
+
+    def search(
+        self, x: Tensor, knots: NDArray[np.float64], n_knots: NDArray[np.intp], *, closed_left: bool
+    ) -> Tensor:
+        """Return segments; knots of all columns fill a matrix, with infinity at the end of short columns."""
+        x = x.detach()
+        if len(n_knots) == 1:
+            own = knots if len(knots) else np.array([np.inf])  # files hold no empty arrays
+            return torch.searchsorted(self.constant("knots", own, x), x.contiguous(), right=closed_left)
+        ends = np.cumsum(n_knots)
+        table = np.full((len(n_knots), max(int(n_knots.max()), 1)), np.inf)
+        for column, (count, end) in enumerate(zip(n_knots.tolist(), ends.tolist(), strict=True)):
+            table[column, :count] = knots[end - count : end]
+        places = torch.searchsorted(self.constant("knots", table, x), x.mT.contiguous(), right=closed_left).mT
+        return places + self.constant("first_segments", ends - n_knots + np.arange(len(n_knots)))
+
+    def ladder(self, x: Tensor, rises: Tensor, n_columns: int) -> Tensor:  # noqa: ARG002
+        """Return rows raised from left to right.
+
+        Floats of one sign have the order of their bits, so the next float is the next integer. With r the number of rises so
+        far, entry minus r is a running maximum over the first entries of all ties.
+        """
+        x = x.detach()
+        integer = torch.int32 if x.dtype == torch.float32 else torch.int64
+        sign = torch.iinfo(integer).min  # the bits of a negative zero
+        bits = x.view(integer)
+        places = torch.where(bits < 0, sign - bits, bits)
+        steps = torch.nn.functional.pad(rises.to(integer).cumsum(dim=1, dtype=integer), (1, 0))
+        is_first = torch.nn.functional.pad(rises, (1, 0), value=True)
+        places = torch.where(is_first, places - steps, sign).cummax(dim=1).values + steps
+        return torch.where(places < 0, sign - places, places).view(x.dtype)
+
+    # Iteration
+
+    def detached(self, x: Tensor) -> Tensor:
+        """Return the same numbers without derivative."""
+        return x.detach()
+
+    def iterated(
+        self,
+        step: Callable[[tuple[Tensor, ...]], tuple[tuple[Tensor, ...], Tensor]],
+        state: tuple[Tensor, ...],
+        most: int,
+    ) -> tuple[Tensor, ...]:
+        """Return the state after all steps."""
+        for _ in range(most):
+            state, _ = step(state)
+        return state

@@ -1,0 +1,137 @@
+"""Operation: one step of a map graph, from the values of earlier steps to a new value per row."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import FileFormatError
+
+__all__ = ["OPERATIONS", "FloatArray", "GraphError", "Kernel", "Operation", "Vector"]
+
+FloatArray = NDArray[np.floating]
+Vector = NDArray[np.float64]
+
+Kernel = Callable[..., Any]
+"""``kernel(out, *values)``: returns the result, in ``out`` where that is an array of its shape and float type."""
+
+OPERATIONS: dict[str, type["Operation"]] = {}
+"""All operations by name, filled by their definitions."""
+
+
+class GraphError(FileFormatError):
+    """A map graph that makes no sense, such as one from a damaged file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(ABC):
+    """A function of one row; subclasses state a formula, its parameters and a NumPy kernel; abstract.
+
+    A *value* is a matrix of one row per row of the input and a given number of columns, its *width*. Values have the
+    float type of the input or are *wide*, that is float64.
+    Fields of a subclass are the parameters: arrays, numbers, text, or graphs.
+    """
+
+    name: ClassVar[str]
+    """Name in files and exports."""
+
+    n_values: ClassVar[int | None] = 1
+    """Number of values it takes; None for any number of them."""
+
+    elementwise: ClassVar[bool] = False
+    """Whether each column of the result depends on the same column of the values alone."""
+
+    overwrites: ClassVar[bool] = False
+    """Whether the kernel may write its result over its first value."""
+
+    may_return_its_value: ClassVar[bool] = False
+    """Whether the kernel may return its first value, or a view of it, instead of a new array."""
+
+    needs_all_rows: ClassVar[bool] = False
+    """Whether the kernel must see all rows at once."""
+
+    axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
+    """How many axes each array may have, where that is not one."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" in vars(cls):
+            OPERATIONS[cls.name] = cls
+
+    @abstractmethod
+    def width(self, widths: Sequence[int]) -> int:
+        """Return the width of the result; raises :class:`GraphError` where parameters and values do not fit."""
+
+    @property
+    def n_scratch(self) -> int:
+        """Number of columns of the temporary arrays of the kernel, if it needs more than its values have."""
+        return 0
+
+    @abstractmethod
+    def kernel(self, kind: np.dtype[Any]) -> Kernel:
+        """Return the NumPy function for values of a float type."""
+
+    def is_wide(self, wide: Sequence[bool]) -> bool:
+        """Return whether the result is float64 whatever the float type of the input; given that of the values."""
+        return any(wide)
+
+    def check(self) -> None:  # noqa: B027 (most parameters need finiteness only, which all are checked for)
+        """Raise :class:`GraphError` unless the parameters make sense."""
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Self]) -> Self | None:
+        """Return one operation that does to column j what ``parts[j]`` does to a single column; None if there is none.
+
+        This is how the maps of K classes become one operation on K columns.
+        """
+        if not cls.elementwise or fields(cls):
+            return None
+        return parts[0]
+
+    def described(self) -> str:
+        """Return the operation in one line."""
+        shown = ", ".join(f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self))
+        return f"{self.name}({shown})"
+
+
+def new_value(like: FloatArray, width: int, kind: np.dtype[Any] | type) -> FloatArray:
+    """Return an empty matrix with the rows of a value, stored by columns if the value is."""
+    if like.flags.f_contiguous and not like.flags.c_contiguous:
+        return np.empty((width, len(like)), kind).T
+    return np.empty((len(like), width), kind)
+
+
+def same_width(name: str, widths: Sequence[int]) -> int:
+    """Return the common width of some values, of which those of one column count as any width."""
+    width = max(widths)
+    if any(each not in (1, width) for each in widths):
+        raise GraphError(f"{name} takes values of one width, not of {list(widths)}")
+    return width
+
+
+def per_column(parts: Sequence[Any]) -> Vector:
+    """Return one number per column from the parameters of single columns; a single one where all are equal."""
+    numbers = np.array([np.asarray(part, dtype=np.float64).reshape(()) for part in parts])
+    return numbers if (numbers != numbers[0]).any() else numbers[:1].reshape(())
+
+
+def fits(name: str, parameter: NDArray[Any], width: int) -> None:
+    """Refuse a parameter that is neither one number nor one number per column."""
+    if parameter.shape not in ((), (1,), (width,)):
+        raise GraphError(f"{name} has a parameter of shape {parameter.shape} for {width} columns")
+
+
+def _shown(parameter: Any) -> str:
+    if isinstance(parameter, np.ndarray):
+        if parameter.size <= 4:
+            inside = ", ".join(f"{number:.6g}" for number in parameter.ravel().tolist())
+            return inside if parameter.ndim == 0 else f"[{inside}]"
+        return f"array of {' x '.join(map(str, parameter.shape))}"
+    if isinstance(parameter, float):
+        return f"{parameter:.6g}"
+    if isinstance(parameter, tuple) and parameter and not isinstance(parameter[0], int | float | str):
+        return f"{len(parameter)} graphs"
+    return repr(parameter)

@@ -1,0 +1,186 @@
+"""Origin: what predictions came as, so that results go back as the same."""
+
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import MissingExtraError, PredictionError
+
+__all__ = ["Origin", "frame_of", "on_host"]
+
+FloatArray = NDArray[np.floating]
+
+# Types in which nothing is computed, and how far the sum of a row of probabilities may be from one in them.
+SHORT_FLOATS = {"float16": 2**-10, "bfloat16": 2**-7}
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What an array of predictions was: a tensor, an array of more than two axes, or a data frame.
+
+    Rows in a NumPy array of float32 or float64 have no origin.
+
+    Attributes
+    ----------
+    library : str or None
+        Module that makes the arrays, such as "torch" or "jax.numpy"; None for NumPy and data frames.
+    dtype, device : Any
+        Those of the array; None for results as they are.
+    shape : tuple of int or None
+        Lengths of all axes but that of the classes; None for rows (n, K).
+    class_axis : int
+        Position of the axis of the classes in the array.
+    columns : list or None
+        Names of the columns of a data frame.
+    index : Any
+        Index of a pandas frame.
+    backend : str or None
+        Library of a data frame.
+    """
+
+    library: str | None = None
+    dtype: Any = None
+    device: Any = None
+    shape: tuple[int, ...] | None = None
+    class_axis: int = -1
+    columns: list[Any] | None = None
+    index: Any = None
+    backend: str | None = None
+
+    @classmethod
+    def of(cls, X: Any) -> "Origin | None":
+        """Return the origin of predictions as a user gave them; None for NumPy arrays and sequences.
+
+        >>> Origin.of([[0.5, 0.5]]) is Origin.of(np.eye(2)) is None
+        True
+        """
+        if isinstance(X, np.ndarray):
+            # NumPy works the name of a type out, which takes longer than all else here.
+            is_short = X.dtype.itemsize == 2 and X.dtype.name in SHORT_FLOATS
+            return cls(dtype=X.dtype) if is_short else None
+        if _is_torch(X):
+            return cls("torch", X.dtype if X.dtype.is_floating_point else None, X.device)
+        if _is_foreign(X):
+            namespace = X.__array_namespace__()
+            is_float = str(X.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
+            return cls(namespace.__name__, X.dtype if is_float else None, X.device)
+        if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+            backend = type(X).__module__.partition(".")[0]
+            return cls(columns=list(X.columns), index=getattr(X, "index", None), backend=backend)
+        return None
+
+    @property
+    def row_sum_tolerance(self) -> float:
+        """How far rounding to the type may take the sum of a row of probabilities from one."""
+        return SHORT_FLOATS.get(str(self.dtype).rpartition(".")[2], 0.0)
+
+    def of_some_rows(self) -> "Origin":
+        """Return the origin of some of the rows, which have neither shape nor index."""
+        return replace(self, shape=None, class_axis=-1, index=None)
+
+    def array(self, rows: FloatArray) -> Any:
+        """Return probabilities (n, K) in the shape, library, type and device of the predictions."""
+        if self.shape is not None:
+            rows = np.moveaxis(rows.reshape(*self.shape, rows.shape[1]), -1, self.class_axis)
+        return self._converted(rows, self.dtype)
+
+    def labels(self, labels: NDArray[Any]) -> Any:
+        """Return labels (n,) in the shape of the predictions, and of their library if they are numbers."""
+        if self.shape is not None:
+            labels = labels.reshape(self.shape)
+        return self._converted(labels, None) if labels.dtype.kind in "iu" else labels
+
+    def _converted(self, array: NDArray[Any], dtype: Any) -> Any:
+        if self.library is None:
+            return array if dtype is None else array.astype(dtype)
+        library = import_module(self.library)
+        if not array.flags.writeable:  # such as scores that nobody may write to
+            array = array.copy()
+        if self.library == "torch":
+            return library.from_numpy(np.ascontiguousarray(array)).to(device=self.device, dtype=dtype)
+        if self.library == "cupy":
+            with self.device:
+                return library.asarray(array, dtype=dtype)
+        return library.asarray(array, dtype=dtype, device=self.device)
+
+
+def on_host(X: Any) -> Any:
+    """Return a tensor of another library as a NumPy array, detached from its gradients; anything else as it is.
+
+    Types of fewer bits than float32 become float32. A list of tensors becomes a list of arrays.
+    """
+    if isinstance(X, np.ndarray):
+        pass
+    elif _is_torch(X):
+        X = _from_torch(X)
+    elif isinstance(X, list | tuple) and _has_torch(X):
+        return [on_host(each) for each in X]
+    elif _is_foreign(X):
+        X = X.get() if hasattr(X, "get") else _from_protocol(X)
+    else:
+        return X
+    # To NumPy itself the type of another package is no float.
+    return X.astype(np.float32) if X.dtype.kind == "V" and X.dtype.name == "bfloat16" else X
+
+
+def _from_torch(X: Any) -> NDArray[Any]:
+    X = X.detach()
+    short = X.dtype.is_floating_point and X.dtype.itemsize < 4
+    try:
+        array: NDArray[Any] = (X.float() if short else X).cpu().numpy()
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        what = (
+            "of the device 'meta', without numbers"
+            if X.is_meta
+            else f"of layout {X.layout} and type {X.dtype}"
+        )
+        raise PredictionError(
+            f"this tensor is {what}, and is no array of numbers; pass a dense tensor, such as X.to_dense()."
+        ) from error
+    return array
+
+
+def _has_torch(X: Any) -> bool:
+    """Tell whether a list begins with a tensor of torch, or with a list that does."""
+    while isinstance(X, list | tuple) and len(X) > 0:
+        X = X[0]
+    return _is_torch(X)
+
+
+def _from_protocol(X: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(X)
+    except (RuntimeError, TypeError, ValueError):  # on another device
+        return np.asarray(np.from_dlpack(X))
+
+
+def _is_torch(X: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(X, getattr(torch, "Tensor", ()))
+
+
+def _is_foreign(X: Any) -> bool:
+    """Tell whether this is an array of the array API standard, and none of NumPy."""
+    return hasattr(X, "__array_namespace__") and not isinstance(X, np.ndarray | np.generic)
+
+
+def frame_of(rows: FloatArray, columns: list[Any], backend: str, index: Any = None) -> Any:
+    """Return rows as a data frame of a library; ``index`` only counts for those that have one."""
+    try:
+        import narwhals as nw
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("narwhals", "frames") from error
+    try:
+        by_column = {str(name): rows[:, k] for k, name in enumerate(columns)}
+        frame = nw.from_dict(by_column, backend=cast(Any, backend)).to_native()
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(backend, "frames") from error
+    if hasattr(frame, "index"):
+        frame.columns = columns
+        if index is not None:
+            frame.index = index
+    return frame

@@ -1,0 +1,143 @@
+"""ONNX: calibrators behind classifiers, and primitives that ONNX has no operator for."""
+
+import numpy as np
+import pytest
+
+from calibrant import IsotonicCalibration, NearestNeighbourCalibration, Predictions, TemperatureScaling
+from calibrant.errors import ExportError, FileFormatError, NoGraphError, ParameterError
+from calibrant.export import attach
+from calibrant.export.onnx import attaching
+from calibrant.export.onnx.arrays import SymbolicArrays
+from calibrant.export.onnx.model import to_nodes
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'calibrant[onnx]'")
+onnxruntime = pytest.importorskip(
+    "onnxruntime", reason="onnxruntime is not installed: pip install 'calibrant[onnx]'"
+)
+
+helper, FLOAT, DOUBLE = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+WEIGHTS = np.random.default_rng(0).normal(size=(4, 3))
+
+
+def classifier(opset=18, kind="float32", names=("x", "W", "logits"), width=3, rank=2):
+    """A linear classifier."""
+    element = {"float32": FLOAT, "float64": DOUBLE, "float16": onnx.TensorProto.FLOAT16}[kind]
+    x, weights, logits = names
+    shape = ["rows", *[1] * (rank - 2), width]
+    return helper.make_model(
+        helper.make_graph(
+            [helper.make_node("MatMul", [x, weights], [logits])],
+            "classifier",
+            [helper.make_tensor_value_info(x, element, ["rows", *[1] * (rank - 2), 4])],
+            [helper.make_tensor_value_info(logits, element, shape)],
+            [onnx.numpy_helper.from_array(WEIGHTS.astype(kind), weights)],
+        ),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=7,
+    )
+
+
+@pytest.fixture(scope="module", params=[TemperatureScaling, IsotonicCalibration])
+def fitted(request):
+    generator = np.random.default_rng(1)
+    logits = generator.normal(0, 3, (400, 3))
+    y = (0.5 * logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+    return request.param().fit(Predictions.from_logits(logits), y)
+
+
+def ran(model, x):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return session.run(None, {"x": x})
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("opset", [11, 18, 21])
+def test_a_calibrator_behind_a_classifier(opset, kind, fitted):
+    x = np.random.default_rng(2).normal(size=(50, 4)).astype(kind)
+    model = classifier(opset, kind)
+    before = model.SerializeToString()
+    combined = attach(model, fitted)
+    assert combined.opset_import[0].version == max(opset, 18)
+    assert [output.name for output in combined.graph.output] == ["calibrated"]
+    assert model.SerializeToString() == before
+    expected = fitted.predict_proba(Predictions.from_logits(x @ WEIGHTS.astype(kind)))
+    np.testing.assert_allclose(ran(combined, x)[0], expected, atol={"float32": 1e-5, "float64": 1e-12}[kind])
+
+
+def test_names_never_collide(fitted):
+    """A classifier that has a calibrator already can have a second one."""
+    model = classifier(names=("x", "calibrator_number_c0", "calibrator_v1"))
+    once = attach(model, fitted)
+    twice = attach(once, TemperatureScaling().fit([[0.6, 0.3, 0.1]] * 6, [0, 0, 0, 1, 1, 2]), name="again")
+    assert ran(twice, np.zeros((2, 4), np.float32))[0].shape == (2, 3)
+    with pytest.raises(ParameterError, match="has a value called 'calibrated' already"):
+        attach(once, fitted)
+
+
+def test_a_model_in_a_file_with_several_outputs(fitted, tmp_path):
+    model = classifier()
+    label = helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["rows"])
+    model.graph.node.append(helper.make_node("ArgMax", ["logits"], ["label"], axis=1, keepdims=0))
+    model.graph.output.insert(0, label)
+    onnx.save(model, tmp_path / "classifier.onnx")
+    with pytest.raises(ParameterError, match="several outputs; pass output= as one of 'label', 'logits'"):
+        attach(tmp_path / "classifier.onnx", fitted)
+    with pytest.raises(ExportError, match="'label' is no tensor of float32 or float64"):
+        attach(tmp_path / "classifier.onnx", fitted, output="label")
+    combined = attach(tmp_path / "classifier.onnx", fitted, output="logits")
+    assert [output.name for output in combined.graph.output] == ["label", "calibrated"]
+
+
+def test_new_nodes_are_compared_with_the_calibrator(fitted, monkeypatch):
+    def wrong(arrays, graph, x):
+        return arrays.softmax(x) * 0.5 + 1 / 6
+
+    monkeypatch.setattr(attaching, "applied", wrong)
+    with pytest.raises(ExportError, match=r"was not attached, because .*largest difference"):
+        attach(classifier(), fitted)
+
+
+def test_models_that_do_not_fit_are_refused(fitted, tmp_path):
+    with pytest.raises(ParameterError, match="no output 'scores'"):
+        attach(classifier(), fitted, output="scores")
+    with pytest.raises(ExportError, match=r"has shape \(any, 4\), but the calibrator takes \(rows, 3\)"):
+        attach(classifier(width=4), fitted)
+    with pytest.raises(ExportError, match=r"has shape \(any, 1, 3\)"):
+        attach(classifier(rank=3), fitted)
+    with pytest.raises(ExportError, match="no tensor of float32 or float64"):
+        attach(classifier(kind="float16"), fitted)
+    (tmp_path / "notes.onnx").write_text("no model")
+    with pytest.raises(FileFormatError, match="is damaged or is no ONNX model"):
+        attach(tmp_path / "notes.onnx", fitted)
+    neighbours = NearestNeighbourCalibration(n_neighbours=3).fit([[0.6, 0.3, 0.1]] * 6, [0, 0, 0, 1, 1, 2])
+    with pytest.raises(NoGraphError, match="has no graph"):
+        attach(classifier(), neighbours, space="probabilities")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_next_larger_number(kind):
+    """Of numbers of all sizes, denormal ones included, and of neighbours of powers of two."""
+    dtype = np.dtype(kind)
+    arrays = SymbolicArrays(dtype)
+    result = arrays.next_up(arrays.symbol("x", dtype))
+    element = helper.np_dtype_to_tensor_dtype(dtype)
+    graph = helper.make_graph(
+        to_nodes(arrays.main, onnx),
+        "next",
+        [helper.make_tensor_value_info("x", element, ["n"])],
+        [helper.make_tensor_value_info(result.name, element, ["n"])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in arrays.initializers.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    integer = {"float32": np.uint32, "float64": np.uint64}[kind]
+    x = np.random.default_rng(0).integers(0, np.iinfo(integer).max, 200_000, dtype=integer).view(dtype)
+    powers = np.ldexp(dtype.type(1), np.arange(-126, 127)).astype(dtype)
+    near = np.concatenate([powers, np.nextafter(powers, dtype.type(0)), np.nextafter(powers, dtype.type(9))])
+    x = np.concatenate([x[np.isfinite(x)], near, -near, [0.0, np.finfo(dtype).smallest_subnormal]]).astype(
+        dtype
+    )
+    x = x[x != np.finfo(dtype).max]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(ran(model, x)[0], np.nextafter(x, dtype.type(np.inf)))

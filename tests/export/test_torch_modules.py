@@ -1,0 +1,153 @@
+"""Torch modules of fitted calibrators: derivatives, float types, networks before them; and primitives of both back ends."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from calibrant import (
+    BetaCalibration,
+    IntraOrderPreserving,
+    OneVsRest,
+    PlattScaling,
+    Predictions,
+    TemperatureScaling,
+)
+from calibrant.errors import PredictionError
+from calibrant.export.formulas import FORMULAS
+from calibrant.graph.trees import TreeMeans
+from calibrant.numerics.kept_order import restore_order
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'calibrant[torch]'")
+
+from calibrant.export.torch.arrays import TensorArrays  # noqa: E402
+
+
+def problem(n_classes=3, n_rows=400):
+    generator = np.random.default_rng(n_classes)
+    logits = generator.normal(0, 3, (n_rows, n_classes))
+    return logits, (0.5 * logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+
+
+@pytest.fixture(scope="module")
+def temperature():
+    logits, y = problem()
+    return TemperatureScaling().fit(Predictions.from_logits(logits), y)
+
+
+def test_a_network_with_a_calibrator_behind_it(temperature):
+    network = torch.nn.Linear(5, 3)
+    calibrated = torch.nn.Sequential(network, temperature.to_torch())
+    x = torch.randn(7, 5)
+    logits = network(x).detach().numpy()
+    expected = temperature.predict_proba(Predictions.from_logits(logits))
+    np.testing.assert_allclose(calibrated(x).detach().numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        TemperatureScaling(),
+        OneVsRest(BetaCalibration()),
+        OneVsRest(PlattScaling(), normalisation="shift"),
+        IntraOrderPreserving(kind="diagonal", random_state=0),
+    ],
+    ids=["temperature", "beta", "platt-shift", "iop-diagonal"],
+)
+def test_the_derivative_is_that_of_the_map(method):
+    logits, y = problem()
+    module = method.fit(Predictions.from_logits(logits), y).to_torch("logits")
+    rows = torch.from_numpy(logits[:4].copy()).requires_grad_()
+    assert torch.autograd.gradcheck(module, (rows,), eps=1e-6, atol=1e-5)
+
+
+def test_a_derivative_of_zeros_is_finite():
+    logits, y = problem()
+    module = TemperatureScaling().fit(Predictions.from_logits(logits), y).to_torch("probabilities")
+    rows = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], requires_grad=True)
+    module(rows)[:, 0].sum().backward()
+    assert torch.isfinite(rows.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_results_have_the_type_of_the_input_and_buffers_stay_float64(dtype, temperature):
+    module = temperature.to_torch().to(dtype)
+    assert module(torch.zeros(2, 3, dtype=dtype)).dtype == dtype
+    assert {buffer.dtype for buffer in module.buffers() if buffer.is_floating_point()} == {torch.float64}
+
+
+def test_the_module_moves_and_its_state_can_be_loaded(temperature):
+    module = temperature.to_torch()
+    assert all(buffer.device.type == "meta" for buffer in temperature.to_torch().to("meta").buffers())
+    other = temperature.to_torch()
+    other.load_state_dict(module.state_dict())
+    assert not list(module.parameters())
+
+
+def test_scores_of_another_shape_are_refused(temperature):
+    with pytest.raises(PredictionError, match=r"shape \(n, 3\), not \(2, 4\)"):
+        temperature.to_torch()(torch.zeros(2, 4))
+    with pytest.raises(PredictionError, match="must be floats"):
+        temperature.to_torch()(torch.zeros(2, 3, dtype=torch.int64))
+
+
+# Primitives
+
+
+def tensors(kind):
+    def stored(name, array):
+        return torch.from_numpy(np.array(array))
+
+    return TensorArrays(np.dtype(kind), stored)
+
+
+def ladder_rows(kind):
+    """Rows that are out of order by rounding, of either sign, with ties, next to zero and to powers of two."""
+    generator = np.random.default_rng(0)
+    reference = generator.integers(0, 5, (200, 8)).astype(kind)
+    level = generator.choice([0.0, 1.0, -1.0, 0.1, -3e-5, 2.0**-130], (200, 1)).astype(kind)
+    steps = generator.integers(-2, 3, (200, 8))
+    values = level + steps * np.spacing(level)
+    return np.where(values == 0, 0, values).astype(kind), reference
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_order_is_restored_as_numpy_does(kind):
+    values, reference = ladder_rows(kind)
+    expected = values.copy()
+    restore_order(expected, reference)
+    found = FORMULAS["restore"](
+        tensors(kind), SimpleNamespace(kept="order"), torch.from_numpy(values), torch.from_numpy(reference)
+    )
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def plain_tree_means(operation, x):
+    """One row and one tree at a time."""
+    result = np.zeros((len(x), operation.values.shape[1]))
+    for row, total in zip(x, result, strict=True):
+        first = 0
+        for tree, n_splits in enumerate(operation.n_splits):
+            place = 0 if n_splits else ~0
+            while place >= 0:
+                split = first + place
+                is_left = row[operation.columns[split]] < operation.thresholds[split]
+                place = operation.children[split][0 if is_left else 1]
+            total += operation.values[first + tree + ~place]
+            first += n_splits
+        total /= len(operation.n_splits)
+    return result
+
+
+def test_means_over_trees():
+    """Trees of 2, 0 and 3 splits."""
+    operation = TreeMeans(
+        n_splits=np.array([2, 0, 3]),
+        columns=np.array([0, 1, 2, 0, 1]),
+        thresholds=np.array([0.5, 0.2, 0.1, 0.3, 0.6]),
+        children=np.array([[1, ~0], [~1, ~2], [1, 2], [~0, ~1], [~2, ~3]]),
+        values=np.random.default_rng(0).random((8, 3)),
+    )
+    x = np.vstack([np.random.default_rng(1).random((50, 3)), [[0.5, 0.2, 0.1]]])
+    found = FORMULAS["tree-means"](tensors("float64"), operation, torch.from_numpy(x))
+    np.testing.assert_allclose(found.numpy(), plain_tree_means(operation, x), atol=1e-15)

@@ -1,0 +1,24 @@
+"""Sums of rows depend on the row alone."""
+
+import numpy as np
+import pytest
+
+from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.zeros import bounded_gaps
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_columns", [1, 2, 7, 8, 9, 20, 50, 51, 200])
+def test_the_sum_of_a_row_does_not_depend_on_the_rows_around_it(n_columns, dtype):
+    matrix = np.random.default_rng(n_columns).random((6, n_columns)).astype(dtype)
+    together = row_sums(matrix)
+    for row in range(6):
+        assert row_sums(matrix[row : row + 1])[0] == together[row]
+
+
+def test_the_bound_on_gaps_of_a_row_does_not_depend_on_the_rows_around_it():
+    """The huge row has no gap to bound, so it stays; the other row has one."""
+    rows = np.array([[1e30, 1e30], [0.0, -1e5]])
+    together = bounded_gaps(rows)
+    np.testing.assert_array_equal(together[0], rows[0])
+    np.testing.assert_allclose(together[1], [0, np.log(np.finfo(np.float64).tiny)])
