@@ -35,7 +35,20 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
 autodoc_default_options = {
     # scikit-learn adds two of these to every class that has a fit; the table has the names.
-    "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, registry_names",
+    "exclude-members": ", ".join(
+        ["registry_names"]
+        + [
+            f"set_{method}_request"
+            for method in (
+                "fit",
+                "partial_fit",
+                "predict",
+                "predict_proba",
+                "score",
+                "transform",
+            )
+        ]
+    ),
 }
 autoclass_content = "class"
 autosummary_generate = False

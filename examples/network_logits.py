@@ -1,7 +1,7 @@
-"""Calibrate the logits of a network: temperature scaling against Dirichlet calibration.
+"""Calibrate the logits of a network by temperature scaling and Dirichlet calibration.
 
 Run it with ``python examples/network_logits.py``. A linear classifier stands in for the last layer of a
-network here; anything that gives an (n, K) array of scores before the softmax will do.
+network; use any model that gives an (n, K) array of logits.
 """
 
 from sklearn.datasets import load_digits
@@ -20,10 +20,10 @@ validation, test, validation_digits, test_digits = train_test_split(
     rest, rest_digits, train_size=700, stratify=rest_digits, random_state=0
 )
 
-# Hardly any regularisation, as for a network that was trained until its training loss vanished.
+# Hardly regularised, so overconfident like a network trained to zero training loss.
 network = LogisticRegression(C=1e4, max_iter=5000).fit(train, train_digits)
 
-# Calibrate on rows that the classifier was not trained on, and judge on rows that nobody has seen.
+# Fit the calibrators on the calibration set, evaluate them on the test set.
 validation_logits = Predictions.from_logits(network.decision_function(validation))
 test_logits = Predictions.from_logits(network.decision_function(test))
 

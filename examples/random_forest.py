@@ -1,9 +1,9 @@
-"""Train and calibrate a random forest in one go with CalibratedClassifier.
+"""Train and calibrate a random forest in one step with CalibratedClassifier.
 
 Run it with ``python examples/random_forest.py``. CalibratedClassifier is an ordinary scikit-learn
-classifier: it trains the forest on four fifths of the rows, calibrates it on the last fifth, and does so for
-each fifth in turn, so no rows have to be put aside by hand. With ``ensemble=False`` there is one forest,
-trained on all rows, and one map, fitted on what forests said about rows they were not trained on.
+classifier: it calibrates the forest by five-fold cross-validation, so you need not hold out a calibration set.
+With ``ensemble=False`` the result is one forest, trained on all rows, and one calibrator, fitted on the
+out-of-fold predictions.
 """
 
 from sklearn.datasets import load_digits
@@ -18,14 +18,14 @@ train, test, train_digits, test_digits = train_test_split(images, digits, strati
 
 forest = RandomForestClassifier(random_state=0)
 models = {
-    "forest alone": forest,
-    "temperature": CalibratedClassifier(forest, method="temperature"),
+    "uncalibrated": forest,
+    "temperature, ensemble": CalibratedClassifier(forest, method="temperature"),
     "temperature, one map": CalibratedClassifier(forest, method="temperature", ensemble=False),
 }
 for name, model in models.items():
     p = model.fit(train, train_digits).predict_proba(test)
     print(
-        f"{name:20}"
+        f"{name:22}"
         f"  log-loss {log_loss(test_digits, p):.3f}"
         f"  confidence-ECE {confidence_ece(test_digits, p):.3f}"
         f"  accuracy {accuracy(test_digits, p):.3f}"

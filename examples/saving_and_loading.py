@@ -1,7 +1,7 @@
 """Save a fitted calibrator to a file and use it in another program.
 
-Run it with ``python examples/saving_and_loading.py``; it leaves ``calibrator.npz`` in the folder it runs in.
-The file holds numbers and a JSON header, no pickle: to load one from elsewhere runs none of its contents.
+Run it with ``python examples/saving_and_loading.py``; it writes ``calibrator.npz`` to the current folder.
+The file contains numbers and a JSON header, no pickle, so loading it never runs code from the file.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ p = classifier.predict_proba(rest)
 calibrator = DirichletCalibration(penalty="l2").fit(p, rest_labels)
 calibrator.save("calibrator.npz")
 
-# Another program, another day: the class and its parameters come with the file.
+# In another program: the file contains the class name and its parameters.
 loaded = load("calibrator.npz")
 print(loaded)
 print("same predictions:", np.array_equal(loaded.predict_proba(p), calibrator.predict_proba(p)))

@@ -1,10 +1,14 @@
 """Tables of methods and metrics, read from the registry while the site is built."""
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
@@ -13,11 +17,13 @@ import calibrant
 import calibrant.calibrators
 import calibrant.metrics
 from calibrant import Calibrator, Traits, registry
+from calibrant.errors import ExportError, NoGraphError
+from calibrant.export import Backend, Exportable, backends, exportable
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["CalibratorTable", "MetricTable", "setup"]
+__all__ = ["CalibratorTable", "ExportTable", "MetricTable", "setup"]
 
 Cell = list[nodes.Node]
 
@@ -59,6 +65,47 @@ class MetricTable(SphinxDirective):
                 [_reference("func", f"metrics.{name}"), _text(docstring.splitlines()[0])]
             )
         return [_table([_text("metric"), _text("what it is")], rows, "metric-table")]
+
+
+class ExportTable(SphinxDirective):
+    """Every name of the registry, and the kinds of files to which a fitted calibrator of it can be exported."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        head = [_text("method"), *(_text(backend.name) for backend in backends())]
+        rows = []
+        for name in registry.calibrators():
+            row = [_codes([name])]
+            rows.append(row + [_text(text) for text in exports(name)])
+        return [_table(head, rows, "export-table")]
+
+
+def exports(name: str) -> list[str]:
+    """Return a tick or the reason against it for every back end, or one reason for all; from a small fit."""
+    calibrator = registry.make(name)
+    n_classes = 2 if calibrator.traits.binary_only else 3
+    generator = np.random.default_rng(0)
+    scores = generator.dirichlet(np.ones(n_classes), 200)
+    labels = (scores.cumsum(axis=1) < generator.random((200, 1))).sum(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        calibrator.fit(scores, np.minimum(labels, n_classes - 1))
+        if getattr(calibrator, "identity_kept_", False):
+            calibrator.identity_kept_ = False  # the map itself is asked for
+        try:
+            content = exportable(calibrator)
+        except NoGraphError as error:
+            return [str(error).partition("because ")[2]]
+        with TemporaryDirectory() as folder:
+            return [_exported(content, backend, Path(folder)) for backend in backends()]
+
+
+def _exported(content: Exportable, backend: Backend, folder: Path) -> str:
+    try:
+        backend.write(content, folder / f"calibrator{backend.endings[0]}", {})
+    except ExportError as error:
+        return str(error)
+    return "✓"
 
 
 def cls_names(cls: type) -> set[str]:
@@ -124,7 +171,8 @@ def _row(cells: Sequence[Cell], n_columns: int) -> nodes.row:
 
 
 def setup(app: "Sphinx") -> dict[str, Any]:
-    """Register the directives ``calibrator-table`` and ``metric-table``."""
+    """Register the directives ``calibrator-table``, ``export-table`` and ``metric-table``."""
     app.add_directive("calibrator-table", CalibratorTable)
+    app.add_directive("export-table", ExportTable)
     app.add_directive("metric-table", MetricTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
