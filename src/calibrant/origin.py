@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.errors import MissingExtraError, PredictionError
 
 __all__ = ["Origin", "frame_of", "on_host"]
 
-FloatArray = NDArray[np.floating]
 
 # Types in which nothing is computed, and how far the sum of a row of probabilities may be from one in them.
 SHORT_FLOATS = {"float16": 2**-10, "bfloat16": 2**-7}

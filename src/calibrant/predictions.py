@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.errors import PredictionError
 from calibrant.mistaken_space import look_like_probabilities
 from calibrant.numerics.reductions import row_maxima, row_sums
@@ -28,8 +29,6 @@ float16 and bfloat16 have room for their own rounding."""
 
 LARGEST_LOGIT = 1e12
 """Bound on the absolute value of logits: beyond it, squares and sums would overflow in float32."""
-
-FloatArray = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

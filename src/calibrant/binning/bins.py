@@ -7,11 +7,10 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 
 __all__ = ["Bins"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,12 +58,12 @@ class Bins:
     array([4, 0, 2, 0])
     """
 
-    edges: FloatArray
+    edges: Float64Array
     closed: Literal["left", "right"]
     count: NDArray[np.intp]
-    weight: FloatArray
-    score_sum: FloatArray
-    outcome_sum: FloatArray
+    weight: Float64Array
+    score_sum: Float64Array
+    outcome_sum: Float64Array
 
     @property
     def n_bins(self) -> int:
@@ -77,25 +76,25 @@ class Bins:
         return self.weight > 0
 
     @cached_property
-    def mean_score(self) -> FloatArray:
+    def mean_score(self) -> Float64Array:
         """Weighted mean score of every bin, (B,); zero if it is empty."""
         return self._mean(self.score_sum)
 
     @cached_property
-    def mean_outcome(self) -> FloatArray:
+    def mean_outcome(self) -> Float64Array:
         """Weighted mean outcome of every bin, (B,); zero if it is empty."""
         return self._mean(self.outcome_sum)
 
     @property
-    def gap(self) -> FloatArray:
+    def gap(self) -> Float64Array:
         """Mean outcome minus mean score, (B,); negative where scores are too high."""
         return self.mean_outcome - self.mean_score
 
     @property
-    def share(self) -> FloatArray:
+    def share(self) -> Float64Array:
         """Fraction of the total weight in every bin, (B,); zeros if the total weight is zero."""
         total = self.weight.sum(axis=-1, keepdims=True)
-        shares: FloatArray = np.divide(self.weight, total, out=np.zeros_like(self.weight), where=total > 0)
+        shares: Float64Array = np.divide(self.weight, total, out=np.zeros_like(self.weight), where=total > 0)
         return shares
 
     def __add__(self, other: object) -> Self:
@@ -122,7 +121,7 @@ class Bins:
     def __repr__(self) -> str:
         return f"Bins({self._described()}, {int(self.count.sum())} rows, {int(self.filled.sum())} filled)"
 
-    def _mean(self, sums: FloatArray) -> FloatArray:
+    def _mean(self, sums: Float64Array) -> Float64Array:
         return np.divide(sums, self.weight, out=np.zeros_like(sums), where=self.filled)
 
     def _described(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.binning.bins import Bins
 from calibrant.errors import ParameterError
 
@@ -16,7 +17,6 @@ __all__ = ["BinningScheme", "Closed", "Partition"]
 Closed = Literal["left", "right"]
 """Which end belongs to a bin: ``"left"`` for [a, b), ``"right"`` for (a, b]."""
 
-FloatArray = NDArray[np.floating]
 
 # The number of float32 values between one half and one. Each bin needs memory, whether or not it is filled.
 MOST_BINS = 2**23

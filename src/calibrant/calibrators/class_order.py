@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import row_blocks
@@ -10,7 +11,6 @@ from calibrant.objective import RowSource
 
 __all__ = ["canonical_class_order"]
 
-Vector = NDArray[np.float64]
 
 # Sums of equal terms in another order differ by far less, and classes that differ in one of a million rows by far more.
 DECIMALS = 9

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
+from calibrant.arrays import Vector
 from calibrant.calibrators.class_order import canonical_class_order
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -30,7 +31,6 @@ __all__ = [
     "rows_of_folds",
 ]
 
-Vector = NDArray[np.float64]
 Candidate = TypeVar("Candidate")
 Map = Callable[[Predictions], Predictions]
 SomeRows = tuple[NDArray[np.intp], Vector | None]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.quadratic_summary import QuadraticSummary
@@ -25,7 +26,6 @@ from calibrant.solvers import Solution, bounded_newton, newton_cg, outcome_logis
 
 __all__ = ["EventScaling", "Parametric", "ParametricCalibrator", "as_targets"]
 
-Vector = NDArray[np.float64]
 
 # In nats, before the last step; what is left then does not depend on how rows are partitioned.
 TOLERANCE = 1e-13

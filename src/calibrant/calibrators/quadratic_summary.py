@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.batches import Part, Summary
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import ConvexExpansion, EventMap, Family, Objective, QuadraticPenalty
@@ -13,8 +13,6 @@ from calibrant.solvers import Solution, Status, bounded_newton, bracketed_newton
 
 __all__ = ["QuadraticLoss", "QuadraticSummary"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # The Hessian of more parameters would be larger than a sample of the rows, and slower.
 MOST_PARAMETERS = 1200

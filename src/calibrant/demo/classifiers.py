@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.predictions import Predictions
 
 __all__ = ["Digits", "Scored", "network_logits", "scored_classifiers"]
@@ -22,20 +22,17 @@ SEED = 0
 # white for a digit excludes this digit.
 NAIVE_BAYES_SMOOTHING = 0.1
 
-FloatArray = NDArray[np.float64]
-Labels = NDArray[np.intp]
-
 
 @dataclass(frozen=True, eq=False)
 class Digits:
     """Images of 8 x 8 pixels in [0, 1] with their labels, in three stratified parts of equal size."""
 
-    train: FloatArray
-    train_labels: Labels
-    calibration: FloatArray
-    calibration_labels: Labels
-    test: FloatArray
-    test_labels: Labels
+    train: Float64Array
+    train_labels: IntArray
+    calibration: Float64Array
+    calibration_labels: IntArray
+    test: Float64Array
+    test_labels: IntArray
 
     @classmethod
     def split(cls) -> "Digits":
@@ -70,12 +67,12 @@ class Scored:
     about: str
     n_training_rows: int
     calibration: Predictions
-    calibration_labels: Labels
+    calibration_labels: IntArray
     test: Predictions
-    test_labels: Labels
+    test_labels: IntArray
 
     @property
-    def held_out(self) -> tuple[Predictions, Labels]:
+    def held_out(self) -> tuple[Predictions, IntArray]:
         """Predictions and labels of all held-out rows."""
         scores = np.concatenate([self.calibration.scores, self.test.scores])
         together = replace(self.calibration, scores=scores)
@@ -124,13 +121,13 @@ def neural_network(digits: Digits) -> MLPClassifier:
     return network.fit(digits.train, digits.train_labels)
 
 
-def network_logits(network: MLPClassifier, X: FloatArray) -> FloatArray:
+def network_logits(network: MLPClassifier, X: Float64Array) -> Float64Array:
     """Return the logits, (n, K), which scikit-learn's networks do not expose."""
     layers = list(zip(network.coefs_, network.intercepts_, strict=True))
     for weights, intercept in layers[:-1]:
         X = np.maximum(X @ weights + intercept, 0.0)
     weights, intercept = layers[-1]
-    logits: FloatArray = X @ weights + intercept
+    logits: Float64Array = X @ weights + intercept
     return logits
 
 

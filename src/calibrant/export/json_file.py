@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import calibrant
+from calibrant.arrays import AnyArray
 from calibrant.errors import FileFormatError
 from calibrant.export.backend import Backend, Exportable
 from calibrant.graph import GraphError
@@ -53,8 +54,6 @@ MAX_VALUES: Final = 20_000_000
 """Numbers, texts and containers in a file, each of which takes some tens of bytes as an object of Python."""
 
 INFINITIES: Final = {"Infinity": np.inf, "-Infinity": -np.inf}
-
-Array = NDArray[Any]
 
 
 def json_of(exportable: Exportable) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def interpreter_source() -> str:
     return files("calibrant.export").joinpath("interpreter.js").read_text(encoding="utf-8")
 
 
-def _listed(array: Array) -> Any:
+def _listed(array: AnyArray) -> Any:
     if array.size == 0:
         return {"empty": "integers" if array.dtype.kind in "iu" else "floats", "shape": list(array.shape)}
     if array.dtype.kind in "iu" or np.isfinite(array).all():
@@ -163,7 +162,7 @@ def _read(text: bytes) -> Exportable:
     return Exportable(graph, names[0], names[1], dtype)
 
 
-def _array(value: Any) -> Array:
+def _array(value: Any) -> AnyArray:
     """Return the array that a list stands for; what is none fails the checks of the graph."""
     if type(value) is dict and set(value) == {"empty", "shape"}:
         shape = value["shape"]

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.graph import MapGraph
 from calibrant.graph.curves import Piecewise, Ramps
-from calibrant.graph.operation import FloatArray, Operation, Vector
+from calibrant.graph.operation import Operation
 from calibrant.graph.switch import Switch
 from calibrant.graph.trees import TreeMeans
 from calibrant.numerics.simplex import softmax

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.graph.operation import FloatArray, GraphError, Kernel, Operation, new_value
+from calibrant.arrays import FloatArray, IntArray
+from calibrant.graph.operation import GraphError, Kernel, Operation, new_value
 from calibrant.numerics.rest import Rest, rest_of_classes, rest_of_largest
 from calibrant.numerics.zeros import bounded_gaps, renormalised_restriction, with_floor
 
@@ -23,8 +24,6 @@ __all__ = [
     "SetLargest",
 ]
 
-Indices = NDArray[np.intp]
-
 
 def _expect_others(name: str, width: int) -> None:
     if width < 2:
@@ -35,7 +34,7 @@ def _expect_others(name: str, width: int) -> None:
 class Columns(Operation):
     r"""Some columns of a value, in a given order: :math:`y_j = x_{c_j}` with c the ``columns``."""
 
-    columns: Indices
+    columns: IntArray
 
     name: ClassVar[str] = "columns"
     may_return_its_value: ClassVar[bool] = True
@@ -57,7 +56,7 @@ class Columns(Operation):
 class Join(Operation):
     """Columns of several values side by side; column j of the result is column ``columns[j]`` of all in a row."""
 
-    columns: Indices
+    columns: IntArray
 
     name: ClassVar[str] = "join"
     n_values: ClassVar[int | None] = None
@@ -236,7 +235,7 @@ class Restrict(Operation):
     with c the m ``columns``, and :math:`y_j = 1/m` in a row in which the sum is zero.
     """
 
-    columns: Indices
+    columns: IntArray
 
     name: ClassVar[str] = "restrict"
 

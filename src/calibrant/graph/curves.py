@@ -6,16 +6,15 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, IntArray, Vector
 from calibrant.graph.few_rows import FEW_ROWS
-from calibrant.graph.operation import FloatArray, GraphError, Kernel, Operation, Vector, new_value
+from calibrant.graph.operation import GraphError, Kernel, Operation, new_value
 from calibrant.numerics.interpolated import CubicTable
 from calibrant.numerics.knot_search import Search, bit_search, entries, knot_search, stacked_search
 
 __all__ = ["Piecewise", "Ramps"]
 
-Indices = NDArray[np.intp]
 
 # Up to this number of rows all columns are searched together; beyond, one after the other.
 ROWS_TOGETHER = 64
@@ -50,7 +49,7 @@ class Piecewise(Operation):
     """
 
     knots: Vector
-    n_knots: Indices
+    n_knots: IntArray
     origins: Vector
     coefficients: Vector
     lower: Vector | None = None
@@ -280,8 +279,8 @@ class Piecewise(Operation):
         reached = np.greater_equal if self.closed == "left" else np.greater
         first_segments = np.cumsum(self.n_knots) - self.n_knots + np.arange(len(self.n_knots))
 
-        def search(x: FloatArray) -> Indices:
-            places: Indices = np.add.reduce(reached(x[:, :, np.newaxis], padded), axis=2, dtype=np.intp)
+        def search(x: FloatArray) -> IntArray:
+            places: IntArray = np.add.reduce(reached(x[:, :, np.newaxis], padded), axis=2, dtype=np.intp)
             places += first_segments
             return places
 
@@ -306,7 +305,7 @@ class Piecewise(Operation):
             np.minimum(y, parts[place], out=y)
         return y
 
-    def _values(self, segments: Indices, x: FloatArray, out: FloatArray | None) -> Any:
+    def _values(self, segments: IntArray, x: FloatArray, out: FloatArray | None) -> Any:
         y = entries(self.coefficients[-1], segments)
         if len(self.coefficients) > 1:
             offsets = np.subtract(x, entries(self.origins, segments), dtype=np.float64)

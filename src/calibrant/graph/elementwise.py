@@ -7,16 +7,8 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from scipy.special import log_expit
 
-from calibrant.graph.operation import (
-    FloatArray,
-    GraphError,
-    Kernel,
-    Operation,
-    Vector,
-    fits,
-    per_column,
-    same_width,
-)
+from calibrant.arrays import FloatArray, Vector
+from calibrant.graph.operation import GraphError, Kernel, Operation, fits, per_column, same_width
 
 __all__ = ["Affine", "Arithmetic", "Clip", "Function", "Log", "Narrow", "Widen"]
 

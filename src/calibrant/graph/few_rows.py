@@ -1,13 +1,12 @@
 """Few rows at a time: reductions along a row that cost one call of NumPy, with the bits of those for many rows."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.numerics.reductions import NARROW, row_maxima, row_sums
 
 __all__ = ["FEW_ROWS", "row_tops", "row_totals"]
 
-FloatArray = NDArray[np.floating]
 
 # Up to this number of rows the time goes into calls of NumPy, not into numbers; their blocks are stored row by row.
 FEW_ROWS = 16

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.errors import PredictionError
-from calibrant.graph.operation import FloatArray, GraphError, Operation
+from calibrant.graph.operation import GraphError, Operation
 from calibrant.graph.program import Program
 from calibrant.space import Space
 

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.errors import FileFormatError
 
-__all__ = ["OPERATIONS", "FloatArray", "GraphError", "Kernel", "Operation", "Vector"]
+__all__ = ["OPERATIONS", "GraphError", "Kernel", "Operation"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 Kernel = Callable[..., Any]
 """``kernel(out, *values)``: returns the result, in ``out`` where that is an array of its shape and float type."""

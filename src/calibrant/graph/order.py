@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from calibrant.graph.operation import FloatArray, GraphError, Kernel, Operation
+from calibrant.arrays import FloatArray
+from calibrant.graph.operation import GraphError, Kernel, Operation
 from calibrant.numerics.kept_order import argmax_restored, restore_order
 
 __all__ = ["CumulativeSum", "FirstOfLeast", "Restore", "SortDescending", "Unsort"]

@@ -5,16 +5,14 @@ from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.graph.map_graph import MapGraph, Node
-from calibrant.graph.operation import OPERATIONS, GraphError, Operation, Vector
+from calibrant.graph.operation import OPERATIONS, GraphError, Operation
 from calibrant.space import Space
 
 __all__ = ["graph_from_plain", "graph_to_plain"]
 
-Array = NDArray[Any]
-Indices = NDArray[np.intp]
 
 MOST_NESTED = 8  # graphs inside of graphs
 
@@ -26,7 +24,7 @@ KEYS = {"columns", "space", "output_space", "operations"}
 UNSTORABLE = frozenset({"opaque"})
 
 
-def graph_to_plain(graph: MapGraph, put: Callable[[Array], Any]) -> dict[str, Any]:
+def graph_to_plain(graph: MapGraph, put: Callable[[AnyArray], Any]) -> dict[str, Any]:
     """Return a graph as JSON values; ``put`` says what stands for an array.
 
     >>> from calibrant.graph.elementwise import Clip
@@ -46,7 +44,7 @@ def graph_to_plain(graph: MapGraph, put: Callable[[Array], Any]) -> dict[str, An
     }
 
 
-def _plain(parameter: Any, put: Callable[[Array], Any]) -> Any:
+def _plain(parameter: Any, put: Callable[[AnyArray], Any]) -> Any:
     if isinstance(parameter, np.ndarray):
         # A single number needs no array; infinity, which stands for no bound, is no JSON value.
         if parameter.ndim == 0 and np.isfinite(parameter):
@@ -57,7 +55,7 @@ def _plain(parameter: Any, put: Callable[[Array], Any]) -> Any:
     return parameter
 
 
-def _compact(numbers: Array) -> Array:
+def _compact(numbers: AnyArray) -> AnyArray:
     """Return integers in the shortest type that holds them."""
     if numbers.size == 0:
         return numbers
@@ -65,7 +63,7 @@ def _compact(numbers: Array) -> Array:
     return numbers.astype(kind)
 
 
-def graph_from_plain(content: Any, get: Callable[[Any], Array], depth: int = 0) -> MapGraph:
+def graph_from_plain(content: Any, get: Callable[[Any], AnyArray], depth: int = 0) -> MapGraph:
     """Return the graph that JSON values describe, checked; ``get`` returns the array for what stands for one.
 
     Raises
@@ -89,7 +87,7 @@ def graph_from_plain(content: Any, get: Callable[[Any], Array], depth: int = 0) 
     return graph
 
 
-def _node(content: Any, get: Callable[[Any], Array], depth: int) -> Node:
+def _node(content: Any, get: Callable[[Any], AnyArray], depth: int) -> Node:
     name = content.get("operation") if type(content) is dict else None
     kind = OPERATIONS.get(name) if isinstance(name, str) and name not in UNSTORABLE else None
     if kind is None:
@@ -104,17 +102,17 @@ def _node(content: Any, get: Callable[[Any], Array], depth: int) -> Node:
 
 
 def _operation(
-    kind: type[Operation], content: dict[str, Any], get: Callable[[Any], Array], depth: int
+    kind: type[Operation], content: dict[str, Any], get: Callable[[Any], AnyArray], depth: int
 ) -> Operation:
     """Return an operation whose parameters have the types of its fields."""
     parameters: dict[str, Any] = {}
     for each in fields(kind):
         value, wanted, where = content[each.name], each.type, f"{each.name} of {kind.name}"
-        if wanted in (Vector, Vector | None, Indices):
+        if wanted in (Vector, Vector | None, IntArray):
             value = (
                 None
                 if value is None and wanted == Vector | None
-                else _array(value, wanted == Indices, get, where)
+                else _array(value, wanted == IntArray, get, where)
             )
         elif wanted is float:
             _expect(_is_number(value), f"{where} must be a number")
@@ -136,7 +134,7 @@ def _operation(
     return kind(**parameters)
 
 
-def _array(value: Any, whole: bool, get: Callable[[Any], Array], where: str) -> Array:
+def _array(value: Any, whole: bool, get: Callable[[Any], AnyArray], where: str) -> AnyArray:
     if _is_number(value) and not whole:
         return np.asarray(float(value))
     array = get(value)

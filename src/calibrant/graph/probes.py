@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.arrays import FloatArray
 from calibrant.errors import NoGraphError
 from calibrant.graph.columns import BoundGaps, Floor
 from calibrant.graph.curves import Piecewise, Ramps
 from calibrant.graph.elementwise import Affine, Arithmetic, Clip, Function, Log, Narrow, Widen
 from calibrant.graph.map_graph import MapGraph
-from calibrant.graph.operation import FloatArray, Operation
+from calibrant.graph.operation import Operation
 from calibrant.graph.order import Restore
 from calibrant.graph.rows import LogSoftmax
 from calibrant.graph.trace import Trace, TracedPredictions

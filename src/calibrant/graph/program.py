@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.errors import ParameterError
 from calibrant.graph.elementwise import Affine, Clip, Log, Narrow, Widen
-from calibrant.graph.operation import FloatArray, Kernel
+from calibrant.graph.operation import Kernel
 from calibrant.graph.order import Restore
 from calibrant.graph.rows import LogSoftmax, Softmax, softmax_with_argmax
 from calibrant.numerics.reductions import NARROW

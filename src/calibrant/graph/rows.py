@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from scipy.special import expit, logit
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.graph.few_rows import row_tops, row_totals
-from calibrant.graph.operation import FloatArray, GraphError, Kernel, Operation, Vector, same_width
+from calibrant.graph.operation import GraphError, Kernel, Operation, same_width
 from calibrant.numerics.kept_order import argmax_restored
 from calibrant.numerics.reductions import row_maxima
 

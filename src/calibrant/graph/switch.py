@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.graph.map_graph import MapGraph
-from calibrant.graph.operation import FloatArray, GraphError, Kernel, Operation
+from calibrant.graph.operation import GraphError, Kernel, Operation
 
 __all__ = ["Switch"]
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.graph.columns import (
     BoundGaps,
     Columns,
@@ -30,7 +31,7 @@ from calibrant.graph.elementwise import (
     Widen,
 )
 from calibrant.graph.map_graph import MapGraph, Node
-from calibrant.graph.operation import FloatArray, Kernel, Operation
+from calibrant.graph.operation import Kernel, Operation
 from calibrant.graph.order import Kept, Restore
 from calibrant.graph.rows import Dense, LogSoftmax, Mixture, Reduction, RowReduce, Softmax
 from calibrant.space import Space

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from calibrant.graph.operation import FloatArray, GraphError, Kernel, Operation, Vector
+from calibrant.arrays import FloatArray, IntArray, Vector
+from calibrant.graph.operation import GraphError, Kernel, Operation
 from calibrant.numerics.tree_walk import check_trees, places_below, walk
 
 __all__ = ["TreeMeans"]
 
-Indices = NDArray[np.intp]
 
 # Up to this number of splits, all are decided for a single row, which takes fewer calls of NumPy than a walk.
 MOST_SPLITS_AT_ONCE = 10_000
@@ -39,10 +38,10 @@ class TreeMeans(Operation):
         Values of all leaves.
     """
 
-    n_splits: Indices
-    columns: Indices
+    n_splits: IntArray
+    columns: IntArray
     thresholds: Vector
-    children: Indices
+    children: IntArray
     values: Vector
 
     name: ClassVar[str] = "tree-means"
@@ -71,11 +70,11 @@ class TreeMeans(Operation):
             raise GraphError(f"tree-means {error}") from None
 
     @property
-    def roots(self) -> Indices:
+    def roots(self) -> IntArray:
         """Places at which walks begin, (T,); see :func:`~calibrant.numerics.tree_walk.places_below`."""
         firsts = np.cumsum(self.n_splits) - self.n_splits
         first_leaves = len(self.thresholds) + firsts + np.arange(len(self.n_splits))
-        roots: Indices = np.where(self.n_splits > 0, firsts, first_leaves)
+        roots: IntArray = np.where(self.n_splits > 0, firsts, first_leaves)
         return roots
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
@@ -97,7 +96,7 @@ class TreeMeans(Operation):
         return kernel
 
 
-def _one_row_kernel(trees: TreeMeans, below: Indices, values: Vector) -> Kernel:
+def _one_row_kernel(trees: TreeMeans, below: IntArray, values: Vector) -> Kernel:
     """Return the kernel for one row: every split is decided, and paths are doubled until all end in leaves."""
     n_all, roots = len(trees.thresholds), trees.roots
     left, right = below.T.copy()
@@ -116,7 +115,7 @@ def _one_row_kernel(trees: TreeMeans, below: Indices, values: Vector) -> Kernel:
     return kernel
 
 
-def _depth(roots: Indices, below: Indices) -> int:
+def _depth(roots: IntArray, below: IntArray) -> int:
     """Return the largest number of splits on the way from a root to a leaf."""
     depth, at = 0, roots[roots < len(below)]
     while len(at):

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums
@@ -15,8 +16,6 @@ from calibrant.space import Space
 
 __all__ = ["Event", "exact_probabilities"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # A softmax is never exactly zero, although its float64 value may be.
 LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from calibrant.arrays import Vector
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.event import Event
@@ -20,7 +21,6 @@ __all__ = ["hosmer_lemeshow_test"]
 
 EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
-Vector = NDArray[np.float64]
 
 # Expected events, and non-events, from which the chi-square approximation of a group is adequate.
 ENOUGH = 5.0

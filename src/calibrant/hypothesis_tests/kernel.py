@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
@@ -20,8 +21,6 @@ __all__ = ["kernel_test"]
 
 Method = Literal["auto", "resampling", "wild", "block"]
 TestKind = Literal["full", "confidence", "positive"]
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # Number of multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
 AFFORDABLE = 1.2e11

@@ -1,17 +1,15 @@
 """Log-odds of classes, exact also where probabilities round to one, with finite values for zeros and ones."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from calibrant.arrays import Vector
 from calibrant.errors import PredictionError
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["LogOdds"]
-
-Vector = NDArray[np.float64]
 
 
 class LogOdds:

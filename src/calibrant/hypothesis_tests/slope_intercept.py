@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, expit, ndtri
 
+from calibrant.arrays import Vector
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.few_rows import few_rows
 from calibrant.hypothesis_tests.log_odds import LogOdds
@@ -21,7 +22,6 @@ __all__ = ["Coefficient", "SlopeIntercept", "calibration_slope_intercept"]
 
 Event = Literal["auto", "positive", "confidence", "classwise"]
 IntervalMethod = Literal["profile", "wald"]
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from calibrant.arrays import Float64Array
 from calibrant.binning import Bins
 from calibrant.errors import ParameterError
 from calibrant.options import check_level, real_array
@@ -13,12 +13,10 @@ from calibrant.wording import counted
 
 __all__ = ["bin_intervals", "clopper_pearson"]
 
-FloatArray = NDArray[np.float64]
-
 
 def clopper_pearson(
     successes: Any, trials: Any, level: float = 0.95
-) -> tuple[FloatArray, FloatArray] | tuple[float, float]:
+) -> tuple[Float64Array, Float64Array] | tuple[float, float]:
     r"""Clopper-Pearson interval: exact confidence interval of a binomial proportion.
 
     .. math::
@@ -75,7 +73,7 @@ def clopper_pearson(
 
 def bin_intervals(
     bins: Bins, level: float = 0.95, *, squared_weight: Any = None
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Float64Array, Float64Array]:
     r"""Clopper-Pearson interval of the mean outcome of each bin, for outcomes 0 and 1.
 
     Parameters

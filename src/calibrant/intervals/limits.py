@@ -4,16 +4,15 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 
 __all__ = ["BootstrapMethod", "Limits", "basic_limits", "bca_limits", "check_method", "percentile_limits"]
 
 BootstrapMethod = Literal["percentile", "bca", "basic"]
 
-Values = NDArray[np.float64]
 
 # Relative tolerance, in units of the spread, for sums over rows in another order.
 TIE = 1e-9
@@ -32,7 +31,7 @@ def check_method(method: Any) -> None:
         raise ParameterError(f"method must be 'percentile', 'bca' or 'basic', not {method!r}.")
 
 
-def percentile_limits(values: Values, level: float) -> Limits:
+def percentile_limits(values: Float64Array, level: float) -> Limits:
     """Return the central quantiles: the ends that leave out equal fractions of the values on both sides.
 
     >>> percentile_limits(np.arange(101.0), 0.5)
@@ -43,7 +42,7 @@ def percentile_limits(values: Values, level: float) -> Limits:
     return Limits(_quantile(ordered, tail), _quantile(ordered, 1 - tail))
 
 
-def basic_limits(estimate: float, values: Values, level: float) -> Limits:
+def basic_limits(estimate: float, values: Float64Array, level: float) -> Limits:
     """Return the percentile limits reflected at the estimate, which corrects a bias that resampling repeats.
 
     >>> basic_limits(60.0, np.arange(101.0), 0.5)
@@ -54,7 +53,7 @@ def basic_limits(estimate: float, values: Values, level: float) -> Limits:
 
 
 def bca_limits(
-    estimate: float, values: Values, level: float, acceleration: Callable[[], float]
+    estimate: float, values: Float64Array, level: float, acceleration: Callable[[], float]
 ) -> Limits | None:
     r"""Return the bias-corrected and accelerated (BCa) limits, or None where they are undefined.
 
@@ -87,7 +86,7 @@ def bca_limits(
     return Limits(*ends)
 
 
-def _quantile(ordered: Values, share: float) -> float:
+def _quantile(ordered: Float64Array, share: float) -> float:
     """Interpolate between neighbours as numpy's default does, but support infinite values."""
     position = share * (len(ordered) - 1)
     below = int(position)

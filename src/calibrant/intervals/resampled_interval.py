@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import CalibrationWarning
 from calibrant.intervals.jackknife import acceleration
 from calibrant.intervals.limits import (
@@ -24,8 +24,6 @@ from calibrant.numerics.row_resampling import RowResampling
 __all__ = ["NO_VALUE", "Resampled", "resampled_interval"]
 
 NO_VALUE = "the metric is undefined for these rows, so there is no interval"
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,7 @@ class Resampled:
 
     estimate: float
     limits: Limits
-    values: Values
+    values: Float64Array
     n_undefined: int
     method: str
     note: str | None = None
@@ -110,7 +108,7 @@ def resampled_interval(
 
 
 def _limits(
-    estimate: float, values: Values, options: BootstrapOptions, skewness: Callable[[], float]
+    estimate: float, values: Float64Array, options: BootstrapOptions, skewness: Callable[[], float]
 ) -> tuple[Limits, BootstrapMethod]:
     percentile = percentile_limits(values, options.level)
     if options.method == "percentile":

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth, Partition
 from calibrant.errors import ParameterError
 
@@ -13,7 +14,6 @@ __all__ = ["Norm", "Strategy", "check_fixed", "check_norm", "chosen_partition", 
 
 Strategy = Literal["uniform", "quantile"]
 Norm = float | Literal["max"]
-FloatArray = NDArray[np.float64]
 
 
 def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None) -> BinningScheme:
@@ -35,7 +35,7 @@ def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None
 
 
 def chosen_partition(
-    scheme: BinningScheme, scores: NDArray[np.floating], weights: FloatArray | None
+    scheme: BinningScheme, scores: NDArray[np.floating], weights: Float64Array | None
 ) -> Partition:
     """Return the partition of a scheme for these scores; raise if the scheme returns anything else."""
     partition = scheme(scores, weights)
@@ -63,8 +63,12 @@ def check_norm(norm: Any) -> None:
 
 
 def gap_norms(
-    weight: FloatArray, score_sum: FloatArray, outcome_sum: FloatArray, starts: NDArray[np.intp], norm: Norm
-) -> FloatArray:
+    weight: Float64Array,
+    score_sum: Float64Array,
+    outcome_sum: Float64Array,
+    starts: NDArray[np.intp],
+    norm: Norm,
+) -> Float64Array:
     r"""Return the weighted p-norm of the gaps for each slice of consecutive bins, or the largest gap.
 
     Parameters
@@ -77,11 +81,11 @@ def gap_norms(
         p.
     """
     if norm == 1:
-        gaps: FloatArray = np.add.reduceat(np.abs(outcome_sum - score_sum), starts)
+        gaps: Float64Array = np.add.reduceat(np.abs(outcome_sum - score_sum), starts)
         return gaps / np.add.reduceat(weight, starts)
     gap = np.divide(np.abs(outcome_sum - score_sum), weight, out=np.zeros_like(weight), where=weight > 0)
     if norm == "max":
-        largest: FloatArray = np.maximum.reduceat(gap, starts)
+        largest: Float64Array = np.maximum.reduceat(gap, starts)
         return largest
-    powers: FloatArray = np.add.reduceat(weight * gap**norm, starts) / np.add.reduceat(weight, starts)
+    powers: Float64Array = np.add.reduceat(weight * gap**norm, starts) / np.add.reduceat(weight, starts)
     return powers ** (1 / norm)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -22,7 +23,6 @@ from calibrant.predictions import Predictions
 __all__ = ["BinnedMetric", "Reduction"]
 
 Reduction = Literal["mean", "sum", "none"]
-FloatArray = NDArray[np.float64]
 
 
 # Blocks of rows that threads work on. Their number is fixed, so that sums do not depend on the number of threads.
@@ -55,7 +55,7 @@ class BinnedMetric:
         """Return the metric."""
         return self.reduced(self.errors(data))
 
-    def reduced(self, errors: FloatArray) -> float:
+    def reduced(self, errors: Float64Array) -> float:
         """Return the mean or the sum of the errors of all slots."""
         if self.reduction == "none":
             raise ParameterError(
@@ -63,7 +63,7 @@ class BinnedMetric:
             )
         return float(errors.sum() if self.reduction == "sum" else errors.mean())
 
-    def errors(self, data: LabelledPredictions) -> FloatArray:
+    def errors(self, data: LabelledPredictions) -> Float64Array:
         """Return the error of every slot, (S,)."""
         if isinstance(self.scheme, Partition):
             return self.errors_of(self.of(data))
@@ -97,7 +97,7 @@ class BinnedMetric:
         if self.reduction == "none":
             self.reduced(np.zeros(1))
 
-    def errors_of(self, bins: Bins) -> FloatArray:
+    def errors_of(self, bins: Bins) -> Float64Array:
         """Return the error of every slot from its bins, (S,)."""
         n_slots = len(bins.weight)
         starts = np.arange(n_slots) * (bins.weight.size // n_slots)
@@ -115,7 +115,7 @@ class BinnedMetric:
             self.reduced(np.zeros(1))
         bins = PreparedBins(self.slots_of, self.scheme, predictions)
 
-        def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:
+        def evaluate(labels: NDArray[np.intp], weights: Float64Array | None) -> float:
             return self.reduced(gap_norms(*bins.sums(labels, weights), self.norm))
 
         return evaluate
@@ -128,7 +128,7 @@ class BinnedMetric:
         cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.slots_of.binned_by_class)
         hit_weights = None if weights is None else weights[hits]
 
-        def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> FloatArray:
+        def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> Float64Array:
             return np.bincount(cells, values, n_cells).astype(np.float64, copy=False)
 
         scores = scores if weights is None else weights * scores

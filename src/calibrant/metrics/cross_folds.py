@@ -1,8 +1,8 @@
 """Random folds of rows that do not depend on the order of the rows."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.folds import content_seed, folds_by_content
 from calibrant.numerics.row_blocks import row_blocks
@@ -11,15 +11,13 @@ from calibrant.space import Space
 
 __all__ = ["cross_folds"]
 
-Vector = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 # Decimals to which sort keys are compared. Rows that differ only by rounding count as equal and are ordered by their
 # labels, not by the rounding.
 KEY_DECIMALS = 12
 
 
-def cross_folds(data: LabelledPredictions, n_folds: int) -> list[Rows]:
+def cross_folds(data: LabelledPredictions, n_folds: int) -> list[IntArray]:
     """Return the rows of every fold; each row is in exactly one fold, and no fold is empty.
 
     Folds depend on the predictions of the rows and not on their order. A row is never split between folds, whatever

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -16,8 +17,6 @@ from calibrant.metrics.noise_sums import Correction, NoiseSums
 from calibrant.predictions import Predictions
 
 __all__ = ["debiased_ece"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ class _DebiasedError:
         classes = np.arange(predictions.n_classes)
         _ = predictions.predicted  # computed once; rows taken below keep it
 
-        def evaluate(labels: NDArray[np.intp], weights: FloatArray | None) -> float:
+        def evaluate(labels: NDArray[np.intp], weights: Float64Array | None) -> float:
             data = LabelledPredictions(predictions, labels, classes, weights)
             return self(data if weights is None or weights.all() else data.take(weights > 0))
 
         return evaluate
 
-    def _errors(self, sums: NoiseSums) -> FloatArray:
+    def _errors(self, sums: NoiseSums) -> Float64Array:
         estimate = sums.absolute_error() if self.norm == 1 else sums.square_error(self.correction)
         return estimate if self.signed else np.maximum(estimate, 0.0) ** (1 / self.norm)
 

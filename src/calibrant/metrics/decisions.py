@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
@@ -16,7 +17,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["SAME_COST", "bayes_decisions", "cost_gap", "expected_cost", "realised_cost"]
 
-Costs = NDArray[np.float64]
 Plan = tuple[NDArray[np.intp], NDArray[np.float64]]
 """Decision of every row and its expected cost, both of shape (n,)."""
 
@@ -189,7 +189,7 @@ def cost_gap(
     return _prepare_cost_gap(data.predictions, matrix, bool(signed))(data.labels, data.weights)
 
 
-def _parsed_costs(costs: Any) -> Costs:
+def _parsed_costs(costs: Any) -> Float64Array:
     """Return finite costs as float64, (n_decisions, K)."""
     try:
         matrix = np.asarray(costs, dtype=np.float64)
@@ -205,7 +205,7 @@ def _parsed_costs(costs: Any) -> Costs:
     return matrix
 
 
-def _plan(predictions: Predictions, costs: Costs | None) -> Plan:
+def _plan(predictions: Predictions, costs: Float64Array | None) -> Plan:
     """Return the decision of every row and its expected cost, in blocks of rows."""
     if costs is None:
         return _plan_for_a_class(predictions)
@@ -236,6 +236,8 @@ def _plan_for_a_class(predictions: Predictions) -> Plan:
     return predictions.predicted, expected
 
 
-def _paid(decisions: NDArray[np.intp], labels: NDArray[np.intp], costs: Costs | None) -> NDArray[np.float64]:
+def _paid(
+    decisions: NDArray[np.intp], labels: NDArray[np.intp], costs: Float64Array | None
+) -> NDArray[np.float64]:
     """Return the cost of every row, (n,)."""
     return (decisions != labels).astype(np.float64) if costs is None else costs[decisions, labels]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -33,7 +33,6 @@ from calibrant.numerics.weighted_means import standard_error_of_mean
 __all__ = ["Decomposition", "decompose"]
 
 Method = Literal["auto", "isotonic", "bins", "recalibration"]
-Vector = NDArray[np.float64]
 
 # Relative tolerance for means of the same numbers summed in another order.
 ROUNDING = 1e-13

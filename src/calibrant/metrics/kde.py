@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
@@ -19,7 +20,6 @@ from calibrant.numerics.reflected_kernel import linear_binning, reflected_convol
 __all__ = ["kde_ece"]
 
 Convention = Literal["paper", "published"]
-FloatArray = NDArray[np.float64]
 
 CELLS_PER_BANDWIDTH = 32
 
@@ -124,7 +124,7 @@ def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
 def _smoothed_error(
     scores: NDArray[np.floating],
     outcomes: NDArray[np.bool_],
-    weights: FloatArray | None,
+    weights: Float64Array | None,
     norm: float,
     bandwidth: float | None,
 ) -> float:
@@ -145,7 +145,7 @@ def _smoothed_error(
     return float(max(trapezoid(gap, dx=1 / n_cells), 0.0) ** (1 / norm))
 
 
-def _folded_triweight(n_cells: int, width: float) -> FloatArray:
+def _folded_triweight(n_cells: int, width: float) -> Float64Array:
     """Return the kernel at all distances up to 1, with the mass beyond reflected back."""
     distances = np.linspace(0.0, 1.0, n_cells + 1)
     folded = np.zeros_like(distances)

@@ -5,21 +5,21 @@ from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 from scipy.signal import fftconvolve
 
+from calibrant.arrays import Float64Array
 from calibrant.metrics.kde_bandwidth import effective_rows, rule_of_thumb, standard_deviation, triweight
 
 __all__ = ["published_kde_error"]
 
-FloatArray = NDArray[np.float64]
 
 # The grid extends beyond [0, 1] to hold the mirror images.
-GRID: FloatArray = np.linspace(-0.6, 1.6, 2**14)
+GRID: Float64Array = np.linspace(-0.6, 1.6, 2**14)
 NEGLIGIBLE = 1e-6
 
 
 def published_kde_error(
     scores: NDArray[np.floating],
     outcomes: NDArray[np.bool_],
-    weights: FloatArray | None,
+    weights: Float64Array | None,
     norm: float,
     bandwidth: float | None,
 ) -> float:
@@ -45,10 +45,10 @@ def published_kde_error(
 
 
 def _published_bandwidth(
-    places: FloatArray,
+    places: Float64Array,
     of_events: NDArray[np.float32],
     outcomes: NDArray[np.bool_],
-    weights: FloatArray | None,
+    weights: Float64Array | None,
 ) -> float:
     if len(of_events):
         spread = standard_deviation(of_events, None if weights is None else weights[outcomes])
@@ -57,7 +57,7 @@ def _published_bandwidth(
     return rule_of_thumb(places, weights)
 
 
-def _density(places: NDArray[np.floating], masses: FloatArray, bandwidth: float) -> FloatArray:
+def _density(places: NDArray[np.floating], masses: Float64Array, bandwidth: float) -> Float64Array:
     """Return the density of scores on the grid, each with one mirror image at the nearer end."""
     if not len(places):
         return np.zeros_like(GRID)
@@ -73,6 +73,6 @@ def _density(places: NDArray[np.floating], masses: FloatArray, bandwidth: float)
         binned += np.bincount(cells + 1, to_the_right, len(GRID))
     reach = min(int(3 * bandwidth / step), len(GRID) // 2)
     kernel = triweight(step * np.arange(-reach, reach + 1), bandwidth)
-    density: FloatArray = np.maximum(fftconvolve(binned / masses.sum(), kernel, mode="same"), 0.0)
+    density: Float64Array = np.maximum(fftconvolve(binned / masses.sum(), kernel, mode="same"), 0.0)
     density[(GRID <= 0) | (GRID >= 1)] = 0.0
     return density

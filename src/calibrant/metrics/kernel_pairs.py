@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import confidences
@@ -26,8 +27,6 @@ from calibrant.numerics.row_blocks import BlockSums, row_blocks
 
 __all__ = ["Pairs", "Residuals", "check_block_size"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 Rows = slice | NDArray[np.intp]
 
 # Largest number of predictions between which the median distance, the default bandwidth, is computed.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.decisions import SAME_COST
@@ -27,13 +28,11 @@ MOST_BYTES_KEPT = 2**28
 # Integers up to this one are exact in float32.
 EXACT_IN_FLOAT32 = 2**24
 
-FloatArray = NDArray[np.float64]
-
 
 class _Losses:
     """Loss matrices in batches, as differences from their first decision."""
 
-    def __init__(self, matrices: FloatArray) -> None:
+    def __init__(self, matrices: Float64Array) -> None:
         self.first = matrices[:, 0]  # (m, K)
         # Additional loss of another decision compared with the first, (D - 1, K, m).
         self.rises = np.ascontiguousarray((matrices[:, 1:] - matrices[:, :1]).transpose(1, 2, 0))
@@ -41,13 +40,13 @@ class _Losses:
         self.width = matrices.shape[2] + len(self.rises) * len(matrices)  # floats per row in the working set
 
     @classmethod
-    def in_parts(cls, matrices: FloatArray) -> Iterator[tuple[slice, "_Losses"]]:
+    def in_parts(cls, matrices: Float64Array) -> Iterator[tuple[slice, "_Losses"]]:
         """Yield batches of matrices, each with the slice of its positions."""
         for start in range(0, len(matrices), LOSSES_AT_A_TIME):
             part = slice(start, min(start + LOSSES_AT_A_TIME, len(matrices)))
             yield part, cls(matrices[part])
 
-    def choices(self, block: FloatArray) -> list[FloatArray]:
+    def choices(self, block: Float64Array) -> list[Float64Array]:
         """Return for each decision except the first where it is chosen: ones and zeros, (rows, m)."""
         if len(self.rises) == 1:
             return [(block @ self.rises[0] < -self.tolerances).astype(np.float64)]
@@ -61,7 +60,7 @@ class _Losses:
             choices.append(taken.astype(np.float64))
         return choices
 
-    def totals(self, block: FloatArray, choices: list[FloatArray]) -> FloatArray:
+    def totals(self, block: Float64Array, choices: list[Float64Array]) -> Float64Array:
         """Return the sum over rows of the loss of the chosen decision, weighted by the class entries of rows."""
         result = self.first @ block.sum(axis=0)
         for rise, chosen in zip(self.rises, choices, strict=True):
@@ -70,13 +69,13 @@ class _Losses:
 
 
 def _gaps(
-    predictions: Predictions, labels: NDArray[np.intp], weights: FloatArray | None, matrices: FloatArray
-) -> FloatArray:
+    predictions: Predictions, labels: NDArray[np.intp], weights: Float64Array | None, matrices: Float64Array
+) -> Float64Array:
     """Return mean predicted minus mean realised loss for every loss matrix, (m,)."""
     gaps = np.empty(len(matrices))
     for part, losses in _Losses.in_parts(matrices):
 
-        def contribution(rows: slice, losses: _Losses = losses) -> FloatArray:
+        def contribution(rows: slice, losses: _Losses = losses) -> Float64Array:
             block = _normalised(predictions, rows)
             choices = losses.choices(block)
             block[np.arange(len(block)), labels[rows]] -= 1
@@ -89,7 +88,7 @@ def _gaps(
     return gaps / (predictions.n_rows if weights is None else weights.sum())
 
 
-def _normalised(predictions: Predictions, rows: slice) -> FloatArray:
+def _normalised(predictions: Predictions, rows: slice) -> Float64Array:
     """Return rows divided by their sums; otherwise adding a constant to a loss would change the gap."""
     block = predictions.probabilities[rows].astype(np.float64)
     block /= row_sums(block)[:, np.newaxis]
@@ -103,21 +102,21 @@ class _KeptDecisions:
     direct evaluation in a fraction of the time. Weights would be rounded, so with weights decisions are recomputed.
     """
 
-    def __init__(self, predictions: Predictions, matrices: FloatArray) -> None:
+    def __init__(self, predictions: Predictions, matrices: Float64Array) -> None:
         self.predictions = predictions
         self.matrices = matrices
         n_entries = predictions.n_rows * len(matrices) * (matrices.shape[1] - 1)
         self.fits = 4 * n_entries <= MOST_BYTES_KEPT and predictions.n_rows < EXACT_IN_FLOAT32
 
     @cached_property
-    def _decisions_and_promises(self) -> tuple[list[NDArray[np.float32]], FloatArray]:
+    def _decisions_and_promises(self) -> tuple[list[NDArray[np.float32]], Float64Array]:
         """Where each decision except the first is chosen, (n, m), and the sum of the predicted losses, (m,)."""
         shape = self.predictions.n_rows, len(self.matrices)
         kept = [np.empty(shape, dtype=np.float32) for _ in range(self.matrices.shape[1] - 1)]
         promised = np.empty(len(self.matrices))
         for part, losses in _Losses.in_parts(self.matrices):
 
-            def contribution(rows: slice, part: slice = part, losses: _Losses = losses) -> FloatArray:
+            def contribution(rows: slice, part: slice = part, losses: _Losses = losses) -> Float64Array:
                 block = _normalised(self.predictions, rows)
                 choices = losses.choices(block)
                 for all_rows, chosen in zip(kept, choices, strict=True):
@@ -128,7 +127,7 @@ class _KeptDecisions:
                 promised[part] = total(contribution)
         return kept, promised
 
-    def evaluate(self, labels: NDArray[np.intp], weights: FloatArray | None) -> float:
+    def evaluate(self, labels: NDArray[np.intp], weights: Float64Array | None) -> float:
         if weights is not None or not self.fits:
             return float(np.abs(_gaps(self.predictions, labels, weights, self.matrices)).mean())
         kept, promised = self._decisions_and_promises
@@ -237,7 +236,7 @@ def _check_options(n_losses: Any, n_decisions: Any, losses: Any, random_state: A
         )
 
 
-def _parsed_losses(losses: Any) -> FloatArray:
+def _parsed_losses(losses: Any) -> Float64Array:
     try:
         matrices = np.asarray(losses, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -250,7 +249,9 @@ def _parsed_losses(losses: Any) -> FloatArray:
     return matrices
 
 
-def _matrices(n_classes: int, n_losses: int, n_decisions: int, losses: Any, random_state: Any) -> FloatArray:
+def _matrices(
+    n_classes: int, n_losses: int, n_decisions: int, losses: Any, random_state: Any
+) -> Float64Array:
     """Return the losses of the user, or random ones, (m, D, K)."""
     if losses is not None:
         matrices = _parsed_losses(losses)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from calibrant.arrays import Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_norm
@@ -30,7 +31,6 @@ from calibrant.options import check_level
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
 
-Vector = NDArray[np.float64]
 
 # Relative change below which recalibration counts as having no effect on a probability: float32 cannot resolve it, and
 # its direction would only be rounding.

@@ -7,14 +7,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
 from calibrant.metrics.prepared_losses import LossesOf
 from calibrant.predictions import Predictions
 
 __all__ = ["MeanMetric", "MeanSums"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, logsumexp
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import metric
@@ -18,7 +19,6 @@ from calibrant.space import Space
 __all__ = ["miscalibration"]
 
 Loss = Literal["brier", "log"]
-FloatArray = NDArray[np.float64]
 
 
 @metric()
@@ -94,7 +94,9 @@ def miscalibration(
     check_kind(kind)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
-    def error(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: FloatArray | None) -> float:
+    def error(
+        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
+    ) -> float:
         fit = isotonic_fit(scores, outcomes, weights)
         value = fit.value
         if loss == "brier":
@@ -111,14 +113,14 @@ def miscalibration(
 
 def _log_losses(
     data: LabelledPredictions, scores: NDArray[np.floating], outcomes: NDArray[np.bool_]
-) -> FloatArray:
+) -> Float64Array:
     """Return the log-loss of every row, (n,), exact also where a score is rounded to zero or one."""
     of_outcome = scores.astype(np.float64)
     np.subtract(1, of_outcome, out=of_outcome, where=~outcomes)
     rounded = np.flatnonzero(of_outcome <= 0)
     of_outcome[rounded] = 1.0
     # Rows sum to one only up to rounding; probabilities are capped at one.
-    losses: FloatArray = -np.log(np.minimum(of_outcome, 1.0))
+    losses: Float64Array = -np.log(np.minimum(of_outcome, 1.0))
     for block in row_blocks(len(rounded), data.n_classes):
         rows = rounded[block]
         losses[rows] = _exact_log_losses(data, rows, outcomes[rows])
@@ -127,7 +129,7 @@ def _log_losses(
 
 def _exact_log_losses(
     data: LabelledPredictions, rows: NDArray[np.intp], outcomes: NDArray[np.bool_]
-) -> FloatArray:
+) -> Float64Array:
     """Return losses of events that occurred at a score of zero, or did not occur at a score of one.
 
     If the event occurred, its class is the true class. An event at a score of one is that of the predicted

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
+from calibrant.arrays import Float64Array
 from calibrant.binning import Partition
 
 __all__ = ["Correction", "NoiseSums"]
 
 Correction = Literal["variance", "pairs", "tcal"]
-FloatArray = NDArray[np.float64]
 
 # With an effective sample size below one plus this, the variance in a bin is unknown: it has one row, or the weights of
 # the others are lost in rounding.
@@ -34,11 +34,11 @@ class NoiseSums:
         Sum of w o, with o the outcome.
     """
 
-    weight: FloatArray
-    square_weight: FloatArray
-    residual: FloatArray
-    square_residual: FloatArray
-    outcome: FloatArray
+    weight: Float64Array
+    square_weight: Float64Array
+    residual: Float64Array
+    square_residual: Float64Array
+    outcome: Float64Array
 
     @classmethod
     def of(
@@ -46,15 +46,15 @@ class NoiseSums:
         partition: Partition,
         scores: NDArray[np.floating],
         outcomes: NDArray[np.bool_],
-        weights: FloatArray | None,
+        weights: Float64Array | None,
     ) -> Self:
         """Add up the rows of one event, in O(n)."""
         index, n_bins = partition.index(scores), len(partition.bin_edges()) - 1
 
-        def sums(values: FloatArray) -> FloatArray:
+        def sums(values: Float64Array) -> Float64Array:
             return np.bincount(index, values, n_bins).astype(np.float64, copy=False)
 
-        residuals: FloatArray = np.subtract(outcomes, scores, dtype=np.float64)
+        residuals: Float64Array = np.subtract(outcomes, scores, dtype=np.float64)
         if weights is None:
             weights = np.ones(len(index))
         return cls(
@@ -73,7 +73,7 @@ class NoiseSums:
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
-    def square_error(self, correction: Correction) -> FloatArray:
+    def square_error(self, correction: Correction) -> Float64Array:
         """Return the mean squared gap minus its noise bias, for each event."""
         all_pairs = self.weight * self.weight
         pairs = all_pairs - self.square_weight  # weight of all pairs of two different rows
@@ -86,7 +86,7 @@ class NoiseSums:
             squares = _ratio(self.residual * self.residual - self.square_residual, divisor)
         return self._mean(squares)
 
-    def absolute_error(self) -> FloatArray:
+    def absolute_error(self) -> Float64Array:
         """Return twice the mean absolute gap minus its expectation under redrawn noise, for each event."""
         gap = _ratio(np.abs(self.residual), self.weight)
         deviation = _ratio(np.sqrt(self._outcome_spread * self.square_weight), self.weight)
@@ -96,19 +96,19 @@ class NoiseSums:
         return self._mean(2 * gap - folded)
 
     @property
-    def _outcome_spread(self) -> FloatArray:
+    def _outcome_spread(self) -> Float64Array:
         """Variance of one outcome if all rows of a bin have the same probability."""
         mean = _ratio(self.outcome, self.weight)
         return np.maximum(mean * (1 - mean), 0.0)
 
-    def _mean(self, values: FloatArray) -> FloatArray:
+    def _mean(self, values: Float64Array) -> Float64Array:
         """Return the weighted mean over bins; bins with one row, whose variance is unknown, count as zero."""
         several = self.weight * self.weight > (1 + EFFECTIVE_ROWS_TOLERANCE) * self.square_weight
         total = np.where(several, self.weight * values, 0.0).sum(axis=-1)
-        means: FloatArray = total / self.weight.sum(axis=-1)
+        means: Float64Array = total / self.weight.sum(axis=-1)
         return means
 
 
-def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+def _ratio(numerator: Float64Array, denominator: Float64Array) -> Float64Array:
     """Return the quotient, or zero where the denominator is zero."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.metrics.slot_bins import cell_numbers, fixed_cells
 from calibrant.metrics.slots import SlotsOf
@@ -13,22 +14,19 @@ from calibrant.predictions import Predictions
 
 __all__ = ["PreparedBins"]
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
-
 
 @dataclass(frozen=True, eq=False)
 class _Assigned:
     """The bin of every score, and the sums that do not depend on labels, for given weights."""
 
     cells: NDArray[Any]  # (n, S)
-    starts: IndexArray  # (S,) first bin of every slot
+    starts: IntArray  # (S,) first bin of every slot
     n_cells: int
-    weights: FloatArray | None  # (n,)
-    weight: FloatArray  # (n_cells,)
-    score_sum: FloatArray  # (n_cells,)
+    weights: Float64Array | None  # (n,)
+    weight: Float64Array  # (n_cells,)
+    score_sum: Float64Array  # (n_cells,)
 
-    def is_for(self, weights: FloatArray | None) -> bool:
+    def is_for(self, weights: Float64Array | None) -> bool:
         if weights is None or self.weights is None:
             return weights is self.weights
         return np.array_equal(weights, self.weights)
@@ -53,8 +51,8 @@ class PreparedBins:
         self._last = self._assigned(None)
 
     def sums(
-        self, labels: IndexArray, weights: FloatArray | None
-    ) -> tuple[FloatArray, FloatArray, FloatArray, IndexArray]:
+        self, labels: IntArray, weights: Float64Array | None
+    ) -> tuple[Float64Array, Float64Array, Float64Array, IntArray]:
         """Return weight, sum of scores and sum of outcomes of every bin, and the first bin of each slot."""
         # Read the reference once: another thread may replace it at any time.
         bins = self._last
@@ -73,7 +71,7 @@ class PreparedBins:
         outcome_sum = np.bincount(hits, hit_weights, bins.n_cells).astype(np.float64, copy=False)
         return bins.weight, bins.score_sum, outcome_sum, bins.starts
 
-    def _assigned(self, weights: FloatArray | None) -> _Assigned:
+    def _assigned(self, weights: Float64Array | None) -> _Assigned:
         """Assign every score to a bin."""
         slots, predictions = self._slots, self._predictions
         if isinstance(self._scheme, Partition):
@@ -93,9 +91,9 @@ class PreparedBins:
     def _added_up(
         self,
         cells: NDArray[Any],
-        starts: IndexArray,
+        starts: IntArray,
         n_cells: int,
-        weights: FloatArray | None,
+        weights: Float64Array | None,
     ) -> _Assigned:
         """Sum weights and scores in every bin, slot by slot to keep memory at O(n)."""
         weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.metrics.row_losses import Loss
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import log_softmax, softmax
@@ -13,7 +14,6 @@ from calibrant.space import Space
 
 __all__ = ["LossesOf", "prepared_losses"]
 
-Vector = NDArray[np.float64]
 
 LossesOf = Callable[[NDArray[np.intp]], Vector]
 """The loss of every row, (n,), as a function of the column numbers of the true classes."""

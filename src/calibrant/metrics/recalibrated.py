@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from calibrant import registry
+from calibrant.arrays import IntArray, Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -44,9 +45,6 @@ EventKind = Literal["confidence", "classwise", "positive", "full"]
 Recalibrator = str | Calibrator
 """A registry name, a calibrator to be cloned, or ``"isotonic"`` for the event of a two-class problem."""
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Rows = NDArray[np.intp]
 Map = Callable[[Predictions], Predictions]
 
 # Largest number of classes for which a full linear map of log-probabilities, K^2 + K parameters, is affordable.
@@ -191,10 +189,10 @@ def _top_rest_total(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any
 def recalibrated(
     data: LabelledPredictions,
     recalibrator: Recalibrator | Mixture,
-    folds: list[Rows],
+    folds: list[IntArray],
     *,
     earlier_only: bool = False,
-) -> Iterator[tuple[Rows, Predictions]]:
+) -> Iterator[tuple[IntArray, Predictions]]:
     """Yield, fold by fold, row numbers and their out-of-fold recalibrated predictions.
 
     Rows are returned unchanged if their other folds are empty or hold a single class. Warnings of the fits are

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import BlockSums
@@ -16,8 +17,6 @@ __all__ = ["Loss", "check_loss", "row_losses"]
 
 Loss = Literal["log", "brier", "spherical"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 _BlockLoss = Callable[[Matrix, NDArray[np.intp], Space], Vector]
 
 

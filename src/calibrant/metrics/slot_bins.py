@@ -3,19 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.metrics.bin_errors import chosen_partition
 from calibrant.metrics.slots import Slots
 
 __all__ = ["bins_of_slots", "cell_numbers", "fixed_cells"]
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
-
-def fixed_cells(
-    slots: Slots, partition: Partition, n_classes: int
-) -> tuple[IndexArray, tuple[int, int, int]]:
+def fixed_cells(slots: Slots, partition: Partition, n_classes: int) -> tuple[IntArray, tuple[int, int, int]]:
     """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
 
     Bins of all slots, and of all classes if these are binned separately, share one numbering.
@@ -32,7 +28,7 @@ def fixed_cells(
 
 
 def bins_of_slots(
-    slots: Slots, labels: IndexArray, weights: FloatArray | None, partition: Partition, n_classes: int
+    slots: Slots, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
 ) -> Bins:
     """Return bins of shape (S, groups, B) that hold the sums of every slot; O(nS)."""
     cells, shape = fixed_cells(slots, partition, n_classes)
@@ -50,7 +46,7 @@ def bins_of_slots(
         weights = np.repeat(weights, shape[0])
         scores = weights * scores
 
-    def sums(cells: IndexArray, values: NDArray[np.floating] | None) -> FloatArray:
+    def sums(cells: IntArray, values: NDArray[np.floating] | None) -> Float64Array:
         return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
 
     return Bins(
@@ -65,11 +61,11 @@ def bins_of_slots(
 
 def cell_numbers(
     scores: NDArray[np.floating],
-    targets: IndexArray,
-    weights: FloatArray | None,
+    targets: IntArray,
+    weights: Float64Array | None,
     scheme: BinningScheme,
     binned_by_class: bool,
-) -> tuple[IndexArray, int]:
+) -> tuple[IntArray, int]:
     """Return the bin number of every score of one slot, (n,), and the number of bins.
 
     The bins are chosen from these scores, or from the scores of each class if classes are binned separately.

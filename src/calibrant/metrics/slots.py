@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, IntArray
 from calibrant.metrics.events import columns
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
@@ -19,9 +20,6 @@ __all__ = [
     "SlotsOf",
     "TopRanks",
 ]
-
-ScoreArray = NDArray[np.floating]
-ClassArray = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +36,11 @@ class Slots:
         Whether scores that refer to different classes are binned separately.
     """
 
-    scores: ScoreArray
-    targets: ClassArray
+    scores: FloatArray
+    targets: IntArray
     binned_by_class: bool = False
 
-    def hits(self, labels: ClassArray) -> NDArray[np.bool_]:
+    def hits(self, labels: IntArray) -> NDArray[np.bool_]:
         """Return whether the class of each score occurred, (n, S)."""
         matches: NDArray[np.bool_] = self.targets == labels[:, np.newaxis]
         return matches
@@ -64,7 +62,7 @@ class SlotsOf(Protocol):
         """Return the slots of some rows."""
         ...
 
-    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
         """Yield the slots one by one for all rows: scores (n,) and targets (n,) or ()."""
         ...
 
@@ -86,7 +84,7 @@ class PredictedClass:
         scores = np.take_along_axis(predictions.probabilities[rows], predicted, axis=1)
         return Slots(scores, predicted, self.binned_by_class)
 
-    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
         yield from _columns_of(self, predictions)
 
 
@@ -104,7 +102,7 @@ class SingleClass:
         chosen = slice(self.column, self.column + 1)
         return Slots(predictions.probabilities[rows, chosen], np.array([self.column]))
 
-    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
         yield from _columns_of(self, predictions)
 
 
@@ -120,7 +118,7 @@ class EveryClass:
     def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
         return Slots(predictions.probabilities[rows], np.arange(predictions.n_classes))
 
-    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
         for column, scores in enumerate(columns(predictions)):
             yield scores, np.array(column)
 
@@ -140,19 +138,19 @@ class TopRanks:
         ranked = _largest(block, self.n_slots(predictions.n_classes))
         return Slots(np.take_along_axis(block, ranked, axis=1), ranked, self.binned_by_class)
 
-    def columns(self, predictions: Predictions) -> Iterator[tuple[ScoreArray, ClassArray]]:
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
         yield from _columns_of(self, predictions)
 
 
 def _columns_of(
     choose: Callable[[Predictions], Slots], predictions: Predictions
-) -> Iterator[tuple[ScoreArray, ClassArray]]:
+) -> Iterator[tuple[FloatArray, IntArray]]:
     slots = choose(predictions)
     for column, scores in enumerate(np.ascontiguousarray(slots.scores.T)):
         yield scores, slots.targets[..., column]
 
 
-def _largest(matrix: ScoreArray, k: int) -> ClassArray:
+def _largest(matrix: FloatArray, k: int) -> IntArray:
     """Return the columns of the k largest entries of every row, the largest first; O(nk) memory."""
     largest = np.empty((len(matrix), k), dtype=np.intp)
     for rows in row_blocks(*matrix.shape):
@@ -160,7 +158,7 @@ def _largest(matrix: ScoreArray, k: int) -> ClassArray:
     return largest
 
 
-def _largest_in_block(block: ScoreArray, k: int) -> ClassArray:
+def _largest_in_block(block: FloatArray, k: int) -> IntArray:
     """Return the columns of the largest entries of every row; ties go to the first column."""
     if k < block.shape[1] // 4:
         # Only the k largest are sorted, with columns in order first, so that the stable sort resolves ties.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning.equal_mass import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme, gap_norms
@@ -15,8 +16,6 @@ from calibrant.numerics.isotonic import Levels, levels
 
 __all__ = ["ece_sweep", "sweep_n_bins"]
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.intp]
 
 # A mean that decreases by less than this counts as not decreasing, so that rounding does not decide.
 DROP_TOLERANCE = 1e-9
@@ -100,7 +99,9 @@ def ece_sweep(
     chosen_scheme(1, strategy, None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
-    def error(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: FloatArray | None) -> float:
+    def error(
+        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
+    ) -> float:
         sweep = _sweep(strategy, scores, outcomes, weights)
         starts = np.unique(sweep.all_cuts(sweep.n_bins()))[:-1]
         rows = sweep.rows
@@ -120,7 +121,7 @@ def sweep_n_bins(
     sample_weight: Any = None,
     kind: Kind = "confidence",
     strategy: Strategy = "quantile",
-) -> IndexArray:
+) -> IntArray:
     """Return the number of bins that :func:`~calibrant.metrics.ece_sweep` uses, with the same parameters.
 
     Returns
@@ -140,7 +141,7 @@ def sweep_n_bins(
     chosen: list[int] = []
 
     def collect(
-        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: FloatArray | None
+        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
     ) -> float:
         chosen.append(_sweep(strategy, scores, outcomes, weights).n_bins())
         return 0.0
@@ -153,7 +154,7 @@ def _sweep(
     strategy: Strategy,
     scores: NDArray[np.floating],
     outcomes: NDArray[np.bool_],
-    weights: FloatArray | None,
+    weights: Float64Array | None,
 ) -> "_Sweep":
     rows = levels(scores, outcomes, weights)
     return _EqualMassSweep(rows) if strategy == "quantile" else _EqualWidthSweep(rows)
@@ -170,23 +171,23 @@ class _Sweep(ABC):
         self.total = self.weight_below[-1]
 
     @abstractmethod
-    def inner_cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
+    def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
         """Return the first level of bins 0 < ``number`` < ``n_bins``; non-decreasing in ``number``."""
 
     @abstractmethod
-    def places(self, level: IndexArray) -> FloatArray:
+    def places(self, level: IntArray) -> Float64Array:
         """Return the positions of levels, such that position times B is about the number of the bin."""
 
-    def cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
+    def cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
         """Return the first level of bins 0 to ``n_bins``; the last is the end."""
         cuts = self.inner_cuts(n_bins, number)
         return np.where(number <= 0, 0, np.where(number >= n_bins, self.n_levels, cuts))
 
-    def all_cuts(self, n_bins: int) -> IndexArray:
+    def all_cuts(self, n_bins: int) -> IntArray:
         """Return the first level of every bin and the end, (B + 1,); empty bins begin where they end."""
         return self.cuts(np.full(n_bins + 1, n_bins), np.arange(n_bins + 1))
 
-    def bins_of(self, n_bins: IndexArray, level: IndexArray) -> IndexArray:
+    def bins_of(self, n_bins: IntArray, level: IntArray) -> IntArray:
         """Return the number of the bin that holds each level."""
         number = np.clip((self.places(level) * n_bins).astype(np.intp), 0, n_bins - 1)
         while (too_high := self.cuts(n_bins, number) > level).any():
@@ -213,7 +214,7 @@ class _Sweep(ABC):
             first += step
         return self.n_levels
 
-    def _fallen_anywhere(self, tried: IndexArray) -> IndexArray:
+    def _fallen_anywhere(self, tried: IntArray) -> IntArray:
         """Return the numbers of bins for which the mean outcome decreases, by examining all bins."""
         n_bins = np.repeat(tried, tried + 1)
         first_of_each = np.cumsum(tried + 1) - (tried + 1)
@@ -222,10 +223,10 @@ class _Sweep(ABC):
         filled = np.concatenate([[True], (cuts[1:] > cuts[:-1]) | (number[1:] == 0)])
         n_bins, cuts = n_bins[filled], cuts[filled]
         falls = self._falls(cuts[:-2], cuts[1:-1], cuts[2:]) & (n_bins[:-2] == n_bins[2:])
-        fallen: IndexArray = n_bins[:-2][falls]
+        fallen: IntArray = n_bins[:-2][falls]
         return fallen
 
-    def _fallen_around(self, tried: IndexArray, falls: IndexArray) -> IndexArray:
+    def _fallen_around(self, tried: IntArray, falls: IntArray) -> IntArray:
         """Return the same by examining only bins around decreases between neighbouring levels.
 
         If the mean decreases from one bin to the next, some level of the first is above some level of the second, so
@@ -240,10 +241,10 @@ class _Sweep(ABC):
         after = self.cuts(n_bins, self.bins_of(n_bins, np.minimum(stop, last_level)) + 1)
         from_before = self._falls(before, start, stop) & (start > 0)
         to_after = self._falls(start, stop, after) & (stop <= last_level)
-        fallen: IndexArray = n_bins[from_before | to_after]
+        fallen: IntArray = n_bins[from_before | to_after]
         return fallen
 
-    def _falls(self, start: IndexArray, middle: IndexArray, stop: IndexArray) -> NDArray[np.bool_]:
+    def _falls(self, start: IntArray, middle: IntArray, stop: IntArray) -> NDArray[np.bool_]:
         """Return whether the mean outcome of levels from start to middle is above that from middle to stop."""
         left_share = (self.weight_below[middle] - self.weight_below[start]) / self.total
         right_share = (self.weight_below[stop] - self.weight_below[middle]) / self.total
@@ -257,25 +258,25 @@ class _Sweep(ABC):
 class _EqualMassSweep(_Sweep):
     """The bins of :class:`~calibrant.binning.EqualMass`, for any number of bins from one sort."""
 
-    def inner_cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
+    def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
         wanted = self.total * number / n_bins
         upper = np.clip(np.searchsorted(self.weight_below, wanted), 1, self.n_levels)
         below = wanted - self.weight_below[upper - 1]
         above = self.weight_below[upper] - wanted
-        cuts: IndexArray = upper - (below < above - MASS_TOLERANCE * self.total)
+        cuts: IntArray = upper - (below < above - MASS_TOLERANCE * self.total)
         return cuts
 
-    def places(self, level: IndexArray) -> FloatArray:
-        middle: FloatArray = (self.weight_below[level] + self.weight_below[level + 1]) / (2 * self.total)
+    def places(self, level: IntArray) -> Float64Array:
+        middle: Float64Array = (self.weight_below[level] + self.weight_below[level + 1]) / (2 * self.total)
         return middle
 
 
 class _EqualWidthSweep(_Sweep):
     """The bins of :class:`~calibrant.binning.EqualWidth` from 0 to 1."""
 
-    def inner_cuts(self, n_bins: IndexArray, number: IndexArray) -> IndexArray:
+    def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
         # Edges are compared in the float type of the scores, as in every partition.
         return np.searchsorted(self.rows.score, (number / n_bins).astype(self.rows.score.dtype))
 
-    def places(self, level: IndexArray) -> FloatArray:
+    def places(self, level: IntArray) -> Float64Array:
         return self.rows.score[level].astype(np.float64)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
@@ -30,8 +31,7 @@ __all__ = [
     "utility_calibration_error",
 ]
 
-FloatArray = NDArray[np.float64]
-Split = Callable[[FloatArray], tuple[NDArray[np.floating], NDArray[np.floating]]]
+Split = Callable[[Float64Array], tuple[NDArray[np.floating], NDArray[np.floating]]]
 
 # Relative tolerance for sums of the same numbers in another order.
 ROUNDING = 1e-12
@@ -53,8 +53,8 @@ class Prospect:
         Expected utilities that differ by at most this are equal up to rounding.
     """
 
-    expected: FloatArray
-    variance: FloatArray
+    expected: Float64Array
+    variance: Float64Array
     realised: Callable[[NDArray[np.intp]], NDArray[Any]]
     span: float = 1.0
     tolerance: float = 0.0
@@ -121,7 +121,7 @@ class TopClasses:
             return _event(confidences(predictions), lambda labels: labels == predicted)
         others = predictions.n_classes - self.k
 
-        def split(block: FloatArray) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
             block.partition(others, axis=1)
             return row_sums(block[:, others:]), row_sums(block[:, :others])
 
@@ -177,7 +177,7 @@ class OneClass:
         if predictions.space is Space.PROBABILITIES:
             return prospect
 
-        def split(block: FloatArray) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
             own = block[:, self.column].copy()
             block[:, self.column] = 0
             return own, row_sums(block)
@@ -202,7 +202,7 @@ class OptimalDecision:
         Cost of each decision (row) for each true class (column); gains are negative costs.
     """
 
-    costs: FloatArray
+    costs: Float64Array
 
     def __init__(self, costs: Any) -> None:
         try:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from calibrant.arrays import Matrix
+
 __all__ = ["MAXIMUM", "RANGE", "PathStatistic", "ScoreGroups"]
 
-Path = NDArray[np.float64]
 
 # Mean distance of a normal random walk from a level when it first exceeds it, in steps; the constant of
 # Siegmund (1985), -zeta(1/2) / sqrt(2 pi).
@@ -53,7 +54,7 @@ class ScoreGroups:
         rises = ordered[1:] > ordered[:-1] if tolerance == 0 else np.diff(ordered) > tolerance
         return cls(order, np.append(np.flatnonzero(rises), len(order) - 1))
 
-    def path(self, residuals: NDArray[Any], weights: NDArray[np.float64] | None = None) -> Path:
+    def path(self, residuals: NDArray[Any], weights: NDArray[np.float64] | None = None) -> Matrix:
         r"""Return the cumulative mean of the residuals at the end of every group, (G,).
 
         .. math:: C_g = \frac{1}{W} \sum_{s_i \le s_g} w_i r_i, \qquad W = \sum_i w_i
@@ -69,16 +70,16 @@ class ScoreGroups:
         else:
             ordered *= weights[self.order]
             total = float(weights.sum())
-        path: Path = np.cumsum(ordered)[self.ends] / total
+        path: Matrix = np.cumsum(ordered)[self.ends] / total
         return path
 
 
-def _largest_deviation(path: Path) -> float:
+def _largest_deviation(path: Matrix) -> float:
     """Return the largest distance of a path from zero, where it starts."""
     return float(np.abs(path).max())
 
 
-def _range(path: Path) -> float:
+def _range(path: Matrix) -> float:
     """Return the distance from the lowest to the highest point of a path that starts at zero."""
     return float(max(path.max(), 0.0) - min(path.min(), 0.0))
 
@@ -140,7 +141,7 @@ class PathStatistic:
     (2.4977, 2.2414)
     """
 
-    measure: Callable[[Path], float]
+    measure: Callable[[Matrix], float]
     brownian_tail: Callable[[float], float]
     brownian_mean: float
     n_barriers: int

@@ -8,12 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.reductions import column_sums
 
 __all__ = ["Activation", "DenseNetwork", "NetworkRun"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Activation = Literal["relu", "elu", "tanh"]
 
 

@@ -9,6 +9,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
+
 __all__ = [
     "LARGEST_COUNT",
     "Fold",
@@ -20,7 +22,6 @@ __all__ = [
     "folds_by_content",
 ]
 
-Vector = NDArray[np.float64]
 
 LARGEST_COUNT = 1000  # whole numbers from here on are amounts, not counts of rows
 CHUNK = 2**16  # numbers of rows that are Python objects at a time

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["IncreasingCurve", "Pieces", "parabolas"]
+from calibrant.arrays import FloatArray, Matrix, Vector
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+__all__ = ["IncreasingCurve", "Pieces", "parabolas"]
 
 
 @dataclass(frozen=True, eq=False)

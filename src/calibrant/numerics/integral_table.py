@@ -6,10 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["IntegralTable", "Places"]
+from calibrant.arrays import FloatArray, Vector
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
+__all__ = ["IntegralTable", "Places"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
+
 __all__ = ["STENCIL", "CubicTable", "EvenGrid"]
 
-Vector = NDArray[np.float64]
 
 STENCIL = 4
 """Number of neighbouring nodes that a value in between depends on."""

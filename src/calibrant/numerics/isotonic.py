@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from calibrant.arrays import FloatArray
 from calibrant.numerics.knotted_curve import KnottedCurve
 
 __all__ = ["IsotonicFit", "Levels", "block_starts", "isotonic_fit", "levels"]
-
-FloatArray = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)

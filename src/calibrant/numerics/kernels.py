@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 
@@ -26,8 +27,6 @@ __all__ = [
 Kernel = Literal["laplace", "gaussian"]
 """``"laplace"`` is exp(-d / s) and ``"gaussian"`` exp(-d^2 / (2 s^2)) of a Euclidean distance d."""
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 Tile = Callable[[slice, slice], Matrix]
 
 # Side of a tile is 2**18 / (8 * this) = 256: a tile and its temporaries stay in the second-level cache.

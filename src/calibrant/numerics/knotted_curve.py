@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KnottedCurve"]
+from calibrant.arrays import Vector
 
-Vector = NDArray[np.float64]
+__all__ = ["KnottedCurve"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.numerics.row_blocks import row_blocks
 
 __all__ = ["LabelSampler"]
 
-FloatArray = NDArray[np.floating]
 
 # Tables are built one column after another for many rows at once; with fewer rows numpy's calls dominate.
 LEAST_ROWS_AT_A_TIME = 1024

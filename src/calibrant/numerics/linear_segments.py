@@ -6,14 +6,12 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.row_blocks import BlockSums
 
 __all__ = ["LinearSegments", "Range", "summed_quantiles", "weighted_quantiles"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Points of the grid on which values are counted, and how often it is drawn anew around the quantiles.
 GRID, ZOOMS = 4096, 2

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit, xlogy
 
+from calibrant.arrays import Vector
+
 __all__ = ["LogisticLine", "profile_end"]
 
-Vector = NDArray[np.float64]
 
 LARGEST_NUMBER_OF_STEPS = 200
 

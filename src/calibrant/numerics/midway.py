@@ -1,11 +1,10 @@
 """Places between neighbouring floats."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import FloatArray
 
 __all__ = ["midway"]
-
-FloatArray = NDArray[np.floating]
 
 
 def midway(below: FloatArray, above: FloatArray) -> FloatArray:

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["NaturalSpline", "mean_slope_basis", "natural_basis"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Shorter stretches lose the digits of a difference; over them Simpson's rule is exact for a parabola, and off by
 # about the square of their length where a knot lies inside.

@@ -6,12 +6,11 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import IntArray, Vector
 
 __all__ = ["Groups", "NearIsotonicPath", "near_isotonic_path"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 # Penalties that differ by less than this times the total weight do so by rounding: they are one knot.
 ROUNDING = 1e-13
@@ -31,7 +30,7 @@ class Groups:
         What the levels of each group are fitted by.
     """
 
-    first: Indices
+    first: IntArray
     weight: Vector
     outcome_sum: Vector
     value: Vector
@@ -59,15 +58,15 @@ class NearIsotonicPath:
     """
 
     penalty: Vector
-    first: Indices
+    first: IntArray
     weight: Vector
     outcome_sum: Vector
     drift: Vector
-    born: Indices
-    gone: Indices
+    born: IntArray
+    gone: IntArray
 
     @cached_property
-    def n_groups(self) -> Indices:
+    def n_groups(self) -> IntArray:
         """Number of groups at every knot, (L,)."""
         return self.total(np.ones(len(self.first))).astype(np.intp)
 
@@ -131,7 +130,7 @@ def near_isotonic_path(weight: Vector, outcome_sum: Vector) -> NearIsotonicPath:
     return _merged(starts, weights, sums, falls[:-1] - falls[1:])
 
 
-def _merged(starts: Indices, weights: Vector, sums: Vector, drifts: Vector) -> NearIsotonicPath:
+def _merged(starts: IntArray, weights: Vector, sums: Vector, drifts: Vector) -> NearIsotonicPath:
     """Let groups run into each other, in the order of the penalties at which they do.
 
     Plain lists, since one element at a time is read and written.

@@ -1,11 +1,11 @@
 """Sums and maxima along one axis of a tall matrix, by the fastest way for its width."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import FloatArray
 
 __all__ = ["NARROW", "column_sums", "row_maxima", "row_sums"]
 
-FloatArray = NDArray[np.floating]
 
 # Up to this width numpy's own reduction along a row spends more time on starting rows than on adding them up.
 NARROW = 50

@@ -3,15 +3,14 @@
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import dct, dst
+
+from calibrant.arrays import Float64Array
 
 __all__ = ["cosine_coefficients", "linear_binning", "reflected_convolution", "smoothed_variation"]
 
-FloatArray = NDArray[np.float64]
 
-
-def linear_binning(positions: FloatArray, masses: FloatArray | None, n_cells: int) -> FloatArray:
+def linear_binning(positions: Float64Array, masses: Float64Array | None, n_cells: int) -> Float64Array:
     """Share every mass out between the two nodes around it, (n_cells + 1,), so that its mean place is kept.
 
     Parameters
@@ -41,13 +40,13 @@ def linear_binning(positions: FloatArray, masses: FloatArray | None, n_cells: in
     else:
         to_the_right *= masses
         to_the_left = masses - to_the_right
-    nodes: FloatArray = np.bincount(cells, to_the_left, n_cells + 1).astype(np.float64, copy=False)
+    nodes: Float64Array = np.bincount(cells, to_the_left, n_cells + 1).astype(np.float64, copy=False)
     cells += 1
     nodes += np.bincount(cells, to_the_right, n_cells + 1)
     return nodes
 
 
-def cosine_coefficients(nodes: FloatArray) -> FloatArray:
+def cosine_coefficients(nodes: Float64Array) -> Float64Array:
     r"""Return the cosine coefficients of masses :math:`r_j` at the nodes :math:`t_j = j / M`.
 
     .. math:: a_m = \sum_{j=0}^{M} r_j \cos(\pi m t_j), \qquad m = 0, \dots, M
@@ -60,7 +59,7 @@ def cosine_coefficients(nodes: FloatArray) -> FloatArray:
     return _cosine_sums(_doubled_ends(nodes)) / 2
 
 
-def smoothed_variation(coefficients: FloatArray, width: float, n_cells: int) -> float:
+def smoothed_variation(coefficients: Float64Array, width: float, n_cells: int) -> float:
     r"""Return the integral of the absolute value of a measure that a reflected Gaussian has smoothed.
 
     .. math::
@@ -113,7 +112,7 @@ def smoothed_variation(coefficients: FloatArray, width: float, n_cells: int) -> 
     return float(pieces.sum())
 
 
-def reflected_convolution(nodes: FloatArray, kernel: FloatArray) -> FloatArray:
+def reflected_convolution(nodes: Float64Array, kernel: Float64Array) -> Float64Array:
     """Return the density at the nodes of masses at the nodes, spread by a kernel reflected at 0 and at 1.
 
     Parameters
@@ -137,13 +136,13 @@ def reflected_convolution(nodes: FloatArray, kernel: FloatArray) -> FloatArray:
     return _cosine_sums(cosine_coefficients(nodes) * (factors / factors[0]))
 
 
-def _doubled_ends(nodes: FloatArray) -> FloatArray:
+def _doubled_ends(nodes: Float64Array) -> Float64Array:
     """Count the end nodes twice, as they are their own mirror images."""
     doubled = nodes.copy()
     doubled[..., [0, -1]] *= 2
     return doubled
 
 
-def _cosine_sums(values: FloatArray) -> FloatArray:
+def _cosine_sums(values: Float64Array) -> Float64Array:
     """Return ``v_0 + 2 sum v_m cos(pi m j / M) + (-1)^j v_M`` for all j."""
-    return cast(FloatArray, dct(values, type=1))
+    return cast(Float64Array, dct(values, type=1))

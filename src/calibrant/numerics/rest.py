@@ -5,12 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.reductions import NARROW, row_maxima, row_sums
 
 __all__ = ["Rest", "rest_of_classes", "rest_of_largest"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 
 class Rest(NamedTuple):

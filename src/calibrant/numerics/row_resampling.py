@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import IntArray
 
 __all__ = ["Blocks", "RowResampling"]
 
-Codes = NDArray[np.intp]
 
 # Draws are counted in blocks whose counts stay in the cache; numbers of sixteen bits are the cheapest to draw.
 UNITS_PER_BLOCK = 2**16
@@ -25,8 +25,8 @@ class Blocks:
         Stratum of every block; all zero without strata.
     """
 
-    block_of_row: Codes
-    stratum: Codes
+    block_of_row: IntArray
+    stratum: IntArray
 
 
 class RowResampling:
@@ -56,7 +56,7 @@ class RowResampling:
     array([1, 1, 1, 0, 0, 2])
     """
 
-    def __init__(self, n_rows: int, groups: Codes | None = None, strata: Codes | None = None) -> None:
+    def __init__(self, n_rows: int, groups: IntArray | None = None, strata: IntArray | None = None) -> None:
         self._unit_of_row = groups
         self.n_units = n_rows if groups is None else int(groups.max()) + 1
         self._strata = strata
@@ -66,7 +66,7 @@ class RowResampling:
             self._size_at_place = np.repeat(sizes, sizes).astype(np.float64)
             self._first_at_place = np.repeat(np.cumsum(sizes) - sizes, sizes)
 
-    def counts(self, generator: np.random.Generator) -> Codes:
+    def counts(self, generator: np.random.Generator) -> IntArray:
         """Return how often every row was drawn, (n,)."""
         if self._strata is not None:
             return self._stratified_counts(generator)
@@ -98,7 +98,7 @@ class RowResampling:
         block_of_row = block_of_unit if self._unit_of_row is None else block_of_unit[self._unit_of_row]
         return Blocks(block_of_row, np.repeat(np.arange(len(sizes)), wanted))
 
-    def _stratified_counts(self, generator: np.random.Generator) -> Codes:
+    def _stratified_counts(self, generator: np.random.Generator) -> IntArray:
         places = (generator.random(self.n_units) * self._size_at_place).astype(np.intp)
         places += self._first_at_place
         counts = np.empty(self.n_units, dtype=np.intp)
@@ -106,7 +106,7 @@ class RowResampling:
         return counts
 
 
-def _uniform_counts(n_units: int, generator: np.random.Generator) -> Codes:
+def _uniform_counts(n_units: int, generator: np.random.Generator) -> IntArray:
     """Return multinomial counts of n draws from n equally likely units."""
     if n_units <= UNITS_PER_BLOCK:
         return np.bincount(generator.integers(0, n_units, n_units), minlength=n_units)

@@ -1,14 +1,12 @@
 """Softmax and its relatives, row by row, in the float type of the input."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import row_blocks
 
 __all__ = ["log_softmax", "softmax"]
-
-FloatArray = NDArray[np.floating]
 
 
 def softmax(scores: FloatArray) -> FloatArray:

@@ -6,10 +6,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SortedRows"]
+from calibrant.arrays import FloatArray
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
+__all__ = ["SortedRows"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Vector
 
 __all__ = ["StepFunctions"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

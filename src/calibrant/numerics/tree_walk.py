@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray
+
 __all__ = ["check_trees", "places_below", "walk"]
 
-Integers = NDArray[np.intp]
 
-
-def places_below(n_splits: NDArray[np.integer], children: NDArray[np.integer]) -> Integers:
+def places_below(n_splits: NDArray[np.integer], children: NDArray[np.integer]) -> IntArray:
     """Return the places on the left and on the right of every split, (S, 2).
 
     Places number the splits of all trees, then the leaves of all trees.
@@ -30,16 +30,16 @@ def places_below(n_splits: NDArray[np.integer], children: NDArray[np.integer]) -
     first_splits = np.cumsum(n_splits) - n_splits
     first_leaves = len(children) + first_splits + np.arange(len(n_splits))
     tree = np.repeat(np.arange(len(n_splits)), n_splits)[:, np.newaxis]
-    below: Integers = np.where(children >= 0, first_splits[tree] + children, first_leaves[tree] + ~children)
+    below: IntArray = np.where(children >= 0, first_splits[tree] + children, first_leaves[tree] + ~children)
     return below
 
 
 def walk(
     rows: NDArray[np.floating],
-    places: Integers,
+    places: IntArray,
     columns: NDArray[np.integer],
     thresholds: NDArray[np.floating],
-    below: Integers,
+    below: IntArray,
     goes_on: NDArray[np.bool_] | None = None,
 ) -> None:
     """Move rows (n, K) from their places (n, T) down to leaves, in place.

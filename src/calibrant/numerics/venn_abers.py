@@ -6,12 +6,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.numerics.isotonic import Levels, block_starts, levels
 from calibrant.numerics.step_functions import StepFunctions
 
 __all__ = ["AddedPoint"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,10 @@
 """How sure a weighted mean is."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Vector
 
 __all__ = ["standard_error_of_mean"]
-
-Vector = NDArray[np.float64]
 
 
 def standard_error_of_mean(terms: Vector, weights: Vector | None) -> float:

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.numerics.kept_order import argmax_restored
 from calibrant.numerics.reductions import row_maxima, row_sums
 
 __all__ = ["bounded_gaps", "renormalised_restriction", "with_floor"]
 
-FloatArray = NDArray[np.floating]
 
 ROUNDING_OF_LOGITS = 0.01  # beyond which differences of huge logits are no longer what they were
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.reductions import column_sums, row_sums
 from calibrant.objective.maps import DiagonalMap, FullMap, LogitMap
 from calibrant.objective.penalty import QuadraticPenalty
@@ -21,8 +22,6 @@ __all__ = [
     "dense_solver",
 ]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Solver = Callable[[Vector], Vector]
 
 # Up to this many parameters the Hessian of a few thousand rows is formed and factorised in milliseconds.

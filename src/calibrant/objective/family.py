@@ -7,8 +7,8 @@ from operator import add
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.graph import Event, TracedPredictions, Value
 from calibrant.graph.apply import evaluated, evaluated_columns
 from calibrant.objective.losses import CrossEntropy, LogisticLoss, Loss
@@ -19,9 +19,6 @@ from calibrant.objective.rows import FeatureRows
 from calibrant.predictions import Predictions
 
 __all__ = ["EventFeatures", "Family", "Features", "log_probabilities", "logits"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, IntArray, Vector
 from calibrant.numerics.reductions import row_maxima, row_sums
 
 __all__ = ["BrierLoss", "CrossEntropy", "LogisticLoss", "Loss", "softmax_in_place"]
 
-FloatArray = NDArray[np.floating]
-Labels = NDArray[np.intp]
-Vector = NDArray[np.float64]
 
 # The product of this many numbers between 1/2 and 1 is still a normal float64.
 FACTORS = 1000
@@ -25,18 +23,18 @@ class Loss(ABC):
     """Whether the Fisher matrix of a score map is the Hessian of the loss in its parameters."""
 
     @abstractmethod
-    def expand(self, scores: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def expand(self, scores: FloatArray, labels: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return losses (n,), the state that :meth:`curvature_product` needs, and gradients in u.
 
         ``scores`` may be overwritten. State and gradients have the shape of the scores.
         """
 
     @abstractmethod
-    def values(self, scores: FloatArray, labels: Labels) -> FloatArray:
+    def values(self, scores: FloatArray, labels: IntArray) -> FloatArray:
         """Return the losses alone, (n,); ``scores`` may be overwritten."""
 
     @abstractmethod
-    def curvature_product(self, state: FloatArray, labels: Labels, direction: FloatArray) -> FloatArray:
+    def curvature_product(self, state: FloatArray, labels: IntArray, direction: FloatArray) -> FloatArray:
         """Return every row's Hessian in u times that row of ``direction``."""
 
     def along(
@@ -56,7 +54,7 @@ class CrossEntropy(Loss):
     Gradient :math:`p - e_y`, Hessian :math:`\mathrm{diag}(p) - pp^\top`: convex. The state is p, (n, K).
     """
 
-    def expand(self, scores: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def expand(self, scores: FloatArray, labels: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         rows = np.arange(len(labels))
         of_label = scores[rows, labels]
         losses = softmax_in_place(scores) - of_label
@@ -67,7 +65,7 @@ class CrossEntropy(Loss):
     def curvature_product(
         self,
         state: FloatArray,
-        labels: Labels,  # noqa: ARG002 (this Hessian is the same for every label)
+        labels: IntArray,  # noqa: ARG002 (this Hessian is the same for every label)
         direction: FloatArray,
     ) -> FloatArray:
         mean = np.einsum("ik,ik->i", state, direction)
@@ -75,7 +73,7 @@ class CrossEntropy(Loss):
         product *= state
         return product
 
-    def values(self, scores: FloatArray, labels: Labels) -> FloatArray:
+    def values(self, scores: FloatArray, labels: IntArray) -> FloatArray:
         of_label = scores[np.arange(len(labels)), labels]
         tops = row_maxima(scores)
         scores -= tops[:, np.newaxis]
@@ -106,7 +104,7 @@ class BrierLoss(Loss):
 
     fisher_is_hessian: ClassVar[bool] = False
 
-    def expand(self, scores: FloatArray, labels: Labels) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def expand(self, scores: FloatArray, labels: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         softmax_in_place(scores)
         probabilities = scores
         residuals = self._residuals(probabilities, labels)
@@ -115,7 +113,7 @@ class BrierLoss(Loss):
         gradients = 2 * probabilities * (residuals - mean[:, np.newaxis])
         return losses, probabilities, gradients
 
-    def curvature_product(self, state: FloatArray, labels: Labels, direction: FloatArray) -> FloatArray:
+    def curvature_product(self, state: FloatArray, labels: IntArray, direction: FloatArray) -> FloatArray:
         residuals = self._residuals(state, labels)
         centred = residuals - np.einsum("ik,ik->i", state, residuals)[:, np.newaxis]
         moved = CrossEntropy().curvature_product(state, labels, direction)  # change of p
@@ -124,7 +122,7 @@ class BrierLoss(Loss):
         product: FloatArray = 2 * (moved * centred + state * change)
         return product
 
-    def values(self, scores: FloatArray, labels: Labels) -> FloatArray:
+    def values(self, scores: FloatArray, labels: IntArray) -> FloatArray:
         softmax_in_place(scores)
         residuals = self._residuals(scores, labels)
         losses: FloatArray = np.einsum("ik,ik->i", residuals, residuals)
@@ -152,7 +150,7 @@ class BrierLoss(Loss):
         )
 
     @staticmethod
-    def _residuals(probabilities: FloatArray, labels: Labels) -> FloatArray:
+    def _residuals(probabilities: FloatArray, labels: IntArray) -> FloatArray:
         residuals = probabilities.copy()
         residuals[np.arange(len(labels)), labels] -= 1
         return residuals
@@ -190,7 +188,7 @@ class LogisticLoss(Loss):
         losses, larger, _, _ = self._parts(scores, labels)
         return losses - np.log(larger)
 
-    def curvature_product(self, state: FloatArray, labels: Labels, direction: FloatArray) -> FloatArray:  # noqa: ARG002
+    def curvature_product(self, state: FloatArray, labels: IntArray, direction: FloatArray) -> FloatArray:  # noqa: ARG002
         product: FloatArray = state * direction
         return product
 

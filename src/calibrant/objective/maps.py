@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Cube, FloatArray, Matrix, Vector
 from calibrant.graph import Value
 from calibrant.graph.trace import Trace
 from calibrant.numerics.reductions import column_sums, row_maxima, row_sums
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from calibrant.objective.rows import Block
 
 __all__ = ["DiagonalMap", "EventMap", "FullMap", "LogitMap", "ScalarMap"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Cube = NDArray[np.float64]
 
 
 class LogitMap(ABC):

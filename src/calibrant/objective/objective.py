@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.numerics.row_blocks import State
 from calibrant.objective.curvature import Curvature, curvature_type
 from calibrant.objective.losses import Loss
@@ -17,9 +17,6 @@ from calibrant.objective.rows import Block, FeatureRows
 
 __all__ = ["BlockExpansion", "ConvexExpansion", "Expansion", "Objective"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # A product with a K x K matrix reads that matrix once per block; thinner blocks would wait for memory.
 PRODUCT_ROWS = 512

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["QuadraticPenalty"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

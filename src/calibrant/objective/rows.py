@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.row_blocks import BlockSums, Mergeable, State, row_blocks
 
 __all__ = ["ArrayRows", "Block", "FeatureRows", "StreamedRows"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Kept = TypeVar("Kept")
 
 

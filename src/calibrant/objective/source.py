@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.errors import LabelError, PredictionError, WeightError
 from calibrant.labelled_predictions import LARGEST_WEIGHT, NO_SUM, SMALLEST_WEIGHT, LabelledPredictions
 from calibrant.numerics.row_blocks import State
@@ -19,8 +20,6 @@ from calibrant.space import Space
 
 __all__ = ["ArraySource", "BatchSource", "RowSource"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Features = Callable[[Predictions], FloatArray]
 Labels = Callable[[NDArray[np.intp]], NDArray[Any]]
 

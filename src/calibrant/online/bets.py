@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
+
+from calibrant.arrays import Vector
 
 __all__ = ["Bets", "bin_bets", "class_bets", "global_bets"]
 
-Vector = NDArray[np.float64]
 
 SLOPES = np.exp([-1.2, -0.7, -0.35, -0.15, -0.05, 0.05, 0.15, 0.35, 0.7, 1.2])
 SHIFTS = np.array([-1.5, -0.75, -0.35, -0.15, -0.05, 0.05, 0.15, 0.35, 0.75, 1.5])

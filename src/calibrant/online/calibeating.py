@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.errors import ParameterError
 from calibrant.online.event_stream import is_empty, kept_by_row, parsed_forecasts, parsed_outcomes
 from calibrant.online.hedged_cells import HedgedCells
@@ -16,7 +17,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["Calibeating"]
 
-Vector = NDArray[np.float64]
 
 # Limit for forecasts that count as a row of their bin, so that no announced probability is exactly 0 or 1.
 FLOOR = 1e-6

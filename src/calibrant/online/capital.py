@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.online.bets import Bets, bin_bets, class_bets, global_bets
 
 __all__ = ["Capital", "Kind", "Paths", "capitals"]
 
-Vector = NDArray[np.float64]
 Kind = Literal["any-time", "change"]
 About = Literal["event", "top-label", "class"]
 

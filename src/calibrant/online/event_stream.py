@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Vector
 from calibrant.errors import LabelError, PredictionError
 from calibrant.labels import encode_labels
 from calibrant.predictions import Predictions
@@ -21,8 +22,6 @@ __all__ = [
     "parsed_forecasts",
     "parsed_outcomes",
 ]
-
-Vector = NDArray[np.float64]
 
 
 def is_empty(p: Any, y: Any = ()) -> bool:

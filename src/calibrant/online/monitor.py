@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.online.capital import About, Capital, Kind, capitals
@@ -17,7 +17,6 @@ from calibrant.wording import counted
 
 __all__ = ["CalibrationMonitor"]
 
-Vector = NDArray[np.float64]
 Target = Literal["auto", "event", "top-label", "classes"]
 
 # Number of bets, times rows and events, processed at a time.

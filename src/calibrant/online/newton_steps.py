@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from calibrant.arrays import Matrix, Vector
+
 __all__ = ["NewtonState", "newton_steps", "projection"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 LARGEST_SCORE = 700.0  # its exponential is still a finite float
 

@@ -4,9 +4,9 @@ from abc import ABC
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.objective import Family
 from calibrant.online.event_stream import (
@@ -24,8 +24,6 @@ from calibrant.space import Space
 
 __all__ = ["OnlineLogistic"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 N_PARAMETERS = 3  # fixed in the Newton steps
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.calibrator import Calibrator
 from calibrant.graph import MapGraph
 from calibrant.numerics.row_blocks import one_thread
@@ -25,8 +25,6 @@ TOLERANCE = 1e-6
 SECONDS = 30.0
 SECONDS_PER_MEGABYTE = 1.0
 """Processor time that a probe may take, with a file of a given size."""
-
-FloatArray = NDArray[np.floating]
 
 
 @dataclass(frozen=True)

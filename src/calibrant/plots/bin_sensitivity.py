@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -23,7 +24,6 @@ from calibrant.wording import counted
 
 __all__ = ["BinSensitivity", "bin_sensitivity"]
 
-Vector = NDArray[np.float64]
 
 # Limit of simulated labels; with more rows the sums over bins are practically normal.
 MOST_DRAWS = 20_000_000

@@ -6,12 +6,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 
 __all__ = ["BoxStatistics", "weighted_quantile"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 # Factor of the notch for the median of a normal distribution (McGill, Tukey and Larsen 1978).

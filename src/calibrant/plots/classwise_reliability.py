@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
@@ -22,7 +23,6 @@ PerClass = Literal["classwise", "top-label"]
 """``"classwise"``: the probability of every class, in all rows. ``"top-label"``: the confidence of the rows that predict the
 class."""
 
-Vector = NDArray[np.float64]
 
 # 95 % quantile of the standard normal distribution.
 ONE_SIDED = 1.6448536269514722

@@ -6,12 +6,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
 __all__ = ["ConfusionChange"]
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calibrant.arrays import Vector
 from calibrant.plots.score_cells import ScoreCells
 
 __all__ = ["consistency_limits", "poisson_binomial"]
 
-Vector = NDArray[np.float64]
 
 # Above this variance, relative to the square of its largest term, a sum is practically normal.
 ENOUGH_VARIANCE = 100.0

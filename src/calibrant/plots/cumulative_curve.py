@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.hypothesis_tests.cumulative import PathNoise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
@@ -15,7 +16,6 @@ from calibrant.wording import counted, p_text
 
 __all__ = ["CumulativeCurve", "cumulative_curve"]
 
-Vector = NDArray[np.float64]
 
 MOST_POINTS = 500
 

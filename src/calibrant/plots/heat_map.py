@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.plots.style import INK, LABEL_SIZE
 
 __all__ = ["colour_limit", "draw_heat_map", "thinned"]
@@ -18,8 +18,6 @@ NUMBER_SIZE, LEAST_SIZE = 9.0, 6.5
 
 MOST_NAMES = 20
 WIDTH_OF_A_DIGIT = 0.62  # of the size of the font
-
-Matrix = NDArray[np.float64]
 
 
 def colour_limit(matrix: Matrix, spare_diagonal: bool = True) -> float:

@@ -6,9 +6,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
+
 __all__ = ["Hyperbola"]
 
-Vector = NDArray[np.float64]
 
 # Sizes smaller than the largest by more than this factor are not fitted.
 MOST_BACK = 8

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Matrix
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.errors import ParameterError
 from calibrant.plots.display import Display, new_axes
@@ -17,8 +18,6 @@ from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
 from calibrant.plots.three_classes import ThreeClasses
 
 __all__ = ["InterpretationPointsDisplay"]
-
-Matrix = NDArray[np.float64]
 
 
 class InterpretationPointsDisplay(Display):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from calibrant.arrays import Vector
 from calibrant.numerics.isotonic import IsotonicFit, isotonic_fit
 from calibrant.plots.score_cells import ScoreCells
 
@@ -16,7 +17,6 @@ Mode = Literal["confidence", "consistency"]
 """``"confidence"``: confidence intervals of the observed frequencies. ``"consistency"``: range of the observed frequencies
 under calibration."""
 
-Vector = NDArray[np.float64]
 
 MOST_VERTICES, MOST_PLACES = 400, 100
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
 from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, kernel_values
 from calibrant.errors import ParameterError
@@ -19,8 +20,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["KernelWeightsDisplay"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # Largest number of calibration rows that are drawn, those with the largest weights.
 MOST_ROWS = 1000

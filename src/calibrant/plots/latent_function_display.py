@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Vector
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_level, check_whole, is_number
 from calibrant.plots.display import Display
@@ -17,7 +18,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["LatentFunctionDisplay"]
 
-Vector = NDArray[np.float64]
 
 LINES = ("-", (0, (5, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (1, 0.8)), (0, (3, 1, 1, 1, 1, 1)))
 N_BINS = 60

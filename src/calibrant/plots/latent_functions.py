@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.identity import Identity
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
@@ -25,8 +25,6 @@ __all__ = ["LatentFunction", "ScoreAxis", "latent_function"]
 ScoreAxis = Literal["log-probabilities", "logits"]
 """What latent functions are drawn over."""
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Rows in whose company a score is looked at, where that matters.
 MOST_ROWS = 500

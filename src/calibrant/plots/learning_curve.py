@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import IntArray, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.comparison.random_folds import random_folds
 from calibrant.errors import ParameterError
@@ -30,8 +31,6 @@ from calibrant.wording import counted
 
 __all__ = ["LearningCurve", "learning_curve"]
 
-Vector = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 # Metrics whose differences have an interval in closed form.
 ROW_LOSSES: dict[Callable[..., Any], Loss] = {
@@ -241,7 +240,7 @@ class _Judge:
     """Evaluation of predictions for the held-out rows, with paired differences."""
 
     def __init__(
-        self, held_out: LabelledPredictions, rows: Rows, metric: Callable[..., float], level: float
+        self, held_out: LabelledPredictions, rows: IntArray, metric: Callable[..., float], level: float
     ) -> None:
         check_metric(metric, weighted=held_out.weights is not None)
         self._held_out = held_out
@@ -302,7 +301,7 @@ def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray
     return np.unique(np.array(numbers, dtype=np.intp))
 
 
-def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> Rows:
+def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> IntArray:
     """Return a random stratified order: all initial segments have nearly the same class frequencies.
 
     >>> order = _nested_order(np.array([0] * 8 + [1] * 4), np.random.default_rng(0))

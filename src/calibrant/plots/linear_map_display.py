@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Matrix
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.calibrators.scaling.matrix import MatrixScaling
 from calibrant.calibrators.scaling.vector import VectorScaling
@@ -20,7 +21,6 @@ from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
 
 __all__ = ["LinearMapDisplay"]
 
-Matrix = NDArray[np.float64]
 Form = Literal["linear", "canonical"]
 
 

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.errors import ParameterError
 from calibrant.intervals import clopper_pearson
 from calibrant.options import check_level, check_share
@@ -13,8 +14,6 @@ from calibrant.plots.style import BAR, INK, INTERVAL, LABEL_SIZE, TITLE_SIZE
 from calibrant.ranking.table import Missing, StudyTable
 
 __all__ = ["PassRateDisplay"]
-
-Vector = NDArray[np.float64]
 
 
 class PassRateDisplay(Display):

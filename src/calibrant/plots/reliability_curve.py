@@ -6,6 +6,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth
 from calibrant.intervals import bin_intervals
 from calibrant.labelled_predictions import LabelledPredictions
@@ -19,7 +20,6 @@ from calibrant.wording import counted
 
 __all__ = ["FEW_ROWS", "ReliabilityCurve", "reliability_curve", "reliability_of"]
 
-Vector = NDArray[np.float64]
 
 FEW_ROWS = 10
 """Bins with fewer rows are small; they are drawn in grey, since their means are unreliable."""

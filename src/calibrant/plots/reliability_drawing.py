@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.plots.caption import thousands
 from calibrant.plots.reliability_curve import FEW_ROWS, ReliabilityCurve
 from calibrant.plots.style import BAR, DIAGONAL, FAINT, INTERVAL, LABEL_SIZE, OVER, UNDER
@@ -20,7 +20,6 @@ __all__ = [
     "intervals_in_words",
 ]
 
-Vector = NDArray[np.float64]
 
 COUNT = "#8c8c8c"
 GREY: dict[str, Any] = {"edgecolor": COUNT, "facecolor": "#ececec"}

@@ -6,9 +6,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScoreCells"]
+from calibrant.arrays import Vector
 
-Vector = NDArray[np.float64]
+__all__ = ["ScoreCells"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Matrix
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.options import check_share, check_whole, real_array
@@ -19,7 +20,6 @@ from calibrant.tabular import Tabular
 
 __all__ = ["SimplexMap", "simplex_map"]
 
-Matrix = NDArray[np.float64]
 
 # Rounding error of row sums; larger differences are errors of the map.
 TOLERANCE = 1e-3

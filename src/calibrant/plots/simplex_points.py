@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Matrix
 
 __all__ = ["CORNERS", "arrow_points", "planar", "triangle_cells"]
 
-Matrix = NDArray[np.float64]
 
 CORNERS: Matrix = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 """Corners of the three classes: left, right and top of an equilateral triangle with sides of length one."""

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Vector
 from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -16,8 +17,6 @@ from calibrant.plots.style import INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.predictions import Predictions
 
 __all__ = ["TemperatureHistogramDisplay"]
-
-Vector = NDArray[np.float64]
 
 
 class TemperatureHistogramDisplay(Display):

@@ -6,12 +6,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.wording import counted
 
 __all__ = ["ThreeClasses", "class_columns"]
-
-Matrix = NDArray[np.float64]
 
 
 def class_columns(known: NDArray[Any], chosen: Any) -> NDArray[np.intp]:

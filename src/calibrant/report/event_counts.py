@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, pdtr
 
+from calibrant.arrays import Vector
 from calibrant.plots.consistency_limits import poisson_binomial
 from calibrant.plots.score_cells import ScoreCells
 
@@ -26,8 +27,6 @@ MOST_CELLS, ENOUGH_VARIANCE = 500, 10_000.0
 SMALLEST = 1e-14
 
 LARGEST_FACTOR, MOST_EVENTS = 1000.0, 400
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

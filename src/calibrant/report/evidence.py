@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from calibrant.errors import PredictionError
@@ -38,8 +37,6 @@ EXACT_SIMULATIONS = 999
 
 IMPOSSIBLE = "Events of probability zero"
 NOT_COUNTED = "For information only; not used for the verdict."
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from calibrant.arrays import Vector
 from calibrant.report.contents import Estimate
 from calibrant.report.rows import Rows
 
 __all__ = ["RocArea", "area_estimate", "roc_area"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray
 from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
 __all__ = ["Rows", "drawn_by_class", "drawn_rows"]
 
-Numbers = NDArray[np.intp]
 
 # Number of rows of each class that a sample keeps at least, if there are as many.
 KEPT_OF_CLASS = 500
@@ -56,7 +56,7 @@ class Rows:
         return self.data.weights
 
     @property
-    def groups(self) -> Numbers | None:
+    def groups(self) -> IntArray | None:
         """Group number of every row, or None."""
         return self.data.groups
 
@@ -100,7 +100,7 @@ class Rows:
         """Return a weighted mean over the rows."""
         return float(np.average(values, weights=self.weights))
 
-    def take(self, rows: Numbers | None) -> Self:
+    def take(self, rows: IntArray | None) -> Self:
         """Return a subset of the rows; all for None."""
         if rows is None:
             return self
@@ -122,7 +122,7 @@ class Rows:
         return type(self)(LabelledPredictions(predictions, happened, np.arange(2), self.weights, self.groups))
 
 
-def drawn_by_class(rows: Rows, limit: int, random_state: int) -> tuple[Numbers | None, Rows]:
+def drawn_by_class(rows: Rows, limit: int, random_state: int) -> tuple[IntArray | None, Rows]:
     """Return the indices of a random sample of up to ``limit`` rows (None for all rows), and the sample.
 
     Up to 500 rows of every rare class are kept. Weights restore the class frequencies, so weighted fits and means estimate
@@ -149,7 +149,7 @@ def drawn_by_class(rows: Rows, limit: int, random_state: int) -> tuple[Numbers |
     return drawn, Rows(replace(sample.data, weights=weights / weights.mean()))
 
 
-def drawn_rows(rows: Rows, most_rows: int, most_numbers: int, random_state: int) -> Numbers | None:
+def drawn_rows(rows: Rows, most_rows: int, most_numbers: int, random_state: int) -> IntArray | None:
     """Return the sorted indices of a random sample of rows; None if all rows are within the limits.
 
     If there are groups, they are sampled as units, so sampled and remaining rows share no group.

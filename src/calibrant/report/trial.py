@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.arrays import IntArray
 from calibrant.calibrator import Calibrator
 from calibrant.comparison import Comparison, MethodResult, compare
 from calibrant.comparison.comparison import UNCALIBRATED
@@ -13,7 +14,7 @@ from calibrant.intervals import Interval, loss_difference
 from calibrant.metrics.row_losses import Loss
 from calibrant.predictions import Predictions
 from calibrant.report.baseline import has_infinite_loss, reference_of
-from calibrant.report.rows import Numbers, Rows, drawn_by_class
+from calibrant.report.rows import Rows, drawn_by_class
 from calibrant.space import Space
 from calibrant.wording import counted
 
@@ -220,7 +221,7 @@ def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult
     return near
 
 
-def _all_rows(rows: Rows, sample_numbers: Numbers, chosen: MethodResult) -> Rows:
+def _all_rows(rows: Rows, sample_numbers: IntArray, chosen: MethodResult) -> Rows:
     """Return all rows with out-of-sample calibrated probabilities."""
     assert chosen.calibrator is not None
     assert chosen.predictions is not None

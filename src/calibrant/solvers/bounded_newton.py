@@ -3,15 +3,13 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.objective import ConvexExpansion
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["bounded_newton"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 SUFFICIENT_DECREASE = 0.1
 SMALLEST_STEP = 2.0**-30

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgesv
 from scipy.special import entr, logit
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.numerics.row_blocks import one_thread
 from calibrant.objective import Block, EventMap, FeatureRows, LogisticLoss
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["logistic_newton", "outcome_logistic", "smoothed_targets"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Nats per unit of weight that the next step may still promise; that step is taken, and squares the error.
 TOLERANCE = 1e-10

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.objective import Objective
 from calibrant.objective.curvature import Curvature
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["TOLERANCE", "SmoothExpansion", "SmoothObjective", "guarded", "newton_cg", "newton_steps"]
 
-Vector = NDArray[np.float64]
 Inverse = Callable[[Vector], Vector]
 
 TOLERANCE = 1e-8  # in nats; the last step makes the remaining error about the square of this

@@ -4,15 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from calibrant.arrays import Vector
 from calibrant.numerics.row_blocks import one_blas_thread
 from calibrant.solvers.solution import Status
 
 __all__ = ["Valley", "quasi_newton"]
 
-Vector = NDArray[np.float64]
 
 # Pairs of steps and gradients that are remembered; each costs two products with vectors.
 MEMORY = 30

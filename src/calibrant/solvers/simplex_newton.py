@@ -3,14 +3,12 @@
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.solvers.solution import Solution, Status
 
 __all__ = ["ConvexFunction", "SimplexExpansion", "simplex_newton"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 MAX_STEPS = 200
 MAX_TRIES = 60

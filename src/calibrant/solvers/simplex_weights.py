@@ -5,15 +5,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers.simplex_newton import SimplexExpansion, simplex_newton
 from calibrant.solvers.solution import Solution
 
 __all__ = ["least_squares_weights", "likeliest_weights"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 def likeliest_weights(

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from calibrant.arrays import IntArray
 from calibrant.calibrators.scaling.affine import AffineScaling
 from calibrant.errors import StudyError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -21,7 +21,6 @@ from calibrant.studies.specifications import CalibratorSpec
 
 __all__ = ["best_on_path", "best_parameters", "fold_rows", "grid_points", "natively_searched"]
 
-IntArray = NDArray[np.intp]
 Fit = Callable[[Predictions, IntArray, Mapping[str, Any]], Map]
 
 

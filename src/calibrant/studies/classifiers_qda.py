@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from calibrant.arrays import Float64Array
 from calibrant.numerics.simplex import softmax
 
 __all__ = ["SmallClassQDA"]
-
-FloatArray = NDArray[np.float64]
 
 
 class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -56,7 +55,7 @@ class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.rotations_.append(directions.T)
         return self
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any) -> Float64Array:
         """Return probabilities, (n, K)."""
         features = np.asarray(X, dtype=np.float64)
         scores = [

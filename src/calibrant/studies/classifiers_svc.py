@@ -9,13 +9,13 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
 
+from calibrant.arrays import Float64Array
 from calibrant.calibrators import PlattScaling
 from calibrant.notices import held_back
 from calibrant.predictions import Predictions
 
 __all__ = ["PairwiseSVC"]
 
-FloatArray = NDArray[np.float64]
 
 N_FOLDS = 5
 SMALLEST = 1e-7  # as in libsvm, so that no pair decides alone
@@ -67,7 +67,7 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any) -> Float64Array:
         """Return probabilities, (n, K)."""
         margins = self.machine_.decision_function(np.asarray(X, dtype=np.float64))
         if margins.ndim == 1:  # of two classes scikit-learn turns the sign
@@ -81,7 +81,7 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
-    def _gamma(self, features: FloatArray) -> Any:
+    def _gamma(self, features: Float64Array) -> Any:
         """Return gamma as a number: that of all rows also for the folds of a pair."""
         if self.gamma != "scale":
             return self.gamma
@@ -90,7 +90,7 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _sigmoid(
         self,
-        features: FloatArray,
+        features: Float64Array,
         numbers: NDArray[np.intp],
         pair: tuple[int, int],
         gamma: Any,
@@ -118,7 +118,7 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return fitted.slope_, fitted.intercept_
 
 
-def coupled(first: FloatArray, n_classes: int) -> FloatArray:
+def coupled(first: Float64Array, n_classes: int) -> Float64Array:
     r"""Return class probabilities, (n, K), from those of the first of every pair, (n, K(K-1)/2).
 
     The minimum of :math:`\sum_i \sum_{j \ne i} (r_{ji} p_i - r_{ij} p_j)^2` among vectors that sum to one.
@@ -141,5 +141,5 @@ def coupled(first: FloatArray, n_classes: int) -> FloatArray:
     right[:, n_classes] = 1
     solved = np.linalg.solve(system, right)[:, :n_classes, 0]
     probabilities = np.maximum(solved, 0)
-    total: FloatArray = probabilities.sum(axis=1, keepdims=True)
+    total: Float64Array = probabilities.sum(axis=1, keepdims=True)
     return np.asarray(probabilities / total)

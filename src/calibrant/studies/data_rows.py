@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray
 from calibrant.errors import LabelError, PredictionError, StudyDataError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import real_array
@@ -15,7 +16,6 @@ from calibrant.synthetic.task import SyntheticTask
 
 __all__ = ["Rows", "StudyData", "Truth"]
 
-IntArray = NDArray[np.intp]
 Truth = NDArray[np.float64] | SyntheticTask
 """True probabilities of rows, (n, K), or the task that the rows were drawn from."""
 

@@ -6,11 +6,9 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from calibrant import metrics as metric_functions
 from calibrant import registry
+from calibrant.arrays import IntArray
 from calibrant.conventions import convention, conventions
 from calibrant.errors import ParameterError, RecipeError, StudyError
 from calibrant.hypothesis_tests import consistency_test
@@ -25,7 +23,6 @@ from calibrant.studies.true_measures import TRUE, TRUE_NAMES, TrueValues
 
 __all__ = ["check_measure", "higher_by_default", "measure", "measure_all"]
 
-IntArray = NDArray[np.intp]
 GAIN = "calibration_gain"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray
 from calibrant.errors import StudyDataError
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -34,7 +35,6 @@ __all__ = [
     "training_key",
 ]
 
-IntArray = NDArray[np.intp]
 
 # Part of every key: another number makes all outputs anew.
 VERSION = 1

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.studies.data_rows import Truth
 
 __all__ = ["BaseOutputs", "Part", "averaged"]
-
-IntArray = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE, TITLE_SIZE, look
 
 __all__ = ["Curve", "LinesDisplay"]
 
-Vector = NDArray[np.float64]
 MOST_TICKS = 8
 LEGEND_IN_AXES = 8
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
+from calibrant.arrays import IntArray
 from calibrant.errors import RecipeError, StudyDataError
 from calibrant.studies.specifications import SplitSpec
 from calibrant.wording import counted
 
 __all__ = ["InnerFold", "OuterFold", "Split", "divided_rows", "outer_fold", "split_seed", "splits_of"]
 
-IntArray = NDArray[np.intp]
 
 # What a random number is for: the same numbers must not be used for two things.
 OUTER, INNER, ORDER, UNIT, TEST_ORDER = range(5)

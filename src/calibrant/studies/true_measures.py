@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import StudyError
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -24,8 +24,6 @@ TRUE_NAMES = tuple(
 CELLS = 128
 REPLICATES = 8
 FEWEST_PER_CELL = 16
-
-FloatArray = NDArray[np.float64]
 
 
 class TrueValues:
@@ -72,14 +70,14 @@ class TrueValues:
             raise StudyError("true errors of a task need one fitted map; use splits of kind given or random.")
         kind = self._predictions.scores.dtype
 
-        def mapped(points: FloatArray) -> Predictions:
+        def mapped(points: Float64Array) -> Predictions:
             return apply(Predictions.from_probabilities(points.astype(kind)))
 
         result = true_errors(truth, mapped)
         return {name: float(getattr(result, name)) for name in TRUE_NAMES}
 
 
-def _over_rows(predictions: Predictions, truth: FloatArray) -> dict[str, float]:
+def _over_rows(predictions: Predictions, truth: Float64Array) -> dict[str, float]:
     given = predictions.probabilities.astype(np.float64)
     given /= given.sum(axis=1, keepdims=True)
     if predictions.space is Space.LOGITS:
@@ -114,7 +112,7 @@ def _over_rows(predictions: Predictions, truth: FloatArray) -> dict[str, float]:
     return values
 
 
-def _sizes(scalar: FloatArray, difference: FloatArray) -> tuple[float, float]:
+def _sizes(scalar: Float64Array, difference: Float64Array) -> tuple[float, float]:
     """Return the mean absolute and root mean square expectation of a difference given a scalar."""
     n_rows = len(scalar) - len(scalar) % REPLICATES  # replicates of the same size
     if n_rows < REPLICATES * FEWEST_PER_CELL:

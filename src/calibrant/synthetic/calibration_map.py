@@ -4,13 +4,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError
 
-__all__ = ["CalibrationMap", "Matrix"]
-
-Matrix = NDArray[np.float64]
+__all__ = ["CalibrationMap"]
 
 
 class CalibrationMap(ABC):

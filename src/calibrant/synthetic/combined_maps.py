@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError
 from calibrant.options import is_number
-from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+from calibrant.synthetic.calibration_map import CalibrationMap
 
 __all__ = ["BlendedMap", "ComposedMap"]
 

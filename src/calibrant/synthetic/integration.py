@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, roots_jacobi
 from scipy.stats import qmc
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_whole, is_whole
 
 __all__ = ["GaussJacobi", "IntegrationRule", "Nodes", "ScrambledSobol", "dirichlet_mean", "settled_rule"]
 
-FloatArray = NDArray[np.float64]
 
 LARGEST_PRODUCT = 2**20  # nodes of a product rule
 MOST_NODES = 2**17  # Sobol points if their number is not given
@@ -28,8 +27,8 @@ SOBOL_BITS = 30
 class Nodes(NamedTuple):
     """Points of the simplex, (m, K), with weights that sum to one, (m,)."""
 
-    points: FloatArray
-    weights: FloatArray
+    points: Float64Array
+    weights: Float64Array
 
 
 class IntegrationRule(ABC):
@@ -166,14 +165,14 @@ class ScrambledSobol(IntegrationRule):
         return []
 
 
-def _sobol(n_variables: int, power: int, generator: np.random.Generator) -> FloatArray:
+def _sobol(n_variables: int, power: int, generator: np.random.Generator) -> Float64Array:
     """Return scrambled points strictly inside the unit cube, at the centres of the cells given by their digits."""
     seed = int(generator.integers(2**31))
     points = qmc.Sobol(n_variables, scramble=True, bits=SOBOL_BITS, seed=seed).random_base2(power)
     return np.asarray(points + 2.0 ** -(SOBOL_BITS + 1))
 
 
-def _broken_sticks(uniform: FloatArray, concentration: tuple[float, ...]) -> FloatArray:
+def _broken_sticks(uniform: Float64Array, concentration: tuple[float, ...]) -> Float64Array:
     """Return points of the simplex for points of the cube; small probabilities keep their relative accuracy."""
     n_nodes, n_variables = uniform.shape
     points = np.empty((n_nodes, n_variables + 1))
@@ -199,7 +198,7 @@ def settled_rule(rule: IntegrationRule | None) -> IntegrationRule:
 
 
 def dirichlet_mean(
-    function: Callable[[FloatArray], FloatArray],
+    function: Callable[[Float64Array], Float64Array],
     concentration: tuple[float, ...],
     rule: IntegrationRule | None = None,
 ) -> tuple[float, float]:
@@ -233,5 +232,5 @@ def dirichlet_mean(
     return value, float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _means(function: Callable[[FloatArray], FloatArray], replicates: list[Nodes]) -> FloatArray:
+def _means(function: Callable[[Float64Array], Float64Array], replicates: list[Nodes]) -> Float64Array:
     return np.array([nodes.weights @ function(nodes.points) for nodes in replicates])

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.arrays import Matrix
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.neighbourhood.random_forest import RandomCalibrationForest
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import is_number
 from calibrant.predictions import Predictions
-from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+from calibrant.synthetic.calibration_map import CalibrationMap
 
 __all__ = ["LearntMap", "learnt_map"]
 

@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
+
 __all__ = ["ConditionalSizes", "conditional_sizes"]
 
-FloatArray = NDArray[np.float64]
 
 SAME_VALUE = 1e-12
 """Scalars closer than this are equal up to rounding."""
@@ -23,7 +24,7 @@ class ConditionalSizes(NamedTuple):
 
 
 def conditional_sizes(
-    scalar: FloatArray, difference: FloatArray, weights: FloatArray, n_replicates: int, n_cells: int
+    scalar: Float64Array, difference: Float64Array, weights: Float64Array, n_replicates: int, n_cells: int
 ) -> ConditionalSizes:
     r"""Return the mean absolute and mean squared value of :math:`r(S) = \operatorname{E}[D \mid S]`.
 
@@ -71,9 +72,9 @@ def conditional_sizes(
 
 def _from_cells(
     order: NDArray[np.intp],
-    scalar: FloatArray,
-    difference: FloatArray,
-    weights: FloatArray,
+    scalar: Float64Array,
+    difference: Float64Array,
+    weights: Float64Array,
     n_replicates: int,
     n_cells: int,
 ) -> ConditionalSizes:
@@ -104,12 +105,12 @@ def _from_cells(
     )
 
 
-def _squares(sums: FloatArray, mass: FloatArray) -> FloatArray:
+def _squares(sums: Float64Array, mass: Float64Array) -> Float64Array:
     """Return the mean squared cell mean, cells along the first axis; cells without mass in these replicates count as zero."""
     return np.asarray(np.divide(sums**2, mass, out=np.zeros_like(sums), where=mass > 0).sum(axis=0))
 
 
-def _at_sign_changes(sums: FloatArray) -> float:
+def _at_sign_changes(sums: Float64Array) -> float:
     """Bound what can cancel within cells: half of the absolute values of both neighbours of different sign.
 
     A straight line through zero loses at most half of it, a jump in its worst position two to four times as much.
@@ -118,7 +119,7 @@ def _at_sign_changes(sums: FloatArray) -> float:
     return float((np.abs(before) + np.abs(after))[before * after <= 0].sum()) / 2
 
 
-def _within_cells(sums: FloatArray, mass: FloatArray) -> float:
+def _within_cells(sums: Float64Array, mass: Float64Array) -> float:
     """Return the variance of the conditional expectation within cells, as if cell means were joined by straight lines.
 
     A line that rises by d over a cell has variance d^2 / 12.
@@ -128,7 +129,7 @@ def _within_cells(sums: FloatArray, mass: FloatArray) -> float:
 
 
 def _cells(
-    order: NDArray[np.intp], scalar: FloatArray, weights: FloatArray, n_cells: int
+    order: NDArray[np.intp], scalar: Float64Array, weights: Float64Array, n_cells: int
 ) -> tuple[NDArray[np.intp], int]:
     """Return the cell number of every node, from 0 on, and the number of leading cells that may mix scalars."""
     in_order = scalar[order]

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_whole, is_number
-from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+from calibrant.synthetic.calibration_map import CalibrationMap
 
 __all__ = ["RegionMap"]
 

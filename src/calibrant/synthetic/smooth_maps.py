@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError
 from calibrant.numerics.simplex import softmax
 from calibrant.options import is_number, real_array
-from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+from calibrant.synthetic.calibration_map import CalibrationMap
 
 __all__ = [
     "ClassTemperaturesMap",

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_whole, random_source, real_array
 from calibrant.predictions import Predictions
-from calibrant.synthetic.calibration_map import CalibrationMap, Matrix
+from calibrant.synthetic.calibration_map import CalibrationMap
 from calibrant.synthetic.mixed_map import MIXED_MAP
 from calibrant.synthetic.sample import SyntheticSample
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from calibrant.arrays import Float64Array
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.metrics.decisions import SAME_COST
@@ -21,8 +21,7 @@ from calibrant.synthetic.true_errors_result import TrueErrors
 
 __all__ = ["true_errors"]
 
-FloatArray = NDArray[np.float64]
-Map = Calibrator | Callable[[FloatArray], Any]
+Map = Calibrator | Callable[[Float64Array], Any]
 
 ROWS_AT_LEAST = 256
 
@@ -118,7 +117,7 @@ def true_errors(
 
 
 def _evaluated(
-    task: SyntheticTask, calibrator: Map | None, replicates: list[Nodes], n_cells: int, losses: FloatArray
+    task: SyntheticTask, calibrator: Map | None, replicates: list[Nodes], n_cells: int, losses: Float64Array
 ) -> tuple[dict[str, float], dict[str, float], int]:
     """Return all numbers, their errors estimated from replicates, and the number of nodes."""
     means: list[dict[str, float]] = []
@@ -157,7 +156,7 @@ def _evaluated(
     return values, {name: errors[name] for name in ordered}, len(weights)
 
 
-def _mapped(calibrator: Map | None, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _mapped(calibrator: Map | None, points: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return the output of the map for every node, and its natural logarithm."""
     predictions = Predictions.from_probabilities(points)
     if isinstance(calibrator, Calibrator):
@@ -179,7 +178,7 @@ def _mapped(calibrator: Map | None, points: FloatArray) -> tuple[FloatArray, Flo
 
 
 def _means(
-    truth: FloatArray, given: FloatArray, logarithms: FloatArray, weights: FloatArray
+    truth: Float64Array, given: Float64Array, logarithms: Float64Array, weights: Float64Array
 ) -> dict[str, float]:
     """Return the expectations that are sums over nodes."""
     difference = given - truth
@@ -206,7 +205,9 @@ def _means(
     return {name: float(weights @ values) for name, values in expected.items()}
 
 
-def _signed_gaps(truth: FloatArray, given: FloatArray, weights: FloatArray, losses: FloatArray) -> FloatArray:
+def _signed_gaps(
+    truth: Float64Array, given: Float64Array, weights: Float64Array, losses: Float64Array
+) -> Float64Array:
     """Return expected predicted minus expected true loss of the Bayes decisions, for every loss, (m,)."""
     n_losses, n_decisions, n_classes = losses.shape
     columns = np.ascontiguousarray(losses.transpose(2, 1, 0).reshape(n_classes, -1))  # decisions side by side
@@ -231,7 +232,7 @@ def _mean_with_error(parts: list[float]) -> tuple[float, float]:
     return float(np.mean(parts)), float(np.std(parts, ddof=1) / np.sqrt(len(parts)))
 
 
-def _mean_absolute(parts: FloatArray) -> tuple[float, float]:
+def _mean_absolute(parts: Float64Array) -> tuple[float, float]:
     """Return the mean absolute value of a mean over replicates, (R, m), corrected for the bias of its noise."""
     n_replicates, others = len(parts), len(parts) - 1
     plain = float(np.abs(parts.mean(axis=0)).mean())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray, Vector
 from calibrant.calibrators.class_order import canonical_class_order
 from calibrant.calibrators.inner_folds import row_keys
 from calibrant.labelled_predictions import LabelledPredictions
@@ -17,8 +18,6 @@ from calibrant.space import Space
 
 __all__ = ["KnownRows", "known_rows", "merged_copies"]
 
-Rows = NDArray[np.intp]
-Vector = NDArray[np.float64]
 
 # Equal rows that together weigh more than this share of a fold are observations of a coarse classifier, not copies.
 SHARE_OF_FOLD = 0.25
@@ -48,10 +47,10 @@ class KnownRows:
     """
 
     keys: tuple[Vector, ...]
-    units: Rows
+    units: IntArray
     counts: Vector
-    places: Rows
-    class_order: Rows
+    places: IntArray
+    class_order: IntArray
 
 
 def merged_copies(data: LabelledPredictions) -> LabelledPredictions:
@@ -105,7 +104,7 @@ def known_rows(data: LabelledPredictions, n_folds: int) -> KnownRows:
     return KnownRows(row_keys(data), units, counts, places, canonical_class_order(ArraySource(data)))
 
 
-def _is_coarse(score_of_place: Rows, starts_label: NDArray[np.bool_], counts: Vector) -> bool:
+def _is_coarse(score_of_place: IntArray, starts_label: NDArray[np.bool_], counts: Vector) -> bool:
     """Tell whether predictions that occur several times have several labels more often than copies would."""
     n_labels = np.bincount(score_of_place, starts_label)
     repeated = np.bincount(score_of_place, counts) > 1

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
+from calibrant.arrays import IntArray
 from calibrant.calibrators.automatic.row_units import KnownRows, known_rows
 from calibrant.calibrators.inner_folds import check_cv_parameter, folds_of, folds_of_splits
 from calibrant.errors import ParameterError
@@ -16,7 +16,6 @@ from calibrant.options import is_whole
 
 __all__ = ["TRIAL_ROWS", "stratified_folds", "trial_rows"]
 
-Rows = NDArray[np.intp]
 
 # Rows that candidates are tried on: at least so many, more while rows times classes allow it.
 TRIAL_ROWS = 20_000
@@ -75,7 +74,7 @@ def trial_rows(data: LabelledPredictions) -> LabelledPredictions:
     return data.take(np.sort(np.random.default_rng(0).permutation(data.n_rows)[:limit]))
 
 
-def _labels_for(data: LabelledPredictions, n_folds: int) -> Rows:
+def _labels_for(data: LabelledPredictions, n_folds: int) -> IntArray:
     """Return the labels to stratify by; none where every class has fewer rows than there are folds."""
     return data.labels if np.bincount(data.labels).max() >= n_folds else np.zeros_like(data.labels)
 
@@ -102,7 +101,7 @@ def _dealt_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
     return folds
 
 
-def _dealt(known: KnownRows, labels: Rows, n_folds: int) -> tuple[Rows, Rows]:
+def _dealt(known: KnownRows, labels: IntArray, n_folds: int) -> tuple[IntArray, IntArray]:
     """Return the row and the fold of every place: every class dealt out on its own, each beginning with another fold."""
     row_of = np.repeat(np.arange(len(labels)), known.places)
     first_place = np.cumsum(known.places) - known.places
@@ -120,13 +119,13 @@ def _dealt(known: KnownRows, labels: Rows, n_folds: int) -> tuple[Rows, Rows]:
     return row_of, fold_of
 
 
-def _classes(known: KnownRows, labels: Rows) -> list[Rows]:
+def _classes(known: KnownRows, labels: IntArray) -> list[IntArray]:
     """Return the rows of every class, in an order of the classes that does not depend on their names."""
     # Sorting is stable: classes with equal sums stay in the order of their content.
     of_class = [np.flatnonzero(labels == label) for label in known.class_order]
     of_class = [rows for rows in of_class if len(rows)]
 
-    def content(rows: Rows) -> tuple[float, ...]:
+    def content(rows: IntArray) -> tuple[float, ...]:
         counts = known.counts[rows]
         return float(counts.sum()), *(float(counts @ key[rows]) for key in known.keys[:3])
 

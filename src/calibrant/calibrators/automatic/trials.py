@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.automatic.candidates import IDENTITY, Candidate
 from calibrant.calibrators.automatic.row_units import known_rows
@@ -22,7 +23,6 @@ from calibrant.numerics.weighted_means import standard_error_of_mean
 
 __all__ = ["Trial", "Trials", "tried"]
 
-Vector = NDArray[np.float64]
 
 Piece = tuple[LabelledPredictions, LabelledPredictions]
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, softmax
 
+from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.calibrator import Traits
 from calibrant.calibrators.binned.equal_mass_models import Partitions, bin_boundaries, distinct_partitions
@@ -24,7 +25,6 @@ from calibrant.predictions import FLOOR_WITHOUT_ZEROS
 
 __all__ = ["BayesianBinning"]
 
-Vector = NDArray[np.float64]
 
 # A beta distribution wants positive parameters, also for a bin of no width at 0 or 1.
 SMALLEST_PARAMETER = float(np.finfo(np.float64).tiny)

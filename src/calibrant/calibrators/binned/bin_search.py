@@ -4,12 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme, EqualMass
 from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
 
 __all__ = ["BinSearch", "automatic_grid"]
 
-Vector = NDArray[np.float64]
 
 # The six numbers of Kull et al. (2019), and larger ones without which many classes lose their order.
 NUMBERS_TRIED = (5, 10, 15, 20, 25, 30, 50, 70, 100)

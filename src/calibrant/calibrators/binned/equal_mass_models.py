@@ -7,13 +7,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray, Vector
 from calibrant.binning.equal_mass import nearest_masses
 from calibrant.numerics.midway import midway
 
 __all__ = ["Partitions", "bin_boundaries", "distinct_partitions", "equal_mass_partitions"]
 
-Vector = NDArray[np.float64]
-Positions = NDArray[np.intp]
 
 # So many bins are handled at a time: a dozen arrays of them stay within some megabytes.
 BINS_AT_A_TIME = 2**16
@@ -31,9 +30,9 @@ class Partitions:
         Where the bins of each partition begin.
     """
 
-    low: Positions
-    high: Positions
-    starts: Positions
+    low: IntArray
+    high: IntArray
+    starts: IntArray
 
     @classmethod
     def joined(cls, parts: Sequence["Partitions"]) -> Self:
@@ -46,7 +45,7 @@ class Partitions:
         )
 
     @property
-    def n_bins(self) -> Positions:
+    def n_bins(self) -> IntArray:
         """Number of bins of each partition, (T,); none is empty."""
         return np.diff(np.append(self.starts, len(self.low)))
 
@@ -61,7 +60,7 @@ class Partitions:
             yield slice(start, start + size)
 
 
-def equal_mass_partitions(mass: Vector, n_bins: Positions) -> Partitions:
+def equal_mass_partitions(mass: Vector, n_bins: IntArray) -> Partitions:
     """Cut levels so that all bins of a partition hold the same mass, as nearly as they can.
 
     ``mass`` is the total weight below each level and, last, that of all, (m + 1,); partition t has at most
@@ -82,7 +81,7 @@ def equal_mass_partitions(mass: Vector, n_bins: Positions) -> Partitions:
     return Partitions(cuts[real], cuts[real + 1], np.searchsorted(real, first))
 
 
-def distinct_partitions(mass: Vector, n_bins: Positions) -> Iterator[Partitions]:
+def distinct_partitions(mass: Vector, n_bins: IntArray) -> Iterator[Partitions]:
     """Yield the partitions of :func:`equal_mass_partitions` that differ from all before, some at a time.
 
     >>> [partitions.n_bins for partitions in distinct_partitions(np.array([0.0, 9.0, 10.0]), np.arange(1, 5))]

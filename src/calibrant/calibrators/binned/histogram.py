@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.binning import BinningScheme, Closed, EqualMass, EqualWidth, FixedEdges
 from calibrant.binning.partition import MOST_BINS
@@ -23,7 +24,6 @@ from calibrant.space import Space
 
 __all__ = ["HistogramBinning"]
 
-Vector = NDArray[np.float64]
 Strategy = Literal["uniform", "quantile", "range"]
 
 STRATEGIES = ("uniform", "quantile", "range")

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.numerics.isotonic import Levels
 
 __all__ = ["KEPT_LEVELS", "MOST_LEVELS", "cell_starts", "counting", "followed_by", "merged"]
 
-Vector = NDArray[np.float64]
 
 # More levels than this are merged, and then into so many that this is not needed with every batch.
 MOST_LEVELS = 10_000

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import clone
 
+from calibrant.arrays import Vector
 from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
 from calibrant.binning import BinningScheme, Closed, EqualMass
 from calibrant.binning.partition import check_n_bins
@@ -90,8 +91,6 @@ class RepresentativeRows:
             "weights": self.weights,
         }
 
-
-Vector = NDArray[np.float64]
 
 COUNTING_BITS = {4: 18, 8: 40}
 """Binary digits of an output that count, for scores of so many bytes."""

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Vector
 
 __all__ = ["SmoothedFrequency"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.automatic.candidates import (
     IDENTITY,
@@ -33,8 +34,6 @@ from calibrant.wording import counted
 
 __all__ = ["AutoCalibration"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Differences of fewer nats than this are rounding and unfinished searches.
 ROUNDING = 2e-5

@@ -21,6 +21,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from calibrant.arrays import IntArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.estimator_response import (
     RESPONSES,
@@ -35,8 +36,6 @@ from calibrant.notices import Notice, gathered, held_back
 from calibrant.predictions import Predictions
 
 __all__ = ["CalibratedClassifier"]
-
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,18 +60,20 @@ class HeldOut:
 
     estimator: Any
     response: str
-    rows: Rows
+    rows: IntArray
     predictions: Predictions
-    unknown_rows: Rows
+    unknown_rows: IntArray
 
 
-def hold_out(estimator: Any, training: TrainingRows, train: Rows, test: Rows, response: str) -> HeldOut:
+def hold_out(
+    estimator: Any, training: TrainingRows, train: IntArray, test: IntArray, response: str
+) -> HeldOut:
     """Train a clone of ``estimator`` on the rows ``train`` and ask it about the rows ``test``."""
     X, _ = _safe_split(estimator, training.X, None, test, train)
     return asked(training.trained(estimator, train), X, training, test, response)
 
 
-def asked(estimator: Any, X: Any, training: TrainingRows, rows: Rows, response: str) -> HeldOut:
+def asked(estimator: Any, X: Any, training: TrainingRows, rows: IntArray, response: str) -> HeldOut:
     """Ask a trained estimator about ``X``, which are the given rows of the training data."""
     method = response_method(estimator, response)
     predictions = estimator_response(estimator, X, method, training.classes)
@@ -82,7 +83,7 @@ def asked(estimator: Any, X: Any, training: TrainingRows, rows: Rows, response: 
     return HeldOut(estimator, method, rows[known], predictions.take(known), rows[~known])
 
 
-def pool(parts: Sequence[HeldOut], n_rows: int) -> tuple[Rows, Predictions]:
+def pool(parts: Sequence[HeldOut], n_rows: int) -> tuple[IntArray, Predictions]:
     r"""Return the rows held out at least once, and the mean of what was said about each.
 
     .. math:: \bar z_i = \frac{1}{|S_i|} \sum_{s \in S_i} z_i^{(s)}
@@ -124,7 +125,7 @@ def for_all(work: Callable[[Part], Result], parts: Sequence[Part], n_jobs: int |
 
 SHOWN = 10  # how many unknown classes a warning lists
 
-Split = tuple[Rows, Rows]
+Split = tuple[IntArray, IntArray]
 Pair = tuple[Any, Calibrator]
 
 
@@ -540,7 +541,7 @@ def _warn_of_unknown_classes(parts: list[HeldOut], training: TrainingRows) -> No
         )
 
 
-def _row_numbers(rows: Any) -> Rows:
+def _row_numbers(rows: Any) -> IntArray:
     """Return the numbers of the rows that a splitter chose, by numbers or by a mask."""
     rows = np.asarray(rows)
     return np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.intp, copy=False)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.numerics.simplex import log_softmax
 from calibrant.predictions import Predictions
@@ -15,8 +16,6 @@ RESPONSES = ("auto", "predict_proba", "predict_log_proba", "decision_function")
 
 IMPOSSIBLE = float(np.finfo(np.float32).tiny)
 """Probability that stands in for zero among logits, where there is no smallest positive one to go by."""
-
-FloatArray = NDArray[np.floating]
 
 
 def response_method(estimator: Any, response: str) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Cube, Matrix
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.uncertainty.fitted_family import FittedFamily, fitted_family, n_parameters_of
 from calibrant.calibrators.uncertainty.log_odds import LogOdds
@@ -27,8 +28,6 @@ from calibrant.space import Space
 
 __all__ = ["WithIntervals"]
 
-Matrix = NDArray[np.float64]
-Cube = NDArray[np.float64]
 
 # Of one array (rows, K, r): large enough for a product of matrices to pay, small enough to have several.
 BLOCK_BYTES = 2**24
@@ -91,7 +90,6 @@ def _blocks(predictions: Predictions, width: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-FloatArray = NDArray[np.floating]
 Ends = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 # A full matrix for 50 classes. The covariance matrix takes 50 MB, and with 5,000 rows ten to fifteen seconds of one core.

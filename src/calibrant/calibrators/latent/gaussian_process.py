@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import FloatArray, Matrix
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.latent.monotone_process import MonotoneProcess, fit_monotone_process
 from calibrant.calibrators.latent.process_fit import ProcessFit, fit_process
@@ -32,8 +33,6 @@ from calibrant.space import Space
 
 __all__ = ["GaussianProcessCalibration"]
 
-FloatArray = NDArray[np.floating]
-Matrix = NDArray[np.float64]
 
 MIN_ROWS = 64
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["TruncatedNormal"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 CIRCLE = 2 * np.pi
 TRAVEL = np.pi / 2  # after a quarter of a turn nothing but a bound remembers where it began

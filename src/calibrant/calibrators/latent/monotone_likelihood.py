@@ -5,19 +5,14 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
 from calibrant.numerics.increasing_curve import Pieces, parabolas
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.objective import ConvexExpansion
 from calibrant.objective.losses import softmax_in_place
 
 __all__ = ["SlopeLikelihood"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +63,7 @@ class SlopeLikelihood:
     of :math:`O(n K m^2)`, memory for one block of rows and one byte per entry.
     """
 
-    def __init__(self, scores: FloatArray, labels: Labels, weights: Vector | None, pieces: Pieces) -> None:
+    def __init__(self, scores: FloatArray, labels: IntArray, weights: Vector | None, pieces: Pieces) -> None:
         self._scores, self._labels, self._pieces = scores, labels, pieces
         self._weights = np.ones(len(scores)) if weights is None else weights
         self._features = pieces.features()

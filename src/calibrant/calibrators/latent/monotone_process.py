@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
 from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
 from calibrant.calibrators.latent.process_scores import LEAST_RANGE
@@ -28,8 +29,6 @@ __all__ = [
     "informative_knots",
 ]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Variance of independent noise in the slopes, as a share of their variance: neighbouring slopes of so smooth a
 # process are equal to many digits, and their covariance is singular as far as floats can tell.
@@ -98,8 +97,6 @@ class SlopePrior:
         solved: NDArray[np.float64] = cho_solve(cho_factor(self.covariance(), lower=True), right)
         return solved
 
-
-FloatArray = NDArray[np.floating]
 
 N_BINS = 4096
 SMALLEST_RANGE = 1e-9  # of the size of scores; what is closer together counts as equal

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.latent.process_kernel import (
     KernelParameters,
     WhitenedFeatures,
@@ -18,8 +19,6 @@ from calibrant.solvers import Status, Valley, quasi_newton
 
 __all__ = ["MOST_INDUCING", "ProcessFit", "averaged_covariance", "fit_process", "placed_inducing_points"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 MOST_STEPS = 40
 TOLERANCE = 1e-4  # of the logarithms of precisions

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["KernelGradient", "KernelParameters", "WhitenedFeatures", "squared_exponential"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Added to the diagonal between inducing points, in units of the variance: they may come as close as they like.
 JITTER = 1e-8

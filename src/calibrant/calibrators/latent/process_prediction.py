@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.latent.process_kernel import (
     KernelParameters,
     WhitenedFeatures,
@@ -18,9 +18,6 @@ from calibrant.objective.losses import softmax_in_place
 
 __all__ = ["LatentMoments", "LatentProcess"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Beyond this many length scales from all inducing points the process is at its prior: exp(-50) is left of it.
 REACH = 10.0

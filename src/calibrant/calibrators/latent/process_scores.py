@@ -13,7 +13,6 @@ from calibrant.space import Space
 
 __all__ = ["LEAST_RANGE", "LatentScores", "ScoreKind", "latent_scores", "parsed_scores"]
 
-FloatArray = NDArray[np.floating]
 
 ScoreKind = Literal["log-probabilities", "given"]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 from sklearn.base import clone
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
@@ -33,7 +34,6 @@ from calibrant.space import Space
 
 __all__ = ["SplineCalibration"]
 
-Vector = NDArray[np.float64]
 
 MOST_CELLS = 1024
 """More distinct scores than this are pooled with their neighbours on the axis.
@@ -182,7 +182,6 @@ class SplineFit:
         return scores, share * slopes * variance, weights
 
 
-Pair = NDArray[np.float64]
 Form = Literal["one-vs-rest", "top-label"]
 Estimate = Literal["weighted", "plain"]
 
@@ -459,7 +458,7 @@ class SplineCalibration(BinaryMethod):
         correction = correction.maximum(lowest).minimum(highest)
         return event.with_probability(probability + correction, complement - correction)
 
-    def _corrected(self, pair: Pair) -> Pair:
+    def _corrected(self, pair: Vector) -> Vector:
         complement, probability = pair
         correction = KnottedCurve(self.scores_, self.corrections_)(probability)
         correction = _limited(correction, complement, probability, self.smallest_)
@@ -474,10 +473,10 @@ class SplineCalibration(BinaryMethod):
 TINY = float(np.finfo(np.float64).tiny)
 
 
-def _pair(scores: EventScores) -> Pair:
+def _pair(scores: EventScores) -> Vector:
     """Return the probabilities that the event does not happen and that it does, (2, n), never zero in their type."""
     tiny = float(np.finfo(scores.predictions.scores.dtype).tiny)
-    pair: Pair = expit(np.stack([-scores.log_odds, scores.log_odds]))
+    pair: Vector = expit(np.stack([-scores.log_odds, scores.log_odds]))
     return np.maximum(pair, tiny, out=pair)
 
 

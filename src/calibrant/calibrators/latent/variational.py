@@ -3,16 +3,13 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.latent.process_kernel import KernelGradient, KernelParameters, WhitenedFeatures
 from calibrant.calibrators.latent.variational_rows import SpreadBlock, SpreadRows
 
 __all__ = ["Bound", "VariationalBound"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 class Bound(NamedTuple):

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.interpolated import STENCIL, EvenGrid
 from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
 
 __all__ = ["SpreadBlock", "SpreadRows", "score_range"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Terms of a softmax below exp of this, times the largest, are left out.
 NEGLIGIBLE = -60.0

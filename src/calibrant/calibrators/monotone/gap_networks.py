@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, traced_tempered_scores
 from calibrant.graph import TracedPredictions, Value
 from calibrant.graph.order import CumulativeSum, SortDescending, Unsort
@@ -19,8 +20,6 @@ from calibrant.solvers import Solution, Status, Valley, quasi_newton
 
 __all__ = ["GapFamily", "GapNetwork", "GapObjective", "InputScale", "fit_gap_network"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Spreads from the mean, further than which an input counts as being there.
 FAR_OUT = 3.0

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrators.monotone.tempered_scores import Inputs, TemperedScores, traced_tempered_scores
 from calibrant.graph import TracedPredictions, Value
 from calibrant.graph.curves import Piecewise
@@ -19,8 +20,6 @@ from calibrant.solvers import Solution, Status, Valley, quasi_newton
 
 __all__ = ["IncreasingNetwork", "NetworkObjective", "fit_increasing_network"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # The authors' program adds it, so that the function increases even where the network falls without end.
 LEAST_RATE = 1e-8

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.monotone.monotone_curve import (
     ROWS_AT_ENDS,
@@ -21,8 +22,6 @@ from calibrant.graph.curves import Piecewise
 from calibrant.options import check_choice, check_not_negative
 
 __all__ = ["IsotonicCalibration"]
-
-Vector = NDArray[np.float64]
 
 
 class IsotonicCalibration(BinaryMethod):

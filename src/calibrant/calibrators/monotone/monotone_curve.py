@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.numerics.isotonic import block_starts
 from calibrant.numerics.knotted_curve import KnottedCurve
@@ -12,7 +13,6 @@ from calibrant.numerics.midway import midway
 
 __all__ = ["ROWS_AT_ENDS", "SLOPE", "Interpolation", "Ties", "fitted_curve"]
 
-Vector = NDArray[np.float64]
 Interpolation = Literal["linear", "step"]
 Ties = Literal["keep", "centered", "strict"]
 

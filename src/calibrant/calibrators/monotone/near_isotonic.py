@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlog1py, xlogy
 
+from calibrant.arrays import IntArray, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
@@ -19,8 +20,6 @@ from calibrant.options import check_choice, check_not_negative, is_whole
 
 __all__ = ["NearIsotonicCalibration"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Criterion = Literal["bic", "aic"]
 
 # All models that are left out of the average weigh less than this together.
@@ -120,7 +119,7 @@ class NearIsotonicCalibration(BinaryMethod):
     scores_: Vector
     values_: Vector
     penalties_: Vector
-    n_groups_: Indices
+    n_groups_: IntArray
     model_weights_: Vector
 
     def __init__(
@@ -213,7 +212,7 @@ def _log_likelihood(outcome_sum: Vector, weight: Vector, value: Vector) -> Vecto
     return happened + failed
 
 
-def _level_starts(weight: Vector, max_levels: int | None) -> Indices:
+def _level_starts(weight: Vector, max_levels: int | None) -> IntArray:
     """Return the first distinct score of every level; each has about the same weight if there are too many.
 
     >>> _level_starts(np.ones(6), 3), _level_starts(np.array([4.0, 1, 1, 1, 1]), 2)

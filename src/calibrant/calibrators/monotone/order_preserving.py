@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.inner_folds import choose_by_folds, inner_folds
 from calibrant.calibrators.monotone.gap_networks import GapFamily, GapNetwork, InputScale, fit_gap_network
@@ -37,9 +37,6 @@ from calibrant.solvers import Solution, Status, bounded_newton
 from calibrant.space import Space
 
 __all__ = ["IntraOrderPreserving"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

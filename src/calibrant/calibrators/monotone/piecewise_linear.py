@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling, as_targets
 from calibrant.calibrators.reductions.event_scores import EventScores
@@ -29,8 +30,6 @@ from calibrant.space import Space
 
 __all__ = ["PiecewiseLinearCalibration"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # As a share of the slope of temperature scaling: flat to the eye, and still increasing.
 LEAST_SLOPE = 1e-3

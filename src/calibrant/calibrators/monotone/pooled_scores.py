@@ -6,13 +6,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.isotonic import levels
 from calibrant.numerics.row_blocks import row_blocks
 
 __all__ = ["PooledScores"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Pairs that are sorted at a time: enough to make the look-up of every positive in each of the parts cheap,
 # few enough for the memory not to matter.

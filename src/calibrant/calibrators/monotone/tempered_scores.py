@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
 from calibrant.graph import TracedPredictions, Value
 from calibrant.graph.apply import evaluated
@@ -18,8 +19,6 @@ from calibrant.solvers import Solution
 
 __all__ = ["Inputs", "TemperedScores", "tempered_scores", "traced_tempered_scores"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Inputs = Literal["log-probabilities", "logits"]
 
 BOUNDS = (1e-3, 1e3)

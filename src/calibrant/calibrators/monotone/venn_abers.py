@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
@@ -24,7 +25,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["VennAbersCalibration"]
 
-Vector = NDArray[np.float64]
 
 # Bits of a score that count. All of a float32 do; in a float64 the last twelve are left to rounding, so that logits
 # and their softmax meet at the same steps.

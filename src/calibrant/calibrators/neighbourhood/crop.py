@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError
 from calibrant.graph import Value
 from calibrant.graph.curves import Piecewise
@@ -15,7 +15,6 @@ __all__ = ["Crop", "check_crop", "cropped", "settled_epsilon", "traced_crop"]
 Crop = Literal["clip", "outside"]
 """``"clip"`` moves every entry into [epsilon, 1 - epsilon]; ``"outside"`` only those below 0 or above 1."""
 
-Matrix = NDArray[np.float64]
 
 LARGEST_EPSILON = 1e-4  # of the literature, for ten classes
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, settled_epsilon, traced_crop
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment
@@ -48,8 +49,6 @@ from calibrant.space import Space
 
 __all__ = ["DecisionCalibration"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # In squared standard errors. A gap g is one of g^2 - s^2 elsewhere, and of s^2 after a repair: equal at g^2 = 2 s^2.
 WORTH_A_REPAIR = 2.0

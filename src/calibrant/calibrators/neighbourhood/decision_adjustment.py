@@ -3,15 +3,14 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["Adjustment", "adjustments"]
 
 Adjustment = Literal["ratio", "least-squares"]
 """``"ratio"``: the mean residual of each part; ``"least-squares"``: what lowers the squared error most."""
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # Memberships that differ by less, relative to their size and squared, do not tell parts from each other.
 INDISTINCT = 1e-4

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError
 from calibrant.numerics.least_cost import first_of_least
 from calibrant.options import real_array
 
 __all__ = ["best_decisions", "mean_gap", "parsed_losses", "worst_loss"]
-
-Matrix = NDArray[np.float64]
 
 
 def parsed_losses(losses: Any, n_classes: int) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.neighbourhood.crop import Crop, cropped
 from calibrant.calibrators.neighbourhood.decision_adjustment import Adjustment, adjustments
 from calibrant.calibrators.neighbourhood.decision_losses import best_decisions, worst_loss
@@ -29,9 +30,6 @@ __all__ = [
     "soft_parts",
     "worst_partition",
 ]
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 class Thoroughness(NamedTuple):

@@ -3,8 +3,8 @@
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrators.neighbourhood.crop import cropped
 from calibrant.calibrators.neighbourhood.decision_repairs import Plan, Repairs, Thoroughness, repaired
 from calibrant.calibrators.neighbourhood.point_losses import PointLosses, doing_nothing
@@ -15,7 +15,6 @@ from calibrant.numerics.weighted_means import standard_error_of_mean
 __all__ = ["MOST_ITERATIONS", "HeldOut", "losses_held_out", "losses_of_nothing", "still_gains"]
 
 Loss = Literal["brier", "log"]
-Vector = NDArray[np.float64]
 
 MOST_ITERATIONS = 100
 

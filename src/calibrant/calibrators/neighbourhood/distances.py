@@ -4,12 +4,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["BLOCK_ENTRIES", "Distances", "KullbackLeibler", "SquaredEuclidean", "rows_in_a_block"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # A squared distance from a matrix product has an error of a few units in the last place of the squared norms.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.neighbourhood.crop import Crop
 from calibrant.calibrators.neighbourhood.distances import BLOCK_ENTRIES, KullbackLeibler, SquaredEuclidean
@@ -24,8 +25,6 @@ from calibrant.options import check_choice
 
 __all__ = ["KernelCalibration"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 LARGEST = float(np.finfo(np.float64).max)
 

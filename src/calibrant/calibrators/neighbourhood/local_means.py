@@ -3,12 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
+from calibrant.arrays import Matrix
 
 __all__ = ["LocalMeans"]
-
-Matrix = NDArray[np.float64]
 
 
 class LocalMeans(ABC):

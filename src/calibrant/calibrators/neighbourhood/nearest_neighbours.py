@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.spatial import KDTree
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.neighbourhood.crop import Crop
 from calibrant.calibrators.neighbourhood.distances import (
@@ -26,8 +27,6 @@ from calibrant.options import check_choice, check_whole
 
 __all__ = ["NearestNeighbourCalibration"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # Relative rounding of a sum of weights.
 ROUNDING = 1e-12

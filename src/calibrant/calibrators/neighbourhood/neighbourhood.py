@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
@@ -59,8 +60,6 @@ def candidate_sizes(
 Assumption = Literal["equal-errors", "equal-labels"]
 """What close predictions have in common: the calibration error, or the distribution of the label."""
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # More points than this make neither a choice nor a check any better, but cost one pass over all points each.
 MOST_JUDGED = 10_000

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.neighbourhood.crop import Crop, cropped
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.graph import TracedPredictions
@@ -17,8 +18,6 @@ from calibrant.space import Space
 
 __all__ = ["PointLosses", "as_they_came", "better_floor", "doing_nothing"]
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 # Stands in for an exact zero, which one of the ways to crop leaves, while losses are compared.
 LEAST = float(np.finfo(np.float64).eps)

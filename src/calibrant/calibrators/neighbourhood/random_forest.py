@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from calibrant.arrays import IntArray, Matrix, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.neighbourhood.crop import Crop, traced_crop
 from calibrant.calibrators.neighbourhood.local_means import LocalMeans
@@ -26,9 +27,6 @@ from calibrant.numerics.tree_walk import walk
 from calibrant.options import check_choice, check_whole, random_source
 
 __all__ = ["RandomCalibrationForest"]
-
-Integers = NDArray[np.intp]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(eq=False)
@@ -67,7 +65,7 @@ class Routes:
 
     trees: Trees
     rows: Matrix
-    places: Integers = field(init=False)
+    places: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         trees = self.trees
@@ -77,15 +75,13 @@ class Routes:
             np.where(trees.n_splits > 0, trees.first_splits, first_leaves), (len(self.rows), 1)
         )
 
-    def advance(self, n_bins: int | None = None) -> Integers:
+    def advance(self, n_bins: int | None = None) -> IntArray:
         """Go down all splits of trees with so many bins, or to the end, and return the places."""
         trees = self.trees
         goes_on = None if n_bins is None or trees.stages is None else trees.stages.n_bins <= n_bins
         walk(self.rows, self.places, trees.classes, trees.thresholds, self._below, goes_on)
         return self.places
 
-
-Vector = NDArray[np.float64]
 
 # Pairs of a tree and a point that grow at once: few enough for memory, many enough for long vectors.
 PAIRS_GROWN = 2**19

@@ -6,12 +6,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray, Vector
 from calibrant.numerics.tree_walk import check_trees, places_below
 
 __all__ = ["Groups", "Growth", "Splits", "Stages", "Trees", "grown_trees", "n_draws", "random_splits"]
 
-Integers = NDArray[np.intp]
-Vector = NDArray[np.float64]
 
 # Entries of a temporary in which all classes of some points are looked at.
 ENTRIES = 2**22
@@ -30,12 +29,12 @@ class Groups(NamedTuple):
         What to subtract from members to get points.
     """
 
-    members: Integers
-    lengths: Integers
-    shifts: Integers
+    members: IntArray
+    lengths: IntArray
+    shifts: IntArray
 
     @property
-    def starts(self) -> Integers:
+    def starts(self) -> IntArray:
         """Place of every group's first member, (N,)."""
         return np.cumsum(self.lengths) - self.lengths
 
@@ -68,10 +67,10 @@ class Splits(NamedTuple):
         How many of them do in every group.
     """
 
-    classes: Integers
+    classes: IntArray
     thresholds: Vector
     goes_left: NDArray[np.bool_]
-    n_left: Integers
+    n_left: IntArray
 
 
 def random_splits(points: Vector, groups: Groups, draws: Vector, *, always: bool) -> Splits:
@@ -123,14 +122,14 @@ def random_splits(points: Vector, groups: Groups, draws: Vector, *, always: bool
     return Splits(classes, thresholds, goes_left, n_left)
 
 
-def _values(points: Vector, groups: Groups, classes: Integers) -> Vector:
+def _values(points: Vector, groups: Groups, classes: IntArray) -> Vector:
     """Return what every member has of the class of its group."""
     places = np.repeat(classes * points.shape[1] - groups.shifts, groups.lengths)
     places += groups.members
     return points.ravel().take(places)
 
 
-def _varied_classes(points: Vector, groups: Groups, draws: Vector) -> Integers:
+def _varied_classes(points: Vector, groups: Groups, draws: Vector) -> IntArray:
     """Return for every group one of the classes that are not constant in it, by a draw from [0, 1)."""
     n_groups = len(groups.lengths)
     chosen = np.empty(n_groups, dtype=np.intp)
@@ -211,7 +210,7 @@ class Trees:
         When each split was made; None if only whole trees are wanted.
     """
 
-    n_splits: Integers
+    n_splits: IntArray
     classes: NDArray[np.integer]
     thresholds: Vector
     children: NDArray[np.integer]
@@ -235,17 +234,17 @@ class Trees:
         )
 
     @property
-    def first_splits(self) -> Integers:
+    def first_splits(self) -> IntArray:
         """Number of splits in all trees before each tree, (T,)."""
         return np.cumsum(self.n_splits) - self.n_splits
 
     @property
-    def first_leaves(self) -> Integers:
+    def first_leaves(self) -> IntArray:
         """Number of leaves in all trees before each tree, (T,)."""
         return self.first_splits + np.arange(self.n_trees)
 
     @property
-    def below(self) -> Integers:
+    def below(self) -> IntArray:
         """Places on the left and on the right of every split, (S, 2): splits of all trees, then leaves of all trees."""
         return places_below(self.n_splits, self.children)
 
@@ -335,9 +334,9 @@ class _Level(NamedTuple):
     """
 
     groups: Groups
-    trees: Integers
-    slots: Integers
-    sequence: Integers
+    trees: IntArray
+    slots: IntArray
+    sequence: IntArray
 
     def taken(self, chosen: NDArray[np.bool_]) -> "_Level":
         if chosen.all():
@@ -346,10 +345,10 @@ class _Level(NamedTuple):
         sequence = places[np.compress(chosen[self.sequence], self.sequence)]
         return _Level(self.groups.taken(chosen), self.trees[chosen], self.slots[chosen], sequence)
 
-    def ranks(self, chosen: NDArray[np.bool_], n_trees: int) -> Integers:
+    def ranks(self, chosen: NDArray[np.bool_], n_trees: int) -> IntArray:
         """Return how many chosen nodes of the same tree were made before each node."""
         in_order, trees = chosen[self.sequence], self.trees[self.sequence]
-        before: Integers = np.cumsum(in_order) - in_order
+        before: IntArray = np.cumsum(in_order) - in_order
         of_trees = np.bincount(trees, in_order, n_trees).astype(np.intp)
         ranks = np.empty(len(trees), dtype=np.intp)
         ranks[self.sequence] = before - (np.cumsum(of_trees) - of_trees)[trees]

@@ -6,13 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
+from calibrant.arrays import IntArray, Matrix, Vector
 from calibrant.calibrators.neighbourhood.random_trees import Trees
 
 __all__ = ["LeafSums", "place_sums", "weighted_targets"]
-
-Integers = NDArray[np.intp]
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +28,7 @@ class LeafSums:
         The sums themselves, leaf by leaf and tree by tree, which make the other two superfluous.
     """
 
-    n_leaves: Integers
+    n_leaves: IntArray
     weighted: Matrix | None
     leaves: NDArray[np.integer] | None
     sums: Matrix | None = None
@@ -86,7 +83,7 @@ class LeafSums:
         sums: Matrix = membership @ self.weighted
         return sums
 
-    def mean_around(self, own: Integers) -> Vector:
+    def mean_around(self, own: IntArray) -> Vector:
         """Return the mean over trees of the targets' mean in one leaf of each, (K,), without sums in other leaves."""
         assert self.leaves is not None
         assert self.weighted is not None

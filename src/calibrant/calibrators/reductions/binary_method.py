@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
@@ -14,8 +15,6 @@ from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 
 __all__ = ["BinaryMethod"]
-
-Vector = NDArray[np.float64]
 
 
 class BinaryMethod(Calibrator):

@@ -3,16 +3,12 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
+from calibrant.arrays import Vector
 from calibrant.graph import Event, Value
 from calibrant.graph.apply import evaluated_columns
 from calibrant.predictions import Predictions
 
 __all__ = ["EventScores"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

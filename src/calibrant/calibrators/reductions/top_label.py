@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import IntArray
 from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.histogram import HistogramBinning
@@ -34,7 +35,6 @@ __all__ = ["TopLabel"]
 # A sum of weights that ought to reach ``min_rows`` may fall short of it by its rounding.
 ROUNDING = 1e-9
 
-Rows = NDArray[np.intp]
 Learning = Callable[[Calibrator, LabelledPredictions, float], Calibrator]
 
 
@@ -141,7 +141,7 @@ class TopLabel(Calibrator):
 
     calibrators_: list[Calibrator | None]
     constants_: NDArray[np.float64]
-    map_of_class_: Rows
+    map_of_class_: IntArray
 
     def __init__(self, base: Calibrator, by_class: bool = True, min_rows: int = 50) -> None:
         self.base = base
@@ -290,14 +290,14 @@ class TopLabel(Calibrator):
         return trace.graph(both.widened, given.space, Space.PROBABILITIES)
 
 
-def _right_or_wrong(data: LabelledPredictions) -> tuple[Rows, LabelledPredictions]:
+def _right_or_wrong(data: LabelledPredictions) -> tuple[IntArray, LabelledPredictions]:
     """Return the predicted classes, and the problem of two classes: whether each prediction is right."""
     predicted = data.predictions.predicted
     top = AgainstRest(data.predictions).rest_of_largest()
     return predicted, binary_problem(top, data.labels == predicted, data.weights)
 
 
-def _numbers_of_maps(own: NDArray[np.bool_]) -> Rows:
+def _numbers_of_maps(own: NDArray[np.bool_]) -> IntArray:
     """Return the number of the map that each class uses; after those of single classes comes that of all rows."""
     return np.where(own, np.cumsum(own) - 1, own.sum())
 
@@ -323,7 +323,7 @@ def _laplace(wrong: float, right: float) -> float:
     return (right + 1) / (wrong + right + 2)
 
 
-def _rows_by_number(numbers: Rows, n_numbers: int, wanted: NDArray[np.bool_]) -> list[Rows]:
+def _rows_by_number(numbers: IntArray, n_numbers: int, wanted: NDArray[np.bool_]) -> list[IntArray]:
     """Return, for each wanted number from 0 on, the rows that have it, in their order."""
     if n_numbers == 1:
         return [np.arange(len(numbers))][: int(wanted[0])]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrators.inner_folds import rows_of_folds
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.scaling.penalty_search import FoldFits, Strengths, best_of_grid, climb
@@ -203,9 +203,6 @@ def natural_strengths(name: PenaltyName, n_classes: int, total_weight: float) ->
         return n_weights**2 / total_weight, n_classes**2 / total_weight
     return n_weights / total_weight, n_classes / total_weight
 
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Of the fits of several folds, the worst counts.
 SEVERITY = (

@@ -5,10 +5,10 @@ from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, log_expit
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling
 from calibrant.graph import Event, Value
@@ -17,7 +17,6 @@ from calibrant.options import check_choice
 
 __all__ = ["BetaCalibration"]
 
-Vector = NDArray[np.float64]
 
 LOG_TWO = float(np.log(2.0))
 

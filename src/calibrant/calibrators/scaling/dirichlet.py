@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Float64Array
 from calibrant.calibrator import Traits
 from calibrant.calibrators.scaling.affine import AffineScaling
 from calibrant.errors import ParameterError
@@ -15,8 +16,6 @@ from calibrant.objective.family import log_probabilities
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS
 
 __all__ = ["DirichletCalibration"]
-
-Array = NDArray[np.float64]
 
 
 class LinearParameters(NamedTuple):
@@ -30,10 +29,10 @@ class LinearParameters(NamedTuple):
     array([[0.75, 0.25]])
     """
 
-    weights: Array
-    intercept: Array
+    weights: Float64Array
+    intercept: Float64Array
 
-    def map(self, probabilities: ArrayLike) -> Array:
+    def map(self, probabilities: ArrayLike) -> Float64Array:
         """Return the calibrated rows; entries must be positive."""
         return _softmax(np.log(np.asarray(probabilities, dtype=np.float64)) @ self.weights.T + self.intercept)
 
@@ -57,10 +56,10 @@ class CanonicalParameters(NamedTuple):
     :math:`a_{ij}` favours class i the more, the likelier class j was said to be.
     """
 
-    matrix: Array
-    center: Array
+    matrix: Float64Array
+    center: Float64Array
 
-    def map(self, probabilities: ArrayLike) -> Array:
+    def map(self, probabilities: ArrayLike) -> Float64Array:
         """Return the calibrated rows; entries must be positive."""
         with np.errstate(divide="ignore"):
             log_center = np.log(self.center)
@@ -88,10 +87,10 @@ class GenerativeParameters(NamedTuple):
     ``concentrations`` (K, K), all positive, belongs to class i; ``priors`` (K,) are the shares of the classes.
     """
 
-    concentrations: Array
-    priors: Array
+    concentrations: Float64Array
+    priors: Float64Array
 
-    def map(self, probabilities: ArrayLike) -> Array:
+    def map(self, probabilities: ArrayLike) -> Float64Array:
         """Return the calibrated rows by Bayes' rule; entries must be positive."""
         logarithms = np.log(np.asarray(probabilities, dtype=np.float64))
         log_densities = logarithms @ (self.concentrations - 1).T - _log_beta(self.concentrations)
@@ -109,13 +108,13 @@ class GenerativeParameters(NamedTuple):
         return self.linear().canonical()
 
 
-def _softmax(scores: Array) -> Array:
+def _softmax(scores: Float64Array) -> Float64Array:
     return softmax(scores).astype(np.float64, copy=False)
 
 
-def _log_beta(concentrations: Array) -> Array:
+def _log_beta(concentrations: Float64Array) -> Float64Array:
     """Return ln B of every row."""
-    log_beta: Array = gammaln(concentrations).sum(axis=1) - gammaln(concentrations.sum(axis=1))
+    log_beta: Float64Array = gammaln(concentrations).sum(axis=1) - gammaln(concentrations.sum(axis=1))
     return log_beta
 
 

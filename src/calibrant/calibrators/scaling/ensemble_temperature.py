@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.graph import TracedPredictions, Value
@@ -19,8 +19,6 @@ from calibrant.space import Space
 
 __all__ = ["EnsembleTemperatureScaling"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # Weight of the uniform predictions where the given ones would be alone: too little to be seen in a loss, and
 # enough for a class to which the classifier gave nothing not to be called impossible.

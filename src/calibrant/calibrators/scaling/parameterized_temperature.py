@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.inner_folds import choose_by_folds
 from calibrant.calibrators.scaling.row_temperature_inputs import (
@@ -39,8 +40,6 @@ from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
 
 __all__ = ["ParameterizedTemperatureScaling"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +98,6 @@ class RowTemperatureMap:
         scaled = (logits - logits.row("max")) * factors.narrowed()
         return given.with_logits(scaled, "argmax")
 
-
-Matrix = NDArray[np.float64]
 
 # For logits of any size that is not absurd.
 SINGLE_BOUNDS = (1e-6, 1e6)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.objective import CrossEntropy, Expansion, FeatureRows, FullMap, Objective, QuadraticPenalty
 from calibrant.objective.curvature import Curvature
 from calibrant.solvers import Solution
@@ -13,7 +13,6 @@ from calibrant.solvers.newton_cg import newton_steps
 
 __all__ = ["FoldFits", "best_of_grid", "climb"]
 
-Vector = NDArray[np.float64]
 Strengths = tuple[float, float]
 
 # Held-out losses differ in the fourth digit at best. A fit that stops after a step of this many nats is about

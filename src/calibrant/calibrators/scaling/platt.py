@@ -3,8 +3,8 @@
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling
 from calibrant.graph import Event, Value
@@ -14,8 +14,6 @@ from calibrant.options import check_choice, check_flag
 from calibrant.solvers import Solution, outcome_logistic, smoothed_targets
 
 __all__ = ["PlattScaling"]
-
-Vector = NDArray[np.float64]
 
 
 class PlattScaling(EventScaling):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import EventScaling
 from calibrant.calibrators.reductions.event_scores import EventScores
@@ -24,8 +24,6 @@ from calibrant.solvers import Solution, Status
 
 __all__ = ["QuadraticScaling"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # As a share of the slope of temperature scaling: flat to the eye, and still increasing.
 LEAST_SLOPE = 1e-3

@@ -6,6 +6,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.graph import TracedPredictions, Value
 from calibrant.graph.apply import evaluated
 from calibrant.graph.order import SortDescending
@@ -13,8 +14,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["Inputs", "StandardInputs", "row_inputs", "traced_row_inputs"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Inputs = Literal["gaps", "logits", "entropy"]
 
 

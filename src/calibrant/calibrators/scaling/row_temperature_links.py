@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Vector
 from calibrant.graph import Value
 
 __all__ = ["Link", "TemperatureLink"]
 
-Vector = NDArray[np.float64]
 Link = Literal["softplus", "absolute", "exponential"]
 
 SOFTPLUS_OF_THIS_IS_ONE = float(np.log(np.e - 1))

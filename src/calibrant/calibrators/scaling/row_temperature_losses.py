@@ -7,14 +7,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums
 
 __all__ = ["ExactRowLosses", "RowLosses", "TabulatedRowLosses", "row_losses"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 Expanded = tuple[Vector, Vector, Vector]
 
 # Between places this far apart in log T, a quintic polynomial is off by 1e-5 in the worst row and by 1e-8 on average.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrators.scaling.row_temperature_links import TemperatureLink
 from calibrant.calibrators.scaling.row_temperature_losses import RowLosses
 from calibrant.numerics.dense_network import DenseNetwork
@@ -16,7 +17,6 @@ from calibrant.solvers.quasi_newton import Valley, quasi_newton
 
 __all__ = ["RowTemperatures", "lowest_valley"]
 
-Vector = NDArray[np.float64]
 
 # A step that gains less ends a search; of the loss on other rows it would be the seventh digit at best.
 TOLERANCE = 1e-9

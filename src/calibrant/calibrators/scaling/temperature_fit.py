@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_maxima
 from calibrant.objective import (
@@ -29,8 +29,6 @@ __all__ = [
     "start_temperature",
 ]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 LOSSES = {"log": CrossEntropy(), "brier": BrierLoss()}
 

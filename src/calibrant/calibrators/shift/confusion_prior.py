@@ -1,16 +1,13 @@
 """Class shares of unlabelled rows from how often each class is predicted, by the confusion matrix."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.shift.shares_found import shares_found
 from calibrant.calibrators.shift.simplex_directions import Directions
 from calibrant.solvers import least_squares_weights
 
 __all__ = ["ConfusionPrior"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 class ConfusionPrior:

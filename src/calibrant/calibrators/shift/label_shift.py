@@ -10,6 +10,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.shift.confusion_prior import ConfusionPrior
 from calibrant.calibrators.shift.likelihood_prior import LikelihoodPrior, mean_ratios
@@ -38,9 +39,6 @@ from calibrant.predictions import Predictions
 from calibrant.wording import p_text
 
 __all__ = ["LabelShift"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Class shares of unlabelled rows by maximum likelihood: what the steps of Saerens and others converge to."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.shift.shares_found import shares_found
 from calibrant.calibrators.shift.simplex_directions import Directions
 from calibrant.numerics.reductions import row_maxima
@@ -11,8 +11,6 @@ from calibrant.solvers import likeliest_weights
 
 __all__ = ["LikelihoodPrior", "ProfilePaths", "mean_ratios"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 MAX_DOUBLINGS = 60
 MAX_STEPS = 40

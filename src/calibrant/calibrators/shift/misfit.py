@@ -3,16 +3,14 @@
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.shift.simplex_directions import Directions
 from calibrant.numerics.row_blocks import BlockSums
 
 __all__ = ["Estimator", "degrees_of_freedom", "jackknife_variances", "misfit_p_value"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 FEW = 10  # rows below which a frequency is no normal variable
 

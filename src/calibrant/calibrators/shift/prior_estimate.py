@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
+
 __all__ = ["PriorEstimate"]
 
-Vector = NDArray[np.float64]
 
 SHOWN = 30  # how many classes a table lists
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.shift.reweighting import reweighted
 from calibrant.errors import ParameterError
@@ -16,7 +17,6 @@ from calibrant.predictions import ROW_SUM_TOLERANCE
 
 __all__ = ["PriorShift"]
 
-Vector = NDArray[np.float64]
 
 SHOWN = 5  # how many labels a message lists
 

@@ -6,10 +6,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 
+from calibrant.arrays import Matrix, Vector
+
 __all__ = ["indistinct_groups"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Standard errors by which predictions must be related to the labels in every contrast of classes: exchangeable
 # classes get there once in 370 times.

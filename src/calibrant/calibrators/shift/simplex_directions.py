@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Matrix, Vector
 
 __all__ = ["Directions"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 # Curvature added in all directions, as a share of what there is: finite, and far below anything that data could tell.
 RIDGE = 1e-12

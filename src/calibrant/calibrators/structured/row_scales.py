@@ -3,16 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.graph import Value
 from calibrant.graph.curves import Piecewise
 from calibrant.numerics.reductions import row_sums
 
 __all__ = ["RowScales", "mean_features"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 
 def mean_features(features: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrators.structured.row_scales import RowScales
 from calibrant.graph import Value
 from calibrant.graph.curves import Ramps
@@ -14,8 +15,6 @@ from calibrant.numerics.linear_segments import LinearSegments
 
 __all__ = ["LEAST_SLOPE", "Places", "SharedSegments"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # As a share of the slope of temperature scaling: flat to the eye, and still increasing.
 LEAST_SLOPE = 1e-3

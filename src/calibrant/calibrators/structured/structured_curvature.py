@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.objective import QuadraticPenalty
 from calibrant.objective.curvature import (
     ByClassCurvature,
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StructuredCurvature"]
 
-FloatArray = NDArray[np.floating]
 
 # Up to this many parameters the Hessian is formed and factorised as a whole.
 WHOLE_PARAMETERS = 600

@@ -3,8 +3,8 @@
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Cube, FloatArray, Matrix, Vector
 from calibrant.calibrators.structured.shared_segments import Places, SharedSegments
 from calibrant.calibrators.structured.structured_curvature import StructuredCurvature
 from calibrant.graph import Value
@@ -13,10 +13,6 @@ from calibrant.objective import DiagonalMap, FullMap, LogitMap
 
 __all__ = ["ClassTerms", "StructuredMap"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Cube = NDArray[np.float64]
 
 ClassTerms = Literal["vector", "matrix"] | None
 """What every class has of its own: a weight and an intercept, weights for all scores and an intercept, or nothing."""

@@ -3,14 +3,13 @@
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Matrix
 from calibrant.calibrators.structured.structured_map import StructuredMap
 from calibrant.objective import QuadraticPenalty
 
 __all__ = ["structured_penalty"]
 
-Matrix = NDArray[np.float64]
 
 # What a slope of rows costs, as a multiple of one of a segment; chosen on the odd-numbered sets of
 # benchmarks/structured_and_auto.py.

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrator import Traits
 from calibrant.calibrators.parametric import ParametricCalibrator
 from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
@@ -34,8 +34,6 @@ from calibrant.solvers import Solution, Status, newton_steps
 
 __all__ = ["StructuredScaling"]
 
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
 
 # How far from usual an inverse temperature may be.
 REACH = 1e3

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import expit, log_expit
 
+from calibrant.arrays import Cube, IntArray, Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.parametric import Parametric
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
@@ -19,11 +19,6 @@ from calibrant.objective import Family
 from calibrant.predictions import Predictions
 
 __all__ = ["FittedFamily", "OneVsRestFamily", "SoftmaxFamily", "fitted_family", "n_parameters_of"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Cube = NDArray[np.float64]
-Labels = NDArray[np.intp]
 
 
 class FittedFamily(ABC):
@@ -62,7 +57,7 @@ class FittedFamily(ABC):
         """Return what the other methods take: the features of these rows, in float64."""
 
     @abstractmethod
-    def gradients(self, features: Any, labels: Labels) -> Matrix:
+    def gradients(self, features: Any, labels: IntArray) -> Matrix:
         """Return the gradient of the loss of every row, (n, P)."""
 
     @abstractmethod
@@ -103,7 +98,7 @@ class SoftmaxFamily(FittedFamily):
     def features(self, predictions: Predictions) -> Matrix:
         return self.family.features(predictions).astype(np.float64)
 
-    def gradients(self, features: Any, labels: Labels) -> Matrix:
+    def gradients(self, features: Any, labels: IntArray) -> Matrix:
         targets = (labels == 1).astype(np.float64) if self.family.is_event else labels
         scores = self.family.map.forward(self.theta, features)
         _, _, gradients = self.family.loss.expand(scores, targets)
@@ -149,7 +144,7 @@ class OneVsRestFamily(FittedFamily):
         against = AgainstRest(predictions)
         return [event.features(against.column(column)) for column, event in enumerate(self.events)]
 
-    def gradients(self, features: Any, labels: Labels) -> Matrix:
+    def gradients(self, features: Any, labels: IntArray) -> Matrix:
         return np.hstack(
             [
                 event.gradients(of_class, (labels == column).astype(np.intp))

@@ -7,15 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, ndtri
 
+from calibrant.arrays import Cube, Matrix
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = ["LogOdds", "normal_quantile"]
-
-FloatArray = NDArray[np.floating]
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Cube = NDArray[np.float64]
 
 
 def normal_quantile(level: float) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
+from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
 from calibrant.calibrators.uncertainty.fitted_family import FittedFamily
 from calibrant.labelled_predictions import LabelledPredictions
@@ -14,8 +15,6 @@ from calibrant.numerics.row_blocks import row_blocks
 
 __all__ = ["Covariance", "Posterior", "laplace"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Covariance = Literal["model", "sandwich"]
 
 # Curvature, relative to that of each parameter, of a prior that only matters where rows say nothing: there deviations

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from calibrant.arrays import Cube
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.auto import AutoCalibration
 from calibrant.labelled_predictions import LabelledPredictions
@@ -18,7 +19,6 @@ from calibrant.predictions import Predictions
 
 __all__ = ["refits", "refitted_probabilities"]
 
-Cube = NDArray[np.float64]
 
 # Of the probabilities of a block of rows under all refits.
 BLOCK_BYTES = 2**25
