@@ -5,7 +5,7 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,17 +71,31 @@ class Import(NamedTuple):
     module: str
     line: int
     deferred: bool
+    names: tuple[str, ...] = ()
 
 
-def files() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+def report(problems: Iterable[str]) -> None:
+    """Fail with all problems at once, each a sentence that says what to do."""
+    found = list(problems)
+    if found:
+        pytest.fail("\n" + "\n".join(found), pytrace=False)
 
 
-every_file = pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def shown(path: Path, line: int | None = None) -> str:
+    where = path.relative_to(PACKAGE).as_posix()
+    return where if line is None else f"{where}:{line}"
 
 
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name under which a file is imported."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in TREES}
 
 
 def part_of(path: Path) -> str:
@@ -91,7 +105,7 @@ def part_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> Iterator[Import]:
-    tree = tree_of(path)
+    tree = TREES[path]
     inside = {
         id(node)
         for function in ast.walk(tree)
@@ -99,16 +113,17 @@ def imports_of(path: Path) -> Iterator[Import]:
         for node in ast.walk(function)
     }
     for node in ast.walk(tree):
+        deferred = id(node) in inside
         if isinstance(node, ast.Import):
-            for name in node.names:
-                yield Import(name.name, node.lineno, id(node) in inside)
+            yield from (Import(name.name, node.lineno, deferred) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}:{node.lineno} imports relatively"
             if node.module == "calibrant":
                 for name in node.names:
-                    yield Import(f"calibrant.{home_of(name.name)}", node.lineno, id(node) in inside)
+                    yield Import(f"calibrant.{home_of(name.name)}", node.lineno, deferred)
             else:
-                yield Import(node.module or "", node.lineno, id(node) in inside)
+                yield Import(
+                    node.module or "", node.lineno, deferred, tuple(name.name for name in node.names)
+                )
 
 
 def home_of(name: str) -> str:
@@ -118,10 +133,25 @@ def home_of(name: str) -> str:
     return inspect.getmodule(getattr(calibrant, name)).__name__.split(".")[1]
 
 
-def parts_imported(path: Path) -> Iterator[tuple[str, Import]]:
-    for statement in imports_of(path):
-        if statement.module.startswith("calibrant."):
-            yield statement.module.split(".")[1], statement
+IMPORTS = {path: list(imports_of(path)) for path in TREES}
+
+
+def imports_within() -> Iterator[tuple[Path, str, Import]]:
+    """Yield file, imported part and statement of every import within the package."""
+    for path, statements in IMPORTS.items():
+        for statement in statements:
+            if statement.module.startswith("calibrant."):
+                yield path, statement.module.split(".")[1], statement
+
+
+def modules_imported(path: Path) -> set[str]:
+    """Return the modules of the package that a file imports, at its top or inside functions."""
+    named = {
+        name
+        for statement in IMPORTS[path]
+        for name in (statement.module, *(f"{statement.module}.{part}" for part in statement.names))
+    }
+    return named & MODULES.keys()
 
 
 # Packages of which every file but the first one needs an extra; that one says so where the extra is missing.
@@ -142,72 +172,181 @@ def declared_dependencies(extras: bool) -> set[str]:
 # Files
 
 
-@every_file
-def test_a_file_imports_only_from_layers_to_its_left(path):
-    part = part_of(path)
-    if not part:
-        return  # the page of the package opens every layer to the user
-    assert part in LEVELS, f"{part} is in no layer; give it a place in LAYERS"
-    for imported, statement in parts_imported(path):
-        where = f"{path.relative_to(PACKAGE)}:{statement.line} imports {statement.module}"
-        assert imported in LEVELS, f"{where}, which is in no layer"
-        if statement.deferred and (part, imported) in DEFERRED:
-            continue
-        assert LEVELS[imported] <= LEVELS[part], f"{where} from a layer to its right"
-        for strangers in STRANGERS:
-            apart = imported == part or not {imported, part} <= strangers
-            assert apart, f"{where}, but the two know nothing of each other"
+def test_imports_are_absolute():
+    report(
+        f"{shown(path, node.lineno)} imports relatively; write the full name."
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    )
 
 
-@every_file
-def test_imports_inside_functions_within_the_package_are_listed(path):
-    part = part_of(path)
-    for imported, statement in parts_imported(path):
-        if statement.deferred and part:
-            assert (part, imported) in DEFERRED, (
-                f"{path.relative_to(PACKAGE)}:{statement.line} imports {statement.module} inside a function"
-            )
+def test_every_part_of_the_package_has_a_layer():
+    report(
+        f"{part} is in no layer; give it a place in LAYERS of tests/test_structure.py."
+        for part in sorted({part_of(path) for path in TREES} - LEVELS.keys() - {""})
+    )
+
+
+def test_a_file_imports_only_from_its_own_layer_and_lower_ones():
+    def problems() -> Iterator[str]:
+        for path, imported, statement in imports_within():
+            part = part_of(path)
+            if not part or (statement.deferred and (part, imported) in DEFERRED):
+                continue  # the page of the package opens every layer to the user
+            where = f"{shown(path, statement.line)} imports {statement.module}"
+            if imported not in LEVELS:
+                yield f"{where}, which is in no layer."
+            elif LEVELS[imported] > LEVELS[part]:
+                yield f"{where} from a higher layer; move what both need to a lower one, or pass it as an argument."
+            elif imported != part and any({imported, part} <= strangers for strangers in STRANGERS):
+                yield f"{where}, but {part} and {imported} are independent of each other; use what lies below both."
+
+    report(problems())
+
+
+def test_imports_inside_functions_within_the_package_are_listed():
+    report(
+        f"{shown(path, statement.line)} imports {statement.module} inside a function; import it at the top, or "
+        "list the pair in DEFERRED with the reason."
+        for path, imported, statement in imports_within()
+        if statement.deferred and part_of(path) and (part_of(path), imported) not in DEFERRED
+    )
 
 
 def test_every_listed_deferred_import_is_in_use():
-    used = {(part_of(path), imported) for path in files() for imported, _ in parts_imported(path)}
-    assert used >= DEFERRED
+    used = {(part_of(path), imported) for path, imported, _ in imports_within()}
+    report(
+        f"No file of {part} imports {imported}; remove the pair from DEFERRED."
+        for part, imported in DEFERRED - used
+    )
 
 
-@every_file
-def test_a_file_imports_nothing_that_is_not_a_declared_dependency(path):
+def loaded_by_name(path: Path) -> Iterator[str]:
+    """Yield the modules that a file may load by ``import_module``; the last part can be any string of its part."""
+    for node in ast.walk(TREES[path]):
+        if (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", getattr(node.func, "attr", "")) == "import_module"
+        ):
+            match node.args[0]:
+                case ast.Constant(value=str(name)):
+                    yield name
+                case ast.JoinedStr(values=[ast.Constant(value=str(prefix)), *_]):
+                    yield from (prefix + word for word in WORDS[part_of(path)])
+
+
+def words_of_parts() -> dict[str, set[str]]:
+    """Return all strings that stand in the files of each part."""
+    words: dict[str, set[str]] = {}
+    for path, tree in TREES.items():
+        constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        words.setdefault(part_of(path), set()).update(value for value in constants if isinstance(value, str))
+    return words
+
+
+WORDS = words_of_parts()
+
+
+def test_every_module_is_imported():
+    """A module that nothing imports is dead, unless users run or import it."""
+    used = set().union(*(modules_imported(path) - {module_of(path)} for path in TREES))
+    used |= {name for path in TREES for name in loaded_by_name(path)}
+    for_users = {name for name in MODULES if name.count(".") == 1}
+    report(
+        f"Nothing imports {shown(path)}; export it from a page of the package, or delete it."
+        for name, path in MODULES.items()
+        if path.name not in ("__init__.py", "__main__.py") and name not in used | for_users
+    )
+
+
+def test_folders_of_a_part_do_not_import_each_other_in_circles():
+    def problems() -> Iterator[str]:
+        folders = {path.parent for path in TREES if path.parent != PACKAGE}
+        for parent in sorted({folder.parent for folder in folders if folder.parent != PACKAGE}):
+            graph: dict[str, set[str]] = {}
+            for path, statements in IMPORTS.items():
+                if parent in path.parents:
+                    here = path.relative_to(parent).parts[0]
+                    prefix = module_of(parent / "__init__.py") + "."
+                    names = {
+                        statement.module.removeprefix(prefix).split(".")[0]
+                        for statement in statements
+                        if statement.module.startswith(prefix)
+                    }
+                    graph.setdefault(here, set()).update(names - {here})
+            for circle in circles(graph):
+                yield (
+                    f"In {shown(parent)} these import each other in a circle: {' -> '.join(circle)}; "
+                    "move what they share to a file of its own."
+                )
+
+    report(problems())
+
+
+def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Yield one path around each circle that starts at its first name."""
+    for start in sorted(graph):
+        paths = [[start]]
+        seen = set()
+        while paths:
+            path = paths.pop()
+            for following in sorted(graph.get(path[-1], ())):
+                if following == start and start == min(path):
+                    yield [*path, start]
+                    paths = []
+                    break
+                if following in graph and following not in seen:
+                    seen.add(following)
+                    paths.append([*path, following])
+
+
+def test_a_file_imports_nothing_that_is_not_a_declared_dependency():
     """At the top of a file only the core dependencies; inside functions those of the extras as well.
 
     Packages that are of no use without an extra may import it at the top, behind a first file that does not.
     """
-    for statement in imports_of(path):
-        module = statement.module.split(".")[0]
-        if module == "calibrant" or module in sys.stdlib_module_names:
-            continue
-        distribution = DISTRIBUTIONS.get(module, module)
-        where = f"{path.relative_to(PACKAGE)}:{statement.line} imports {module}"
-        if distribution in BROUGHT_BY_SCIKIT_LEARN:
-            continue
-        folder = str(path.parent.relative_to(PACKAGE).as_posix())
-        first = NEED_AN_EXTRA.get(part_of(path), NEED_AN_EXTRA.get(folder, path.name))
-        assert distribution in declared_dependencies(extras=statement.deferred or path.name != first), (
-            f"{where}, which pyproject.toml does not list"
-        )
+
+    def problems() -> Iterator[str]:
+        core, all_of_them = declared_dependencies(extras=False), declared_dependencies(extras=True)
+        for path, statements in IMPORTS.items():
+            folder = path.parent.relative_to(PACKAGE).as_posix()
+            first = NEED_AN_EXTRA.get(part_of(path), NEED_AN_EXTRA.get(folder, path.name))
+            for statement in statements:
+                module = statement.module.split(".")[0]
+                if module == "calibrant" or module in sys.stdlib_module_names:
+                    continue
+                distribution = DISTRIBUTIONS.get(module, module)
+                allowed = all_of_them if statement.deferred or path.name != first else core
+                if distribution not in allowed | BROUGHT_BY_SCIKIT_LEARN:
+                    yield (
+                        f"{shown(path, statement.line)} imports {module}, which pyproject.toml does not list"
+                        + (
+                            "; import it inside the function that needs it."
+                            if distribution in all_of_them
+                            else "."
+                        )
+                    )
+
+    report(problems())
 
 
-@every_file
-def test_a_file_says_what_it_is_for_in_one_line(path):
-    docstring = ast.get_docstring(tree_of(path))
-    assert docstring, "no docstring"
-    first = docstring.splitlines()[0]
-    assert first.endswith(".")
-    assert len(first) <= 110
+def test_a_file_says_what_it_is_for_in_one_line():
+    def problems() -> Iterator[str]:
+        for path, tree in TREES.items():
+            first = (ast.get_docstring(tree) or "").split("\n")[0]
+            if not first:
+                yield f"{shown(path)} has no docstring; say in one line what it is for."
+            elif not first.endswith("."):
+                yield f"The first line of {shown(path)} is no sentence; end it with a full stop."
+            elif len(first) > 110:
+                yield f"The first line of {shown(path)} has {len(first)} characters; 110 are enough."
+
+    report(problems())
 
 
-@every_file
-def test_a_file_lists_its_public_names(path):
-    """Packages that hold nothing of their own need no list."""
-    tree = tree_of(path)
+def names_of(tree: ast.Module) -> tuple[set[str], list[str] | None]:
+    """Return the names that a file defines or imports, and its ``__all__``."""
     defined, listed = set(), None
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -220,40 +359,64 @@ def test_a_file_lists_its_public_names(path):
             defined |= names
             if "__all__" in names:
                 listed = ast.literal_eval(node.value)
-    if not defined and path.name == "__init__.py":
-        return
-    if path.name == "__main__.py":
-        return
-    assert listed is not None, "no __all__"
-    assert len(listed) == len(set(listed))
-    if path != PACKAGE / "__init__.py":  # there names are imported when first used
-        assert set(listed) <= defined, f"{set(listed) - defined} are listed but not defined"
+    return defined, listed
 
 
-@every_file
-def test_a_file_is_short_enough_to_read(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) < LONGEST_FILE
+def test_a_file_lists_its_public_names():
+    """Packages that hold nothing of their own need no list."""
+
+    def problems() -> Iterator[str]:
+        for path, tree in TREES.items():
+            defined, listed = names_of(tree)
+            if path.name == "__main__.py" or (path.name == "__init__.py" and not defined):
+                continue
+            if listed is None:
+                yield f"{shown(path)} has no __all__; list its public names."
+                continue
+            if len(listed) != len(set(listed)):
+                yield f"__all__ of {shown(path)} lists a name twice."
+            if path != PACKAGE / "__init__.py":  # there names are imported when first used
+                for name in sorted(set(listed) - defined):
+                    yield f"__all__ of {shown(path)} lists {name}, which the file does not define."
+
+    report(problems())
 
 
-@every_file
-def test_every_reference_is_in_the_bibliography(path):
-    if not BIBLIOGRAPHY.exists():
-        return
+def test_a_file_is_short_enough_to_read():
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    report(
+        f"{shown(path)} has {count} lines; give one of its ideas a file of its own ({LONGEST_FILE} at the most)."
+        for path, count in lines.items()
+        if count > LONGEST_FILE
+    )
+
+
+def test_every_reference_is_in_the_bibliography():
     entries = set(re.findall(r"^@\w+\{([^,\s]+),", BIBLIOGRAPHY.read_text(encoding="utf-8"), re.MULTILINE))
-    for keys in re.findall(r":cite(?::\w+)?:`([^`]+)`", path.read_text(encoding="utf-8")):
-        assert {key.strip() for key in keys.split(",")} <= entries
+    report(
+        f"{shown(path)} cites {key}, which docs/references.bib does not have."
+        for path in TREES
+        for keys in re.findall(r":cite(?::\w+)?:`([^`]+)`", path.read_text(encoding="utf-8"))
+        for key in sorted({key.strip() for key in keys.split(",")} - entries)
+    )
 
 
 def test_folders_of_python_files_are_packages():
     """A folder without its own page would be left out of the built distribution."""
-    for folder in {path.parent for path in files()}:
-        assert (folder / "__init__.py").exists(), f"{folder.relative_to(PACKAGE)} has no __init__.py"
+    report(
+        f"{shown(folder)} has no __init__.py, so installed copies would lack it."
+        for folder in {path.parent for path in TREES}
+        if not (folder / "__init__.py").exists()
+    )
 
 
 def test_test_files_have_different_names():
     """Without packages among the tests, pytest tells modules apart by their file names."""
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
-    assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
+    report(
+        f"tests has {names.count(name)} files called {name}; give each a name of its own."
+        for name in sorted({name for name in names if names.count(name) > 1})
+    )
 
 
 # Methods
@@ -268,77 +431,98 @@ def subclasses(cls: type) -> Iterator[type]:
 
 ALL_CALIBRATORS = sorted(set(subclasses(Calibrator)), key=lambda cls: cls.__name__)
 PUBLIC = [getattr(calibrant.calibrators, name) for name in calibrant.calibrators.__all__]
-every_calibrator = pytest.mark.parametrize("cls", ALL_CALIBRATORS, ids=lambda cls: cls.__name__)
-every_public_class = pytest.mark.parametrize("cls", PUBLIC, ids=lambda cls: cls.__name__)
 
 
-@every_calibrator
-def test_a_calibrator_is_abstract_or_final(cls):
+def file_of(cls: type) -> str:
+    return shown(MODULES[cls.__module__])
+
+
+def test_a_calibrator_is_abstract_or_final():
     """Nobody inherits from a class that can be instantiated."""
-    parents = [parent for parent in cls.__mro__[1:] if issubclass(parent, Calibrator)]
-    assert all(inspect.isabstract(parent) for parent in parents)
-
-
-@every_calibrator
-def test_a_calibrator_is_at_most_three_classes_below_the_base(cls):
-    def depth(kind):
-        parents = [base for base in kind.__bases__ if issubclass(base, Calibrator)]
-        return 0 if kind is Calibrator else 1 + max(depth(base) for base in parents)
-
-    assert depth(cls) <= 3, (
-        f"{cls.__name__} is {depth(cls)} classes below Calibrator; give it parts, not bases."
+    report(
+        f"{cls.__name__} inherits from {parent.__name__}, which is final; give both a common part instead."
+        for cls in ALL_CALIBRATORS
+        for parent in cls.__mro__[1:]
+        if issubclass(parent, Calibrator) and not inspect.isabstract(parent)
     )
 
 
-@every_calibrator
-def test_a_final_calibrator_is_public_and_an_abstract_one_is_not(cls):
-    assert (cls in PUBLIC) is not inspect.isabstract(cls)
+def test_a_calibrator_is_at_most_three_classes_below_the_base():
+    def depth(kind: type) -> int:
+        parents = [base for base in kind.__bases__ if issubclass(base, Calibrator)]
+        return 0 if kind is Calibrator else 1 + max(depth(base) for base in parents)
+
+    report(
+        f"{cls.__name__} is {depth(cls)} classes below Calibrator; give it parts, not bases."
+        for cls in ALL_CALIBRATORS
+        if depth(cls) > 3
+    )
 
 
-@every_public_class
-def test_a_public_calibrator_is_re_exported_by_the_package(cls):
-    assert cls.__name__ in calibrant.__all__
-    assert getattr(calibrant, cls.__name__) is cls
+def test_a_final_calibrator_is_public_and_an_abstract_one_is_not():
+    report(
+        f"{cls.__name__} is abstract, so calibrators/__init__.py must not list it."
+        if cls in PUBLIC
+        else f"{cls.__name__} can be instantiated; list it in calibrators/__init__.py."
+        for cls in ALL_CALIBRATORS
+        if (cls in PUBLIC) is inspect.isabstract(cls)
+    )
 
 
-@every_public_class
-def test_a_public_calibrator_has_a_name_in_the_registry_or_combines_others(cls):
-    combines = {"combinators", "reductions", "shift"} & set(cls.__module__.split("."))
-    assert getattr(cls, "registry_names", {}) or combines
+def test_a_public_calibrator_is_re_exported_by_the_package():
+    report(
+        f"{cls.__name__} cannot be imported from calibrant; add it to __all__ of calibrant/__init__.py."
+        for cls in PUBLIC
+        if cls.__name__ not in calibrant.__all__ or getattr(calibrant, cls.__name__) is not cls
+    )
 
 
-@every_public_class
-def test_a_public_calibrator_has_a_formula_an_example_and_its_parameters_described(cls):
-    docstring = inspect.getdoc(cls)
-    assert "Examples\n--------" in docstring
-    assert ">>> " in docstring
-    parameters = [name for name in inspect.signature(cls).parameters if name != "self"]
-    if parameters:
-        assert "Parameters\n----------" in docstring
-    for parameter in parameters:
-        assert re.search(rf"^(\w+, )*{parameter}(, \w+)* : ", docstring, re.MULTILINE), (
-            f"{parameter} is not described"
-        )
+def test_a_public_calibrator_has_a_name_in_the_registry_or_combines_others():
+    report(
+        f"{cls.__name__} has no registry_names, so nobody can ask for it by name."
+        for cls in PUBLIC
+        if not getattr(cls, "registry_names", {})
+        and not {"combinators", "reductions", "shift"} & set(cls.__module__.split("."))
+    )
 
 
-@every_public_class
-def test_a_public_calibrator_has_a_test_file_of_its_own(cls):
+def test_a_public_calibrator_has_an_example_and_its_parameters_described():
+    def problems() -> Iterator[str]:
+        for cls in PUBLIC:
+            docstring = inspect.getdoc(cls) or ""
+            if "Examples\n--------" not in docstring or ">>> " not in docstring:
+                yield f"The docstring of {cls.__name__} has no section Examples with code that runs."
+            parameters = [name for name in inspect.signature(cls).parameters if name != "self"]
+            if parameters and "Parameters\n----------" not in docstring:
+                yield f"The docstring of {cls.__name__} has no section Parameters."
+            for parameter in parameters:
+                if not re.search(rf"^(\w+, )*{parameter}(, \w+)* : ", docstring, re.MULTILINE):
+                    yield f"The docstring of {cls.__name__} does not describe {parameter}."
+
+    report(problems())
+
+
+def test_a_public_calibrator_has_a_test_file_of_its_own():
     """Some file of tests mentions it; the ones that go through all methods do not count."""
-    own = [
-        path
+    words = {
+        word
         for path in (ROOT / "tests").rglob("test_*.py")
         if path.parent.name != "common" and path != Path(__file__)
-        if re.search(rf"\b{cls.__name__}\b", path.read_text(encoding="utf-8"))
-    ]
-    assert own
+        for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))
+    }
+    report(
+        f"No file of tests mentions {cls.__name__}; write one." for cls in PUBLIC if cls.__name__ not in words
+    )
 
 
-@every_public_class
-def test_a_public_calibrator_is_in_the_changelog(cls):
-    assert re.search(rf"\b{cls.__name__}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+def test_a_public_calibrator_is_in_the_changelog():
+    words = set(re.findall(r"\w+", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")))
+    report(f"CHANGELOG.md does not mention {cls.__name__}." for cls in PUBLIC if cls.__name__ not in words)
 
 
-@every_public_class
-def test_one_public_calibrator_per_file(cls):
-    module = sys.modules[cls.__module__]
-    assert module.__all__ == [cls.__name__]
+def test_one_public_calibrator_per_file():
+    report(
+        f"__all__ of {file_of(cls)} must be {cls.__name__!r} alone; other public names belong to files of their own."
+        for cls in PUBLIC
+        if sys.modules[cls.__module__].__all__ != [cls.__name__]
+    )
