@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Tests start many processes; without stored bytecode each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test lint test-slow explore test-minimum test-newest bench docs clean
 
 install: $(VENV)/.installed
