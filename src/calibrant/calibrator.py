@@ -29,6 +29,7 @@ from calibrant.space import Space
 
 __all__ = ["Calibrator", "Traits"]
 
+SMALLEST = float(np.nextafter(0, 1))  # of a float type, as a floor
 SHOWN = 10  # how many absent classes a warning lists
 
 Output = Literal["default", "same", "pandas", "polars"]
@@ -76,9 +77,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     method writes ``_fit`` and ``_traced``, which only ever see valid data. A class is either abstract
     or final.
 
-    Classes without rows keep the share of probability that the classifier gave them, zeros counting as the floor: the
-    map is learnt and applied *given that the class is one of those seen*. Methods whose parameters are shared by all
-    classes are fitted on all columns as usual. Either way a warning lists the classes.
+    Classes without rows keep the probability that the classifier gives them. Where it gives them zero, they have
+    1 / (n + 2) together: Laplace's rule of succession for an event that n rows have not shown. The map is fitted and
+    applied *given that the class is one of those seen*. Methods whose parameters are shared by all classes are fitted
+    on all columns as usual. Either way a warning lists the classes.
     """
 
     traits: ClassVar[Traits]
@@ -103,6 +105,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     column_names_: NDArray[Any] | None = None
     """Names of the columns in fit where they are not the labels themselves."""
     present_columns_: NDArray[np.intp] | None
+    total_weight_: float | None = None
+    """Total weight of the calibration set, where some classes have no row in it."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the map from calibration rows that the classifier was not trained on.
@@ -135,7 +139,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if warn_of_absent:
                 self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
             if not self.traits.shares_parameters:
-                self.present_columns_ = present
+                self._set_present(present, data.total_weight)
                 data = data.restricted_to(present)
         try:
             self._fit(data)
@@ -372,15 +376,24 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         columns = self.present_columns_
         if columns is None:
             return self._mapped(given)
-        # Zeros count as the floor: a class that nobody has seen, or all others, may turn up all the same.
-        as_given = given.without_zeros().probabilities
-        share = as_given.columns(columns).row("sum")
         absent = np.setdiff1d(np.arange(given.n_classes), columns)
+        # A class that nobody has seen, or all others, may turn up where the classifier gives zero.
+        unseen, least = self._floors_of_absent(len(absent))
+        as_given = given.with_floor(unseen).without_zeros().probabilities
+        share = as_given.columns(columns).row("sum")
         seen = self._mapped(given.restricted_to(columns)).probabilities * share
         places = np.argsort(np.concatenate([columns, absent]))
         together = seen.joined(as_given.columns(absent), columns=places)
         # A small part of a small share may be too small for the float type.
-        return given.with_probabilities(together.narrowed()).with_floor(self.floor_).without_zeros()
+        together = together.narrowed()
+        return given.with_probabilities(together).with_floor(least).without_zeros().with_floor(self.floor_)
+
+    def _floors_of_absent(self, n_absent: int) -> tuple[float, float]:
+        """Return the probability of a class without rows where the classifier gives zero, and the least of any class."""
+        n_rows = vars(self).get("memory_", {}).get("rows", self.total_weight_)
+        if n_rows is None:  # a file of an earlier version
+            return self.floor_, self.floor_
+        return min(self.floor_, 1 / ((n_rows + 2) * n_absent)), SMALLEST
 
     def _mapped(self, given: TracedPredictions) -> TracedPredictions:
         """Return the map of the classes that have rows; the identity, but for zeros, while one class was seen only."""
@@ -489,8 +502,14 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.space_ = data.predictions.space.value
         self.floor_ = data.predictions.floor
         self.present_columns_ = None
+        self.total_weight_ = None
         if self.structure:
             self.structure_ = {name: getattr(self, name) for name in self.structure}
+
+    def _set_present(self, present: NDArray[np.intp], total_weight: float) -> None:
+        """Restrict the map to the classes that have calibration rows."""
+        self.present_columns_ = present
+        self.total_weight_ = float(total_weight)
 
     def _setting(self, name: str) -> Any:
         """Return a parameter of ``structure`` as it was in the fit, or as it is before one."""

@@ -112,3 +112,21 @@ def test_no_class_gets_a_zero_where_zeros_occur(name):
     calibrator = fit_without_warning(name, X, y)
     X[2] = [1e-300, 0, 1, 0]
     assert (calibrator.predict_proba(X) > 0).all()
+
+
+@every_method_with_classes_apart
+def test_classes_without_rows_and_without_scores_cost_their_stated_share(name):
+    """Scores of 4 classes, and 12 columns of zeros: all of these together have 1 / (n + 2) of every row.
+
+    The seen classes have the probabilities of a fit without the zero columns, times what is left.
+    """
+    X, y = problem(4)
+    wide = np.hstack([X, np.zeros((len(y), 12))])
+    alone = settled(name).fit(X, y).predict_proba(X)
+    calibrated = fit_without_warning(name, wide, y).predict_proba(wide)
+    share = 1 / (len(y) + 2)
+    np.testing.assert_allclose(calibrated[:, 4:], share / 12, rtol=0.01)
+    rows = np.arange(len(y))
+    of_truth, of_truth_alone = calibrated[rows, y], alone[rows, y]
+    assert np.mean(-np.log(of_truth)) <= np.mean(-np.log(of_truth_alone)) - np.log(1 - share) + 1e-9
+    np.testing.assert_allclose(calibrated[:, :4], alone * (1 - share), rtol=0, atol=REFITTED)

@@ -236,7 +236,7 @@ def fit_source(calibrator: Any, source: RowSource, fit: Any, *, warn_of_absent: 
         if warn_of_absent:
             calibrator._warn_of_absent(np.setdiff1d(np.arange(source.n_classes), present))
         if not calibrator.traits.shares_parameters:
-            calibrator.present_columns_ = present
+            calibrator._set_present(present, source.total_weight)
             source = source.mapped(lambda data: data.restricted_to(present))
     try:
         fit(source)
