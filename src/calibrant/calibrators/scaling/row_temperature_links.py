@@ -1,5 +1,6 @@
 """From the output of a network to a temperature that is positive and within bounds."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,7 @@ __all__ = ["Link", "TemperatureLink"]
 
 Link = Literal["softplus", "absolute", "exponential"]
 
-SOFTPLUS_OF_THIS_IS_ONE = float(np.log(np.e - 1))
+SOFTPLUS_OF_THIS_IS_ONE = math.log(math.e - 1)
 
 
 @dataclass(frozen=True)
