@@ -12,8 +12,13 @@ from calibrant.errors import PredictionError
 from calibrant.mistaken_space import look_like_probabilities
 from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
-from calibrant.numerics.simplex import log_softmax, softmax
-from calibrant.numerics.zeros import bounded_gaps, renormalised_restriction, with_floor
+from calibrant.numerics.simplex import (
+    bounded_gaps,
+    log_softmax,
+    renormalised_restriction,
+    softmax,
+    with_floor,
+)
 from calibrant.origin import Origin, on_host
 from calibrant.space import Space
 

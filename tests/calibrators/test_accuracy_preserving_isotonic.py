@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calibrant import AccuracyPreservingIsotonic, Predictions
-from calibrant.calibrators.monotone import pooled_scores
-from calibrant.calibrators.monotone.pooled_scores import PooledScores
+from calibrant.calibrators.monotone import monotone_curve
+from calibrant.calibrators.monotone.monotone_curve import PooledScores
 from calibrant.errors import CalibrationWarning, MissingClassWarning, ParameterError
 from calibrant.numerics.isotonic import isotonic_fit
 from data import load
@@ -72,7 +72,7 @@ def test_groups_add_up_however_many_pairs_are_sorted_at_a_time(problem, pairs_at
     probabilities, labels = problem
     weights = np.arange(1.0, len(labels) + 1) if weighted else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pooled_scores, "PAIRS_AT_A_TIME", pairs_at_a_time)
+        patch.setattr(monotone_curve, "PAIRS_AT_A_TIME", pairs_at_a_time)
         groups = PooledScores.of_all_pairs(probabilities, labels, weights)
     scores, outcomes, repeated = all_pairs(probabilities, labels, weights)
     repeated = np.ones(len(scores)) if repeated is None else repeated

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from calibrant import Identity, IsotonicCalibration, TemperatureScaling, VectorScaling
-from calibrant.calibrators.automatic.candidates import Candidate
-from calibrant.calibrators.automatic.trials import Trial, Trials
 from calibrant.calibrators.combinators.auto import PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY, pooled, single
+from calibrant.calibrators.combinators.auto.trials import Candidate, Trial, Trials
 
 
 def trials_of(losses, fold_numbers=None, weights=None, units=None):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from calibrant import BayesianBinning, Predictions
 from calibrant.errors import ParameterError
 from calibrant.metrics import log_loss
-from calibrant.numerics.step_functions import StepFunctions
+from calibrant.numerics.curves import StepFunctions
 
 SMOOTH = {"prior_weight_per": "bin", "prior_margin": 0.005}
 

@@ -11,8 +11,8 @@ from scipy.integrate import quad
 
 from calibrant import BayesianBinning
 from calibrant.binning import EqualMass
-from calibrant.calibrators.binned import equal_mass_models
-from calibrant.calibrators.binned.equal_mass_models import (
+from calibrant.calibrators.binned import bayesian_binning
+from calibrant.calibrators.binned.bayesian_binning import (
     bin_boundaries,
     distinct_partitions,
     equal_mass_partitions,
@@ -141,7 +141,7 @@ def test_huge_weights_do_not_make_more_models_than_scores_allow():
 def test_partitions_do_not_depend_on_how_many_are_made_at_a_time(monkeypatch):
     scores, outcomes = problem(2000, decimals=3)
     whole = BayesianBinning().fit(scores, outcomes)
-    monkeypatch.setattr(equal_mass_models, "BINS_AT_A_TIME", 100)
+    monkeypatch.setattr(bayesian_binning, "BINS_AT_A_TIME", 100)
     mass = np.arange(200.0)
     assert len(list(distinct_partitions(mass, np.arange(1, 30)))) > 2
     parts = BayesianBinning().fit(scores, outcomes)

@@ -16,7 +16,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from calibrant import CalibratedClassifier, Predictions, TemperatureScaling
-from calibrant.calibrators.combinators.estimator_response import (
+from calibrant.calibrators.combinators.calibrated_classifier.training_rows import (
     IMPOSSIBLE,
     estimator_response,
     response_method,

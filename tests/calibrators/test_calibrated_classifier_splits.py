@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from calibrant import CalibratedClassifier, Predictions, TemperatureScaling
 from calibrant.calibrators.combinators.calibrated_classifier import HeldOut, pool
-from calibrant.calibrators.combinators.estimator_response import IMPOSSIBLE
+from calibrant.calibrators.combinators.calibrated_classifier.training_rows import IMPOSSIBLE
 from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning
 
 

@@ -5,8 +5,8 @@ import pytest
 from over_confident_rows import over_confident
 
 from calibrant import DecisionCalibration
-from calibrant.calibrators.neighbourhood import decision_search
-from calibrant.calibrators.neighbourhood.decision_repairs import Thoroughness
+from calibrant.calibrators.neighbourhood.decision import search as search_module
+from calibrant.calibrators.neighbourhood.decision.repairs import Thoroughness
 from calibrant.errors import CalibrationWarning
 from calibrant.metrics import brier_score, cost_gap
 from calibrant.synthetic import tasks
@@ -43,7 +43,7 @@ def test_few_rows_are_hardly_harmed():
 
 @pytest.mark.parametrize("loss", ["brier", "log"])
 def test_losses_held_out_are_those_of_fits_to_the_other_rows(loss, monkeypatch):
-    monkeypatch.setattr(decision_search, "IN_FOLDS", Thoroughness(n_searches=1))
+    monkeypatch.setattr(search_module, "IN_FOLDS", Thoroughness(n_searches=1))
     X, y = over_confident(120, 3)
     splits = [(np.arange(120) % 3 != fold, np.arange(120) % 3 == fold) for fold in range(3)]
     splits = [(np.flatnonzero(train), np.flatnonzero(test)) for train, test in splits]
@@ -118,11 +118,11 @@ def test_repairs_end_at_the_tolerance():
 
 def test_the_choice_ends_when_repairs_gain_little(monkeypatch):
     X, y = over_confident()
-    monkeypatch.setattr(decision_search, "WORTH_WHILE", 0.5)
+    monkeypatch.setattr(search_module, "WORTH_WHILE", 0.5)
     fitted = DecisionCalibration().fit(X, y)
-    assert len(fitted.search_["loss"]) == decision_search.PATIENCE + 1
-    monkeypatch.setattr(decision_search, "WORTH_WHILE", -1.0)
-    monkeypatch.setattr(decision_search, "MOST_ITERATIONS", 8)
+    assert len(fitted.search_["loss"]) == search_module.PATIENCE + 1
+    monkeypatch.setattr(search_module, "WORTH_WHILE", -1.0)
+    monkeypatch.setattr(search_module, "MOST_ITERATIONS", 8)
     assert len(DecisionCalibration().fit(X, y).search_["loss"]) == 9
 
 

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrant.calibrators.neighbourhood.decision_adjustment import adjustments
-from calibrant.calibrators.neighbourhood.decision_losses import best_decisions, worst_loss
-from calibrant.calibrators.neighbourhood.decision_repairs import (
+from calibrant.calibrators.neighbourhood.decision.repairs import (
     Thoroughness,
     Violation,
+    adjustments,
+    best_decisions,
     partitions_to_start_from,
     soft_parts,
+    worst_loss,
     worst_partition,
 )
 from calibrant.numerics.row_blocks import BlockSums

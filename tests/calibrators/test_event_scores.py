@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant import Predictions
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores
 from strategies import logit_matrices, probability_matrices
 
 every_float_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from shared_map_rows import calibrated_logits
 
 from calibrant import LabelledPredictions, Predictions, TemperatureScaling
-from calibrant.calibrators.monotone import gap_networks
-from calibrant.calibrators.monotone.gap_networks import (
+from calibrant.calibrators.monotone.order_preserving import gap_networks
+from calibrant.calibrators.monotone.order_preserving.gap_networks import (
     FAR_OUT,
     GapFamily,
     GapObjective,

@@ -5,9 +5,10 @@ import pytest
 from monotone_rows import bent_problem, fitted_to_bent
 
 from calibrant import GaussianProcessCalibration, Predictions, TemperatureScaling
-from calibrant.calibrators.latent import gaussian_process, process_fit
-from calibrant.calibrators.latent.process_kernel import squared_exponential
-from calibrant.calibrators.latent.variational_rows import SpreadRows
+from calibrant.calibrators.latent import gaussian_process
+from calibrant.calibrators.latent.gaussian_process import fit
+from calibrant.calibrators.latent.gaussian_process.latent_function import squared_exponential
+from calibrant.calibrators.latent.gaussian_process.variational import SpreadRows
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
 from calibrant.numerics.interpolated import EvenGrid
 
@@ -221,8 +222,8 @@ def test_a_sample_of_rows_only_helps_to_start(monkeypatch):
     logits, labels = bent_problem()
     predictions = Predictions.from_logits(logits)
     plain = fitted_to_bent()
-    monkeypatch.setattr(process_fit, "SAMPLE_ROWS", 375)
-    monkeypatch.setattr(process_fit, "SAMPLE_SCORES", 1500)
+    monkeypatch.setattr(fit, "SAMPLE_ROWS", 375)
+    monkeypatch.setattr(fit, "SAMPLE_SCORES", 1500)
     sampled = GaussianProcessCalibration().fit(predictions, labels)
     assert not np.array_equal(sampled.inducing_mean_, plain.inducing_mean_)
     assert sampled.elbo_ == pytest.approx(plain.elbo_, abs=1e-3)
@@ -247,7 +248,7 @@ def test_no_more_inducing_points_are_used_than_the_grid_can_tell_apart():
     assert len(fitted_to_bent(300, n_inducing=10**9).inducing_inputs_) <= 64
     logits, labels = bent_problem(300)
     rows = Predictions.from_logits(logits).log_probabilities
-    search = process_fit._Search(process_fit.LatentScores(rows, rows), labels, np.ones(300), 1.0, 10**9, True)
+    search = fit._Search(fit.LatentScores(rows, rows), labels, np.ones(300), 1.0, 10**9, True)
     assert search.n_inducing == 64
     assert search.bound.rows.grid.n_nodes == 1024
 

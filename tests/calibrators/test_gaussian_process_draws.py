@@ -8,7 +8,7 @@ from monotone_rows import bent_problem, fitted_to_bent
 
 import calibrant
 from calibrant import GaussianProcessCalibration, Predictions
-from calibrant.calibrators.latent.process_kernel import squared_exponential
+from calibrant.calibrators.latent.gaussian_process.latent_function import squared_exponential
 from calibrant.errors import CalibrationWarning
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from calibrant import HistogramBinning, OneVsRest, Predictions, registry
 from calibrant import load as load_calibrator
 from calibrant.binning import EqualMass, EqualWidth, FixedEdges
-from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
-from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
+from calibrant.calibrators.binned.histogram import BinSearch, SmoothedFrequency, automatic_grid
 from calibrant.errors import ParameterError
 from data import load
 

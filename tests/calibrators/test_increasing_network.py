@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from shared_map_rows import calibrated_logits, labelled, logit_problem, probabilities
 
 from calibrant import Predictions, TemperatureScaling
-from calibrant.calibrators.monotone import increasing_network
-from calibrant.calibrators.monotone.increasing_network import (
+from calibrant.calibrators.monotone.order_preserving import increasing_network
+from calibrant.calibrators.monotone.order_preserving.increasing_network import (
     LEAST_RATE,
     NetworkObjective,
     fit_increasing_network,
 )
-from calibrant.calibrators.monotone.tempered_scores import TemperedScores, tempered_scores
+from calibrant.calibrators.monotone.order_preserving.tempered_scores import TemperedScores, tempered_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.dense_network import DenseNetwork
 from calibrant.solvers import Status

@@ -13,8 +13,8 @@ from shared_map_rows import calibrated_logits
 import calibrant
 from calibrant import IntraOrderPreserving, LabelledPredictions, Predictions, TemperatureScaling
 from calibrant.calibrators.monotone import order_preserving
-from calibrant.calibrators.monotone.increasing_network import fit_increasing_network
 from calibrant.calibrators.monotone.order_preserving import fit_shared_map
+from calibrant.calibrators.monotone.order_preserving.increasing_network import fit_increasing_network
 from calibrant.errors import (
     ConvergenceWarning,
     LabelError,

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from calibrant import IsotonicCalibration, OneVsRest, Predictions, registry
 from calibrant.errors import ParameterError
-from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.numerics.curves import KnottedCurve
 from data import load
 from strategies import problems
 

@@ -19,8 +19,8 @@ from calibrant.calibrators.neighbourhood.kernel import (
     DirichletAroundRows,
     GaussianBell,
     KernelMeans,
+    kernel_values,
 )
-from calibrant.calibrators.neighbourhood.kernel_values import kernel_values
 from calibrant.errors import CalibrationWarning, ParameterError
 from strategies import class_orders
 

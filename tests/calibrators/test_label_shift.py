@@ -9,8 +9,8 @@ from label_shift_rows import METHODS, equal, rows_of
 
 import calibrant
 from calibrant import LabelShift, Predictions, TemperatureScaling
-from calibrant.calibrators.shift import confusion_prior, likelihood_prior
-from calibrant.calibrators.shift.confusion_prior import ConfusionPrior
+from calibrant.calibrators.shift.label_shift import estimators
+from calibrant.calibrators.shift.label_shift.estimators import ConfusionPrior
 from calibrant.errors import ConvergenceWarning, MissingClassWarning, ParameterError, WeightError
 from calibrant.solvers import Status
 
@@ -99,8 +99,8 @@ def test_a_strong_ridge_means_no_shift(source, target):
 @pytest.mark.parametrize(
     ("method", "module", "solver"),
     [
-        ("em", likelihood_prior, "likeliest_weights"),
-        ("confusion", confusion_prior, "least_squares_weights"),
+        ("em", estimators, "likeliest_weights"),
+        ("confusion", estimators, "least_squares_weights"),
     ],
 )
 def test_a_solver_that_stops_early_is_reported(method, module, solver, source, target, monkeypatch):

@@ -10,10 +10,8 @@ from scipy.optimize import brentq, minimize
 from scipy.stats import chi2, norm
 
 from calibrant import BiasCorrectedTemperature, LabelShift, Predictions
-from calibrant.calibrators.shift.confusion_prior import ConfusionPrior
-from calibrant.calibrators.shift.likelihood_prior import LikelihoodPrior, ProfilePaths
-from calibrant.calibrators.shift.separation import indistinct_groups
-from calibrant.calibrators.shift.simplex_directions import Directions
+from calibrant.calibrators.shift.label_shift.diagnostics import Directions, indistinct_groups
+from calibrant.calibrators.shift.label_shift.estimators import ConfusionPrior, LikelihoodPrior, ProfilePaths
 from calibrant.errors import CalibrationWarning
 
 

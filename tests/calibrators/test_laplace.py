@@ -21,9 +21,8 @@ from calibrant import (
     VectorScaling,
     WithIntervals,
 )
-from calibrant.calibrators.uncertainty.fitted_family import fitted_family, n_parameters_of
-from calibrant.calibrators.uncertainty.log_odds import LogOdds, normal_quantile
-from calibrant.calibrators.uncertainty.posterior import laplace
+from calibrant.calibrators.combinators.with_intervals.posterior import fitted_family, laplace, n_parameters_of
+from calibrant.calibrators.log_odds import LogOdds, normal_quantile
 from calibrant.labelled_predictions import LabelledPredictions
 
 Z = normal_quantile(0.95)

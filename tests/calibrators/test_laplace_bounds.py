@@ -15,8 +15,7 @@ from calibrant import (
     VectorScaling,
     WithIntervals,
 )
-from calibrant.calibrators.uncertainty.fitted_family import fitted_family
-from calibrant.calibrators.uncertainty.posterior import Posterior
+from calibrant.calibrators.combinators.with_intervals.posterior import Posterior, fitted_family
 
 
 def rows_of(n_rows, n_classes, seed=0):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monotone_rows import naive_softmax, naive_value
 
-from calibrant.calibrators.latent.monotone_process import MonotoneCurves
+from calibrant.calibrators.latent.gaussian_process.increasing import MonotoneCurves
 from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces
 
 KNOTS = np.array([-7.0, -4.0, -3.9, -1.0, 0.5])

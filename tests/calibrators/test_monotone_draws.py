@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import truncnorm
 
-from calibrant.calibrators.latent.monotone_draws import TruncatedNormal
+from calibrant.numerics.truncated_normal import TruncatedNormal
 
 
 @pytest.mark.parametrize("centre", [-4.0, -1.0, 0.0, 2.0, 40.0])

@@ -5,8 +5,12 @@ import pytest
 from monotone_rows import kernel, naive_loss, some_rows
 from scipy.optimize import approx_fprime
 
-from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
-from calibrant.calibrators.latent.monotone_process import NOISE, SlopePrior, informative_knots
+from calibrant.calibrators.latent.gaussian_process.increasing import (
+    NOISE,
+    SlopeLikelihood,
+    SlopePrior,
+    informative_knots,
+)
 from calibrant.numerics.increasing_curve import Pieces
 
 

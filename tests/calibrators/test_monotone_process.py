@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from monotone_rows import dense_process, naive_loss, naive_softmax, some_rows
 from scipy.optimize import minimize
 
-from calibrant.calibrators.latent.monotone_likelihood import SlopeLikelihood
-from calibrant.calibrators.latent.monotone_process import LEAST_SLOPE, SlopePrior, fit_monotone_process
+from calibrant.calibrators.latent.gaussian_process.increasing import (
+    LEAST_SLOPE,
+    SlopeLikelihood,
+    SlopePrior,
+    fit_monotone_process,
+)
 from calibrant.metrics import brier_score, log_loss
 from calibrant.numerics.increasing_curve import Pieces
 from calibrant.numerics.simplex import softmax

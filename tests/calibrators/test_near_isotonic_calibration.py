@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant import IsotonicCalibration, NearIsotonicCalibration, Predictions
+from calibrant.calibrators.monotone.near_isotonic import NearIsotonicPath, near_isotonic_path
 from calibrant.errors import ParameterError
 from calibrant.metrics import brier_score, log_loss
-from calibrant.numerics.near_isotonic import NearIsotonicPath, near_isotonic_path
 from data import load
 
 

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant import NearestNeighbourCalibration, Predictions, registry
-from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean
 from calibrant.calibrators.neighbourhood.nearest_neighbours import (
     NearestMeans,
     NeighbourTreeMeans,
     tree_is_faster,
 )
+from calibrant.calibrators.neighbourhood.points import KullbackLeibler, SquaredEuclidean
 from calibrant.errors import CalibrationWarning, ParameterError
 from strategies import probability_matrices
 

@@ -13,13 +13,23 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from calibrant import NearestNeighbourCalibration, registry
-from calibrant.calibrators.neighbourhood import distances, neighbourhood
-from calibrant.calibrators.neighbourhood.crop import check_crop, cropped, settled_epsilon
-from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean, rows_in_a_block
+from calibrant.calibrators.neighbourhood import neighbourhood, points
+from calibrant.calibrators.neighbourhood.held_out_losses import (
+    PointLosses,
+    better_floor,
+    doing_nothing,
+    point_folds,
+)
 from calibrant.calibrators.neighbourhood.neighbourhood import candidate_sizes
-from calibrant.calibrators.neighbourhood.point_folds import point_folds
-from calibrant.calibrators.neighbourhood.point_losses import PointLosses, better_floor, doing_nothing
-from calibrant.calibrators.neighbourhood.points import Points
+from calibrant.calibrators.neighbourhood.points import (
+    KullbackLeibler,
+    Points,
+    SquaredEuclidean,
+    check_crop,
+    cropped,
+    rows_in_a_block,
+    settled_epsilon,
+)
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import even_blocks
@@ -357,7 +367,7 @@ def test_folds_of_points_hold_each_point_out_once_and_do_not_depend_on_the_order
 def test_a_choice_by_folds_holds_one_fold_in_memory(monkeypatch):
     """All ten folds at once are 20 matrices of the shape of the input, predictions and errors, before anything is done."""
     X, y = some_rows(30_000, 10)
-    monkeypatch.setattr(distances, "BLOCK_ENTRIES", 2**16)
+    monkeypatch.setattr(points, "BLOCK_ENTRIES", 2**16)
     monkeypatch.setattr(neighbourhood, "MOST_JUDGED", 100)
     calibrator = NearestNeighbourCalibration(n_neighbours=[4, 8], guard=False)
     tracemalloc.start()

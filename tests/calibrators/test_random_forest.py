@@ -12,9 +12,9 @@ from sklearn.model_selection import KFold
 import calibrant
 from calibrant import Predictions, RandomCalibrationForest
 from calibrant.calibrators.neighbourhood import random_forest as tree_means
-from calibrant.calibrators.neighbourhood.tree_sums import LeafSums
+from calibrant.calibrators.neighbourhood.random_forest.trees import LeafSums
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.numerics import threads
+from calibrant.numerics import row_blocks
 
 
 @cache
@@ -304,7 +304,7 @@ def test_numbers_of_bins_the_trees_do_not_have_are_refused():
 @pytest.mark.parametrize("n_bins", [4, 64])
 def test_means_do_not_depend_on_the_number_of_threads(n_bins, monkeypatch):
     """Bit for bit; each piece of work counts as large enough for threads."""
-    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
+    monkeypatch.setattr(row_blocks, "NUMBERS_PER_PIECE", 1)
     rows = some_rows(50, seed=9)[0]
     found = []
     for n_threads in ("1", "2", "3"):
@@ -316,7 +316,7 @@ def test_means_do_not_depend_on_the_number_of_threads(n_bins, monkeypatch):
 
 def test_sums_of_a_tree_are_made_once_for_all_rows(monkeypatch):
     """Threads share out trees and not rows, so that no tree is summed twice, however many threads there are."""
-    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
+    monkeypatch.setattr(row_blocks, "NUMBERS_PER_PIECE", 1)
     monkeypatch.setenv("CALIBRANT_NUM_THREADS", "3")
     calibration, labels = some_rows()
     fitted = RandomCalibrationForest(20, 64, guard=False).fit(calibration, labels)

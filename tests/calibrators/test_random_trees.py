@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant.calibrators.neighbourhood.random_forest import Routes
-from calibrant.calibrators.neighbourhood.random_trees import (
+from calibrant.calibrators.neighbourhood.random_forest.trees import (
     Groups,
+    LeafSums,
     Trees,
     grown_trees,
     n_draws,
+    place_sums,
     random_splits,
+    weighted_targets,
 )
-from calibrant.calibrators.neighbourhood.tree_sums import LeafSums, place_sums, weighted_targets
 
 
 def some_points(n_points=60, n_classes=4, seed=0, n_steps=None):

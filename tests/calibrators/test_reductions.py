@@ -11,7 +11,7 @@ from sklearn.base import clone
 import calibrant
 from calibrant import HistogramBinning, OneVsRest, TemperatureScaling, TopLabel
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, ParameterError
-from calibrant.numerics import threads
+from calibrant.numerics import row_blocks
 from strategies import problems
 
 every_reduction = pytest.mark.parametrize("reduction", [OneVsRest, TopLabel])
@@ -76,7 +76,7 @@ def test_a_base_that_is_no_calibrator_is_refused(reduction, base):
 def number_of_threads(request, monkeypatch):
     """Each piece of work is large enough for a thread of its own."""
     monkeypatch.setenv("CALIBRANT_NUM_THREADS", request.param)
-    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
+    monkeypatch.setattr(row_blocks, "NUMBERS_PER_PIECE", 1)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def number_of_threads(request, monkeypatch):
 )
 def test_threads_give_the_same_numbers_to_the_bit(calibrator, monkeypatch):
     X, y = some_rows(5, n_rows=3000)
-    monkeypatch.setattr(threads, "NUMBERS_PER_PIECE", 1)
+    monkeypatch.setattr(row_blocks, "NUMBERS_PER_PIECE", 1)
     results = []
     for n_threads in ("1", "4"):
         monkeypatch.setenv("CALIBRANT_NUM_THREADS", n_threads)

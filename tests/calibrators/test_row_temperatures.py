@@ -15,14 +15,18 @@ from calibrant import (
     TemperatureScaling,
 )
 from calibrant.calibrators.scaling import parameterized_temperature as row_temperature_fit
-from calibrant.calibrators.scaling.row_temperature_inputs import StandardInputs, row_inputs
-from calibrant.calibrators.scaling.row_temperature_links import TemperatureLink
-from calibrant.calibrators.scaling.row_temperature_losses import (
+from calibrant.calibrators.scaling.parameterized_temperature.losses import (
     ExactRowLosses,
     TabulatedRowLosses,
     row_losses,
 )
-from calibrant.calibrators.scaling.row_temperatures import RowTemperatures, lowest_valley
+from calibrant.calibrators.scaling.parameterized_temperature.network import (
+    RowTemperatures,
+    StandardInputs,
+    TemperatureLink,
+    lowest_valley,
+    row_inputs,
+)
 from calibrant.numerics.dense_network import DenseNetwork
 from strategies import logit_matrices
 

@@ -4,8 +4,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from calibrant import IsotonicCalibration, LabelledPredictions
-from calibrant.calibrators.automatic.row_units import known_rows
-from calibrant.calibrators.automatic.stratified_folds import stratified_folds
+from calibrant.calibrators.combinators.auto.stratified_folds import known_rows, stratified_folds
 from calibrant.metrics import log_loss
 
 

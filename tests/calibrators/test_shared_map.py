@@ -13,10 +13,9 @@ from shared_map_rows import calibrated_logits, labelled, logit_problem, probabil
 
 from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrators.monotone.order_preserving import fit_shared_map
-from calibrant.calibrators.monotone.tempered_scores import TemperedScores
+from calibrant.calibrators.monotone.order_preserving.tempered_scores import TemperedScores
 from calibrant.calibrators.structured.shared_segments import LEAST_SLOPE, SharedSegments
-from calibrant.calibrators.structured.structured_map import StructuredMap
-from calibrant.calibrators.structured.structured_penalty import structured_penalty
+from calibrant.calibrators.structured.structured_map import StructuredMap, structured_penalty
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
 from calibrant.objective import ArrayRows, CrossEntropy, Objective

@@ -10,7 +10,7 @@ from spline_rows import FORMS, drawn, event, events, log_loss
 
 from calibrant import Chain, OneVsRest, Predictions, SplineCalibration, TemperatureScaling, TopLabel
 from calibrant.calibrators.latent import spline as axis_cells
-from calibrant.numerics.natural_spline import NaturalSpline
+from calibrant.calibrators.latent.spline import NaturalSpline
 
 every_form = pytest.mark.parametrize("form", FORMS)
 

@@ -8,13 +8,19 @@ from scipy.optimize import approx_fprime
 from scipy.special import log_softmax
 
 from calibrant import Predictions
-from calibrant.calibrators.structured.mixed_scores import mixed_scores
-from calibrant.calibrators.structured.row_scales import RowScales, mean_features
-from calibrant.calibrators.structured.shared_segments import MANY_ABOVE, SharedSegments
-from calibrant.calibrators.structured.structured_curvature import WHOLE_PARAMETERS, StructuredCurvature
-from calibrant.calibrators.structured.structured_map import StructuredMap
-from calibrant.calibrators.structured.structured_penalty import structured_penalty
-from calibrant.calibrators.structured.structured_scaling import StructuredRows
+from calibrant.calibrators.structured.shared_segments import (
+    MANY_ABOVE,
+    RowScales,
+    SharedSegments,
+    mean_features,
+)
+from calibrant.calibrators.structured.structured_map import (
+    WHOLE_PARAMETERS,
+    StructuredCurvature,
+    StructuredMap,
+    structured_penalty,
+)
+from calibrant.calibrators.structured.structured_scaling import StructuredRows, mixed_scores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.linear_segments import LinearSegments
 from calibrant.objective import ArrayRows, ArraySource, CrossEntropy, Objective

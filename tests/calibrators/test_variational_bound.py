@@ -6,17 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from calibrant.calibrators.latent import variational_rows
-from calibrant.calibrators.latent.process_fit import averaged_covariance, placed_inducing_points
-from calibrant.calibrators.latent.process_kernel import (
+from calibrant.calibrators.latent.gaussian_process import variational
+from calibrant.calibrators.latent.gaussian_process.fit import averaged_covariance, placed_inducing_points
+from calibrant.calibrators.latent.gaussian_process.latent_function import (
     JITTER,
     KernelParameters,
+    LatentProcess,
     WhitenedFeatures,
     squared_exponential,
 )
-from calibrant.calibrators.latent.process_prediction import LatentProcess
-from calibrant.calibrators.latent.variational import VariationalBound
-from calibrant.calibrators.latent.variational_rows import SpreadRows, score_range
+from calibrant.calibrators.latent.gaussian_process.variational import (
+    SpreadRows,
+    VariationalBound,
+    score_range,
+)
 from calibrant.numerics.interpolated import CubicTable, EvenGrid
 from calibrant.solvers import quasi_newton
 
@@ -175,7 +178,7 @@ def test_a_weight_of_two_equals_a_repeated_row(full):
 def test_rows_spread_anew_in_every_pass_give_the_same_numbers(full, n_classes, monkeypatch):
     problem = Problem(200, n_classes, seed=5)
     kept = problem.bound(full)(problem.values, problem.parameters)
-    monkeypatch.setattr(variational_rows, "NUMBERS_KEPT", 0)
+    monkeypatch.setattr(variational, "NUMBERS_KEPT", 0)
     anew = problem.bound(full)(problem.values, problem.parameters)
     assert anew.value == kept.value
     np.testing.assert_array_equal(anew.of_values, kept.of_values)

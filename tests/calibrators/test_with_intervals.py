@@ -161,7 +161,7 @@ def test_predictive_means_of_a_temperature_keep_the_predicted_class():
 def test_the_same_seed_gives_the_same_refits_whatever_the_threads(monkeypatch):
     p, y = rows_of(60, 3)
     first = WithIntervals(IsotonicCalibration(), n_draws=20).fit(p, y).predict_interval(p)
-    monkeypatch.setattr("calibrant.numerics.threads.NUMBERS_PER_PIECE", 1)
+    monkeypatch.setattr("calibrant.numerics.row_blocks.NUMBERS_PER_PIECE", 1)
     monkeypatch.setenv("CALIBRANT_NUM_THREADS", "3")
     assert_array_equal(WithIntervals(IsotonicCalibration(), n_draws=20).fit(p, y).predict_interval(p), first)
     other = WithIntervals(IsotonicCalibration(), n_draws=20, random_state=1).fit(p, y).predict_interval(p)

@@ -24,7 +24,7 @@ from calibrant.metrics.recalibrated import (
     recalibrator_name,
 )
 from calibrant.metrics.row_losses import row_losses
-from calibrant.numerics.weighted_means import standard_error_of_mean
+from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.options import check_level
 from strategies import problems
 

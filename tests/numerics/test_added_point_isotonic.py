@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
+from calibrant.calibrators.monotone.venn_abers import AddedPoint
 from calibrant.numerics.isotonic import isotonic_fit
-from calibrant.numerics.venn_abers import AddedPoint
 
 OUTSIDE = [-1.0, 2.0]
 

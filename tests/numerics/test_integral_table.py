@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from calibrant.numerics.integral_table import IntegralTable
+from calibrant.calibrators.monotone.order_preserving.increasing_network import IntegralTable
 
 
 @st.composite

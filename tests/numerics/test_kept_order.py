@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.stats import rankdata
 
 from calibrant.numerics import row_blocks
-from calibrant.numerics.kept_order import restore_argmax, restore_order
+from calibrant.numerics.row_order import restore_argmax, restore_order
 from data import load
 from strategies import probability_matrices
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.numerics.curves import KnottedCurve
 
 NUMBERS = st.floats(0.0, 1.0, allow_subnormal=True)
 

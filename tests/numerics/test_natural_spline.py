@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibrant.numerics import natural_spline
-from calibrant.numerics.natural_spline import NaturalSpline, mean_slope_basis, natural_basis
+from calibrant.calibrators.latent import spline as spline_module
+from calibrant.calibrators.latent.spline import NaturalSpline, mean_slope_basis, natural_basis
 
 
 @st.composite
@@ -114,9 +114,9 @@ def test_short_stretches_keep_their_digits(monkeypatch):
         natural_basis(spline.knots, starts, order=1),
         atol=1e-12,
     )
-    longer = starts + 0.999 * natural_spline.SHORT
+    longer = starts + 0.999 * spline_module.SHORT
     short = mean_slope_basis(spline.knots, starts, longer)
-    monkeypatch.setattr(natural_spline, "SHORT", 0.0)
+    monkeypatch.setattr(spline_module, "SHORT", 0.0)
     np.testing.assert_allclose(short, mean_slope_basis(spline.knots, starts, longer), rtol=0, atol=1e-7)
 
 

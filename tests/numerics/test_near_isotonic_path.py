@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
+from calibrant.calibrators.monotone.near_isotonic import near_isotonic_path
 from calibrant.numerics.isotonic import isotonic_fit
-from calibrant.numerics.near_isotonic import near_isotonic_path
 
 
 @st.composite

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.numerics.sorted_rows import SortedRows
+from calibrant.calibrators.monotone.order_preserving.gap_networks import SortedRows
 from strategies import logit_matrices
 
 

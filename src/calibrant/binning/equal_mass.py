@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.binning.fixed_edges import FixedEdges
 from calibrant.binning.partition import Closed, as_floats, check_closed, check_n_bins
-from calibrant.numerics.midway import midway
+from calibrant.numerics.rounding import midway
 
 __all__ = ["EqualMass", "nearest_masses"]
 

@@ -13,10 +13,9 @@ from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.quadratic_summary import QuadraticSummary
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.binary_method import BinaryMethod, OneVsRestBatches
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
-from calibrant.calibrators.reductions.one_vs_rest_batches import OneVsRestBatches
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions

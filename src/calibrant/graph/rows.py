@@ -10,8 +10,8 @@ from scipy.special import expit, logit
 from calibrant.arrays import FloatArray, Vector
 from calibrant.graph.few_rows import row_tops, row_totals
 from calibrant.graph.operation import GraphError, Kernel, Operation, same_width
-from calibrant.numerics.kept_order import argmax_restored
 from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.row_order import argmax_restored
 
 __all__ = ["Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
 

@@ -10,8 +10,8 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences
-from calibrant.numerics.least_cost import SAME_COST, first_of_least
 from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.rounding import SAME_COST, first_of_least
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 

@@ -28,7 +28,7 @@ from calibrant.metrics.recalibrated import (
 )
 from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.numerics.isotonic import isotonic_fit
-from calibrant.numerics.weighted_means import standard_error_of_mean
+from calibrant.numerics.reductions import standard_error_of_mean
 
 __all__ = ["Decomposition", "decompose"]
 

@@ -25,8 +25,8 @@ from calibrant.metrics.recalibrated import (
     recalibrated,
     recalibrator_name,
 )
+from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import row_blocks
-from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.options import check_level
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calibrant.numerics.shared_context import SharedContext
+from calibrant.numerics.row_blocks import SharedContext
 
 __all__ = ["counted_warnings"]
 

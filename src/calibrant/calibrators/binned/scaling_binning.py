@@ -14,10 +14,8 @@ from calibrant.binning import BinningScheme, Closed, EqualMass
 from calibrant.binning.partition import check_n_bins
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.merged_levels import KEPT_LEVELS, MOST_LEVELS, cell_starts, counting
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
-from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
+from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches
+from calibrant.calibrators.reductions.event_scores import EventScores, binary_problem
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
 from calibrant.graph import Event

@@ -9,30 +9,70 @@ from sklearn.base import clone
 
 from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrator import Traits
+from calibrant.calibrators.identity_check import is_worse_than_identity
 from calibrant.calibrators.parametric import ParametricCalibrator
-from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.scaling.temperature_fit import (
     bounded_steepness,
     fit_inverse_temperature,
     scrambled_key,
 )
-from calibrant.calibrators.structured.mixed_scores import mixed_scores
-from calibrant.calibrators.structured.row_scales import RowScales, mean_features
-from calibrant.calibrators.structured.shared_segments import SharedSegments
-from calibrant.calibrators.structured.structured_curvature import StructuredCurvature
-from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap
-from calibrant.calibrators.structured.structured_penalty import structured_penalty
+from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments, mean_features
+from calibrant.calibrators.structured.structured_map import (
+    ClassTerms,
+    StructuredCurvature,
+    StructuredMap,
+    structured_penalty,
+)
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.graph import TracedPredictions
+from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
 from calibrant.numerics.reductions import row_maxima
 from calibrant.objective import Block, Expansion, Family, FeatureRows, RowSource, logits
+from calibrant.objective.family import Features
 from calibrant.options import check_flag, check_not_negative, check_whole
 from calibrant.solvers import Solution, Status, newton_steps
 
 __all__ = ["StructuredScaling"]
+
+
+# Distances below the largest logit beyond this count as this, so that products with them stay finite in float32.
+FURTHEST = 1e30
+
+# A part of the uniform distribution smaller than this would drown, or vanish, as a number of float32.
+LEAST_FLOOR = 1e-30
+
+
+def mixed_scores(inverse_temperature: float, uniform_share: float) -> Features:
+    r"""Return the features x = log q of a row.
+
+    .. math:: q = (1 - \varepsilon) \,\mathrm{softmax}(a z) + \varepsilon / K
+
+    Never overflows; the same for logits and for their softmax.
+
+    >>> from calibrant import Predictions
+    >>> predictions = Predictions.from_logits([[0.0, -1e6]])
+    >>> np.exp(mixed_scores(1.0, 0.02)(predictions))
+    array([[0.99, 0.01]])
+    """
+
+    def formula(given: TracedPredictions) -> Value:
+        logits = given.logits
+        gaps = ((logits - logits.row("max")) * inverse_temperature).clip(low=-FURTHEST)
+        floor = uniform_share / given.n_classes
+        if floor > LEAST_FLOOR:
+            return gaps.softmax().affine(1 - uniform_share, floor).log(floor / 2)
+        tempered = gaps.log_softmax()
+        if floor == 0:
+            return tempered
+        # log(e^x + floor), the larger of the two plus the softplus of their negative distance.
+        above = tempered - float(np.log(floor))
+        return tempered.maximum(tempered.affine(0.0, np.log(floor))) + (
+            above.function("absolute") * -1.0
+        ).function("softplus")
+
+    return Features(formula)
 
 
 # How far from usual an inverse temperature may be.
@@ -63,7 +103,7 @@ class StructuredRows:
     identity_loss : float
         Mean log-loss of the rows as they came.
     rows : FeatureRows
-        See :func:`~calibrant.calibrators.structured.mixed_scores.mixed_scores`; weights average at least one.
+        See :func:`~calibrant.calibrators.structured.structured_scaling.mixed_scores`; weights average at least one.
     segments : SharedSegments or None
         Knots of the shared map.
     """
