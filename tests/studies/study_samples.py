@@ -7,8 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from calibrant.studies.record import Record
-from calibrant.studies.results import Results
+from calibrant.studies.results import Record, Results
 from calibrant.studies.specifications import MeasureSpec
 
 MEASURES = (

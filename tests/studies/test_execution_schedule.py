@@ -8,11 +8,8 @@ import pytest
 from study_folders import GRID, write_study
 
 from calibrant.studies import plan, read_recipe
-from calibrant.studies.limits import TimeIsUpError, limited
-from calibrant.studies.schedule import Schedule
-from calibrant.studies.tasks import Pause, Training, UnitTask
-from calibrant.studies.time_left import TimeLeft
-from calibrant.studies.warning_counts import counted_warnings
+from calibrant.studies.execution import Schedule, TimeLeft
+from calibrant.studies.units import Pause, TimeIsUpError, Training, UnitTask, counted_warnings, limited
 
 
 def nothing_is_there(key):

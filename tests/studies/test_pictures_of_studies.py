@@ -10,11 +10,11 @@ from study_samples import crossed, sample
 
 from calibrant.errors import RecipeError
 from calibrant.ranking import critical_difference
-from calibrant.studies.pictures import columns_text, draw_picture, svg_of
-from calibrant.studies.pictures_bars import BarsDisplay
-from calibrant.studies.pictures_kinds import BUILDERS
-from calibrant.studies.pictures_lines import LinesDisplay
-from calibrant.studies.pictures_options import KINDS, PictureOptions
+from calibrant.studies.pictures import draw_picture, svg_of
+from calibrant.studies.pictures.displays import BarsDisplay, LinesDisplay
+from calibrant.studies.pictures.kinds import BUILDERS
+from calibrant.studies.pictures.options import KINDS, PictureOptions
+from calibrant.studies.results import columns_text
 
 CALIBRATORS = ["none", "beta", "dirichlet"]
 

@@ -14,7 +14,7 @@ from calibrant.metrics import log_loss
 from calibrant.registry import make
 from calibrant.studies import calibration_search
 from calibrant.studies.calibration import calibrate, check_calibrator, make_calibrator
-from calibrant.studies.outputs_parts import BaseOutputs, Part
+from calibrant.studies.outputs import BaseOutputs, Part
 from calibrant.studies.specifications import CalibratorSpec
 
 HERE = Path()

@@ -6,11 +6,11 @@ import pytest
 from calibrant import TemperatureScaling
 from calibrant.metrics import log_loss
 from calibrant.studies.execution import run
-from calibrant.studies.pictures_options import PictureOptions
-from calibrant.studies.pictures_predictions import pictures_of_predictions
+from calibrant.studies.pictures import pictures_of_predictions
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.plan import plan
 from calibrant.studies.recipe import read_recipe
-from calibrant.studies.report_contents import contents_of
+from calibrant.studies.report.contents import contents_of
 from calibrant.studies.results import Results
 from calibrant.studies.store import Store
 

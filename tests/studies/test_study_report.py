@@ -11,10 +11,10 @@ import pytest
 from study_samples import crossed, sample
 
 from calibrant.errors import ParameterError
-from calibrant.studies.page import report_page
 from calibrant.studies.report import write_report
-from calibrant.studies.report_contents import contents_of, contents_of_failures, duration_text
-from calibrant.studies.report_markdown import report_markdown
+from calibrant.studies.report.contents import contents_of, contents_of_failures, duration_text
+from calibrant.studies.report.markdown import report_markdown
+from calibrant.studies.report.page import report_page
 
 HOSTILE = '<script>alert("1")</script> | *x* _y_ [z](http://a)'
 

@@ -14,11 +14,9 @@ from scipy.stats import friedmanchisquare, rankdata
 from study_samples import crossed, from_figures, sample
 
 from calibrant.errors import RecipeError
-from calibrant.studies.markdown import table_markdown
-from calibrant.studies.paper_figures import read_figures
-from calibrant.studies.tables import make_table
-from calibrant.studies.tables_options import TableOptions
-from calibrant.studies.tables_text import csv_text
+from calibrant.studies.report.markdown import table_markdown
+from calibrant.studies.tables import make_table, read_figures
+from calibrant.studies.tables.options import TableOptions
 
 STUDIES = Path(__file__).parents[2] / "studies"
 NETWORKS = STUDIES / "kull2019-networks" / "figures"
@@ -261,7 +259,7 @@ def test_units_of_trials_and_of_the_grid_are_ranked_together():
 def test_an_empty_table_says_so():
     table = table_of(study(), where={"data": "nothing"})
     assert table_markdown(table) == "No unit of the plan belongs to this table.\n"
-    assert csv_text(table).count("\n") == 1
+    assert table.to_csv().count("\n") == 1
 
 
 def test_scores_without_a_classifier_have_rows_of_their_own():
@@ -386,7 +384,7 @@ def test_figures_stand_beside_with_the_difference(figures):
         "",
         "Only in the paper: the row parrot.",
     ]
-    rows = list(csv.DictReader(StringIO(csv_text(table))))
+    rows = list(csv.DictReader(StringIO(table.to_csv())))
     assert rows[1] == {
         "data": "iris", "calibrator": "beta", "ours": "0.5", "n_units": "1", "n_planned": "1", "sd": "",
         "rank": "", "paper": "0.25", "difference": "0.25",

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 
 from calibrant.cli.printing import in_one_line, printed
 from calibrant.studies import Progress
-from calibrant.studies.report_contents import duration_text
+from calibrant.studies.report.contents import duration_text
 
 __all__ = ["StudyProgress", "progress_text"]
 

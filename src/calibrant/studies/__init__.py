@@ -9,9 +9,8 @@ from calibrant.studies.data import StudyData
 from calibrant.studies.execution import Progress, Summary, run
 from calibrant.studies.plan import Plan, plan
 from calibrant.studies.recipe import Recipe, read_recipe
-from calibrant.studies.record import Outcome, Record
 from calibrant.studies.report import write_report
-from calibrant.studies.results import Results
+from calibrant.studies.results import Outcome, Record, Results
 from calibrant.studies.store import Run, Store
 from calibrant.studies.units import Unit
 

@@ -11,8 +11,8 @@ from calibrant.studies.calibration import check_calibrator, needs_own_code
 from calibrant.studies.classifiers import check_classifier
 from calibrant.studies.measures import check_measure
 from calibrant.studies.outputs import needs_training
-from calibrant.studies.own_code import is_reference, load_function
-from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.own_code import check_function, check_reference, is_reference, load_function
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.recipe_parts import (
     calibrator_for,
     read_calibrators,
@@ -33,10 +33,14 @@ from calibrant.studies.specifications import (
     SplitSpec,
     TrialSpec,
 )
-from calibrant.studies.static_code import check_function, check_reference
-from calibrant.studies.tables_options import TableOptions
+from calibrant.studies.tables.options import TableOptions
 
-__all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
+__all__ = [
+    "FILE_NAME",
+    "Recipe",
+    "check_own_code",
+    "read_recipe",
+]
 
 FILE_NAME = "recipe.toml"
 

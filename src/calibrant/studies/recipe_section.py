@@ -6,7 +6,10 @@ from typing import Any
 
 from calibrant.errors import RecipeError
 
-__all__ = ["Section", "close_to"]
+__all__ = [
+    "Section",
+    "close_to",
+]
 
 KINDS: dict[str, tuple[type, ...]] = {
     "text": (str,),

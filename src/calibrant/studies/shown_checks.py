@@ -7,14 +7,16 @@ from typing import Any
 
 from calibrant.errors import RecipeError, StudyError
 from calibrant.studies.calibration import make_calibrator, needs_own_code
-from calibrant.studies.paper_figures import read_figures
-from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.recipe import FILE_NAME, Recipe, read_recipe
 from calibrant.studies.results import MEASURE, AnyPlan, label_text
 from calibrant.studies.splits import splits_of
-from calibrant.studies.tables_options import TableOptions
+from calibrant.studies.tables import read_figures
+from calibrant.studies.tables.options import TableOptions
 
-__all__ = ["check_shown"]
+__all__ = [
+    "check_shown",
+]
 
 MOST_NAMES = 12
 ANYTHING = "\0"

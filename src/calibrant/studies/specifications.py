@@ -9,7 +9,6 @@ __all__ = [
     "ClassifierSpec",
     "DataSpec",
     "MeasureSpec",
-    "Specification",
     "SplitSpec",
     "TrialSpec",
 ]

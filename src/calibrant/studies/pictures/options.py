@@ -6,9 +6,11 @@ from typing import Any, Self
 
 from calibrant.errors import RecipeError
 from calibrant.options import is_number
-from calibrant.studies.tables_options import check_measures, check_name, check_options, texts_of
+from calibrant.studies.tables.options import check_measures, check_name, check_options, texts_of
 
-__all__ = ["PictureOptions"]
+__all__ = [
+    "PictureOptions",
+]
 
 ALWAYS = ("name", "title", "source", "kind", "where", "note")
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

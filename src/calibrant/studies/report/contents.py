@@ -10,16 +10,20 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
-from calibrant.studies.pictures_kinds import Built
-from calibrant.studies.pictures_options import PictureOptions
-from calibrant.studies.record import DONE, FAILED, TOO_SLOW
-from calibrant.studies.results import OPEN, SPLIT_LABELS, Line, Results, label_text
+from calibrant.studies.pictures.kinds import Built
+from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.results import DONE, FAILED, OPEN, SPLIT_LABELS, TOO_SLOW, Line, Results, label_text
 from calibrant.studies.tables import make_table
-from calibrant.studies.tables_options import TableOptions
-from calibrant.studies.tables_types import ResultTable
+from calibrant.studies.tables.options import ResultTable, TableOptions
 from calibrant.wording import counted
 
-__all__ = ["Failure", "ReportContents", "contents_of", "contents_of_failures", "duration_text"]
+__all__ = [
+    "Failure",
+    "ReportContents",
+    "contents_of",
+    "contents_of_failures",
+    "duration_text",
+]
 
 PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 MOST_VALUES = 4

@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from calibrant.report.html.markup import Markup, element, joined
 from calibrant.report.html.page import digest, resource
 from calibrant.studies.pictures import DrawnPicture
-from calibrant.studies.report_contents import ReportContents
-from calibrant.studies.report_markdown import on_empty
-from calibrant.studies.tables_text import (
+from calibrant.studies.report.contents import ReportContents
+from calibrant.studies.report.markdown import (
     DASH,
     count_text,
     number_text,
+    on_empty,
     rank_text,
-    rows_of,
     signed_text,
     value_text,
 )
-from calibrant.studies.tables_types import ResultTable, TableCell
+from calibrant.studies.tables.options import ResultTable, TableCell
 from calibrant.wording import counted
 
-__all__ = ["report_page"]
+__all__ = [
+    "report_page",
+]
 
 STYLE = """
 .study td.number small { color: var(--soft); }
@@ -141,7 +142,7 @@ def _table(table: ResultTable) -> Markup:
                 *_which(table, cells),
                 *(_cell(cell, digits, bool(options.spread)) for cell in cells),
             )
-            for labels, cells, digits in rows_of(table)
+            for labels, cells, digits in table.all_rows()
         ]
         body, foot = lines[: len(table.rows)], lines[len(table.rows) :]
         inside = [element("thead", element("tr", *heads)), element("tbody", *body)]

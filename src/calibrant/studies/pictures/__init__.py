@@ -1,13 +1,16 @@
-"""Pictures of predictions: boxes and reliability diagrams of calibrated test rows, made anew from kept outputs."""
+"""Figures of a study as SVG files that are the same for the same numbers, and these numbers as CSV."""
 
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from calibrant.errors import MissingExtraError
 from calibrant.plots.class_probability_box_display import ClassProbabilityBoxDisplay
 from calibrant.plots.classwise_display import ClasswiseReliabilityDisplay
 from calibrant.plots.display import Display
@@ -15,13 +18,19 @@ from calibrant.plots.reliability_display import ReliabilityDisplay
 from calibrant.studies.calibration import calibrate, needs_own_code
 from calibrant.studies.outputs import OutputsCache, base_outputs
 from calibrant.studies.own_code import is_reference
-from calibrant.studies.pictures_kinds import Built
-from calibrant.studies.pictures_options import PictureOptions
-from calibrant.studies.results import Results, label_text
+from calibrant.studies.pictures.kinds import BUILDERS, Built
+from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.results import Results, columns_text, label_text
 from calibrant.studies.splits import split_seed
 from calibrant.studies.units import GridWork
 
-__all__ = ["pictures_of_predictions"]
+__all__ = [
+    "DrawnPicture",
+    "draw_picture",
+    "has_units",
+    "pictures_of_predictions",
+    "svg_of",
+]
 
 
 def pictures_of_predictions(
@@ -133,3 +142,108 @@ def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:
             outputs, work.calibrator, request.recipe_folder, split_seed(request.seed, request.split)
         )
     return np.asarray(outputs.test_labels), calibrated.predictions.probabilities
+
+
+SALT = "calibrant"
+SELECTING = {
+    "trial": "trial",
+    "data": "data",
+    "classifier": "classifier",
+    "calibrator": "calibrator",
+    "calibrators": "calibrator",
+}
+"""Options that choose units, and the labels that they are about."""
+
+
+@dataclass(frozen=True)
+class DrawnPicture:
+    """A picture of a recipe, ready to be written.
+
+    Attributes
+    ----------
+    options : PictureOptions
+        What the recipe says about it.
+    drawings : dict
+        Name of the file without its ending -> SVG; None where matplotlib is not installed.
+    numbers : dict
+        The same names -> comma-separated values.
+    notes : tuple of str
+        Sentences below.
+    """
+
+    options: PictureOptions
+    drawings: dict[str, bytes | None]
+    numbers: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def draw_picture(
+    results: Results,
+    options: PictureOptions,
+    predictions: Callable[[Results, PictureOptions], Built] | None = None,
+) -> DrawnPicture:
+    """Draw a picture of results.
+
+    Parameters
+    ----------
+    results : Results
+        Units and what came of them.
+    options : PictureOptions
+        Which picture.
+    predictions : callable, optional
+        Makes pictures of predictions, which the results do not hold.
+    """
+    if options.kind in BUILDERS:
+        built = BUILDERS[options.kind](results, options)
+    elif predictions is not None:
+        built = predictions(results, options)
+    else:
+        built = Built({}, ("The predictions for this picture are not at hand.",))
+    drawings: dict[str, bytes | None] = {}
+    numbers, notes = {}, list(built.notes)
+    for ending, display in built.displays.items():
+        name = f"{options.name}-{ending}" if ending else options.name
+        numbers[name] = columns_text(display)
+        try:
+            drawings[name] = svg_of(display)
+        except MissingExtraError as error:
+            drawings[name] = None
+            notes.append(f"Not drawn: {error}")
+    return DrawnPicture(options, drawings, numbers, tuple(dict.fromkeys(notes)))
+
+
+def has_units(results: Results, picture: PictureOptions) -> bool:
+    """Tell whether any unit of the plan belongs to a picture, done or not."""
+    conditions = dict(picture.where)
+    for option, label in SELECTING.items():
+        if option in picture.options:
+            conditions[label] = picture.get(option)
+    measures = [*picture.get("measures", []), *([picture.get("measure")] if picture.get("measure") else [])]
+    return any(
+        all(results.may_have(line, measure) for measure in measures) for line in results.where(conditions)
+    )
+
+
+def svg_of(display: Display) -> bytes:
+    """Return a picture as SVG, the same bytes for the same numbers."""
+    try:
+        import matplotlib
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("matplotlib", "plots") from error
+    stream = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": SALT, "figure.facecolor": "white"}):
+        display.plot()
+        try:
+            display.figure_.savefig(
+                stream,
+                format="svg",
+                metadata={"Date": None, "Creator": None},
+                bbox_inches="tight",
+                pad_inches=0.1,
+            )
+        finally:
+            pyplot.close(display.figure_)
+    # Lines end alike everywhere, and no space at an end upsets those who keep pictures in a repository.
+    lines = stream.getvalue().decode("utf-8").splitlines()
+    return ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8")

@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.pass_rate_display import PassRateDisplay
-from calibrant.studies.pictures_bars import BarsDisplay
-from calibrant.studies.pictures_lines import Curve, LinesDisplay
-from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.pictures.displays import BarsDisplay, Curve, LinesDisplay
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.results import MEASURE, SPLIT_LABELS, Results, label_text
-from calibrant.studies.tables_cells import CellUnits, grouped, spread_over_splits
-from calibrant.studies.tables_options import TableOptions
-from calibrant.studies.tables_ranks import ranking_of_rows
+from calibrant.studies.tables.cells import CellUnits, grouped, spread_over_splits
+from calibrant.studies.tables.options import TableOptions
+from calibrant.studies.tables.ranks import ranking_of_rows
 from calibrant.wording import counted
 
-__all__ = ["BUILDERS", "Built"]
+__all__ = [
+    "BUILDERS",
+    "Built",
+]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,17 @@ from numpy.typing import NDArray
 
 from calibrant.ranking import critical_difference, friedman_test
 from calibrant.ranking.ranks import Ties, ranks_of
-from calibrant.studies.tables_cells import CellUnits, Grouped, Place, Row, mean_over_tasks
-from calibrant.studies.tables_options import TableOptions
+from calibrant.studies.tables.cells import CellUnits, Grouped, Place, Row, mean_over_tasks
+from calibrant.studies.tables.options import TableOptions
 from calibrant.wording import counted, p_text
 
-__all__ = ["Ranking", "ranking_of_rows", "ranking_of_tasks", "ranks_in_row", "sentences_on_ranks"]
+__all__ = [
+    "Ranking",
+    "ranking_of_rows",
+    "ranking_of_tasks",
+    "ranks_in_row",
+    "sentences_on_ranks",
+]
 
 PUBLISHED_CONSTANTS = {9: 2.724}
 """Of the Bonferroni-Dunn test, where a table that much software copies differs from the exact number."""

@@ -1,14 +1,26 @@
-"""TableOptions: what a recipe says about one table."""
+"""TableOptions and ResultTable: the options of a table in a recipe, and the table with its numbers."""
 
+import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from calibrant.errors import RecipeError
-from calibrant.studies.results import MEASURE, SPLIT_LABELS
+from calibrant.studies.results import MEASURE, SPLIT_LABELS, csv_text
+from calibrant.studies.tables.cells import Row
 
-__all__ = ["SHOWN", "TableOptions", "check_measures", "check_name", "check_options", "texts_of"]
+__all__ = [
+    "AVERAGE_RANK",
+    "ResultTable",
+    "TableCell",
+    "TableOptions",
+    "check_measures",
+    "check_name",
+    "check_options",
+    "texts_of",
+]
+
 
 SHOWN = ("value", "average rank", "share above", "median", "sd")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -186,3 +198,97 @@ def texts_of(where: str, entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(one, str) for one in texts):
         raise RecipeError(f"{where}: {key} must be a name or a list of names, not {value!r}.")
     return tuple(texts)
+
+
+AVERAGE_RANK = "average rank"
+"""Name of the row below."""
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """One number of a table, in the units that it is printed in; NaN where there is none.
+
+    Attributes
+    ----------
+    value : float
+        Ours.
+    n_units, n_planned : int
+        Number of units behind it, and of those in the plan; of tasks for average ranks.
+    sd : float
+        Standard deviation over splits.
+    rank : float
+        Within its row.
+    paper : float
+        The figure of the paper.
+    best : bool
+        Whether no other cell of the row is better.
+    """
+
+    value: float = math.nan
+    n_units: int = 0
+    n_planned: int = 0
+    sd: float = math.nan
+    rank: float = math.nan
+    paper: float = math.nan
+    best: bool = False
+
+    @property
+    def difference(self) -> float:
+        """Ours less the paper's."""
+        return self.value - self.paper if math.isfinite(self.paper) else math.nan
+
+    @property
+    def complete(self) -> bool:
+        """Whether all units are there."""
+        return self.n_units == self.n_planned > 0
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table with all that is to be said about it.
+
+    Attributes
+    ----------
+    options : TableOptions
+        What the recipe says about it.
+    columns : tuple of str
+        Names of the columns.
+    rows : tuple of tuple of str
+        Labels of the rows, as many as ``options.rows``.
+    cells : tuple of tuple of TableCell
+        One for every row and column.
+    footer : tuple of (str, tuple of TableCell)
+        Rows below: average ranks.
+    notes : tuple of str
+        Sentences below.
+    """
+
+    options: TableOptions
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    cells: tuple[tuple[TableCell, ...], ...]
+    footer: tuple[tuple[str, tuple[TableCell, ...]], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether the paper's figures stand beside any of ours."""
+        return any(math.isfinite(cell.paper) for row in self.cells for cell in row)
+
+    def all_rows(self) -> list[tuple[Row, Sequence[TableCell], int]]:
+        """Return labels, cells and decimals of all rows; a row of the footer has its name in place of the first label."""
+        body = [(row, cells, self.options.digits) for row, cells in zip(self.rows, self.cells, strict=True)]
+        blank = [""] * (len(self.options.rows) - 1)
+        return [*body, *(((name, *blank), cells, 2) for name, cells in self.footer)]
+
+    def to_csv(self) -> str:
+        """Return one line per cell, as comma-separated values."""
+        numbers = ("value", "n_units", "n_planned", "sd", "rank", "paper", "difference")
+        return csv_text(
+            [*self.options.rows, self.options.columns, "ours", *numbers[1:]],
+            (
+                [*row, column, *(getattr(cell, number) for number in numbers)]
+                for row, cells, _ in self.all_rows()
+                for column, cell in zip(self.columns, cells, strict=True)
+            ),
+        )

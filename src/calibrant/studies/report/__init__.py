@@ -6,16 +6,16 @@ from typing import Any
 
 from calibrant.errors import ParameterError
 from calibrant.persistence.replacing import replacing
-from calibrant.studies.page import report_page
-from calibrant.studies.pictures import columns_text
-from calibrant.studies.pictures_predictions import pictures_of_predictions
-from calibrant.studies.report_contents import contents_of
-from calibrant.studies.report_markdown import report_markdown
-from calibrant.studies.results import Results
+from calibrant.studies.pictures import pictures_of_predictions
+from calibrant.studies.report.contents import contents_of
+from calibrant.studies.report.markdown import report_markdown
+from calibrant.studies.report.page import report_page
+from calibrant.studies.results import Results, columns_text
 from calibrant.studies.shown_checks import check_shown
-from calibrant.studies.tables_text import csv_text
 
-__all__ = ["FORMATS", "write_report"]
+__all__ = [
+    "write_report",
+]
 
 FORMATS = ("csv", "markdown", "html")
 
@@ -70,7 +70,7 @@ def write_report(
     if "csv" in formats:
         files["results.csv"] = columns_text(results).encode()
         for table in contents.tables:
-            files[f"tables/{table.options.name}.csv"] = csv_text(table).encode()
+            files[f"tables/{table.options.name}.csv"] = table.to_csv().encode()
         for picture in contents.pictures:
             files |= {f"pictures/{name}.csv": text.encode() for name, text in picture.numbers.items()}
     if "markdown" in formats:
