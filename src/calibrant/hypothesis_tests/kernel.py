@@ -11,7 +11,7 @@ from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.kernel_pairs import Pairs, Residuals, check_block_size
+from calibrant.metrics.kernel import Pairs, Residuals, check_block_size
 from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import random_source

@@ -11,7 +11,7 @@ from calibrant.intervals.options import BootstrapOptions, Progress
 from calibrant.intervals.resampled_interval import resampled_interval
 from calibrant.intervals.statistic import statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.accepted_metric import check_metric, floor_advice
+from calibrant.metrics.declaration import check_metric, floor_advice
 from calibrant.metrics.declaration import describe
 
 __all__ = ["bootstrap"]

@@ -13,7 +13,7 @@ from calibrant.intervals.options import BootstrapOptions, Progress
 from calibrant.intervals.resampled_interval import NO_VALUE, resampled_interval
 from calibrant.intervals.statistic import Statistic, statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.accepted_metric import check_metric, floor_advice
+from calibrant.metrics.declaration import check_metric, floor_advice
 from calibrant.metrics.declaration import describe, is_declared, traits_of
 from calibrant.options import check_flag
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.accepted_metric import one_number
+from calibrant.metrics.declaration import one_number
 from calibrant.metrics.declaration import evaluator, is_declared, parts_of
-from calibrant.metrics.mean_metric import MeanMetric
+from calibrant.metrics.row_losses import MeanMetric
 from calibrant.space import Space
 
 __all__ = ["Statistic", "statistic_of"]

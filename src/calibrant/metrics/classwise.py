@@ -12,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, check_fixed, check_norm, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import Evaluator, metric
-from calibrant.metrics.slots import EveryClass, SingleClass
+from calibrant.metrics.events import EveryClass, SingleClass
 from calibrant.predictions import Predictions
 
 __all__ = ["class_ece", "classwise_ece"]

@@ -12,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import metric
-from calibrant.metrics.slots import PredictedClass, TopRanks
+from calibrant.metrics.events import PredictedClass, TopRanks
 
 __all__ = ["top_k_confidence_ece", "top_k_label_ece", "top_label_ece"]
 

@@ -16,8 +16,7 @@ from calibrant.intervals import bootstrap, loss_difference, paired_bootstrap
 from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, log_loss, spherical_loss
-from calibrant.metrics.accepted_metric import check_metric
-from calibrant.metrics.declaration import describe, evaluator
+from calibrant.metrics.declaration import check_metric, describe, evaluator
 from calibrant.metrics.row_losses import Loss
 from calibrant.notices import gathered
 from calibrant.numerics.folds import Fold
