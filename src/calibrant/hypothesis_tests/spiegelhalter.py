@@ -7,9 +7,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.event import exact_probabilities
-from calibrant.hypothesis_tests.few_rows import few_rows
-from calibrant.hypothesis_tests.result import TestResult
+from calibrant.hypothesis_tests.hosmer_lemeshow import exact_probabilities
+from calibrant.hypothesis_tests.result import TestResult, few_rows
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import BlockSums
 

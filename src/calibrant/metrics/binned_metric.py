@@ -18,7 +18,7 @@ from calibrant.metrics.events import Slots, SlotsOf
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
 
-__all__ = ["BinnedMetric", "PreparedBins", "Reduction", "bins_of_slots", "cell_numbers", "fixed_cells"]
+__all__ = ["BinnedMetric", "Reduction"]
 
 
 Reduction = Literal["mean", "sum", "none"]

@@ -17,7 +17,7 @@ from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, events
 from calibrant.predictions import Predictions
 
-__all__ = ["Correction", "NoiseSums", "debiased_ece"]
+__all__ = ["debiased_ece"]
 
 
 Correction = Literal["variance", "pairs", "tcal"]

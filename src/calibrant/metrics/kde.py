@@ -16,15 +16,7 @@ from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.reflected_kernel import linear_binning, reflected_convolution
 
-__all__ = [
-    "SMALLEST_BANDWIDTH",
-    "effective_rows",
-    "kde_ece",
-    "published_kde_error",
-    "rule_of_thumb",
-    "standard_deviation",
-    "triweight",
-]
+__all__ = ["effective_rows", "kde_ece", "rule_of_thumb", "standard_deviation", "triweight"]
 
 
 Convention = Literal["paper", "published"]

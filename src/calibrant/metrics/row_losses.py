@@ -16,7 +16,7 @@ from calibrant.numerics.simplex import log_softmax, softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["Loss", "LossesOf", "MeanMetric", "MeanSums", "check_loss", "prepared_losses", "row_losses"]
+__all__ = ["Loss", "LossesOf", "MeanMetric", "check_loss", "prepared_losses", "row_losses"]
 
 
 Loss = Literal["log", "brier", "spherical"]

@@ -10,12 +10,18 @@ from calibrant.arrays import Matrix
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.errors import ParameterError
 from calibrant.plots.display import Display, new_axes
-from calibrant.plots.error_colours import Palette, draw_colour_key, error_colours
-from calibrant.plots.simplex_axes import draw_arrows, draw_cells, draw_triangle
-from calibrant.plots.simplex_map import SimplexMap, simplex_map
-from calibrant.plots.simplex_points import planar
+from calibrant.plots.simplex.map import SimplexMap, simplex_map
+from calibrant.plots.simplex.triangle import (
+    Palette,
+    ThreeClasses,
+    draw_arrows,
+    draw_cells,
+    draw_colour_key,
+    draw_triangle,
+    error_colours,
+    planar,
+)
 from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
-from calibrant.plots.three_classes import ThreeClasses
 
 __all__ = ["InterpretationPointsDisplay"]
 

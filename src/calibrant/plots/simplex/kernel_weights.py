@@ -12,10 +12,8 @@ from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, ker
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_whole
 from calibrant.plots.display import Display, new_axes
-from calibrant.plots.simplex_axes import draw_cells, draw_triangle
-from calibrant.plots.simplex_points import planar, triangle_cells
+from calibrant.plots.simplex.triangle import ThreeClasses, draw_cells, draw_triangle, planar, triangle_cells
 from calibrant.plots.style import INK, LABEL_SIZE, SERIES, TITLE_SIZE
-from calibrant.plots.three_classes import ThreeClasses
 from calibrant.predictions import Predictions
 
 __all__ = ["KernelWeightsDisplay"]

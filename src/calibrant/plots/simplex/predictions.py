@@ -9,10 +9,8 @@ from calibrant.errors import LabelError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
-from calibrant.plots.simplex_axes import draw_triangle
-from calibrant.plots.simplex_points import planar
+from calibrant.plots.simplex.triangle import ThreeClasses, draw_triangle, planar
 from calibrant.plots.style import INK, LABEL_SIZE, MARKERS, SERIES, TITLE_SIZE
-from calibrant.plots.three_classes import ThreeClasses
 
 __all__ = ["SimplexDisplay"]
 
