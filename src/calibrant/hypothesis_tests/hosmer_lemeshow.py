@@ -8,29 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import Vector
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult, few_rows
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.events import check_two_classes, float64_probabilities
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums
-from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.wording import class_text, counted
 
-__all__ = ["exact_probabilities", "hosmer_lemeshow_test"]
+__all__ = ["hosmer_lemeshow_test"]
 
 
 # A softmax is never exactly zero, although its float64 value may be.
 LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)
-
-
-def exact_probabilities(predictions: Predictions, rows: slice) -> Matrix:
-    """Return probabilities of some rows in float64, (b, K); logits are converted in float64."""
-    block = predictions.scores[rows].astype(np.float64)
-    return np.asarray(softmax(block), dtype=np.float64) if predictions.space is Space.LOGITS else block
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +72,7 @@ def _probability_and_complement(predictions: Predictions, columns: NDArray[np.in
     own, others = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
 
     def read(rows: slice) -> int:
-        block = exact_probabilities(predictions, rows)
+        block = float64_probabilities(predictions, rows)
         place = (np.arange(len(block)), columns[rows])
         own[rows] = block[place]
         block[place] = 0.0
@@ -223,10 +217,8 @@ def hosmer_lemeshow_test(
 
 def _event(data: LabelledPredictions, kind: EventKind) -> tuple[str, Event]:
     """Return the event in words and in numbers."""
-    if kind == "positive" and data.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='confidence'."
-        )
+    if kind == "positive":
+        check_two_classes(data.n_classes, "kind='confidence'")
     if kind == "confidence" or data.n_classes != 2:
         return "the predicted class", Event.predicted_class(data)
     return class_text(data.classes[1]), Event.one_class(data, 1)

@@ -12,6 +12,7 @@ from calibrant.arrays import Vector
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.hypothesis_tests.result import TestResult, few_rows
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.events import check_two_classes
 from calibrant.numerics.logistic_line import LogisticLine, profile_end
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_level
@@ -265,10 +266,8 @@ def calibration_slope_intercept(
     """
     _check_options(kind, level, interval)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    if kind == "positive" and data.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='classwise'."
-        )
+    if kind == "positive":
+        check_two_classes(data.n_classes)
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
     weights = weights * (weights.sum() / (weights @ weights))
     log_odds = LogOdds(data.predictions)

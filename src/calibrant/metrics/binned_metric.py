@@ -62,6 +62,11 @@ class BinnedMetric:
             )
         return float(errors.sum() if self.reduction == "sum" else errors.mean())
 
+    def result(self, data: LabelledPredictions) -> float | Float64Array:
+        """Return the metric, or all errors for ``reduction="none"``."""
+        errors = self.errors(data)
+        return errors if self.reduction == "none" else self.reduced(errors)
+
     def errors(self, data: LabelledPredictions) -> Float64Array:
         """Return the error of every slot, (S,)."""
         if isinstance(self.scheme, Partition):

@@ -120,8 +120,7 @@ def classwise_ece(
     0.066667
     """
     parts = _classwise_ece(n_bins, strategy, norm, binning, reduction)
-    errors = parts.errors(LabelledPredictions.parse(y_proba, y_true, sample_weight))
-    return errors if reduction == "none" else parts.reduced(errors)
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
 @dataclass(frozen=True)

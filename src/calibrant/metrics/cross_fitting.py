@@ -16,12 +16,11 @@ from calibrant.arrays import IntArray, Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.events import columns
+from calibrant.metrics.events import check_two_classes, columns, float64_probabilities
 from calibrant.metrics.row_losses import Loss
 from calibrant.numerics.folds import content_seed, folds_by_content
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.row_blocks import row_blocks
-from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
@@ -139,9 +138,7 @@ def event_problems(data: LabelledPredictions, kind: EventKind) -> Iterator[Label
         yield data
         return
     if kind == "positive":
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='classwise'."
-        )
+        check_two_classes(data.n_classes)
     predicted = data.predictions.predicted
     top, rest, total = _top_rest_total(data.predictions)
     if kind == "confidence":
@@ -358,8 +355,7 @@ def _row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
     squares, mixed = np.empty(n_rows), np.empty(n_rows)
     mixture = np.random.default_rng(0).uniform(1, 2, n_classes)
     for rows in row_blocks(n_rows, n_classes):
-        scores = data.predictions.scores[rows].astype(np.float64)
-        block = scores if data.predictions.space is Space.PROBABILITIES else softmax(scores)
+        block = float64_probabilities(data.predictions, rows)
         np.einsum("ik,ik->i", block, block, out=squares[rows])
         np.matmul(block, mixture, out=mixed[rows])
     return squares.round(KEY_DECIMALS), mixed.round(KEY_DECIMALS), data.labels.astype(np.float64), mixed

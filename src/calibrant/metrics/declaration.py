@@ -130,13 +130,13 @@ def metric(
 def declared_metrics() -> dict[str, Callable[..., Any]]:
     """Return name -> function for every declared metric without further required arguments, in alphabetical order."""
     functions = sorted(_DECLARED, key=lambda function: function.__name__)
-    return {function.__name__: function for function in functions if not _needed(function)}
+    return {function.__name__: function for function in functions if not _has_required_options(function)}
 
 
-def _needed(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the required arguments after the first two."""
+def _has_required_options(function: Callable[..., Any]) -> bool:
+    """Return whether a metric has required arguments after the first two."""
     parameters = list(inspect.signature(function).parameters.values())[2:]
-    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    return any(parameter.default is parameter.empty for parameter in parameters)
 
 
 def is_declared(function: Callable[..., Any]) -> bool:
@@ -157,7 +157,7 @@ def is_two_sided(function: Callable[..., Any]) -> bool:
 
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the options with which a metric will be called: those set by a ``partial``, else its defaults."""
-    inner, given = _unwrapped(function)
+    inner, _, given = _unwrapped(function)
     parameters = inspect.signature(inner).parameters
     defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
     unknown = sorted(given.keys() - parameters.keys())
@@ -175,8 +175,7 @@ def describe(function: Callable[..., Any]) -> str:
     >>> describe(partial(confidence_ece, strategy="quantile"))
     "confidence_ece(n_bins=15, strategy='quantile', norm=1)"
     """
-    inner, _ = _unwrapped(function)
-    name = getattr(inner, "__name__", type(inner).__name__)
+    name = _name(function)
     try:
         options = options_of(function)
     except (TypeError, ValueError):  # callables without a signature, such as some of C
@@ -223,20 +222,11 @@ def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evalua
     return evaluate
 
 
-def _unwrapped(function: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return the innermost function of nested partials, and the keywords they set."""
-    given: dict[str, Any] = {}
-    while isinstance(function, partial):
-        given = {**function.keywords, **given}
-        function = function.func
-    return function, given
-
-
 def check_metric(metric: Any, weighted: bool) -> None:
     """Raise unless the metric can be called with labels and probabilities, and weights if there are any."""
     if not callable(metric):
         raise ParameterError(f"metric must be a function (y_true, y_proba) -> float, not {metric!r}.")
-    function, positional, options = _unwrapped_fully(metric)
+    function, positional, options = _unwrapped(metric)
     if "sample_weight" in options:
         raise ParameterError(
             f"the weights of {_name(metric)} belong to the rows; pass sample_weight= beside the metric, not in a "
@@ -303,11 +293,11 @@ def floor_advice(metric: Callable[..., Any]) -> str:
 
 
 def _name(metric: Callable[..., Any]) -> str:
-    function = _unwrapped_fully(metric)[0]
+    function = _unwrapped(metric)[0]
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _unwrapped_fully(
+def _unwrapped(
     metric: Callable[..., Any],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Return the innermost function of nested partials, with the arguments they set."""

@@ -30,6 +30,7 @@ from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.options import check_level
+from calibrant.wording import counted
 
 __all__ = ["Decomposition", "decompose"]
 
@@ -128,7 +129,7 @@ class Decomposition:
         return self.calibration - margin, self.calibration + margin
 
     def __str__(self) -> str:
-        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows} rows"
+        rows = counted(self.n_rows, "row")
         text = self._infinite() if self.n_refuted or self.n_refuted_after else self._sum()
         return f"{LOSS_NAMES[self.loss]} of {SUBJECT[self.kind]}: {text} ({rows})."
 
@@ -170,11 +171,7 @@ class Decomposition:
     def _zeros(self, number: int) -> str:
         truth = "the true class" if self.kind in ("full", "positive") else "the observed outcome"
         verb = "has" if number == 1 else "have"
-        return f"{_rows(number)} {verb} probability zero for {truth}"
-
-
-def _rows(number: int) -> str:
-    return "1 row" if number == 1 else f"{number} rows"
+        return f"{counted(number, 'row')} {verb} probability zero for {truth}"
 
 
 Method = Literal["auto", "isotonic", "bins", "recalibration"]

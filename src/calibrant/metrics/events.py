@@ -7,11 +7,13 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import FloatArray, IntArray
+from calibrant.arrays import FloatArray, IntArray, Matrix
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import row_blocks
+from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
+from calibrant.space import Space
 
 __all__ = [
     "EveryClass",
@@ -22,9 +24,11 @@ __all__ = [
     "SlotsOf",
     "TopRanks",
     "check_kind",
+    "check_two_classes",
     "columns",
     "confidences",
     "events",
+    "float64_probabilities",
     "mean_over_events",
 ]
 
@@ -46,6 +50,18 @@ def check_kind(kind: Any) -> None:
         raise ParameterError(f"kind must be 'confidence', 'classwise' or 'positive', not {kind!r}.")
 
 
+def check_two_classes(n_classes: int, instead: str = "kind='classwise'") -> None:
+    """Raise if ``kind="positive"`` is undefined, since there are not two classes."""
+    if n_classes != 2:
+        raise ParameterError(f"kind='positive' is for two classes, but there are {n_classes}; use {instead}.")
+
+
+def float64_probabilities(predictions: Predictions, rows: slice) -> Matrix:
+    """Return probabilities of some rows in float64, (b, K), a copy; logits are converted in float64."""
+    block = predictions.scores[rows].astype(np.float64)
+    return np.asarray(softmax(block), dtype=np.float64) if predictions.space is Space.LOGITS else block
+
+
 def confidences(predictions: Predictions) -> NDArray[np.floating]:
     """Return the probability of the predicted class of every row, (n,), in its own float type."""
     return predictions.probabilities[np.arange(predictions.n_rows), predictions.predicted]
@@ -64,10 +80,7 @@ def events(data: LabelledPredictions, kind: Kind) -> Iterator[tuple[NDArray[np.f
     if kind == "confidence":
         yield confidences(data.predictions), data.predictions.predicted == data.labels
     elif kind == "positive":
-        if data.n_classes != 2:
-            raise ParameterError(
-                f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='classwise'."
-            )
+        check_two_classes(data.n_classes)
         yield data.predictions.probabilities[:, 1], data.labels == 1
     else:
         for k, column in enumerate(columns(data.predictions)):

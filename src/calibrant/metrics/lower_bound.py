@@ -28,6 +28,7 @@ from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.options import check_level
+from calibrant.wording import counted
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
 
@@ -100,7 +101,7 @@ class LowerBound:
             if self.kind != "full"
             else f"L{'-max' if self.norm == 'max' else self.norm} distance"
         )
-        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows} rows"
+        rows = counted(self.n_rows, "row")
         if self.n_folds < 2:
             return f"Calibration error of {SUBJECT[self.kind]}: not estimated, since {rows} cannot be cross-fitted."
         return (

@@ -1,6 +1,5 @@
 """Proper scoring rules, and calibration gain: the reduction of a proper score by calibration."""
 
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -8,7 +7,15 @@ import numpy as np
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
-from calibrant.metrics.row_losses import Loss, LossesOf, MeanMetric, check_loss, prepared_losses, row_losses
+from calibrant.metrics.row_losses import (
+    Loss,
+    LossesOf,
+    MeanMetric,
+    check_loss,
+    log_loss_ceiling,
+    prepared_losses,
+    row_losses,
+)
 from calibrant.predictions import Predictions
 
 __all__ = ["brier_score", "calibration_gain", "log_loss", "spherical_loss"]
@@ -18,10 +25,7 @@ PROPER = MetricTraits(proper=True, two_sided=True)
 
 
 def _log_loss(floor: Any) -> MeanMetric:
-    if not (isinstance(floor, Real) and 0.0 <= float(floor) < 1.0):
-        raise ParameterError(f"floor must be a number of at least 0 and below 1, but is {floor!r}.")
-    floor = float(floor)
-    ceiling = -np.log(floor) if floor > 0 else np.inf
+    ceiling = log_loss_ceiling(floor)
 
     def losses_of(predictions: Predictions) -> LossesOf:
         losses = prepared_losses(predictions, "log")

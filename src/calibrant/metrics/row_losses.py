@@ -13,10 +13,19 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.numerics.simplex import log_softmax, softmax
+from calibrant.options import is_number
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["Loss", "LossesOf", "MeanMetric", "check_loss", "prepared_losses", "row_losses"]
+__all__ = [
+    "Loss",
+    "LossesOf",
+    "MeanMetric",
+    "check_loss",
+    "log_loss_ceiling",
+    "prepared_losses",
+    "row_losses",
+]
 
 
 Loss = Literal["log", "brier", "spherical"]
@@ -28,6 +37,13 @@ def check_loss(loss: Any) -> None:
     """Raise unless this is the name of a loss."""
     if loss not in get_args(Loss):
         raise ParameterError(f"loss must be 'log', 'brier' or 'spherical', not {loss!r}.")
+
+
+def log_loss_ceiling(floor: Any) -> float:
+    """Return the largest log-loss for a lower limit of the probability; raise unless it is in [0, 1)."""
+    if not is_number(floor) or not 0 <= floor < 1:
+        raise ParameterError(f"floor must be a number of at least 0 and below 1, but is {floor!r}.")
+    return float(-np.log(float(floor))) if floor > 0 else np.inf
 
 
 def row_losses(data: LabelledPredictions, loss: Loss) -> Vector:
