@@ -12,9 +12,8 @@ from calibrant import Predictions, TemperatureScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import confidence_ece
-from calibrant.metrics.cross_folds import cross_folds
+from calibrant.metrics.cross_fitting import cross_folds, event_problems, recalibrated
 from calibrant.metrics.lower_bound import calibration_error_lower_bound, lp_calibration_error
-from calibrant.metrics.recalibrated import event_problems, recalibrated
 from data import load
 from strategies import problems
 

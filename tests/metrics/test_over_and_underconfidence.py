@@ -11,7 +11,7 @@ from calibrant import Predictions
 from calibrant.binning import EqualMass, EqualWidth, FixedEdges
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import accuracy, confidence_ece
-from calibrant.metrics.confidence_in_words import overconfidence, underconfidence
+from calibrant.metrics.classification import overconfidence, underconfidence
 from calibrant.metrics.declaration import evaluator, traits_of
 from data import load
 from strategies import problems

@@ -11,11 +11,11 @@ from calibrant import Predictions, TemperatureScaling
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.errors import ConvergenceWarning, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.cross_folds import cross_folds
-from calibrant.metrics.recalibrated import (
+from calibrant.metrics.cross_fitting import (
     Mixture,
     check_folds,
     check_recalibrator,
+    cross_folds,
     default_recalibrator,
     event_problems,
     least_quadratic_form,

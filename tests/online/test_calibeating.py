@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from calibrant.errors import LabelError, ParameterError
 from calibrant.online import Calibeating, OnlineBeta, OnlinePlatt
-from calibrant.online.hedged_cells import HedgedCells
+from calibrant.online.calibeating import HedgedCells
 
 WIDTH = 0.1
 

@@ -13,7 +13,7 @@ from scipy.special import expit, logsumexp
 from calibrant import Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.online import CalibrationMonitor
-from calibrant.online.bets import bin_bets, class_bets, global_bets
+from calibrant.online.e_process import bin_bets, class_bets, global_bets
 from data import load
 
 KINDS = ["any-time", "change"]

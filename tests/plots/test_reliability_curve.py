@@ -14,7 +14,7 @@ from calibrant.errors import LabelError, ParameterError
 from calibrant.intervals import clopper_pearson
 from calibrant.metrics import class_ece, confidence_ece, decompose
 from calibrant.plots import reliability_curve
-from calibrant.plots.consistency_limits import poisson_binomial
+from calibrant.plots.reliability.consistency_limits import poisson_binomial
 
 SCORES = st.one_of(st.integers(0, 10).map(lambda tenth: tenth / 10), st.floats(0, 1))
 ROWS = st.lists(st.tuples(SCORES, st.booleans(), st.integers(1, 3)), min_size=1, max_size=30)

@@ -11,7 +11,7 @@ from calibrant import TemperatureScaling
 from calibrant.binning import FixedEdges
 from calibrant.errors import MissingExtraError, ParameterError
 from calibrant.plots import ClasswiseReliabilityDisplay, ReliabilityDisplay, reliability_curve
-from calibrant.plots.reliability_display import ReliabilityDisplay as Direct
+from calibrant.plots.reliability.diagram import ReliabilityDisplay as Direct
 
 EVERY_STYLE = pytest.mark.parametrize("style", ["bars", "points", "isotonic"])
 EVERY_MODE = pytest.mark.parametrize("mode", ["confidence", "consistency"])

@@ -16,7 +16,7 @@ from calibrant.plots import (
     SimplexMapDisplay,
     simplex_map,
 )
-from calibrant.plots.error_colours import INTENSITY, MIXTURES, error_colours
+from calibrant.plots.simplex.triangle import INTENSITY, MIXTURES, error_colours
 from calibrant.synthetic import IdentityMap, SyntheticTask, TemperatureMap, tasks
 from data import load
 from strategies import class_orders

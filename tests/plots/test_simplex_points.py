@@ -9,8 +9,14 @@ from numpy.testing import assert_allclose
 from calibrant import LabelledPredictions
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.plots import SimplexDisplay
-from calibrant.plots.simplex_points import CORNERS, arrow_points, planar, triangle_cells
-from calibrant.plots.three_classes import ThreeClasses, class_columns
+from calibrant.plots.simplex.triangle import (
+    CORNERS,
+    ThreeClasses,
+    arrow_points,
+    class_columns,
+    planar,
+    triangle_cells,
+)
 from strategies import probability_matrices
 
 THREE = np.array([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])

@@ -18,7 +18,7 @@ from calibrant.ranking import (
     holm,
     nemenyi_test,
 )
-from calibrant.ranking.normal_range import normal_range_quantile, normal_range_tail
+from calibrant.ranking.critical_difference import normal_range_quantile, normal_range_tail
 
 # AUC of four classifiers on fourteen data sets, Demsar (2006), table 6.
 AUC = [

@@ -10,7 +10,7 @@ from scipy.stats import rankdata, wilcoxon
 
 from calibrant.errors import ParameterError
 from calibrant.ranking import holm, wilcoxon_holm
-from calibrant.ranking.signed_rank import MOST_EXACT, signed_rank_p_value
+from calibrant.ranking.wilcoxon import MOST_EXACT, signed_rank_p_value
 
 RULES = ["pratt", "wilcox", "zsplit"]
 

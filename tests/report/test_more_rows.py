@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from report_rows import drawn, powered
 
-from calibrant.plots.hyperbola import Hyperbola
-from calibrant.plots.learning_curve import LearningCurve
+from calibrant.plots.learning_curve import Hyperbola, LearningCurve
 from calibrant.report import assess
 from calibrant.report.more_rows import in_words
 

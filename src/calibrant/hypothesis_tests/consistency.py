@@ -9,8 +9,15 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.accepted_metric import check_metric, with_one_number
-from calibrant.metrics.declaration import describe, evaluator, is_declared, is_two_sided, traits_of
+from calibrant.metrics.declaration import (
+    check_metric,
+    describe,
+    evaluator,
+    is_declared,
+    is_two_sided,
+    traits_of,
+    with_one_number,
+)
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_whole, random_source
 

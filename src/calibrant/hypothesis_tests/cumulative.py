@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.hypothesis_tests.few_rows import few_rows
-from calibrant.hypothesis_tests.result import TestResult
+from calibrant.hypothesis_tests.result import TestResult, few_rows
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
 from calibrant.metrics.utility import OneClass, Prospect, TopClasses, Utility, check_utility

@@ -9,11 +9,10 @@ from scipy.special import ndtri
 
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.cumulative import PathNoise
-from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
+from calibrant.metrics.decisions import parsed_without_labels
 from calibrant.metrics.utility import TopClasses, Utility, check_utility
 from calibrant.numerics.cumulative import ScoreGroups
-from calibrant.predictions import Predictions
 from calibrant.wording import counted
 
 __all__ = ["DetectableError", "smallest_detectable_error"]
@@ -134,7 +133,7 @@ def smallest_detectable_error(
     check_utility(utility)
     _check_between("alpha", alpha, 0.0, is_open=True)
     _check_between("power", power, 0.5, is_open=False)
-    data = _as_if_right(y_proba, sample_weight)
+    data = parsed_without_labels(y_proba, sample_weight)
     prospect = utility.prospect(data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
     noise = PathNoise.of(prospect, groups, data.weights, law, continuity_correction)
@@ -151,14 +150,6 @@ def smallest_detectable_error(
         statistic=statistic,
         n_rows=data.n_rows,
     )
-
-
-def _as_if_right(y_proba: Any, sample_weight: Any) -> LabelledPredictions:
-    """Parse predictions and weights; the labels have no effect, so the predicted classes are used."""
-    predictions = Predictions.parse(y_proba)
-    predicted = predictions.predicted
-    labels = predicted if predictions.classes is None else predictions.classes[predicted]
-    return LabelledPredictions.parse(predictions, labels, sample_weight)
 
 
 def _check_between(name: str, value: Any, low: float, *, is_open: bool) -> None:

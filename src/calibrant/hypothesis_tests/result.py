@@ -1,11 +1,11 @@
-"""TestResult: statistic, p-value and null hypothesis of a test, with a printed sentence."""
+"""TestResult: statistic, p-value and hypothesis of a test, printed as a sentence."""
 
 from dataclasses import dataclass
 from math import inf
 
 from calibrant.wording import counted, p_text
 
-__all__ = ["TestResult"]
+__all__ = ["TestResult", "few_rows"]
 
 
 @dataclass(frozen=True)
@@ -93,3 +93,18 @@ class TestResult:
             else:
                 known.append(f"lies between {low:.4g} and {high:.4g} in 95 % of samples")
         return f"; noise alone {' and '.join(known)}" if known else ""
+
+
+# Below this number of rows asymptotic p-values are inaccurate.
+FEW_ROWS = 10
+
+
+def few_rows(n_rows: int) -> str | None:
+    """Return a caution for an asymptotic p-value from n rows; None if there are enough.
+
+    >>> few_rows(7)
+    'a p-value from 7 rows is rough; use consistency_test'
+    """
+    if n_rows >= FEW_ROWS:
+        return None
+    return f"a p-value from {counted(n_rows, 'row')} is rough; use consistency_test"

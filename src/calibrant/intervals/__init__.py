@@ -4,11 +4,10 @@
 :func:`loss_difference` needs no resampling, and :func:`clopper_pearson` is exact for proportions.
 """
 
-from calibrant.intervals.bootstrap import bootstrap
+from calibrant.intervals.bootstrap import bootstrap, paired_bootstrap
 from calibrant.intervals.clopper_pearson import bin_intervals, clopper_pearson
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.loss_difference import loss_difference
-from calibrant.intervals.paired import paired_bootstrap
 
 __all__ = [
     "Interval",

@@ -3,24 +3,23 @@
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, gap_norms
+from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, chosen_partition, gap_norms
 from calibrant.metrics.declaration import Evaluator
-from calibrant.metrics.prepared_bins import PreparedBins
-from calibrant.metrics.slot_bins import bins_of_slots, cell_numbers
-from calibrant.metrics.slots import SlotsOf
+from calibrant.metrics.events import Slots, SlotsOf
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
 
 __all__ = ["BinnedMetric", "Reduction"]
+
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -62,6 +61,11 @@ class BinnedMetric:
                 "reduction='none' gives several numbers where one is needed; choose 'mean' or 'sum'."
             )
         return float(errors.sum() if self.reduction == "sum" else errors.mean())
+
+    def result(self, data: LabelledPredictions) -> float | Float64Array:
+        """Return the metric, or all errors for ``reduction="none"``."""
+        errors = self.errors(data)
+        return errors if self.reduction == "none" else self.reduced(errors)
 
     def errors(self, data: LabelledPredictions) -> Float64Array:
         """Return the error of every slot, (S,)."""
@@ -134,3 +138,167 @@ class BinnedMetric:
         scores = scores if weights is None else weights * scores
         columns = sums(cells, weights), sums(cells, scores), sums(cells[hits], hit_weights)
         return float(gap_norms(*columns, np.array([0]), self.norm)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Assigned:
+    """The bin of every score, and the sums that do not depend on labels, for given weights."""
+
+    cells: NDArray[Any]  # (n, S)
+    starts: IntArray  # (S,) first bin of every slot
+    n_cells: int
+    weights: Float64Array | None  # (n,)
+    weight: Float64Array  # (n_cells,)
+    score_sum: Float64Array  # (n_cells,)
+
+    def is_for(self, weights: Float64Array | None) -> bool:
+        if weights is None or self.weights is None:
+            return weights is self.weights
+        return np.array_equal(weights, self.weights)
+
+
+class PreparedBins:
+    """Assign every score to its bin in advance, so that new labels cost O(n) and new weights O(nS).
+
+    A scheme that chooses bins from the scores chooses them again when weights change. Memory: one small integer
+    per score.
+    """
+
+    def __init__(self, slots_of: SlotsOf, scheme: BinningScheme, predictions: Predictions) -> None:
+        self._slots_of = slots_of
+        self._scheme = scheme
+        self._predictions = predictions
+        self._slots = slots_of(predictions)
+        # Every class has a slot, so each row has exactly one hit, at a known position.
+        targets = self._slots.targets
+        self._one_hit_a_row = targets.ndim == 1 and len(targets) == predictions.n_classes
+        self._rows = np.arange(predictions.n_rows)
+        self._last = self._assigned(None)
+
+    def sums(
+        self, labels: IntArray, weights: Float64Array | None
+    ) -> tuple[Float64Array, Float64Array, Float64Array, IntArray]:
+        """Return weight, sum of scores and sum of outcomes of every bin, and the first bin of each slot."""
+        # Read the reference once: another thread may replace it at any time.
+        bins = self._last
+        if not bins.is_for(weights):
+            if isinstance(self._scheme, Partition):
+                bins = self._added_up(bins.cells, bins.starts, bins.n_cells, weights)
+            else:
+                bins = self._assigned(weights)
+            self._last = bins
+        if self._one_hit_a_row:
+            hits, hit_weights = bins.cells[self._rows, labels], weights
+        else:
+            matches = self._slots.hits(labels)
+            hits = bins.cells[matches]
+            hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
+        outcome_sum = np.bincount(hits, hit_weights, bins.n_cells).astype(np.float64, copy=False)
+        return bins.weight, bins.score_sum, outcome_sum, bins.starts
+
+    def _assigned(self, weights: Float64Array | None) -> _Assigned:
+        """Assign every score to a bin."""
+        slots, predictions = self._slots, self._predictions
+        if isinstance(self._scheme, Partition):
+            cells, (n_slots, n_groups, n_bins) = fixed_cells(slots, self._scheme, predictions.n_classes)
+            sizes = [n_groups * n_bins] * n_slots
+        else:
+            cells, sizes = np.empty(slots.scores.shape, dtype=np.intp), []
+            for column, (scores, targets) in enumerate(self._slots_of.columns(predictions)):
+                numbers, size = cell_numbers(scores, targets, weights, self._scheme, slots.binned_by_class)
+                cells[:, column] = numbers + sum(sizes)
+                sizes.append(size)
+        n_cells = sum(sizes)
+        # The table is read at random positions; a small one fits into the cache.
+        small = cells.astype(np.min_scalar_type(n_cells))
+        return self._added_up(small, np.cumsum([0, *sizes[:-1]], dtype=np.intp), n_cells, weights)
+
+    def _added_up(
+        self,
+        cells: NDArray[Any],
+        starts: IntArray,
+        n_cells: int,
+        weights: Float64Array | None,
+    ) -> _Assigned:
+        """Sum weights and scores in every bin, slot by slot to keep memory at O(n)."""
+        weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)
+        for column in range(cells.shape[1]):
+            numbers, scores = cells[:, column], self._slots.scores[:, column]
+            weight += np.bincount(numbers, weights, n_cells)
+            score_sum += np.bincount(numbers, scores if weights is None else weights * scores, n_cells)
+        # A copy, since the caller may reuse one array for many weights.
+        kept = None if weights is None else weights.copy()
+        return _Assigned(cells, starts, n_cells, kept, weight, score_sum)
+
+
+def fixed_cells(slots: Slots, partition: Partition, n_classes: int) -> tuple[IntArray, tuple[int, int, int]]:
+    """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
+
+    Bins of all slots, and of all classes if these are binned separately, share one numbering.
+    """
+    n_bins = len(partition.bin_edges()) - 1
+    n_slots = slots.scores.shape[1]
+    n_groups = n_classes if slots.binned_by_class else 1
+    cells = partition.index(slots.scores)
+    if slots.binned_by_class:
+        cells += n_bins * slots.targets
+    if n_slots > 1:
+        cells += n_groups * n_bins * np.arange(n_slots)
+    return cells, (n_slots, n_groups, n_bins)
+
+
+def bins_of_slots(
+    slots: Slots, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
+) -> Bins:
+    """Return bins of shape (S, groups, B) that hold the sums of every slot; O(nS)."""
+    cells, shape = fixed_cells(slots, partition, n_classes)
+    size = int(np.prod(shape))
+    flat, scores = cells.ravel(), slots.scores.ravel()
+    count = np.bincount(flat, minlength=size)
+    if slots.targets.ndim == 1 and len(slots.targets) == n_classes:
+        # Every class has a slot, so each row has exactly one hit, at a known position.
+        hits, hit_weights = cells[np.arange(len(labels)), labels], weights
+    else:
+        matches = slots.hits(labels)
+        hits = cells[matches]
+        hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
+    if weights is not None:
+        weights = np.repeat(weights, shape[0])
+        scores = weights * scores
+
+    def sums(cells: IntArray, values: NDArray[np.floating] | None) -> Float64Array:
+        return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
+
+    return Bins(
+        partition.bin_edges(),
+        partition.closed,
+        count=count.reshape(shape),
+        weight=count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
+        score_sum=sums(flat, scores),
+        outcome_sum=sums(hits, hit_weights),
+    )
+
+
+def cell_numbers(
+    scores: NDArray[np.floating],
+    targets: IntArray,
+    weights: Float64Array | None,
+    scheme: BinningScheme,
+    binned_by_class: bool,
+) -> tuple[IntArray, int]:
+    """Return the bin number of every score of one slot, (n,), and the number of bins.
+
+    The bins are chosen from these scores, or from the scores of each class if classes are binned separately.
+    """
+    if not binned_by_class or targets.ndim == 0:
+        partition = chosen_partition(scheme, scores, weights)
+        return partition.index(scores), len(partition.bin_edges()) - 1
+    cells = np.empty(len(scores), dtype=np.intp)
+    n_cells = 0
+    order = np.argsort(targets, kind="stable")
+    ends = np.flatnonzero(np.diff(targets[order])) + 1
+    for rows in np.split(order, ends):
+        partition = chosen_partition(scheme, scores[rows], None if weights is None else weights[rows])
+        cells[rows] = n_cells + partition.index(scores[rows])
+        n_cells += len(partition.bin_edges()) - 1
+    return cells, n_cells

@@ -12,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, check_fixed, check_norm, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import Evaluator, metric
-from calibrant.metrics.slots import EveryClass, SingleClass
+from calibrant.metrics.events import EveryClass, SingleClass
 from calibrant.predictions import Predictions
 
 __all__ = ["class_ece", "classwise_ece"]
@@ -120,8 +120,7 @@ def classwise_ece(
     0.066667
     """
     parts = _classwise_ece(n_bins, strategy, norm, binning, reduction)
-    errors = parts.errors(LabelledPredictions.parse(y_proba, y_true, sample_weight))
-    return errors if reduction == "none" else parts.reduced(errors)
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
 @dataclass(frozen=True)

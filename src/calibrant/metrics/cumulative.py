@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
-from calibrant.metrics.events import Kind, check_kind, columns, confidences, mean_over_events
+from calibrant.metrics.events import (
+    Kind,
+    check_kind,
+    check_two_classes,
+    columns,
+    confidences,
+    mean_over_events,
+)
 from calibrant.numerics.cumulative import MAXIMUM, RANGE, PathStatistic, ScoreGroups
 from calibrant.predictions import Predictions
 
@@ -35,7 +42,7 @@ def _prepared(statistic: PathStatistic) -> Callable[..., Evaluator]:
         if kind == "confidence":
             events = [(_Event(confidences(predictions)), predictions.predicted)]
         elif kind == "positive":
-            _check_two_classes(predictions)
+            check_two_classes(predictions.n_classes)
             events = [(_Event(predictions.probabilities[:, 1]), 1)]
         else:
             events = [(_Event(column), k) for k, column in enumerate(columns(predictions))]
@@ -60,13 +67,6 @@ class _Event:
     def path(self, outcomes: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Return the cumulative residuals, observed minus predicted."""
         return self.groups.path(outcomes - self.scores, weights)
-
-
-def _check_two_classes(predictions: Predictions) -> None:
-    if predictions.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {predictions.n_classes}; use kind='classwise'."
-        )
 
 
 def _error(data: LabelledPredictions, kind: Kind, statistic: PathStatistic) -> float:

@@ -1,16 +1,37 @@
-"""The event that a score refers to: the predicted class being correct, or each class in turn."""
+"""The events that a metric assesses: their scores, their outcomes, and the classes that they refer to."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray, IntArray, Matrix
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.row_blocks import row_blocks
+from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
+from calibrant.space import Space
 
-__all__ = ["Kind", "check_kind", "columns", "confidences", "events", "mean_over_events"]
+__all__ = [
+    "EveryClass",
+    "Kind",
+    "PredictedClass",
+    "SingleClass",
+    "Slots",
+    "SlotsOf",
+    "TopRanks",
+    "check_kind",
+    "check_two_classes",
+    "columns",
+    "confidences",
+    "events",
+    "float64_probabilities",
+    "mean_over_events",
+]
+
 
 Kind = Literal["confidence", "classwise", "positive"]
 """``"confidence"``: the predicted class, by its confidence. ``"classwise"``: every class by its own probability,
@@ -27,6 +48,18 @@ def check_kind(kind: Any) -> None:
     """Raise on an unknown kind of event."""
     if kind not in get_args(Kind):
         raise ParameterError(f"kind must be 'confidence', 'classwise' or 'positive', not {kind!r}.")
+
+
+def check_two_classes(n_classes: int, instead: str = "kind='classwise'") -> None:
+    """Raise if ``kind="positive"`` is undefined, since there are not two classes."""
+    if n_classes != 2:
+        raise ParameterError(f"kind='positive' is for two classes, but there are {n_classes}; use {instead}.")
+
+
+def float64_probabilities(predictions: Predictions, rows: slice) -> Matrix:
+    """Return probabilities of some rows in float64, (b, K), a copy; logits are converted in float64."""
+    block = predictions.scores[rows].astype(np.float64)
+    return np.asarray(softmax(block), dtype=np.float64) if predictions.space is Space.LOGITS else block
 
 
 def confidences(predictions: Predictions) -> NDArray[np.floating]:
@@ -47,10 +80,7 @@ def events(data: LabelledPredictions, kind: Kind) -> Iterator[tuple[NDArray[np.f
     if kind == "confidence":
         yield confidences(data.predictions), data.predictions.predicted == data.labels
     elif kind == "positive":
-        if data.n_classes != 2:
-            raise ParameterError(
-                f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='classwise'."
-            )
+        check_two_classes(data.n_classes)
         yield data.predictions.probabilities[:, 1], data.labels == 1
     else:
         for k, column in enumerate(columns(data.predictions)):
@@ -60,3 +90,149 @@ def events(data: LabelledPredictions, kind: Kind) -> Iterator[tuple[NDArray[np.f
 def mean_over_events(data: LabelledPredictions, kind: Kind, error: Error) -> float:
     """Return the error of the one event of this kind, or the mean of the errors of all classes."""
     return float(np.mean([error(scores, hits, data.weights) for scores, hits in events(data, kind)]))
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """S scores of every row, with the class to which each refers.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n, S)
+        Probabilities in their own float type.
+    targets : ndarray of shape (n, S) or (S,)
+        Column numbers of the classes that the scores refer to; (S,) if they are the same in all rows.
+    binned_by_class : bool
+        Whether scores that refer to different classes are binned separately.
+    """
+
+    scores: FloatArray
+    targets: IntArray
+    binned_by_class: bool = False
+
+    def hits(self, labels: IntArray) -> NDArray[np.bool_]:
+        """Return whether the class of each score occurred, (n, S)."""
+        matches: NDArray[np.bool_] = self.targets == labels[:, np.newaxis]
+        return matches
+
+
+class SlotsOf(Protocol):
+    """A choice of slots, such as the predicted class or every class."""
+
+    @property
+    def binned_by_class(self) -> bool:
+        """Whether scores that refer to different classes are binned separately."""
+        ...
+
+    def n_slots(self, n_classes: int) -> int:
+        """Return the number of slots, S."""
+        ...
+
+    def __call__(self, predictions: Predictions, rows: slice = ...) -> Slots:
+        """Return the slots of some rows."""
+        ...
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
+        """Yield the slots one by one for all rows: scores (n,) and targets (n,) or ()."""
+        ...
+
+
+ALL_ROWS = slice(None)
+
+
+@dataclass(frozen=True)
+class PredictedClass:
+    """One slot: the most probable class, binned for all rows together or per predicted class."""
+
+    binned_by_class: bool = False
+
+    def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
+        return 1
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        predicted = predictions.predicted[rows, np.newaxis]
+        scores = np.take_along_axis(predictions.probabilities[rows], predicted, axis=1)
+        return Slots(scores, predicted, self.binned_by_class)
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
+        yield from _columns_of(self, predictions)
+
+
+@dataclass(frozen=True)
+class SingleClass:
+    """One slot: the class of a given column."""
+
+    column: int
+    binned_by_class = False
+
+    def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
+        return 1
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        chosen = slice(self.column, self.column + 1)
+        return Slots(predictions.probabilities[rows, chosen], np.array([self.column]))
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
+        yield from _columns_of(self, predictions)
+
+
+@dataclass(frozen=True)
+class EveryClass:
+    """One slot for each class, in the order of the columns."""
+
+    binned_by_class = False
+
+    def n_slots(self, n_classes: int) -> int:
+        return n_classes
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        return Slots(predictions.probabilities[rows], np.arange(predictions.n_classes))
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
+        for column, scores in enumerate(columns(predictions)):
+            yield scores, np.array(column)
+
+
+@dataclass(frozen=True)
+class TopRanks:
+    """One slot for each of the k most probable classes of a row, in descending order."""
+
+    k: int
+    binned_by_class: bool = False
+
+    def n_slots(self, n_classes: int) -> int:
+        return min(self.k, n_classes)
+
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+        block = predictions.probabilities[rows]
+        ranked = _largest(block, self.n_slots(predictions.n_classes))
+        return Slots(np.take_along_axis(block, ranked, axis=1), ranked, self.binned_by_class)
+
+    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
+        yield from _columns_of(self, predictions)
+
+
+def _columns_of(
+    choose: Callable[[Predictions], Slots], predictions: Predictions
+) -> Iterator[tuple[FloatArray, IntArray]]:
+    slots = choose(predictions)
+    for column, scores in enumerate(np.ascontiguousarray(slots.scores.T)):
+        yield scores, slots.targets[..., column]
+
+
+def _largest(matrix: FloatArray, k: int) -> IntArray:
+    """Return the columns of the k largest entries of every row, the largest first; O(nk) memory."""
+    largest = np.empty((len(matrix), k), dtype=np.intp)
+    for rows in row_blocks(*matrix.shape):
+        largest[rows] = _largest_in_block(matrix[rows], k)
+    return largest
+
+
+def _largest_in_block(block: FloatArray, k: int) -> IntArray:
+    """Return the columns of the largest entries of every row; ties go to the first column."""
+    if k < block.shape[1] // 4:
+        # Only the k largest are sorted, with columns in order first, so that the stable sort resolves ties.
+        chosen = np.sort(np.argpartition(-block, k - 1, axis=1)[:, :k], axis=1)
+        order = np.argsort(-np.take_along_axis(block, chosen, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(chosen, order, axis=1)
+    return np.argsort(-block, axis=1, kind="stable")[:, :k]

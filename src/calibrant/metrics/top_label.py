@@ -12,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import metric
-from calibrant.metrics.slots import PredictedClass, TopRanks
+from calibrant.metrics.events import PredictedClass, TopRanks
 
 __all__ = ["top_k_confidence_ece", "top_k_label_ece", "top_label_ece"]
 
@@ -209,7 +209,7 @@ def top_k_confidence_ece(
     array([0.1, 0.1, 0. ])
     """
     parts = _top_k_confidence_ece(k, n_bins, strategy, norm, binning, reduction)
-    return _result(parts, LabelledPredictions.parse(y_proba, y_true, sample_weight))
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
 @overload
@@ -292,9 +292,4 @@ def top_k_label_ece(
     array([0.1, 0.1])
     """
     parts = _top_k_label_ece(k, n_bins, strategy, norm, binning, reduction)
-    return _result(parts, LabelledPredictions.parse(y_proba, y_true, sample_weight))
-
-
-def _result(parts: BinnedMetric, data: LabelledPredictions) -> float | NDArray[np.float64]:
-    errors = parts.errors(data)
-    return errors if parts.reduction == "none" else parts.reduced(errors)
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))

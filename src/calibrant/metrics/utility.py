@@ -11,12 +11,13 @@ from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
+from calibrant.metrics.decisions import check_columns, parsed_costs
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
-from calibrant.metrics.events import confidences
+from calibrant.metrics.events import confidences, float64_probabilities
 from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.rounding import SAME_COST, first_of_least
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
-from calibrant.numerics.simplex import softmax
 from calibrant.options import check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -205,17 +206,7 @@ class OptimalDecision:
     costs: Float64Array
 
     def __init__(self, costs: Any) -> None:
-        try:
-            matrix = np.array(costs, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                "costs must be a table of numbers with one row per decision and one column per class."
-            ) from error
-        if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
-            raise ParameterError(
-                "costs must be a table of finite numbers with one row per decision and one column per class, "
-                f"but have shape {matrix.shape}."
-            )
+        matrix = parsed_costs(costs)
         matrix.flags.writeable = False
         object.__setattr__(self, "costs", matrix)
 
@@ -234,24 +225,19 @@ class OptimalDecision:
 
         Rows are divided by their sum, so that adding a constant to all costs changes no residual.
         """
-        costs, scores = self.costs, predictions.scores
-        n_rows, n_classes = scores.shape
-        if costs.shape[1] != n_classes:
-            raise ParameterError(
-                f"costs must have one column per class, {n_classes}, but have {costs.shape[1]}."
-            )
-        tolerance = ROUNDING * float(np.abs(costs).max())
+        costs = self.costs
+        n_rows, n_classes = predictions.scores.shape
+        check_columns(costs, n_classes)
+        largest = float(np.abs(costs).max())
+        tolerance = SAME_COST * largest
         decision = np.empty(n_rows, dtype=np.intp)
         expected, variance = np.empty(n_rows), np.empty(n_rows)
 
-        def judge(rows: slice) -> int:
-            block: NDArray[np.floating] = scores[rows].astype(np.float64)
-            if predictions.space is Space.LOGITS:
-                block = softmax(block)
+        def decide(rows: slice) -> int:
+            block = float64_probabilities(predictions, rows)
             block /= row_sums(block)[:, np.newaxis]
             means = block @ costs.T
-            # BLAS may round equal rows differently, so ties are found with a tolerance.
-            decision[rows] = (means <= means.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+            decision[rows] = first_of_least(means, largest, axis=1)
             chosen = costs[decision[rows]]
             expected[rows] = -np.einsum("ik,ik->i", block, chosen)
             chosen += expected[rows, np.newaxis]
@@ -259,7 +245,7 @@ class OptimalDecision:
             return len(block)
 
         with BlockSums.over(n_rows, n_classes + len(costs), min_rows=64) as over_all_rows:
-            over_all_rows(judge)
+            over_all_rows(decide)
         variance[variance <= tolerance**2] = 0.0
         spans = costs.max(axis=1) - costs.min(axis=1)
         return Prospect(

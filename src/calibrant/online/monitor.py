@@ -8,14 +8,14 @@ import numpy as np
 from calibrant.arrays import Vector
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.online.capital import About, Capital, Kind, capitals
+from calibrant.online.e_process import About, Capital, Kind, capitals
 from calibrant.online.event_stream import as_rows, check_order, is_empty
-from calibrant.online.monitor_words import opinion_in_words
 from calibrant.options import check_choice, check_floor, check_share, is_number, real_array
 from calibrant.predictions import Predictions
 from calibrant.wording import counted
 
 __all__ = ["CalibrationMonitor"]
+
 
 Target = Literal["auto", "event", "top-label", "classes"]
 
@@ -333,3 +333,39 @@ def _plain(logarithm: float) -> float | None:
 
 def _from_plain(logarithms: list[float | None]) -> Vector:
     return np.array([-np.inf if value is None else value for value in logarithms], dtype=np.float64)
+
+
+# Confidence at which the alternative of a bet on the predicted class is evaluated.
+CONFIDENT = 0.8
+
+
+def opinion_in_words(capital: Capital, event: int, bet: int, classes: Any) -> str:
+    """Return what is wrong with the forecasts according to this bet.
+
+    >>> from calibrant.online.e_process import capitals
+    >>> opinion_in_words(capitals("top-label", 3, "any-time")[0], 0, 0, [0, 1, 2])
+    'the classifier is overconfident: its predicted class is right less often than its confidence says'
+    """
+    bets = capital.bets
+    slope, shift = float(bets.slope[bet]), float(bets.shift[bet])
+    if np.isfinite(bets.high[bet]) or bets.low[bet] > 0:
+        between = f"between {bets.low[bet]:g} and {min(bets.high[bet], 1.0):g}"
+        often = "less often" if shift < 0 else "more often"
+        if capital.about == "top-label":
+            too = "overconfident" if shift < 0 else "underconfident"
+            return f"the classifier is {too} at confidences {between}: it is right {often} than they say"
+        return f"the event occurs {often} than forecasts {between} say"
+    if capital.about == "top-label":
+        opinion = slope * np.log(CONFIDENT / (1 - CONFIDENT)) + shift
+        if opinion < np.log(CONFIDENT / (1 - CONFIDENT)):
+            return "the classifier is overconfident: its predicted class is right less often than its confidence says"
+        return "the classifier is underconfident: its predicted class is right more often than its confidence says"
+    subject = "the event" if capital.about == "event" else f"class {np.asarray(classes)[event].item()!r}"
+    parts = []
+    if slope != 1:
+        too = "overconfident (too close to 0 and 1)" if slope < 1 else "underconfident (too far from 0 and 1)"
+        parts.append(f"forecasts of {subject} are {too}")
+    if shift != 0:
+        often = "less often" if shift < 0 else "more often"
+        parts.append(f"{subject} occurs {often} than forecast")
+    return ", and ".join(parts)

@@ -11,8 +11,7 @@ from calibrant.options import check_choice, check_flag
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.ranking import critical_difference, groups_without_difference
-from calibrant.ranking.ranks import ranks_of
-from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.ranks import Missing, StudyTable, ranks_of
 
 __all__ = ["CriticalDifferenceDisplay"]
 

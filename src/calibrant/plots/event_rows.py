@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.events import columns, confidences
+from calibrant.metrics.events import check_two_classes, columns, confidences
 from calibrant.metrics.utility import OneClass, TopClasses, Utility
 from calibrant.options import check_choice
 from calibrant.wording import class_text
@@ -59,10 +59,8 @@ class EventRows:
             raise ParameterError(
                 f"label is for kind='class' and kind='top-label', not for kind={kind!r}; omit it."
             )
-        if kind == "positive" and data.n_classes != 2:
-            raise ParameterError(
-                f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='class' with label=."
-            )
+        if kind == "positive":
+            check_two_classes(data.n_classes, "kind='class' with label=")
         if kind == "confidence" or data.n_classes != 2:
             right = data.predictions.predicted == data.labels
             return cls(

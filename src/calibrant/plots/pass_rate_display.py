@@ -11,7 +11,7 @@ from calibrant.intervals import clopper_pearson
 from calibrant.options import check_level, check_share
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import BAR, INK, INTERVAL, LABEL_SIZE, TITLE_SIZE
-from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.ranks import Missing, StudyTable
 
 __all__ = ["PassRateDisplay"]
 

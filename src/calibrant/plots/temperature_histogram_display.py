@@ -11,7 +11,7 @@ from calibrant.calibrators.scaling.parameterized_temperature import Parameterize
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_whole
-from calibrant.plots.box_statistics import weighted_quantile
+from calibrant.plots.class_probability_boxes import weighted_quantile
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.predictions import Predictions

@@ -9,8 +9,7 @@ from scipy.special import gammaln
 from scipy.stats import chi2, f
 
 from calibrant.options import check_flag
-from calibrant.ranking.ranks import ranks_of
-from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.ranks import Missing, StudyTable, ranks_of
 from calibrant.wording import counted, p_text
 
 __all__ = ["FriedmanResult", "friedman_test"]

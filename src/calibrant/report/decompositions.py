@@ -3,7 +3,7 @@
 from typing import Literal
 
 from calibrant.metrics import decompose
-from calibrant.metrics.decomposition_result import Decomposition as Parts
+from calibrant.metrics.decomposition import Decomposition as Parts
 from calibrant.notices import held_back
 from calibrant.report.contents import Decomposition, Estimate
 from calibrant.report.plain import number

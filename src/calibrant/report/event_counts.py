@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, pdtr
 
 from calibrant.arrays import Vector
-from calibrant.plots.consistency_limits import poisson_binomial
-from calibrant.plots.score_cells import ScoreCells
+from calibrant.plots.reliability.consistency_limits import ScoreCells, poisson_binomial
 
 __all__ = ["POWER", "RARE", "EventCounts", "events_for_factor"]
 

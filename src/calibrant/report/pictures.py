@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibrant.comparison.comparison import UNCALIBRATED
 from calibrant.plots.bin_sensitivity import bin_sensitivity
 from calibrant.plots.cumulative_curve import cumulative_curve
-from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_curve
+from calibrant.plots.reliability.curve import ReliabilityCurve, reliability_curve
 from calibrant.report.contents import BinSensitivityNumbers, ClassRow, CumulativeNumbers, Curve, Numbers
 from calibrant.report.event_counts import RARE
 from calibrant.report.plain import number, numbers

@@ -4,8 +4,7 @@ import numpy as np
 from scipy.special import expit
 
 from calibrant.hypothesis_tests import SlopeIntercept
-from calibrant.hypothesis_tests.log_odds import LogOdds
-from calibrant.hypothesis_tests.slope_intercept import Coefficient
+from calibrant.hypothesis_tests.slope_intercept import Coefficient, LogOdds
 from calibrant.report.contents import Estimate
 from calibrant.report.means import gap_estimate
 from calibrant.report.plain import class_named, number

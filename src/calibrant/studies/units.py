@@ -14,8 +14,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from calibrant.errors import StoreError, StudyDataError, StudyError
-from calibrant.numerics.row_blocks import one_blas_thread, one_thread
-from calibrant.numerics.row_blocks import SharedContext
+from calibrant.numerics.row_blocks import SharedContext, one_blas_thread, one_thread
 from calibrant.persistence.limits import REPEAT_SECONDS, TimeIsUpError, repeated_at_the_end, watched
 from calibrant.studies.calibration import calibrate
 from calibrant.studies.measures import measure_all

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from calibrant.errors import MissingExtraError
-from calibrant.plots.class_probability_box_display import ClassProbabilityBoxDisplay
-from calibrant.plots.classwise_display import ClasswiseReliabilityDisplay
+from calibrant.plots.class_probability_boxes import ClassProbabilityBoxDisplay
 from calibrant.plots.display import Display
-from calibrant.plots.reliability_display import ReliabilityDisplay
+from calibrant.plots.reliability.classwise import ClasswiseReliabilityDisplay
+from calibrant.plots.reliability.diagram import ReliabilityDisplay
 from calibrant.studies.calibration import calibrate, needs_own_code
 from calibrant.studies.outputs import OutputsCache, base_outputs
 from calibrant.studies.own_code import is_reference
