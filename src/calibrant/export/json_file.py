@@ -120,9 +120,9 @@ def _read(text: bytes) -> Exportable:
     try:
         content = parsed_json(text)
     except ValueError as error:
-        raise UnreadableError("is damaged: it is not valid JSON") from error
+        raise UnreadableError("is damaged: it is not valid JSON; export the calibrator again") from error
     if type(content) is not dict or content.get("format") != FORMAT:
-        raise UnreadableError(f"is not a {FORMAT}: it names another format")
+        raise UnreadableError(f"is not a {FORMAT}: it names another format; pass a file that export wrote")
     version = content.get("version")
     if type(version) is not int or version < 1:
         raise UnreadableError(f"is damaged: the version {quoted(version)} makes no sense")

@@ -132,14 +132,15 @@ class Dense(Operation):
     def kernel(self, kind: np.dtype[Any]) -> Kernel:
         # As the transpose of a row-by-row matrix, which is how fitted weights are kept.
         weights = np.ascontiguousarray(self.weights.T.astype(kind)).T
-        intercept = self.intercept.astype(kind)
+        intercept, has_intercept = self.intercept.astype(kind), bool(self.intercept.any())
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
             if out is None and x.flags.f_contiguous:
                 y = np.matmul(weights.T, x.T).T  # stored by columns, as x is
             else:
                 y = np.matmul(x, weights, out=out)
-            y += intercept
+            if has_intercept:
+                y += intercept
             return y
 
         return kernel

@@ -34,7 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     reaches the disk before it is renamed; otherwise a power failure could leave a new name on old blocks.
     Whatever is raised meanwhile, an interrupt included, leaves the old file as it was. A symbolic link is
     followed, and an existing file passes on its permissions. Temporary files that a killed process left in the folder are
-    removed. An error of a full disk names ``path``. A path that exists and is no regular file, such as a device or a
+    removed. Errors of a full disk and of a missing folder name ``path``. A path that exists and is no regular file, such as a device or a
     named pipe, is refused and left as it is.
     """
     _check_regular(os.fsdecode(path))
@@ -57,7 +57,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and (error.errno in FULL or error.filename == temporary):
             error.filename = os.fsdecode(path)
         raise
     _flush_folder(folder)

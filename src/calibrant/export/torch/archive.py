@@ -100,7 +100,7 @@ def _check_members(path: Path, archive: zipfile.ZipFile, members: dict[str, str]
         raise _refused(path, f"the member {quoted(strange[0] if strange else 'twice')}")
     if f"extra/{METADATA}" not in members:
         raise FileFormatError(
-            f"{path} is a program of torch, but no export of calibrant; export a calibrator to compare it."
+            f"{path} is a program of torch that calibrant did not write; pass a file that export wrote."
         )
     for name in (MODEL, SAMPLES, *CONFIGS):
         if archive.getinfo(members[name]).file_size > MOST_BYTES:
