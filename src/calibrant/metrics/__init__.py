@@ -23,6 +23,13 @@ from calibrant.metrics.loss_gap import average_loss_gap
 from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
 from calibrant.metrics.miscalibration import miscalibration
 from calibrant.metrics.proper import brier_score, log_loss, spherical_loss
+from calibrant.metrics.selective import (
+    RiskCoverageCurve,
+    accuracy_at_coverage,
+    aurc,
+    excess_aurc,
+    risk_coverage_curve,
+)
 from calibrant.metrics.smooth import smooth_ece
 from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
 from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
@@ -42,9 +49,12 @@ __all__ = [
     "OneClass",
     "OptimalDecision",
     "Prospect",
+    "RiskCoverageCurve",
     "TopClasses",
     "Utility",
     "accuracy",
+    "accuracy_at_coverage",
+    "aurc",
     "average_loss_gap",
     "bayes_decisions",
     "brier_score",
@@ -58,6 +68,7 @@ __all__ = [
     "decompose",
     "describe",
     "ece_sweep",
+    "excess_aurc",
     "expected_cost",
     "kde_ece",
     "kernel_calibration_error",
@@ -69,6 +80,7 @@ __all__ = [
     "miscalibration",
     "overconfidence",
     "realised_cost",
+    "risk_coverage_curve",
     "smooth_ece",
     "spherical_loss",
     "sweep_n_bins",
