@@ -7,17 +7,20 @@
 
 from calibrant.intervals.bootstrap import bootstrap
 from calibrant.intervals.clopper_pearson import bin_intervals, clopper_pearson
+from calibrant.intervals.decision_curve import DecisionCurve, decision_curve
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.loss_difference import loss_difference
 from calibrant.intervals.paired import paired_bootstrap
 from calibrant.intervals.selection_threshold import SelectionThreshold, selection_threshold
 
 __all__ = [
+    "DecisionCurve",
     "Interval",
     "SelectionThreshold",
     "bin_intervals",
     "bootstrap",
     "clopper_pearson",
+    "decision_curve",
     "loss_difference",
     "paired_bootstrap",
     "selection_threshold",

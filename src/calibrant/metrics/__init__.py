@@ -22,6 +22,7 @@ from calibrant.metrics.kernel import kernel_calibration_error
 from calibrant.metrics.loss_gap import average_loss_gap
 from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
 from calibrant.metrics.miscalibration import miscalibration
+from calibrant.metrics.net_benefit import net_benefit
 from calibrant.metrics.proper import brier_score, log_loss, spherical_loss
 from calibrant.metrics.selective import (
     RiskCoverageCurve,
@@ -78,6 +79,7 @@ __all__ = [
     "lp_calibration_error",
     "maximum_calibration_error",
     "miscalibration",
+    "net_benefit",
     "overconfidence",
     "realised_cost",
     "risk_coverage_curve",

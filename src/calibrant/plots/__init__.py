@@ -14,6 +14,7 @@ from calibrant.plots.confusion_change import ConfusionChange
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.cumulative_curve import CumulativeCurve, cumulative_curve
 from calibrant.plots.cumulative_display import CumulativeDifferenceDisplay
+from calibrant.plots.decision_curve_display import DecisionCurveDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.interpretation_points_display import InterpretationPointsDisplay
 from calibrant.plots.kernel_weights_display import KernelWeightsDisplay
@@ -25,6 +26,7 @@ from calibrant.plots.linear_map_display import LinearMapDisplay
 from calibrant.plots.pass_rate_display import PassRateDisplay
 from calibrant.plots.reliability_curve import ReliabilityCurve, reliability_curve
 from calibrant.plots.reliability_display import ReliabilityDisplay
+from calibrant.plots.risk_coverage_display import RiskCoverageDisplay
 from calibrant.plots.simplex_display import SimplexDisplay
 from calibrant.plots.simplex_map import SimplexMap, simplex_map
 from calibrant.plots.simplex_map_comparison import SimplexMapComparisonDisplay
@@ -42,6 +44,7 @@ __all__ = [
     "CriticalDifferenceDisplay",
     "CumulativeCurve",
     "CumulativeDifferenceDisplay",
+    "DecisionCurveDisplay",
     "Display",
     "InterpretationPointsDisplay",
     "KernelWeightsDisplay",
@@ -53,6 +56,7 @@ __all__ = [
     "PassRateDisplay",
     "ReliabilityCurve",
     "ReliabilityDisplay",
+    "RiskCoverageDisplay",
     "SimplexDisplay",
     "SimplexMap",
     "SimplexMapComparisonDisplay",
