@@ -106,7 +106,8 @@ def ranking_scores(predictions: Predictions) -> Float64Array:
     array([90., 99.])
     """
     if predictions.space is Space.PROBABILITIES:
-        return np.minimum(confidences(predictions), 1.0, dtype=np.float64)
+        given: Float64Array = np.minimum(confidences(predictions), 1.0, dtype=np.float64)
+        return given
     scores = np.empty(predictions.n_rows)
     for rows in row_blocks(*predictions.scores.shape):
         block = predictions.scores[rows].astype(np.float64)
