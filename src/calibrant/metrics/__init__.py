@@ -20,9 +20,20 @@ from calibrant.metrics.kernel import kernel_calibration_error
 from calibrant.metrics.loss_gap import average_loss_gap
 from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
 from calibrant.metrics.miscalibration import miscalibration
+from calibrant.metrics.murphy import MurphyCurve, murphy_curve
+from calibrant.metrics.net_benefit import net_benefit
 from calibrant.metrics.proper import brier_score, calibration_gain, log_loss, spherical_loss
+from calibrant.metrics.selective import (
+    RiskCoverageCurve,
+    accuracy_at_coverage,
+    aurc,
+    excess_aurc,
+    risk_coverage_curve,
+)
 from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.smoothed_curve import integrated_calibration_index
 from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
+from calibrant.metrics.thresholded_adaptive import thresholded_adaptive_ece
 from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
 from calibrant.metrics.utility import (
     OneClass,
@@ -37,12 +48,16 @@ __all__ = [
     "Decomposition",
     "LowerBound",
     "MetricTraits",
+    "MurphyCurve",
     "OneClass",
     "OptimalDecision",
     "Prospect",
+    "RiskCoverageCurve",
     "TopClasses",
     "Utility",
     "accuracy",
+    "accuracy_at_coverage",
+    "aurc",
     "average_loss_gap",
     "bayes_decisions",
     "brier_score",
@@ -56,7 +71,9 @@ __all__ = [
     "decompose",
     "describe",
     "ece_sweep",
+    "excess_aurc",
     "expected_cost",
+    "integrated_calibration_index",
     "kde_ece",
     "kernel_calibration_error",
     "ks_calibration_error",
@@ -65,11 +82,15 @@ __all__ = [
     "lp_calibration_error",
     "maximum_calibration_error",
     "miscalibration",
+    "murphy_curve",
+    "net_benefit",
     "overconfidence",
     "realised_cost",
+    "risk_coverage_curve",
     "smooth_ece",
     "spherical_loss",
     "sweep_n_bins",
+    "thresholded_adaptive_ece",
     "top_k_confidence_ece",
     "top_k_label_ece",
     "top_label_ece",

@@ -8,6 +8,7 @@ from calibrant.plots.bin_sensitivity import BinSensitivity, BinSensitivityDispla
 from calibrant.plots.class_probability_boxes import BoxStatistics, ClassProbabilityBoxDisplay
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.cumulative_curve import CumulativeCurve, CumulativeDifferenceDisplay, cumulative_curve
+from calibrant.plots.decision_curve_display import DecisionCurveDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.latent_functions import LatentFunction, LatentFunctionDisplay
 from calibrant.plots.learning_curve import LearningCurve, LearningCurveDisplay, learning_curve
@@ -20,6 +21,7 @@ from calibrant.plots.reliability.classwise import (
 )
 from calibrant.plots.reliability.curve import ReliabilityCurve, reliability_curve
 from calibrant.plots.reliability.diagram import ReliabilityDisplay
+from calibrant.plots.risk_coverage_display import RiskCoverageDisplay
 from calibrant.plots.simplex.interpretation_points import InterpretationPointsDisplay
 from calibrant.plots.simplex.kernel_weights import KernelWeightsDisplay
 from calibrant.plots.simplex.map import (
@@ -42,6 +44,7 @@ __all__ = [
     "CriticalDifferenceDisplay",
     "CumulativeCurve",
     "CumulativeDifferenceDisplay",
+    "DecisionCurveDisplay",
     "Display",
     "InterpretationPointsDisplay",
     "KernelWeightsDisplay",
@@ -53,6 +56,7 @@ __all__ = [
     "PassRateDisplay",
     "ReliabilityCurve",
     "ReliabilityDisplay",
+    "RiskCoverageDisplay",
     "SimplexDisplay",
     "SimplexMap",
     "SimplexMapComparisonDisplay",
