@@ -103,7 +103,8 @@ def _curve(scores: Float64Array, mean: Float64Array, weight: Float64Array, span:
     places = np.searchsorted(cumulative, np.linspace(0, 1, N_POINTS) * total * (1 - 1e-12))
     places = np.unique(np.clip(places, 0, len(scores) - 1))
     fitted = np.array([_fit(scores, mean, weight, cumulative, at, span * total) for at in scores[places]])
-    return np.clip(np.interp(scores, scores[places], fitted), 0.0, 1.0)
+    curve: Float64Array = np.clip(np.interp(scores, scores[places], fitted), 0.0, 1.0)
+    return curve
 
 
 def _fit(
