@@ -171,6 +171,12 @@ def _as_array(y: Any) -> NDArray[Any]:
 
 def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
     if all(isinstance(label, str) for label in labels):
+        row = next((row for row, label in enumerate(labels) if label.endswith("\0")), None)
+        if row is not None:
+            raise LabelError(
+                f"labels must not end with a NUL character, which numpy drops, but row {row} has {labels[row]!r}; "
+                "remove it."
+            )
         return labels.astype(str)
     if all(isinstance(label, (int, np.integer, np.bool_)) for label in labels):
         row = next((row for row, label in enumerate(labels) if abs(int(label)) >= LARGEST), None)
