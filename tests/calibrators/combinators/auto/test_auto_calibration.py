@@ -21,7 +21,7 @@ from calibrant import (
 from calibrant import load as load_calibrator
 from calibrant.calibrators.combinators import auto as auto_module
 from calibrant.calibrators.combinators.auto import Pool
-from calibrant.calibrators.combinators.auto.stratified_folds import stratified_folds
+from calibrant.calibrators.combinators.auto.folds import stratified_folds
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError
 from calibrant.metrics import log_loss
 from calibrant.synthetic import tasks

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from calibrant import IsotonicCalibration, LabelledPredictions
-from calibrant.calibrators.combinators.auto.stratified_folds import row_groups, stratified_folds
+from calibrant.calibrators.combinators.auto.folds import row_groups, stratified_folds
 from calibrant.metrics import log_loss
 
 

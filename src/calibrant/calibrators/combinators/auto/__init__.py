@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.combinators.auto.stratified_folds import (
+from calibrant.calibrators.combinators.auto.folds import (
     TRIAL_ROWS,
     merged_duplicates,
     stratified_folds,

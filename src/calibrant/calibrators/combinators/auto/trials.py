@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.combinators.auto.stratified_folds import row_groups
+from calibrant.calibrators.combinators.auto.folds import row_groups
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
