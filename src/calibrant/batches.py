@@ -28,13 +28,13 @@ __all__ = [
     "BatchSummary",
     "Summary",
     "batch_summary",
-    "begun",
     "check_learns_batches",
     "learn_batch",
     "learn_rows",
-    "learnt_further",
     "partial_fit",
-    "without_memory",
+    "started_learner",
+    "updated_learner",
+    "without_batch_state",
 ]
 
 Part = TypeVar("Part", bound="Calibrator")
@@ -218,7 +218,7 @@ def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
         check_learns_batches({f"{name}__{key}": value for key, value in inner.items()}, example)
 
 
-def begun(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
+def started_learner(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
     """Return a clone that has learnt these rows, which count as ``n_rows``; whoever fitted them has warned already."""
     learnt: Part = clone(part)
     with held_back():
@@ -227,7 +227,7 @@ def begun(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
     return learnt
 
 
-def learnt_further(part: Part, data: LabelledPredictions, kept: float) -> Part:
+def updated_learner(part: Part, data: LabelledPredictions, kept: float) -> Part:
     """Return a copy that has learnt one more batch; what it learnt before counts ``kept`` times as much as it did.
 
     Like a calibrator that stands alone it is compared with a sample of its own rows now and then. The part itself stays
@@ -239,7 +239,7 @@ def learnt_further(part: Part, data: LabelledPredictions, kept: float) -> Part:
     return learnt
 
 
-def without_memory(part: Part) -> Part:
+def without_batch_state(part: Part) -> Part:
     """Return the same map without what it needs to learn further."""
     forgetful = copy(part)
     if "memory_" in vars(part):

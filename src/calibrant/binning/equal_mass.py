@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.binning.fixed_edges import FixedEdges
 from calibrant.binning.partition import Closed, as_floats, check_closed, check_n_bins
-from calibrant.numerics.rounding import midway
+from calibrant.numerics.rounding import midpoint
 
 __all__ = ["EqualMass", "nearest_masses"]
 
@@ -81,8 +81,8 @@ class EqualMass:
     def _between(self, below: NDArray[np.floating], above: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return edges that separate the two even if no float lies between them."""
         if self.closed == "left":
-            return midway(below, above)
-        return -midway(-above, -below)  # or the lower one
+            return midpoint(below, above)
+        return -midpoint(-above, -below)  # or the lower one
 
 
 def nearest_masses(mass: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.intp]:

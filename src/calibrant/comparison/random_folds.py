@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 
-from calibrant.calibrators.combinators.auto.stratified_folds import stratified_folds
+from calibrant.calibrators.combinators.auto.folds import stratified_folds
 from calibrant.calibrators.inner_folds import check_cv_parameter, folds_of_splits
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions

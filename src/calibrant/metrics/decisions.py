@@ -11,7 +11,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences
 from calibrant.numerics.reductions import row_sums
-from calibrant.numerics.rounding import SAME_COST, first_of_least
+from calibrant.numerics.rounding import SAME_COST, argmin_within_rounding
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 
@@ -242,7 +242,7 @@ def _bayes_decisions(predictions: Predictions, costs: Float64Array | None) -> De
         # Otherwise adding a constant to all costs would change the expected cost by another amount.
         block /= row_sums(block)[:, np.newaxis]
         expected_costs = block @ costs.T  # (rows, n_decisions)
-        decisions[rows] = first_of_least(expected_costs, largest, axis=1)
+        decisions[rows] = argmin_within_rounding(expected_costs, largest, axis=1)
         expected[rows] = expected_costs[np.arange(len(expected_costs)), decisions[rows]]
     return decisions, expected
 

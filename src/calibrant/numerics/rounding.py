@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray
 
-__all__ = ["SAME_COST", "first_of_least", "midway", "rounded_to", "with_bits"]
+__all__ = ["SAME_COST", "argmin_within_rounding", "midpoint", "rounded_to", "with_bits"]
 
 
 def with_bits(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
@@ -46,12 +46,12 @@ def rounded_to(
     return np.where(thresholds > 0, high.view(np.float64), 0.0) if closed == "left" else low.view(np.float64)
 
 
-def midway(below: FloatArray, above: FloatArray) -> FloatArray:
+def midpoint(below: FloatArray, above: FloatArray) -> FloatArray:
     """Return places midway between two, or the upper one where no float lies between them.
 
     So whatever is not above ``below`` is less than the place, and ``above`` is not.
 
-    >>> midway(np.array([0.2, 1.0]), np.array([0.4, np.nextafter(1.0, 2.0)])) > np.array([0.2, 1.0])
+    >>> midpoint(np.array([0.2, 1.0]), np.array([0.4, np.nextafter(1.0, 2.0)])) > np.array([0.2, 1.0])
     array([ True,  True])
     """
     middle = below + (above - below) / 2
@@ -62,7 +62,7 @@ SAME_COST = 1e-12
 """Expected costs that differ by less, relative to the largest cost, are equal: sums of rounded numbers."""
 
 
-def first_of_least(expected: NDArray[np.float64], largest: float, axis: int) -> NDArray[np.intp]:
+def argmin_within_rounding(expected: NDArray[np.float64], largest: float, axis: int) -> NDArray[np.intp]:
     """Return the number of the least entry along an axis, the first of those within :data:`SAME_COST` of it.
 
     Parameters
@@ -76,7 +76,7 @@ def first_of_least(expected: NDArray[np.float64], largest: float, axis: int) -> 
 
     Examples
     --------
-    >>> first_of_least(np.array([[0.3, 0.1 + 0.2], [0.1 + 0.2, 0.3], [0.4, 0.2]]), 1.0, axis=1)
+    >>> argmin_within_rounding(np.array([[0.3, 0.1 + 0.2], [0.1 + 0.2, 0.3], [0.4, 0.2]]), 1.0, axis=1)
     array([0, 0, 1])
     """
     least = expected.min(axis=axis, keepdims=True) + SAME_COST * largest

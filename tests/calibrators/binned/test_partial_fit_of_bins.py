@@ -23,7 +23,7 @@ from calibrant import (
     VectorScaling,
 )
 from calibrant.binning import EqualWidth
-from calibrant.calibrators.binned.merged_levels import MOST_LEVELS, cell_starts, followed_by, merged
+from calibrant.calibrators.binned.merged_levels import MOST_LEVELS, cell_starts, merged, with_batch
 from calibrant.calibrators.binned.scaling_binning import RepresentativeRows
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PredictionError
 from calibrant.numerics.isotonic import Levels, levels
@@ -99,7 +99,7 @@ def test_bayesian_binning_of_few_levels_is_one_fit_of_all_rows(method, rows, wei
 @pytest.mark.parametrize("method", BAYESIAN[:2], ids=str)
 def test_bayesian_binning_of_many_levels_is_close_to_one_fit(method):
     """Merging changes the map less than leaving out one row in a hundred does, and far less than its own error."""
-    fresh, happened = event_rows(20_000, seed=5)
+    fresh, events = event_rows(20_000, seed=5)
     truth = expit(0.6 * logit(fresh) - 0.4)
     distances = []
     for seed in range(3):
@@ -109,7 +109,7 @@ def test_bayesian_binning_of_many_levels_is_close_to_one_fit(method):
         assert len(part.memory_["score"]) <= MOST_LEVELS
         assert part.memory_["weight"].sum() == 40_000
         assert part.memory_["outcome_sum"].sum() == y.sum()
-        losses = [log_loss(fitted.predict_proba(fresh), happened) for fitted in (full, part)]
+        losses = [log_loss(fitted.predict_proba(fresh), events) for fitted in (full, part)]
         assert losses[1] == pytest.approx(losses[0], abs=5e-4)
         of_all, merged_, of_most = (
             fitted.predict_proba(fresh)[:, 1] for fitted in (full, part, clone(method).fit(X[left], y[left]))
@@ -231,7 +231,7 @@ def test_levels_of_batches_add_up_to_those_of_all_rows():
     together = levels(scores[:500], outcomes[:500])
     for start in range(500, 3000, 500):
         rows = slice(start, start + 500)
-        together = followed_by(together, 1.0, levels(scores[rows], outcomes[rows]))
+        together = with_batch(together, 1.0, levels(scores[rows], outcomes[rows]))
     for name in ("score", "weight", "outcome_sum"):
         assert_array_equal(getattr(together, name), getattr(whole, name))
 
@@ -251,7 +251,7 @@ def test_representative_rows_have_the_quantiles_of_all():
     rows = RepresentativeRows.of(Predictions.from_probabilities(p[:5000]), None)
     for start in range(5000, 30_000, 5000):
         batch = RepresentativeRows.of(Predictions.from_probabilities(p[start : start + 5000]), None)
-        rows = rows.followed_by(batch, 1.0)
+        rows = rows.with_batch(batch, 1.0)
         assert len(rows.weights) <= MOST_LEVELS
     assert rows.weights.sum() == 30_000
     assert np.isin(rows.predictions.scores[:, 1], p[:, 1]).all()

@@ -17,7 +17,7 @@ from calibrant import KernelCalibration, Predictions
 from calibrant.calibrators.neighbourhood.kernel import (
     DirichletAroundPoints,
     DirichletAroundRows,
-    GaussianBell,
+    GaussianWeights,
     KernelMeans,
     kernel_values,
 )
@@ -29,7 +29,7 @@ every_kind = pytest.mark.parametrize(
     ("kernel", "centre"), KINDS, ids=["rbf", "dirichlet", "dirichlet-program"]
 )
 WEIGHTS = {
-    ("rbf", "prediction"): GaussianBell,
+    ("rbf", "prediction"): GaussianWeights,
     ("dirichlet", "prediction"): DirichletAroundRows,
     ("dirichlet", "calibration"): DirichletAroundPoints,
 }

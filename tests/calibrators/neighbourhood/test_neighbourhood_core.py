@@ -17,8 +17,8 @@ from calibrant.calibrators.neighbourhood import neighbourhood, points
 from calibrant.calibrators.neighbourhood.held_out_losses import (
     PointLosses,
     better_floor,
-    doing_nothing,
     point_folds,
+    uncalibrated_losses,
 )
 from calibrant.calibrators.neighbourhood.neighbourhood import candidate_sizes
 from calibrant.calibrators.neighbourhood.points import (
@@ -249,14 +249,14 @@ def test_zeros_are_read_in_the_way_that_is_better_for_doing_nothing():
     """Ten sure rows, all right, and one unsure: a floor of 1/4 makes the sure ones unsure, a crop leaves them sure."""
     data = LabelledPredictions.parse([[1.0, 0.0]] * 10 + [[0.5, 0.5]], [0] * 10 + [1])
     assert data.predictions.floor == 0.25
-    losses = doing_nothing(Points.of(data), data.predictions.floor, "clip", 1e-4)
+    losses = uncalibrated_losses(Points.of(data), data.predictions.floor, "clip", 1e-4)
     assert losses.mean_log == pytest.approx((10 * -np.log(1 - 1e-4) + np.log(2)) / 11, rel=1e-9)
 
 
 def test_a_refuted_zero_counts_as_the_floor_if_that_is_better():
     """One of ten sure rows is wrong, which costs log(5) with the floor, and log(1e4) cropped."""
     data = LabelledPredictions.parse([[1.0, 0.0]] * 10 + [[0.5, 0.5]], [0] * 9 + [1, 1])
-    losses = doing_nothing(Points.of(data), data.predictions.floor, "clip", 1e-4)
+    losses = uncalibrated_losses(Points.of(data), data.predictions.floor, "clip", 1e-4)
     assert losses.mean_log == pytest.approx((9 * -np.log(0.8) + np.log(5) + np.log(2)) / 11, rel=1e-9)
 
 

@@ -37,12 +37,12 @@ class Surface:
         return min(self.losses, key=self.losses.get)
 
 
-@pytest.mark.parametrize("valley", [(0, 0), (3, -2), (-4, 5), (1, 0)])
-def test_the_bottom_of_a_bowl_is_found_without_trying_everything(valley):
-    surface = Surface(lambda a, b: (a - valley[0]) ** 2 + (b - valley[1]) ** 2)
+@pytest.mark.parametrize("minimum", [(0, 0), (3, -2), (-4, 5), (1, 0)])
+def test_the_bottom_of_a_bowl_is_found_without_trying_everything(minimum):
+    surface = Surface(lambda a, b: (a - minimum[0]) ** 2 + (b - minimum[1]) ** 2)
     found = climb(surface, (1.0, 1.0), ALL_MOVES)
-    assert found == pytest.approx((10.0 ** valley[0], 10.0 ** valley[1]))
-    assert len(surface.losses) <= 5 + 2 * (abs(valley[0] - 1) + abs(valley[1]))
+    assert found == pytest.approx((10.0 ** minimum[0], 10.0 ** minimum[1]))
+    assert len(surface.losses) <= 5 + 2 * (abs(minimum[0] - 1) + abs(minimum[1]))
 
 
 def test_a_narrow_slanted_valley_is_followed():

@@ -255,8 +255,8 @@ class HistogramBinning(BinaryMethod):
 
     def _set_values(self, memory: dict[str, Any]) -> None:
         """Set the value of every bin from its sums, small weights not making the rows fewer."""
-        counting = max(1.0, memory["rows"] / float(memory["weight"].sum()))
-        events, self.counts_ = memory["outcome_sum"] * counting, memory["weight"] * counting
+        rows_per_weight = max(1.0, memory["rows"] / float(memory["weight"].sum()))
+        events, self.counts_ = memory["outcome_sum"] * rows_per_weight, memory["weight"] * rows_per_weight
         total = float(self.counts_.sum())
         frequency = SmoothedFrequency(self._prior_of(float(events.sum()) / total), float(self.smoothing))
         self.values_ = frequency(events, self.counts_, self._value_if_empty(self.edges_, frequency, total))

@@ -11,10 +11,16 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import IntArray
-from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
+from calibrant.batches import (
+    Summary,
+    check_learns_batches,
+    started_learner,
+    updated_learner,
+    without_batch_state,
+)
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.binned.histogram import HistogramBinning
-from calibrant.calibrators.binned.merged_levels import counting
+from calibrant.calibrators.binned.merged_levels import weight_per_row
 from calibrant.calibrators.reductions.event_scores import AgainstRest, binary_problem
 from calibrant.errors import ParameterError
 from calibrant.fit_cost import FitPart, JointCost
@@ -195,20 +201,20 @@ class TopLabel(Calibrator):
         total = data.total_weight
 
         def learn(learner: Calibrator, part: LabelledPredictions, _: float) -> Calibrator:
-            return begun(
+            return started_learner(
                 learner, part, part.n_rows if n_rows == data.n_rows else n_rows * part.total_weight / total
             )
 
-        self.memory_ = self._learnt(empty, data, 0.0, n_rows, learn)
+        self.memory_ = self._updated_state(empty, data, 0.0, n_rows, learn)
         if n_rows != data.n_rows:
             # Rows that have faded counted in full as long as they were at hand.
             self._set_maps()
 
     def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
-        self.memory_ = self._learnt(self.memory_, data, kept, n_rows, learnt_further)
+        self.memory_ = self._updated_state(self.memory_, data, kept, n_rows, updated_learner)
         self._set_maps()
 
-    def _learnt(
+    def _updated_state(
         self, past: dict[str, Any], data: LabelledPredictions, kept: float, n_rows: float, learn: Learning
     ) -> dict[str, Any]:
         """Return what is remembered after one more batch; classes without rows in it only fade."""
@@ -216,7 +222,7 @@ class TopLabel(Calibrator):
         numbers = 2 * predicted + binary.labels
         sums = np.bincount(numbers, data.weights, minlength=2 * data.n_classes).reshape(-1, 2)
         weights = past["outcome_weights"] * kept + sums
-        own = self._has_own_map((weights / counting(weights, n_rows)).sum(axis=1))
+        own = self._has_own_map((weights / weight_per_row(weights, n_rows)).sum(axis=1))
         learners, of_all = list(past["learners"]), past["learner_of_all"]
         # Of a learner whose class has no rows, what is left is multiplied when the next ones come.
         left = past["kept"] * kept
@@ -241,7 +247,7 @@ class TopLabel(Calibrator):
     def _set_maps(self) -> None:
         """Set the maps that the classes use from what is remembered."""
         weights = self.memory_["outcome_weights"]
-        weights = weights / counting(weights, self.memory_["rows"])
+        weights = weights / weight_per_row(weights, self.memory_["rows"])
         own = self._has_own_map(weights.sum(axis=1))
         self.map_of_class_ = _numbers_of_maps(own)
         learners = [self.memory_["learners"][column] for column in np.flatnonzero(own)]
@@ -249,7 +255,7 @@ class TopLabel(Calibrator):
         if not own.all():
             learners.append(self.memory_["learner_of_all"])
             outcomes.append(weights.sum(axis=0))
-        maps = [_learnt_map(*part) for part in zip(learners, outcomes, strict=True)]
+        maps = [_map_or_constant(*part) for part in zip(learners, outcomes, strict=True)]
         self.calibrators_ = [calibrator for calibrator, _ in maps]
         self.constants_ = np.array([constant for _, constant in maps])
 
@@ -309,11 +315,11 @@ def _fitted(base: Calibrator, part: LabelledPredictions) -> tuple[Calibrator | N
     return None, _laplace(wrong, right)
 
 
-def _learnt_map(learner: Calibrator, outcomes: NDArray[np.float64]) -> tuple[Calibrator | None, float]:
+def _map_or_constant(learner: Calibrator, outcomes: NDArray[np.float64]) -> tuple[Calibrator | None, float]:
     """Return the map of a learner, or the confidence that stands for one as :func:`_fitted` does."""
     wrong, right = outcomes
     if wrong > 0 and right > 0 and not learner._has_seen_one_class:
-        return without_memory(learner), np.nan
+        return without_batch_state(learner), np.nan
     return None, _laplace(wrong, right)
 
 

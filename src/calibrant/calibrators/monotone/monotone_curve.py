@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import FloatArray, Vector
 from calibrant.numerics.curves import KnottedCurve
 from calibrant.numerics.isotonic import block_starts, levels
-from calibrant.numerics.rounding import midway
+from calibrant.numerics.rounding import midpoint
 from calibrant.numerics.row_blocks import row_blocks
 
 __all__ = ["ROWS_AT_ENDS", "SLOPE", "Interpolation", "PooledScores", "Ties", "fitted_curve"]
@@ -153,7 +153,7 @@ def _blocks(groups: PooledScores, smoothing: float) -> tuple[NDArray[np.intp], V
 
 def _stepped(low: Vector, high: Vector, value: Vector) -> KnottedCurve:
     """Step half-way between neighbouring blocks, so that the mirror image has the mirrored curve."""
-    return KnottedCurve(np.append(low[:1], midway(high[:-1], low[1:])), value, steps=True)
+    return KnottedCurve(np.append(low[:1], midpoint(high[:-1], low[1:])), value, steps=True)
 
 
 def _with_ends(scores: Vector, values: Vector, at_zero: float, at_one: float) -> KnottedCurve:

@@ -269,8 +269,8 @@ def _likely_models(
     n_parameters = path.n_groups.copy()
     if n_knots > 1:
         n_parameters[0] = n_levels
-    price = max(np.log(total_weight), 0.0) if criterion == "bic" else 2.0
-    penalties = price * n_parameters
+    cost_per_parameter = max(np.log(total_weight), 0.0) if criterion == "bic" else 2.0
+    penalties = cost_per_parameter * n_parameters
     # No map does better on the same groups than their mean outcomes.
     best_likelihood = _log_likelihood(path.outcome_sum, path.weight, path.outcome_sum / path.weight)
     bounds = penalties - 2 * path.total(best_likelihood)
@@ -291,9 +291,9 @@ def _log_likelihood(outcome_sum: Vector, weight: Vector, value: Vector) -> Vecto
     """Return the log-likelihood of each group; certainty that no row contradicts costs nothing."""
     # Values of groups with both outcomes are 0 or 1 by rounding only.
     value = np.clip(value, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
-    happened: Vector = xlogy(outcome_sum, value)
-    failed: Vector = xlog1py(weight - outcome_sum, -value)
-    return happened + failed
+    event_loss: Vector = xlogy(outcome_sum, value)
+    non_event_loss: Vector = xlog1py(weight - outcome_sum, -value)
+    return event_loss + non_event_loss
 
 
 def _level_starts(weight: Vector, max_levels: int | None) -> IntArray:

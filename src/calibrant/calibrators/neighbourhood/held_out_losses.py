@@ -23,7 +23,7 @@ from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["PointFold", "PointLosses", "as_they_came", "better_floor", "doing_nothing", "point_folds"]
+__all__ = ["PointFold", "PointLosses", "as_they_came", "better_floor", "point_folds", "uncalibrated_losses"]
 
 
 DECIMALS = 12  # to which sums of squares do not depend on the order of their terms
@@ -163,7 +163,7 @@ class PointLosses:
         return log, brier
 
 
-def doing_nothing(points: Points, floor: float, crop: Crop, epsilon: float) -> PointLosses:
+def uncalibrated_losses(points: Points, floor: float, crop: Crop, epsilon: float) -> PointLosses:
     """Return the losses of points as they came, with zeros read in the way that is better for them.
 
     Either they count as the floor, as they do for all methods, or they are cropped, as they will be after a correction.

@@ -65,7 +65,7 @@ class KernelWeights(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianBell(KernelWeights):
+class GaussianWeights(KernelWeights):
     r""":math:`\exp(-\gamma \|p - p_i\|_2^2)`; the size is :math:`\gamma`."""
 
     @cached_property
@@ -361,7 +361,7 @@ class KernelCalibration(Neighbourhood):
         self, points: Points, targets: NDArray[np.float64], sizes: Sequence[float]
     ) -> LocalMeans:
         if self._setting("kernel") == "rbf":
-            return KernelMeans.among(points, targets, sizes, GaussianBell)
+            return KernelMeans.among(points, targets, sizes, GaussianWeights)
         around = DirichletAroundRows if self.centre == "prediction" else DirichletAroundPoints
         return KernelMeans.among(points, targets, sizes, around)
 

@@ -15,8 +15,8 @@ from calibrant.calibrators.neighbourhood.held_out_losses import (
     PointLosses,
     as_they_came,
     better_floor,
-    doing_nothing,
     point_folds,
+    uncalibrated_losses,
 )
 from calibrant.calibrators.neighbourhood.points import Crop, Points, check_crop, cropped, settled_epsilon
 from calibrant.errors import CalibrationWarning, ParameterError
@@ -146,7 +146,7 @@ class Neighbourhood(Calibrator):
         """Return the sizes that differ from each other when folds leave at most so much weight to learn from."""
         return sizes
 
-    def _remember(self, points: Points) -> None:
+    def _set_state(self, points: Points) -> None:
         """Set further fitted state for the chosen size; nothing unless a method needs it."""
 
     def _fitted_means(self, size: float) -> LocalMeans:
@@ -176,7 +176,7 @@ class Neighbourhood(Calibrator):
         self.points_ = points.probabilities
         self.errors_ = points.errors
         self.point_weights_ = points.weights
-        self._remember(points)
+        self._set_state(points)
         if reason is None and self.guard:
             reason = self._harm(points, data.predictions.floor)
         self.identity_kept_ = reason is not None and bool(self.guard)
@@ -262,7 +262,9 @@ class Neighbourhood(Calibrator):
         tests = [_some(fold.test(), max(1, MOST_JUDGED // len(folds))) for fold in folds]
         of_folds = [self._held_out(fold, test, sizes) for fold, test in zip(folds, tests, strict=True)]
         losses = [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
-        nothing = PointLosses.joined([doing_nothing(test, floor, self.crop, self.epsilon_) for test in tests])
+        nothing = PointLosses.joined(
+            [uncalibrated_losses(test, floor, self.crop, self.epsilon_) for test in tests]
+        )
         excesses = [of_size.excess(nothing) for of_size in losses]
         means = np.array([of_size.mean_log for of_size in losses])
         self.search_ = {
@@ -303,7 +305,7 @@ class Neighbourhood(Calibrator):
         judged = _some(points, MOST_JUDGED)
         size = getattr(self, f"{self._size_name}_")
         means = _PREPARED[self] = self._fitted_means(size)
-        nothing = doing_nothing(judged, floor, self.crop, self.epsilon_).mean_log
+        nothing = uncalibrated_losses(judged, floor, self.crop, self.epsilon_).mean_log
         losses = np.empty(judged.n_points)
         labels = judged.labels()
 

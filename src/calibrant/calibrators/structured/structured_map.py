@@ -256,7 +256,7 @@ class StructuredMap(LogitMap):
 
 # What a slope of rows costs, as a multiple of one of a segment; chosen on the odd-numbered sets of
 # benchmarks/structured_and_auto.py.
-ROW_PRICE = 4.0
+ROW_SLOPE_PENALTY = 4.0
 
 
 def structured_penalty(
@@ -272,13 +272,13 @@ def structured_penalty(
     if logit_map.class_terms == "vector":
         own = np.full(2 * n_classes, float(n_classes))
     elif logit_map.class_terms == "matrix":
-        prices = np.full((n_classes, n_classes + 1), float(n_classes * (n_classes - 1)))
-        np.fill_diagonal(prices, float(n_classes))
-        prices[:, -1] = n_classes
-        own = prices.ravel()
+        penalties = np.full((n_classes, n_classes + 1), float(n_classes * (n_classes - 1)))
+        np.fill_diagonal(penalties, float(n_classes))
+        penalties[:, -1] = n_classes
+        own = penalties.ravel()
     n_segments = 0 if logit_map.segments is None else logit_map.segments.scores.n_segments
     lengths = [n_segments, logit_map.n_slopes - n_segments]
-    of_slopes = np.repeat([1.0, ROW_PRICE], lengths)
+    of_slopes = np.repeat([1.0, ROW_SLOPE_PENALTY], lengths)
     return QuadraticPenalty(
         np.concatenate([slope_penalty * of_slopes, strength * own]),
         logit_map.identity(),

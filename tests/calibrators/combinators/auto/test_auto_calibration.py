@@ -21,7 +21,7 @@ from calibrant import (
 from calibrant import load as load_calibrator
 from calibrant.calibrators.combinators import auto as auto_module
 from calibrant.calibrators.combinators.auto import Pool
-from calibrant.calibrators.combinators.auto.stratified_folds import stratified_folds
+from calibrant.calibrators.combinators.auto.folds import stratified_folds
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError
 from calibrant.metrics import log_loss
 from calibrant.synthetic import tasks
@@ -75,7 +75,7 @@ def sample(name="mixed", n_rows=400, seed=0):
 def test_the_interval_in_words_has_the_width_of_a_normal_one():
     fitted = AutoCalibration(["temperature"], choice="single").fit(*sample("over-confident", 1000))
     gain, low, high = map(
-        float, re.findall(r"gain (\S+), 95 % interval (\S+) to (\S+),", fitted.explanation_)[0]
+        float, re.findall(r"gain (\S+), 95 % confidence interval (\S+) to (\S+),", fitted.explanation_)[0]
     )
     assert (low + high) / 2 == pytest.approx(gain, abs=1e-4)
     # The same candidate is chosen whichever fold is left out, so that the error is that of its row in the table.
@@ -85,7 +85,7 @@ def test_the_interval_in_words_has_the_width_of_a_normal_one():
 def test_few_mistakes_are_too_few_to_be_sure():
     X, y = all_right()
     words = AutoCalibration().fit(X, y).explanation_
-    assert "with 0 mistakes of the classifier in 60 rows in 5 folds, too few" in words
+    assert "0 misclassified rows among 60 rows in 5 folds are too few" in words
 
 
 def test_the_identity_is_kept_and_explained_where_rows_held_out_speak_clearly_against_the_rest():
@@ -93,7 +93,7 @@ def test_the_identity_is_kept_and_explained_where_rows_held_out_speak_clearly_ag
     X, y = sample("calibrated", 300)
     fitted = AutoCalibration([Turned()], choice="single").fit(X, y)
     assert [type(part) for part in fitted.calibrators_] == [Identity]
-    assert fitted.explanation_.startswith("Probabilities are left as they are")
+    assert fitted.explanation_.startswith("The identity map is kept")
     np.testing.assert_array_equal(fitted.predict_proba(X), X.probabilities)
 
 
@@ -102,20 +102,20 @@ def test_a_pool_that_is_clearly_worse_on_rows_held_out_is_rejected(monkeypatch):
     monkeypatch.setattr(
         auto_module,
         "pooled",
-        lambda trials, _: Pool(np.array([0.0, 1.0]), trials.judged[0].losses + 1 + np.arange(300) % 2),
+        lambda trials, _: Pool(np.array([0.0, 1.0]), trials.evaluated[0].losses + 1 + np.arange(300) % 2),
     )
     fitted = AutoCalibration(["temperature"]).fit(X, y)
-    assert "what was tried is clearly worse on rows held out" in fitted.explanation_
+    assert "the selection is clearly worse on held-out rows" in fitted.explanation_
     assert [type(part) for part in fitted.calibrators_] == [Identity]
 
 
 def test_a_pool_that_does_harm_to_the_calibration_rows_is_rejected(monkeypatch):
     X, y = sample("calibrated", 300)
     monkeypatch.setattr(
-        auto_module, "pooled", lambda trials, _: Pool(np.array([0.0, 1.0]), trials.judged[0].losses - 1)
+        auto_module, "pooled", lambda trials, _: Pool(np.array([0.0, 1.0]), trials.evaluated[0].losses - 1)
     )
     fitted = AutoCalibration([Turned()]).fit(X, y)
-    assert "does harm on all of them" in fitted.explanation_
+    assert "worse on the complete calibration set" in fitted.explanation_
     assert [type(part) for part in fitted.calibrators_] == [Identity]
 
 
@@ -217,17 +217,17 @@ def test_it_does_little_harm_to_what_is_calibrated(n_rows):
 
 def test_it_says_what_it_chose_and_how_sure_it_is():
     words = AutoCalibration().fit(*sample("asymmetric", 1000)).explanation_
-    assert words.startswith("Chosen is a pool: ")
-    assert "better beyond chance (gain 0.0" in words
+    assert words.startswith("Selected: a pool of ")
+    assert "significantly better (gain 0.0" in words
     assert "1000 rows in 5 folds" in words
     unsure = AutoCalibration().fit(*sample("calibrated", 100)).explanation_
-    assert "no difference that these rows can tell from chance" in unsure
+    assert "no significant difference" in unsure
 
 
 def test_a_single_choice_is_one_calibrator():
     fitted = AutoCalibration(choice="single").fit(*sample("over-confident", 1000))
     assert [type(part) for part in fitted.calibrators_] == [TemperatureScaling]
-    assert fitted.explanation_.startswith("Chosen is temperature.")
+    assert fitted.explanation_.startswith("Selected: temperature.")
 
 
 def test_the_predicted_class_is_kept_if_asked_for():
@@ -255,7 +255,7 @@ def test_without_time_only_the_first_two_are_tried():
     assert all(note.startswith("left out") for note in notes[2:])
     assert np.isnan(fitted.decision_["loss"][2:]).all()
     assert (fitted.decision_["weight"][2:] == 0).all()
-    assert fitted.explanation_.endswith("8 candidates could not be judged, see decision_.")
+    assert fitted.explanation_.endswith("8 candidates could not be evaluated, see decision_.")
     plenty = AutoCalibration(time_budget=1e9).fit(*sample())
     np.testing.assert_array_equal(
         plenty.predict_proba(sample()[0]), AutoCalibration().fit(*sample()).predict_proba(sample()[0])
@@ -266,7 +266,7 @@ def test_a_candidate_that_fails_does_not_stop_the_others():
     fitted = AutoCalibration(["temperature", Stubborn(), Certain()]).fit(*sample("over-confident"))
     table = dict(zip(fitted.decision_["candidate"], fitted.decision_["note"], strict=True))
     assert table["Stubborn()"] == "failed: 320 rows are not to my taste."
-    assert table["Certain()"] == "left out: it calls impossible what happened"
+    assert table["Certain()"] == "left out: it gave probability 0 to an observed class"
     assert fitted.decision_["weight"][1] > 0.5
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from calibrant import AutoCalibration, TemperatureScaling
-from calibrant.calibrators.combinators.auto import stratified_folds as folds_module
-from calibrant.calibrators.combinators.auto.stratified_folds import stratified_folds, trial_rows
+from calibrant.calibrators.combinators.auto import folds as folds_module
+from calibrant.calibrators.combinators.auto.folds import stratified_folds, trial_rows
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.synthetic import tasks
 

@@ -10,7 +10,7 @@ from calibrant.calibrators.combinators.auto import PRIOR_ROWS, PRIOR_ROWS_OF_IDE
 from calibrant.calibrators.combinators.auto.trials import Candidate, Trial, Trials
 
 
-def trials_of(losses, fold_numbers=None, weights=None, units=None):
+def trials_of(losses, fold_numbers=None, weights=None, group_of_row=None):
     """Return trials whose losses are the columns of a matrix; the first is the identity's."""
     n_rows = len(losses)
     kinds = [Identity(), TemperatureScaling(), VectorScaling(), IsotonicCalibration()] * 3
@@ -19,7 +19,7 @@ def trials_of(losses, fold_numbers=None, weights=None, units=None):
         [Trial(candidate, column, 0.0) for candidate, column in zip(candidates, losses.T, strict=False)],
         np.ones(n_rows) if weights is None else weights,
         np.arange(n_rows) % 5 if fold_numbers is None else fold_numbers,
-        np.arange(n_rows) if units is None else units,
+        np.arange(n_rows) if group_of_row is None else group_of_row,
         np.ones(n_rows, dtype=np.intp),
         n_rows,
     )
@@ -105,7 +105,7 @@ def test_a_standard_error_counts_units_not_rows():
     alone = trials_of(terms[:, np.newaxis]).standard_error(terms)
     assert alone == pytest.approx(terms.std(ddof=1) / np.sqrt(50))
     copies = np.repeat(terms, 20)
-    many = trials_of(copies[:, np.newaxis], units=np.repeat(np.arange(50), 20))
+    many = trials_of(copies[:, np.newaxis], group_of_row=np.repeat(np.arange(50), 20))
     assert many.standard_error(copies) == pytest.approx(alone)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from calibrant import IsotonicCalibration, LabelledPredictions
-from calibrant.calibrators.combinators.auto.stratified_folds import known_rows, stratified_folds
+from calibrant.calibrators.combinators.auto.folds import row_groups, stratified_folds
 from calibrant.metrics import log_loss
 
 
@@ -25,29 +25,29 @@ def held_out_loss(p, y, splits):
 def test_copies_are_one_unit():
     generator = np.random.default_rng(0)
     p, y = np.repeat(generator.random(50), 3), np.repeat(generator.integers(0, 2, 50), 3)
-    units = known_rows(LabelledPredictions.parse(p, y), 5).units
-    assert len(np.unique(units)) == 50
-    assert (units.reshape(50, 3) == units[::3, None]).all()
+    group_of_row = row_groups(LabelledPredictions.parse(p, y), 5).group_of_row
+    assert len(np.unique(group_of_row)) == 50
+    assert (group_of_row.reshape(50, 3) == group_of_row[::3, None]).all()
 
 
 def test_equal_scores_with_different_labels_are_rows_of_their_own():
     p, y = coarse_rows()
-    assert len(np.unique(known_rows(LabelledPredictions.parse(p, y), 5).units)) == 1000
+    assert len(np.unique(row_groups(LabelledPredictions.parse(p, y), 5).group_of_row)) == 1000
 
 
 def test_rounded_scores_are_rows_of_their_own():
     generator = np.random.default_rng(1)
     p = generator.uniform(0.02, 0.98, 1000).round(2)
     y = (generator.random(1000) < p).astype(int)
-    assert len(np.unique(known_rows(LabelledPredictions.parse(p, y), 5).units)) == 1000
+    assert len(np.unique(row_groups(LabelledPredictions.parse(p, y), 5).group_of_row)) == 1000
 
 
 def test_a_single_accident_among_many_copies_does_not_part_them():
     generator = np.random.default_rng(2)
     p, y = np.repeat(generator.random(200), 2), np.repeat(generator.integers(0, 2, 200), 2)
     y[0] = 1 - y[1]
-    units = known_rows(LabelledPredictions.parse(p, y), 5).units
-    assert len(np.unique(units)) == 201
+    group_of_row = row_groups(LabelledPredictions.parse(p, y), 5).group_of_row
+    assert len(np.unique(group_of_row)) == 201
 
 
 def test_folds_of_a_coarse_classifier_judge_as_those_of_scikit_learn_do():

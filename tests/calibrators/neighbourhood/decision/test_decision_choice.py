@@ -6,7 +6,7 @@ from over_confident_rows import over_confident
 
 from calibrant import DecisionCalibration
 from calibrant.calibrators.neighbourhood.decision import search as search_module
-from calibrant.calibrators.neighbourhood.decision.repairs import Thoroughness
+from calibrant.calibrators.neighbourhood.decision.repairs import SearchEffort
 from calibrant.errors import CalibrationWarning
 from calibrant.metrics import brier_score, cost_gap
 from calibrant.synthetic import tasks
@@ -43,7 +43,7 @@ def test_few_rows_are_hardly_harmed():
 
 @pytest.mark.parametrize("loss", ["brier", "log"])
 def test_losses_held_out_are_those_of_fits_to_the_other_rows(loss, monkeypatch):
-    monkeypatch.setattr(search_module, "IN_FOLDS", Thoroughness(n_searches=1))
+    monkeypatch.setattr(search_module, "IN_FOLDS", SearchEffort(n_searches=1))
     X, y = over_confident(120, 3)
     splits = [(np.arange(120) % 3 != fold, np.arange(120) % 3 == fold) for fold in range(3)]
     splits = [(np.flatnonzero(train), np.flatnonzero(test)) for train, test in splits]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant.calibrators.neighbourhood.decision.repairs import (
-    Thoroughness,
+    SearchEffort,
     Violation,
     adjustments,
     best_decisions,
@@ -104,7 +104,7 @@ def test_no_residual_has_no_violation_and_no_gradient():
     assert value == 0
     np.testing.assert_array_equal(gradient, 0.0)
     _, largest = worst_partition(
-        violation_of(scores, 0 * residuals), [some_weights(2, 4)], STEEPNESS, Thoroughness(2)
+        violation_of(scores, 0 * residuals), [some_weights(2, 4)], STEEPNESS, SearchEffort(2)
     )
     assert largest == 0
 
@@ -114,7 +114,7 @@ def test_the_search_beats_all_of_many_random_partitions(n_decisions):
     scores, shares, residuals = rows(200, 3)
     violation = violation_of(scores, residuals)
     starts = starts_for(scores, shares, residuals, n_decisions, 3)
-    partition, largest = worst_partition(violation, starts, STEEPNESS, Thoroughness(3))
+    partition, largest = worst_partition(violation, starts, STEEPNESS, SearchEffort(3))
     assert partition.shape == (n_decisions, 3)
     assert np.abs(partition).max() <= STEEPNESS
     assert violation_by_loops(scores, residuals, partition) == pytest.approx(largest, rel=1e-10)
@@ -133,7 +133,7 @@ def test_errors_of_two_signs_are_put_into_two_parts():
     scores = np.column_stack([first, 1 - first])
     residuals = np.where(first[:, np.newaxis] > 0.5, [-0.3, 0.3], [0.3, -0.3]) / 100
     starts = starts_for(scores, np.full(100, 0.01), residuals)
-    partition, largest = worst_partition(violation_of(scores, residuals), starts, STEEPNESS, Thoroughness(2))
+    partition, largest = worst_partition(violation_of(scores, residuals), starts, STEEPNESS, SearchEffort(2))
     assert largest == pytest.approx(0.3 * np.sqrt(2), rel=2e-4)
     parts = soft_parts(scores, partition)
     np.testing.assert_allclose(np.sort(parts[:, 0]), [0, 1], atol=1e-3)

@@ -24,7 +24,7 @@ from calibrant.calibrators.scaling.parameterized_temperature.network import (
     RowTemperatures,
     StandardInputs,
     TemperatureLink,
-    lowest_valley,
+    lowest_minimum,
     row_inputs,
 )
 from calibrant.numerics.dense_network import DenseNetwork
@@ -288,7 +288,7 @@ def test_no_search_ends_above_the_single_temperature(decay):
     objective, _ = some_objective(decay=decay)
     starts = [objective.network.start(np.random.default_rng(seed), 0.0) for seed in range(2)]
     single = objective(np.zeros(objective.network.n_parameters))[0]
-    found = lowest_valley(objective, starts, max_iterations=50)
+    found = lowest_minimum(objective, starts, max_iterations=50)
     assert found.value <= single
     assert found.value == pytest.approx(objective(found.theta)[0], rel=1e-12)
     largest = np.abs(found.theta[objective.network.is_weight]).max()
@@ -301,7 +301,7 @@ def test_a_search_from_a_sample_ends_below_the_single_temperature_of_all_rows():
     misleading, _ = some_objective(n_rows=20)
     misleading.losses = ExactRowLosses(*opposite_rows(20), "log")
     starts = [objective.network.start(np.random.default_rng(seed), 0.0) for seed in range(2)]
-    found = lowest_valley(objective, starts, sample=misleading)
+    found = lowest_minimum(objective, starts, sample=misleading)
     assert found.value <= objective(np.zeros(objective.network.n_parameters))[0]
     assert found.value == pytest.approx(objective(found.theta)[0], rel=1e-12)
 

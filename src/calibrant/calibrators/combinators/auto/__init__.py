@@ -1,4 +1,4 @@
-"""AutoCalibration: the default, which chooses by rows held out and says what it chose."""
+"""AutoCalibration: the default, a cross-validated choice or pool of calibrators, with an explanation."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.combinators.auto.stratified_folds import (
+from calibrant.calibrators.combinators.auto.folds import (
     TRIAL_ROWS,
-    merged_copies,
+    merged_duplicates,
     stratified_folds,
     trial_rows,
 )
@@ -23,7 +23,7 @@ from calibrant.calibrators.combinators.auto.trials import (
     Trials,
     chosen_candidates,
     default_candidates,
-    tried,
+    evaluate_candidates,
 )
 from calibrant.calibrators.identity_check import is_worse_than_identity
 from calibrant.errors import LabelError, ParameterError
@@ -43,22 +43,22 @@ __all__ = ["AutoCalibration"]
 # Differences of fewer nats than this are rounding and unfinished searches.
 ROUNDING = 2e-5
 
-# Rows that each family of candidates is thought to have explained before any is seen, the identity more of them: with few
-# rows the weights stay spread, and what a good fit of few rows can cost is bounded. Chosen on the odd-numbered sets of
+# Dirichlet prior of the weights, in pseudo-counts per family of candidates, and of the identity. It keeps the weights of a
+# small calibration set spread and bounds the cost of over-fitting. Chosen on the odd-numbered sets of
 # benchmarks/structured_and_auto.py.
 PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY = 0.3, 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Weights of the candidates, and what they promise for rows that were not used to find them.
+    """Weights of the candidates, and the out-of-fold losses of the pool.
 
     Attributes
     ----------
     weights : ndarray of shape (m,)
-        One for every candidate that was judged, not negative, summing to one.
+        Weight of every evaluated candidate; non-negative, with sum 1.
     losses : ndarray of shape (N,)
-        Log-loss of every row held out, by maps and weights that have not seen its fold.
+        Log-loss of every held-out row, with maps and weights fitted without its fold.
     """
 
     weights: Vector
@@ -66,16 +66,15 @@ class Pool:
 
 
 def pooled(trials: Trials, negligible: float) -> Pool:
-    r"""Return the mixture of all candidates that makes rows held out most likely, with a little prior belief in each.
+    r"""Return the mixture of all candidates with the largest posterior density given the held-out rows.
 
     .. math:: \max_{w \ge 0, \sum_c w_c = 1} \; \sum_i v_i \log \sum_c w_c\, \hat q_c^{(-i)}(y_i) + \sum_c \tau_c \log w_c
 
-    Components below ``negligible`` are dropped and the weights of the others found anew. The losses are those of
-    weights found without the fold that a row is in: neither the maps that speak about a row nor the weights have been fitted to
-    it, though the weights come from losses of maps that have.
+    Components with a weight below ``negligible`` are dropped and the weights of the others are refitted. The losses are out
+    of fold: neither maps nor weights are fitted to the row, although the weights come from losses of maps that are.
     """
-    losses = np.stack([trial.losses for trial in trials.judged if trial.losses is not None], axis=1)
-    prior = _prior([trial.candidate.family for trial in trials.judged])
+    losses = np.stack([trial.losses for trial in trials.evaluated if trial.losses is not None], axis=1)
+    prior = _prior([trial.candidate.family for trial in trials.evaluated])
     weights = _sparse_weights(losses, trials.weights, prior, negligible)
     own = np.empty(len(losses))
     for fold in np.unique(trials.fold_numbers):
@@ -86,11 +85,11 @@ def pooled(trials: Trials, negligible: float) -> Pool:
 
 
 def single(trials: Trials) -> Pool:
-    """Return all weight on the simplest candidate within one standard error of the best one.
+    """Put all weight on the simplest candidate within one standard error of the best one.
 
-    The losses are those of the choice made without the fold that a row is in.
+    The losses are those of a choice without the fold of the row.
     """
-    losses = np.stack([trial.losses for trial in trials.judged if trial.losses is not None], axis=1)
+    losses = np.stack([trial.losses for trial in trials.evaluated if trial.losses is not None], axis=1)
     own = np.empty(len(losses))
     for fold in np.unique(trials.fold_numbers):
         test = trials.fold_numbers == fold
@@ -101,7 +100,7 @@ def single(trials: Trials) -> Pool:
 
 
 def _simplest(losses: Matrix, trials: Trials, rows: NDArray[np.bool_]) -> int:
-    """Return the first candidate within one standard error of the best, on some of the rows."""
+    """Return the first candidate within one standard error of the best on the given rows."""
     losses = losses[rows]
     means = np.average(losses, axis=0, weights=trials.weights[rows])
     best = int(np.argmin(means))
@@ -114,7 +113,7 @@ def _simplest(losses: Matrix, trials: Trials, rows: NDArray[np.bool_]) -> int:
 
 
 def _prior(families: list[str]) -> Vector:
-    """Return the rows that each candidate is believed to have explained; those of one family share theirs."""
+    """Return the pseudo-count of each candidate; a family shares one."""
     counts = Counter(families)
     prior = np.array([PRIOR_ROWS / counts[family] for family in families])
     prior[0] = PRIOR_ROWS_OF_IDENTITY
@@ -122,12 +121,12 @@ def _prior(families: list[str]) -> Vector:
 
 
 def _sparse_weights(losses: Matrix, row_weights: Vector, prior: Vector, negligible: float) -> Vector:
-    """Return the likeliest weights without those that are negligible; candidates that are the same share theirs."""
+    """Return the maximum-a-posteriori weights with negligible ones dropped; identical candidates share their weight."""
     weights = np.zeros(losses.shape[1])
     kept = np.arange(losses.shape[1])
     likelihoods = _likelihoods(losses)
     while True:
-        # Belief in one candidate is a row that only this one can explain.
+        # A pseudo-count is a row to which only this candidate gives a positive likelihood.
         rows = np.concatenate([likelihoods[:, kept], np.eye(len(kept))])
         found = likeliest_weights(rows, np.concatenate([row_weights, prior[kept]])).theta
         small = (found < negligible) & (found < found.max())
@@ -138,7 +137,7 @@ def _sparse_weights(losses: Matrix, row_weights: Vector, prior: Vector, negligib
 
 
 def _likelihoods(losses: Matrix) -> Matrix:
-    """Return likelihoods, in every row as shares of the largest, so that none of them underflows."""
+    """Return likelihoods relative to the largest of each row, so that they do not all underflow."""
     likelihoods: Matrix = np.exp(losses.min(axis=1, keepdims=True) - losses)
     return likelihoods
 
@@ -150,25 +149,24 @@ def _mixture_losses(losses: Matrix, weights: Vector) -> Vector:
     return result
 
 
-# Two-sided, for intervals in words.
 NORMAL_95 = 1.959964
-SHOWN = 4  # how many components are named
-# Mistakes of the classifier below which the losses of a few rows decide, and a normal interval of their mean says little.
+SHOWN = 4  # components in the explanation
+# With fewer misclassified rows a few large losses dominate, and a normal interval of their mean is not valid.
 FEW_MISTAKES = 10
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How much lower than that of doing nothing the log-loss of rows held out is.
+    """Reduction of the held-out log-loss, compared with the uncalibrated predictions.
 
     Attributes
     ----------
     identity_loss, loss : float
-        Mean log-loss of doing nothing and of the choice.
+        Mean log-loss of the uncalibrated predictions and of the selection.
     standard_error : float
-        Of their difference, over rows or groups of them, for the fits as they are.
+        Standard error of their difference over rows or groups, given the fits.
     n_mistakes : int
-        Rows that the classifier itself gets wrong.
+        Rows that the classifier itself misclassifies.
     """
 
     identity_loss: float
@@ -179,7 +177,7 @@ class Gain:
     @classmethod
     def of(cls, pool: Pool, trials: Trials) -> "Gain":
         """Compare a pool with the first candidate, the identity."""
-        identity = trials.judged[0].losses
+        identity = trials.evaluated[0].losses
         assert identity is not None
         return cls(
             float(np.average(identity, weights=trials.weights)),
@@ -190,15 +188,15 @@ class Gain:
 
     @property
     def value(self) -> float:
-        """How much is gained, in nats a row."""
+        """Reduction of the log-loss, in nats per row."""
         return self.identity_loss - self.loss
 
 
 def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
     """Return a table of all candidates as columns, see ``AutoCalibration.decision_``."""
-    identity = trials.judged[0].losses
+    identity = trials.evaluated[0].losses
     assert identity is not None
-    of_name = dict(zip([trial.candidate.name for trial in trials.judged], weights, strict=True))
+    of_name = dict(zip([trial.candidate.name for trial in trials.evaluated], weights, strict=True))
     loss, gain, error = np.full((3, len(trials.trials)), np.nan)
     for place, trial in enumerate(trials.trials):
         if trial.losses is not None:
@@ -220,128 +218,126 @@ def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
 def in_words(
     table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int, measured: str = ""
 ) -> str:
-    """Return a few sentences: what was chosen, how much it gains, how sure that is.
+    """Return a few sentences: the selection, its gain and the confidence interval of the gain.
 
-    ``rejected`` says why the identity was kept in place of what the rows held out would choose; empty if it was not.
-    ``measured`` says where losses are not those of the probabilities as they are given.
+    ``rejected`` is the reason to keep the identity instead of the selection, or empty. ``measured`` says how the losses
+    differ from those of the given probabilities, or is empty.
     """
     order = np.argsort(-table["weight"], kind="stable")
     chosen = [place for place in order if table["weight"][place] > 0]
     names = [table["candidate"][place] for place in chosen]
     left_out = sum(note != "" for note in table["note"])
-    missing = f" {counted(left_out, 'candidate')} could not be judged, see decision_." if left_out else ""
+    missing = f" {counted(left_out, 'candidate')} could not be evaluated, see decision_." if left_out else ""
     if rejected:
-        what = f"Probabilities are left as they are: {rejected}."
-        subject = "What would have been chosen"
+        what = f"The identity map is kept: {rejected}."
+        subject = "rejected selection"
     elif names == [IDENTITY]:
-        what = "Probabilities are left as they are: nothing that was tried is clearly better."
-        subject = "What such a choice gives"
+        what = "The identity map is kept: no candidate is clearly better."
+        subject = "selection procedure"
     elif len(names) == 1:
-        what = f"Chosen is {names[0]}."
-        subject = "Such a choice"
+        what = f"Selected: {names[0]}."
+        subject = "selection procedure"
     else:
         parts = [
             f"{100 * table['weight'][place]:.0f} % {name}" for name, place in zip(names, chosen, strict=True)
         ]
         more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-        what = f"Chosen is a pool: {', '.join(parts[:SHOWN])}{more}."
-        subject = "The pool"
+        what = f"Selected: a pool of {', '.join(parts[:SHOWN])}{more}."
+        subject = "pool"
     losses = f" Losses are measured {measured}." if measured else ""
-    return f"{what} {_of_rows_held_out(subject, gain, n_rows, n_folds)}{losses}{missing}"
+    return f"{what} {_held_out_gain(subject, gain, n_rows, n_folds)}{losses}{missing}"
 
 
-def _of_rows_held_out(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:
-    """Return a sentence on the gain over doing nothing, with its interval."""
+def _held_out_gain(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:
+    """Return a sentence on the gain over the uncalibrated predictions, with its confidence interval."""
     rows = f"{counted(n_rows, 'row')} in {counted(n_folds, 'fold')}"
-    losses = f"{subject} has a log-loss of {gain.loss:.4f} on rows held out, doing nothing {gain.identity_loss:.4f}"
+    losses = f"Held-out log-loss of the {subject} {gain.loss:.4f}, uncalibrated {gain.identity_loss:.4f}"
     half = NORMAL_95 * gain.standard_error
     low, high = gain.value - half, gain.value + half
-    interval = f"gain {gain.value:.4f}, 95 % interval {low:.4f} to {high:.4f}, {rows}"
+    interval = f"gain {gain.value:.4f}, 95 % confidence interval {low:.4f} to {high:.4f}, {rows}"
     if gain.n_mistakes < FEW_MISTAKES or not np.isfinite(half):
-        mistakes = counted(gain.n_mistakes, "mistake")
-        return f"{losses}: with {mistakes} of the classifier in {rows}, too few to say how sure that is."
+        mistakes = counted(gain.n_mistakes, "misclassified row")
+        return f"{losses}; {mistakes} among {rows} are too few for a confidence interval."
     if low <= 0 <= high:
-        return f"{losses}: no difference that these rows can tell from chance ({interval})."
-    return f"{losses}: {'better' if gain.value > 0 else 'worse'} beyond chance ({interval})."
+        return f"{losses}: no significant difference ({interval})."
+    return f"{losses}: significantly {'better' if gain.value > 0 else 'worse'} ({interval})."
 
 
-# In standard errors. The identity has its weight in the pool already; taken whenever a few rows are against the pool, it
-# would cost more than it saves.
+# In standard errors. The identity already has a weight in the pool. A lower limit would reject the pool too often by
+# chance, and cost more than it saves.
 CLEARLY_WORSE = 2.0
 
-
-# Probability that stands for one that is too small for its float type.
 COST_OF_DEFAULT = FitCost(3.0, classes=1.5)
-"""Of trying the candidates ``"default"``."""
+"""Cost of the candidates ``"default"``."""
 
+# Replaces probabilities that underflow.
 TINY = float(np.finfo(np.float64).tiny)
 
 
 class AutoCalibration(Calibrator):
-    r"""Try methods from nothing to a full matrix on rows held out, and pool those that help.
+    r"""Cross-validate candidate calibrators and average those that reduce the log-loss.
 
     .. math:: \hat q = \sum_c w_c\, g_c(p), \qquad
               w = \arg\max_{w \ge 0,\, \sum_c w_c = 1} \; \sum_i \log \sum_c w_c\, g_c^{(-i)}(p_i)_{y_i}
 
-    where :math:`g_c^{(-i)}` is candidate c fitted without the fold of row i. The identity is among the candidates, so
-    that doing nothing is always an answer; components of little weight are dropped, the others fitted again on all
-    rows. Pooling does better than choosing one, since the rows that would have to tell
-    two good maps apart are few. See :doc:`/automatic` for the candidates and what they bring.
+    where :math:`g_c^{(-i)}` is candidate c fitted without the fold of row i. The identity is always a candidate.
+    Components of negligible weight are dropped, and the others are refitted to the complete calibration set. Averaging
+    beats selection because a calibration set is rarely large enough to tell two good maps apart. See :doc:`/automatic`
+    for the candidates and their gains.
 
     Parameters
     ----------
     candidates : {"default", "thorough"} or list of str or Calibrator, default="default"
-        What to try. "default" takes from the identity to ``shared-matrix`` at several strengths, or for two classes the
-        maps of one event, what suits the number of rows and classes; "thorough" adds slower methods of other shapes: ensemble
+        Candidates. "default" is a set for the number of rows and classes: from the identity to ``shared-matrix`` at several
+        regularisation strengths, or binary maps for two classes. "thorough" adds slower methods of other shapes: ensemble
         and parameterized temperature scaling, splines, Gaussian processes, isotonic maps. A list has registry names (``+``
         composes) or calibrators, the simplest first; the identity is added.
     choice : {"pool", "single"}, default="pool"
-        Pool the candidates, or take the simplest whose loss on rows held out is within one standard error of the
-        lowest.
+        Average the candidates, or select the simplest one whose held-out loss is within one standard error of the lowest.
     preserve_accuracy : bool, default=False
-        Try only maps that keep the predicted class of every row.
+        Use only candidates that preserve the predicted class of every row.
     cv : int, splitter or iterable of splits, default=5
-        Folds. A number of them holds out every class in its share, and keeps rows of one group together if ``fit``
-        gets groups; they do not depend on the order of the rows.
+        Folds. A number means stratified folds, which keep the rows of a group together if ``fit`` gets groups and do not
+        depend on the order of the rows.
     negligible : float, default=0.02
         Weight below which a component of the pool is dropped.
     time_budget : float, optional
-        Seconds after which no further candidates are tried, the last fits on all rows included, about: how long a candidate
-        takes is seen from its first fold, and the identity and a temperature are always tried. Candidates come cheap
-        first; which are left out depends on the machine.
+        Approximate limit in seconds for the complete fit. The time of a candidate is extrapolated from its first fold;
+        candidates that would exceed the limit are skipped. The identity and a temperature are always evaluated. Candidates
+        come in order of cost, and which ones are skipped depends on the machine.
 
     Attributes
     ----------
     calibrators_ : list of Calibrator
-        The fitted components, of the classes that have calibration rows.
+        The fitted components, for the classes in the calibration set.
     weights_ : ndarray
         Their weights.
     decision_ : dict of columns
-        A table of all candidates: ``candidate``, ``weight``, ``loss`` (mean log-loss of rows held out), ``gain`` (by how
-        much it is below that of doing nothing), ``standard_error`` (of the gain, over rows), ``seconds`` and ``note``
-        (why a candidate was not tried). ``pandas.DataFrame(fitted.decision_)`` shows it.
+        A table of all candidates: ``candidate``, ``weight``, ``loss`` (mean held-out log-loss), ``gain`` (reduction
+        of the log-loss compared with the uncalibrated predictions), ``standard_error`` (of the gain, over rows),
+        ``seconds`` and ``note`` (why a candidate was skipped). ``pandas.DataFrame(fitted.decision_)`` shows it.
     explanation_ : str
-        In words: what was chosen, by how much it is better on rows held out, and how sure that is. The loss of the
-        pool is that of maps and weights that were not fitted to the row; zeros among the probabilities count as the
-        floor. The interval takes the fits as they are, and rows of one group as one.
+        The selection, its held-out gain and the confidence interval of the gain, in words. The loss of the pool is out of
+        fold, for maps and weights; probabilities of zero are raised to the floor. The interval is conditional on the fits
+        and treats the rows of a group as one observation.
 
     Notes
     -----
-    The weights start from the belief that every kind of candidate has explained 0.3 rows already, and the identity one, so
-    that with few rows the pool stays spread, and close to doing nothing. The identity alone is kept if the pool is clearly
-    worse than it on rows held out, by two standard errors, or worse on the calibration rows themselves. Whether
-    the gain is more than chance, its interval in ``explanation_`` says.
+    The weights have a Dirichlet prior with 0.3 pseudo-counts per kind of candidate and 1 for the identity. It keeps the
+    pool of a small calibration set spread and close to the identity. The identity alone is kept if the pool is worse on
+    held-out rows by more than two standard errors, or worse on the calibration set itself. The confidence interval in
+    ``explanation_`` tells whether the gain is significant.
 
-    Of more than 20,000 rows and 300,000 numbers a sample tries the candidates; all rows fit those that are kept.
+    Beyond 20,000 rows and 300,000 numbers, candidates are compared on a sample and the selected ones are fitted to all
+    rows.
 
-    Costs the fits of all candidates, times the number of folds and one more: seconds for 5,000 rows of ten classes, some
-    tens of them for a hundred classes or hundreds of thousands of rows.
-    Penalties of structured maps are tried along a path in which each fit starts from the one before. Progress goes to the
-    logger ``"calibrant"`` at level INFO.
+    Costs the fits of all candidates times the number of folds plus one: seconds for 5,000 rows of ten classes, tens of
+    seconds for a hundred classes or hundreds of thousands of rows. Regularisation paths of structured maps use warm starts.
+    Progress goes to the logger ``"calibrant"`` at level INFO.
 
     Examples
     --------
-    Sure predictions of which every fifth is wrong, and unsure ones that are honest:
+    Confident predictions of which every fifth is wrong, and less confident ones that are calibrated:
 
     >>> p = [[0.98, 0.01, 0.01]] * 100 + [[0.5, 0.3, 0.2]] * 100
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10
@@ -376,7 +372,7 @@ class AutoCalibration(Calibrator):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """What all candidates have in common; only those that keep the arg-max are tried if it must be preserved."""
+        """The traits that all candidates share."""
         listed = self.candidates if isinstance(self.candidates, list | tuple) else []
         traits = [one.traits for one in _calibrators(listed)]
         return Traits(
@@ -388,7 +384,7 @@ class AutoCalibration(Calibrator):
         )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Try, pool and fit.
+        """Cross-validate the candidates, then fit the selected ones.
 
         Parameters
         ----------
@@ -398,9 +394,9 @@ class AutoCalibration(Calibrator):
         y : array of shape (n,)
             True classes: column numbers, or labels that match the columns.
         sample_weight : array of shape (n,), optional
-            Rows of weight zero are left out. A weight of two is the same as the row given twice.
+            Rows of weight zero are left out. A weight of 2 is equivalent to a repeated row.
         groups : array of shape (n,), optional
-            Rows of one group, such as those of one patient, are never on both sides of a fold.
+            The rows of a group, such as those of one patient, always fall into the same fold.
         """
         data = LabelledPredictions.parse(X, y, sample_weight)
         announce_cost(type(self).__name__, self.fit_cost, data.n_rows, data.n_classes)
@@ -410,7 +406,7 @@ class AutoCalibration(Calibrator):
 
     @property
     def fit_cost(self) -> JointCost:  # type: ignore[override]
-        """That of trying all candidates on all folds, on a sample if there are very many rows, and of one last fit."""
+        """Cost of cross-validating all candidates, on a sample of a large calibration set, and of the final fit."""
         n_folds = float(self.cv) if is_whole(self.cv, 2) else 5.0
         if isinstance(self.candidates, str):
             return JointCost([FitPart(COST_OF_DEFAULT, most_rows=TRIAL_ROWS)])
@@ -427,24 +423,24 @@ class AutoCalibration(Calibrator):
         self._check_parameters()
         data, n_rows = data.with_counting_weights(), data.n_rows
         if data.groups is None and is_whole(self.cv, 2):
-            data = merged_copies(data)
+            data = merged_duplicates(data)
         candidates = self._candidates(data)
         sample = trial_rows(data)
         folds = stratified_folds(self.cv, sample)
-        trials = tried(candidates, sample, folds, self.time_budget, data.n_rows)
+        trials = evaluate_candidates(candidates, sample, folds, self.time_budget, data.n_rows)
         pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
         gain = Gain.of(pool, trials)
         rejected = ""
         if gain.value < -CLEARLY_WORSE * gain.standard_error:
-            rejected = "what was tried is clearly worse on rows held out"
+            rejected = "the selection is clearly worse on held-out rows"
         else:
-            self._set_parts([trial.candidate for trial in trials.judged], pool.weights, data)
+            self._set_parts([trial.candidate for trial in trials.evaluated], pool.weights, data)
             if is_worse_than_identity(data, self._transform):
-                rejected = "what does well on rows held out does harm on all of them"
+                rejected = "the selection is worse on the complete calibration set"
         weights = pool.weights
         if rejected:
             weights = np.eye(len(weights))[0]
-            self._set_parts([trial.candidate for trial in trials.judged], weights, data)
+            self._set_parts([trial.candidate for trial in trials.evaluated], weights, data)
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
             self.decision_,
@@ -456,13 +452,13 @@ class AutoCalibration(Calibrator):
         )
 
     def _measured(self, predictions: Predictions) -> str:
-        """Return how the losses differ from those of the probabilities as they were given; empty if they do not."""
-        said = []
+        """Return how the losses differ from those of the given probabilities; empty if they do not."""
+        conditions = []
         if predictions.space is Space.PROBABILITIES and not predictions.scores.all():
-            said.append(f"with zeros raised to {predictions.floor:.2g}")
+            conditions.append(f"with zeros raised to {predictions.floor:.2g}")
         if self.present_columns_ is not None:
-            said.append("given that the class is one of those that have rows")
-        return ", and ".join(said)
+            conditions.append("given that the class is one of those in the calibration set")
+        return ", and ".join(conditions)
 
     def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if len(self.calibrators_) == 1:
@@ -471,7 +467,7 @@ class AutoCalibration(Calibrator):
         first, *others = (calibrator._trace(given).probabilities for calibrator in self.calibrators_)
         mixed = first.mixed(others, self.weights_).narrowed()
         kept: Literal["argmax"] | None = "argmax" if self._setting("preserve_accuracy") else None
-        # A small weight of a number at the end of the float type is zero.
+        # The product of a small weight and a tiny probability underflows.
         return given.with_probabilities(mixed, kept).with_floor(TINY).without_zeros()
 
     def _candidates(self, data: LabelledPredictions) -> list[Candidate]:
@@ -484,7 +480,7 @@ class AutoCalibration(Calibrator):
         kept = [candidate for candidate in found if candidate.calibrator.traits.keeps_argmax]
         if len(kept) == 1:
             raise ParameterError(
-                f"none of the candidates {[one.name for one in found[1:]]} keeps the predicted class; set "
+                f"none of the candidates {[one.name for one in found[1:]]} preserves the predicted class; set "
                 "preserve_accuracy=False, or list some that do, such as 'temperature' and 'shared-map'."
             )
         return kept
@@ -495,7 +491,7 @@ class AutoCalibration(Calibrator):
         parts = [
             (candidate, weight) for candidate, weight in zip(candidates, weights, strict=True) if weight > 0
         ]
-        with held_back():  # they spoke of themselves alone; what matters is in the table
+        with held_back():  # the table has what matters
             self.calibrators_ = [
                 clone(candidate.calibrator).fit_labelled(data, warn_of_absent=False) for candidate, _ in parts
             ]
@@ -515,7 +511,7 @@ class AutoCalibration(Calibrator):
 
 
 def _calibrators(listed: Sequence[Any]) -> list[Calibrator]:
-    """Return the calibrators among what a user listed, made from their names; what is neither, a fit will refuse."""
+    """Return the listed calibrators, made from their names where necessary; fit refuses everything else."""
     from calibrant.registry import make
 
     found = []

@@ -1,4 +1,4 @@
-"""Trials: what every candidate says about rows that were held out, within a budget of time."""
+"""Trials: cross-validated losses of all candidates, within a time budget."""
 
 import logging
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.combinators.auto.stratified_folds import known_rows
+from calibrant.calibrators.combinators.auto.folds import row_groups
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
@@ -22,13 +22,21 @@ from calibrant.numerics.folds import Fold
 from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import in_threads
 
-__all__ = ["IDENTITY", "Candidate", "Trial", "Trials", "chosen_candidates", "default_candidates", "tried"]
+__all__ = [
+    "IDENTITY",
+    "Candidate",
+    "Trial",
+    "Trials",
+    "chosen_candidates",
+    "default_candidates",
+    "evaluate_candidates",
+]
 
 
 IDENTITY = "uncalibrated"
 
-# Factors of the penalties, the strongest and so the simplest map first; chosen, with the other numbers here, on the
-# odd-numbered sets of benchmarks/structured_and_auto.py. What is too weak for few rows gets no weight from them.
+# Regularisation strengths, the strongest (simplest map) first. All numbers here were chosen on the odd-numbered sets of
+# benchmarks/structured_and_auto.py. Strengths that are too weak for a small calibration set get no weight in the pool.
 VECTOR_STRENGTHS: tuple[float, ...] = (10.0, 1.0)
 VECTOR_STRENGTHS_OF_TWO: tuple[float, ...] = (10.0, 1.0, 0.1)
 MATRIX_STRENGTHS: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1)
@@ -36,8 +44,8 @@ MOST_CLASSES_OF_MATRIX = 200
 
 ROWS_FOR_ISOTONIC = 2000
 
-# Maps of other shapes. On the same sets they gain nothing over those above, and take most of the time; they may where
-# errors have a shape that none of the others can follow.
+# Maps of other shapes. On the same sets they gain nothing over those above and take most of the time. They may gain
+# where none of the others fits the shape of the errors.
 FURTHER = [
     "ets (loss=log)",
     "spline",
@@ -51,14 +59,14 @@ MOST_CLASSES_OF_FURTHER = 200
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One map to try.
+    """One candidate map.
 
     Attributes
     ----------
     name : str
-        A registry name, with the strength of the penalty where there are several.
+        A registry name, with the regularisation strength where there are several.
     calibrator : Calibrator
-        Not fitted.
+        Unfitted.
     """
 
     name: str
@@ -66,18 +74,18 @@ class Candidate:
 
     @property
     def family(self) -> str:
-        """What it has in common with candidates that differ in a strength only, or are of the same kind."""
+        """Key that is equal for candidates of the same class, or for structured maps that differ only in strength."""
         if isinstance(self.calibrator, StructuredScaling):
             return repr(clone(self.calibrator).set_params(strength=1.0))
         return self.name if isinstance(self.calibrator, Chain) else type(self.calibrator).__name__
 
 
 def default_candidates(data: LabelledPredictions, *, thorough: bool = False) -> list[Candidate]:
-    """Return what suits the number of rows and classes, the cheap and simple first.
+    """Return the default candidates for the number of rows and classes, in order of cost and complexity.
 
-    From doing nothing over a temperature and increasing maps that all classes share to terms of every class at several
-    strengths of their penalty. With two classes there are the maps of one event instead of matrices. ``thorough`` adds
-    slower methods of other shapes.
+    They range from the identity, a temperature and increasing maps shared by all classes to class-wise terms at several
+    regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods of other
+    shapes.
     """
     n_classes = data.n_classes
     names = [IDENTITY, "temperature", "shared-map"]
@@ -98,7 +106,7 @@ def _at(strengths: tuple[float, ...], name: str) -> list[str]:
 
 
 def _made(name: str) -> Calibrator:
-    """Return the calibrator of a name such as ``shared-matrix (strength=0.3)``."""
+    """Return a calibrator from a name such as ``shared-matrix (strength=0.3)``."""
     from calibrant.registry import make
 
     registered, _, option = name.removesuffix(")").partition(" (")
@@ -109,7 +117,7 @@ def _made(name: str) -> Calibrator:
 
 
 def chosen_candidates(wanted: Any) -> list[Candidate]:
-    """Return the candidates that a user lists, by registry name or as calibrators; the identity is always the first."""
+    """Return candidates given by registry name or as calibrators; the identity always comes first."""
     from calibrant.registry import make
 
     if isinstance(wanted, str) or not isinstance(wanted, Sequence) or len(wanted) == 0:
@@ -139,18 +147,18 @@ ALWAYS_TRIED = 2
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One candidate on all rows held out.
+    """Held-out losses of one candidate.
 
     Attributes
     ----------
     candidate : Candidate
-        What was tried.
+        The candidate.
     losses : ndarray of shape (N,) or None
-        Log-loss of every row that was held out, fold after fold; None if it was not tried, or failed.
+        Log-loss of every held-out row, fold by fold; None if the candidate was skipped or failed.
     seconds : float
-        Time of all its fits; candidates that were fitted together share theirs.
+        Time of all its fits; candidates that are fitted together share it equally.
     note : str
-        Why it was not tried, or what went wrong; empty otherwise.
+        Why the candidate was skipped or failed; empty otherwise.
     """
 
     candidate: Candidate
@@ -161,39 +169,39 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """All candidates on the same rows held out.
+    """Held-out losses of all candidates on the same folds.
 
     Attributes
     ----------
     trials : list of Trial
         In the order of the candidates, the simplest first.
     weights : ndarray of shape (N,)
-        Weights of the rows held out, fold after fold; with groups they sum to the number of these.
+        Weights of the held-out rows, fold by fold; with groups they sum to the number of groups.
     fold_numbers : ndarray of shape (N,)
-        Which fold each of them was held out in.
-    units : ndarray of shape (N,)
-        Equal for rows of one group, or copies of each other, which are one observation.
+        Fold in which each row was held out.
+    group_of_row : ndarray of shape (N,)
+        Equal for rows of one group and for duplicates, which are one observation.
     n_observations : ndarray of shape (N,)
-        How many equal observations each of them stands for.
+        Number of equal observations that each row counts for.
     n_mistakes : int
-        How many of them the classifier itself gets wrong.
+        Number of observations that the classifier itself misclassifies.
     """
 
     trials: list[Trial]
     weights: Vector
     fold_numbers: NDArray[np.intp]
-    units: NDArray[np.intp]
+    group_of_row: NDArray[np.intp]
     n_observations: NDArray[np.intp]
     n_mistakes: int
 
     def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
-        """Return the standard error of the weighted mean of some terms, one for each of the chosen rows.
+        """Return the standard error of a weighted mean of terms, one per chosen row, with clusters of duplicates or groups.
 
-        What is summed over a unit is what varies independently. How the fits themselves would vary with other rows is not in it.
+        The variability of the fits themselves is not included.
         """
         if not terms.any():
             return 0.0
-        _, codes = np.unique(self.units[rows], return_inverse=True)
+        _, codes = np.unique(self.group_of_row[rows], return_inverse=True)
         weights = self.weights[rows]
         totals = np.bincount(codes, weights).astype(np.float64)
         means = np.bincount(codes, weights * terms) / totals
@@ -202,36 +210,36 @@ class Trials:
         return standard_error_of_mean(np.repeat(means, numbers), np.repeat(totals / numbers, numbers))
 
     @property
-    def judged(self) -> list[Trial]:
-        """Those that have losses."""
+    def evaluated(self) -> list[Trial]:
+        """Trials that have losses."""
         return [trial for trial in self.trials if trial.losses is not None]
 
 
-def tried(
+def evaluate_candidates(
     candidates: Sequence[Candidate],
     data: LabelledPredictions,
     folds: Sequence[Fold],
     time_budget: float | None,
     n_rows: int,
 ) -> Trials:
-    """Fit every candidate to all folds but one and judge it by the rows of that one.
+    """Cross-validate all candidates.
 
-    Structured maps that differ in their strength only are fitted along one path. With a budget, a candidate whose first
-    fold says that it would take too long is left out, and so are all that come when the budget is used up; the
-    first two, the identity and the one after it, are always tried.
+    Structured maps that differ only in their regularisation strength are fitted along one path. With a time budget, a
+    candidate is skipped if its first fold shows that it would take too long, and so are all candidates after the budget is
+    used up. The first two, the identity and its successor, are always evaluated.
 
     Parameters
     ----------
     candidates : sequence of Candidate
-        The cheap and simple first.
+        In order of cost and complexity.
     data : LabelledPredictions
         Calibration rows.
     folds : sequence of Fold
         At least two.
     time_budget : float, optional
-        Seconds for all fits together, the last ones on all rows included.
+        Seconds for all fits, including the final ones on all rows.
     n_rows : int
-        Number of all rows, of which ``data`` may be a sample.
+        Size of the calibration set, of which ``data`` may be a sample.
     """
     pieces = [
         (
@@ -244,7 +252,7 @@ def tried(
     start = perf_counter()
     for number, family in enumerate(_families(candidates)):
         began = perf_counter()
-        # The first, which are cheap, are tried in any case.
+        # The first candidates are cheap.
         left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
         losses, note = _judged(family, pieces, left, n_rows / data.n_rows)
         seconds = perf_counter() - began
@@ -254,7 +262,7 @@ def tried(
                 candidate,
                 own if possible else None,
                 seconds / len(family),
-                note if possible else "left out: it calls impossible what happened",
+                note if possible else "left out: it gave probability 0 to an observed class",
             )
         LOGGER.info("%s: %.1f s %s", ", ".join(one.name for one in family), seconds, note)
     weights = np.concatenate(
@@ -264,22 +272,24 @@ def tried(
     is_mistake = np.concatenate([test.predictions.predicted != test.labels for _, test in pieces])
     rows = np.concatenate([fold.test_rows for fold in folds])
     if data.groups is None:
-        known = known_rows(data, len(folds))
-        divided = known.places[rows] > 1
-        # Parts of a row in several folds are observations of their own.
-        units = known.units[rows] + np.where(divided, 2 * data.n_rows * numbers_of_folds, 0)
-        part = weights * (known.counts / known.places / (1.0 if data.weights is None else data.weights))[rows]
-        n_observations = np.where(divided, np.round(part * known.places[rows]), 1).astype(np.intp)
+        groups = row_groups(data, len(folds))
+        divided = groups.n_parts[rows] > 1
+        # Parts of a row in several folds are separate observations.
+        group_of_row = groups.group_of_row[rows] + np.where(divided, 2 * data.n_rows * numbers_of_folds, 0)
+        part = (
+            weights * (groups.counts / groups.n_parts / (1.0 if data.weights is None else data.weights))[rows]
+        )
+        n_observations = np.where(divided, np.round(part * groups.n_parts[rows]), 1).astype(np.intp)
     else:
-        units = _codes(data.groups)[rows]
-        # Many rows of few groups are no more evidence for one candidate than as many rows as there are groups.
-        weights *= (units.max() + 1) / weights.sum()
+        group_of_row = _codes(data.groups)[rows]
+        # Rows of a group are dependent: the effective sample size is the number of groups.
+        weights *= (group_of_row.max() + 1) / weights.sum()
         n_observations = np.ones(len(rows), dtype=np.intp)
     return Trials(
         [trials[candidate.name] for candidate in candidates],
         weights,
         numbers_of_folds,
-        units,
+        group_of_row,
         n_observations,
         int(n_observations[is_mistake].sum()),
     )
@@ -294,7 +304,7 @@ def _codes(groups: NDArray[Any]) -> NDArray[np.intp]:
 def _judged(
     family: Sequence[Candidate], pieces: Sequence[Piece], seconds_left: float, last_fits: float
 ) -> tuple[list[Vector] | list[None], str]:
-    """Return the losses of every candidate of a family on all rows held out, or none and why there are none."""
+    """Return the held-out losses of every candidate of a family, or None and the reason."""
     nothing = [None] * len(family)
     if seconds_left <= 0:
         return nothing, "left out: the time budget is used up"
@@ -302,7 +312,7 @@ def _judged(
     try:
         with held_back():
             first = _held_out(family, *pieces[0])
-            # As long again for every other fold, and longer for all rows in the end.
+            # The other folds cost the same, and the final fit to all rows more.
             expected = (perf_counter() - began) * (len(pieces) + last_fits)
             if expected > seconds_left:
                 return nothing, f"left out: it would take about {expected:.1f} s, longer than what is left"
@@ -311,13 +321,13 @@ def _judged(
                 lambda piece: _held_out(family, *piece), pieces[1:], train.n_rows * train.n_classes
             )
     except (ValueError, ArithmeticError, MemoryError) as error:
-        # One candidate that cannot be fitted must not keep the user from all others.
+        # A candidate that cannot be fitted must not stop the others.
         return nothing, f"failed: {error}"
     return [np.concatenate(parts) for parts in zip(first, *rest, strict=True)], ""
 
 
 def _families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Return candidates that are fitted together: structured maps that differ in nothing but their strength."""
+    """Group candidates that are fitted together: structured maps that differ only in regularisation strength."""
     families: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         together = isinstance(candidate.calibrator, StructuredScaling)
@@ -329,7 +339,7 @@ def _held_out(
     family: Sequence[Candidate], train: LabelledPredictions, test: LabelledPredictions
 ) -> list[Vector]:
     """Return the log-loss of every test row for every candidate of a family."""
-    if family[0].name == IDENTITY:  # needs no rows to learn from
+    if family[0].name == IDENTITY:  # needs no fit
         return [test.row_losses("log", test.predictions.without_zeros())]
     return [test.row_losses("log", fitted.transform(test.predictions)) for fitted in _fitted(family, train)]
 

@@ -70,10 +70,10 @@ def hold_out(
 ) -> HeldOut:
     """Train a clone of ``estimator`` on the rows ``train`` and ask it about the rows ``test``."""
     X, _ = _safe_split(estimator, training.X, None, test, train)
-    return asked(training.trained(estimator, train), X, training, test, response)
+    return held_out_by(training.trained(estimator, train), X, training, test, response)
 
 
-def asked(estimator: Any, X: Any, training: TrainingRows, rows: IntArray, response: str) -> HeldOut:
+def held_out_by(estimator: Any, X: Any, training: TrainingRows, rows: IntArray, response: str) -> HeldOut:
     """Ask a trained estimator about ``X``, which are the given rows of the training data."""
     method = response_method(estimator, response)
     predictions = estimator_response(estimator, X, method, training.classes)
@@ -441,7 +441,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return splits
 
     def _fit_frozen(self, training: TrainingRows, calibrator: Calibrator) -> tuple[list[HeldOut], list[Pair]]:
-        part = asked(self.estimator, training.X, training, np.arange(training.n_rows), self.response)
+        part = held_out_by(self.estimator, training.X, training, np.arange(training.n_rows), self.response)
         _announce(calibrator, training, 1)
         calibrator.fit_labelled(training.labelled(part.predictions, part.rows))
         return [part], [(self.estimator, calibrator)]

@@ -1,4 +1,4 @@
-"""WithIntervals: a calibrator that also says how sure it is of every probability."""
+"""WithIntervals: confidence intervals for calibrated probabilities, by Laplace approximation or bootstrap."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -48,8 +48,8 @@ def first_order_interval(
 ) -> tuple[Matrix, Matrix]:
     """Return both ends for every probability, (n, K), by the delta method on the log-odds of each class.
 
-    ``factor`` (P, r) times its transpose is the covariance of the parameters. Exact for two classes; O(nKr) time beyond
-    the product of the Jacobian with the factor, memory for the result and a block of rows.
+    ``factor`` (P, r) times its transpose is the covariance of the parameters. Exact for two classes. Costs O(nKr) time
+    besides the product of the Jacobian with the factor, and memory for the result and a block of rows.
     """
     lower, upper = np.empty((2, predictions.n_rows, predictions.n_classes))
     for rows in _blocks(predictions, factor.shape[1]):
@@ -62,9 +62,9 @@ def first_order_interval(
 def drawn_probabilities(
     family: FittedFamily, changes: Matrix, predictions: Predictions, calibrated: Predictions
 ) -> Iterator[tuple[slice, Cube]]:
-    """Go through blocks of rows, each with its probabilities under every draw, (n_draws, rows, K).
+    """Yield blocks of rows with their probabilities under every draw, (n_draws, rows, K).
 
-    ``changes`` (n_draws, P) are those of the parameters from the fit, which itself gives ``calibrated``.
+    ``changes`` (n_draws, P) are differences of the parameters from the fit, whose output is ``calibrated``.
     """
     for rows in _blocks(predictions, len(changes)):
         moved = family.moved(family.features(predictions.take(rows)), changes.T)
@@ -75,9 +75,9 @@ def drawn_probabilities(
 
 
 def percentile_interval(draws: Cube, level: float) -> tuple[Matrix, Matrix]:
-    """Return the percentiles of draws (n_draws, n, K) between which a further one lies with probability ``level``.
+    """Return the percentiles of draws (n_draws, n, K) that contain a further draw with probability ``level``.
 
-    That is a little further out than the share ``level`` of the draws themselves; the ends are (n, K) each.
+    The interval is slightly wider than the central ``level`` of the draws themselves. Both ends are (n, K).
     """
     tail = (1 - level) / 2
     lower, upper = np.quantile(draws, [tail, 1 - tail], axis=0, method="weibull")
@@ -85,7 +85,7 @@ def percentile_interval(draws: Cube, level: float) -> tuple[Matrix, Matrix]:
 
 
 def _logarithms(predictions: Predictions) -> Matrix:
-    """Return scores whose softmax the predictions are, in float64."""
+    """Return logits of the predictions, in float64."""
     scores = predictions.scores.astype(np.float64)
     if predictions.space is Space.PROBABILITIES:
         with np.errstate(divide="ignore"):
@@ -104,110 +104,107 @@ Ends = tuple[NDArray[np.floating], NDArray[np.floating]]
 # A full matrix for 50 classes. The covariance matrix takes 50 MB, and with 5,000 rows ten to fifteen seconds of one core.
 MOST_PARAMETERS = 2550
 
-# Percentiles of fewer draws say nothing.
+# Fewer draws do not determine a percentile.
 LEAST_DRAWS = 20
 
 
 class WithIntervals(Calibrator):
-    r"""Give any calibrator intervals for its probabilities, from what its calibration rows leave open.
+    r"""Confidence intervals for the probabilities of any calibrator.
 
-    For a map with parameters :math:`\theta` that are known as :math:`\hat\theta \pm \Sigma^{1/2}`, the log-odds of class k
-    against the rest are known, to first order, as
+    For a map with estimated parameters :math:`\hat\theta` of covariance :math:`\Sigma`, the delta method gives the log-odds
+    of class k against the rest the interval
 
     .. math:: \ln \frac{q_k}{1 - q_k} \pm z_{1 - \alpha/2} \sqrt{a_k^\top J \Sigma J^\top a_k}, \qquad
               a_k = \frac{e_k - q}{1 - q_k}
 
-    with J the Jacobian of the scores before the softmax. The covariance :math:`\Sigma` is that of Laplace's approximation,
-    :math:`A^{-1}` for the Hessian A of the sum of losses and penalties :cite:`mackay1992`, or its robust form
-    :cite:`white1982`. Calibrators without one are fitted again and again to randomly weighted rows :cite:`rubin1981`.
+    with J the Jacobian of the scores before the softmax. The covariance is that of the Laplace approximation,
+    :math:`\Sigma = A^{-1}` for the Hessian A of the sum of losses and penalties :cite:`mackay1992`, or its robust form
+    :cite:`white1982`. Calibrators without a Laplace approximation get the Bayesian bootstrap :cite:`rubin1981`.
 
     Parameters
     ----------
     calibrator : Calibrator or str
-        Whose probabilities these are: an unfitted calibrator, which is cloned, not changed, or a name from
-        :func:`calibrant.registry.calibrators` (``+`` composes).
+        An unfitted calibrator, which is cloned, or a name from :func:`calibrant.registry.calibrators` (``+`` composes).
     method : {"auto", "laplace", "bootstrap"}, default="auto"
-        ``"laplace"`` for temperature (with log-loss), vector, matrix, Dirichlet and structured scaling and for maps of one
-        event that are logistic in a few numbers, such as Platt scaling and beta calibration, also one against the
-        rest. ``"bootstrap"`` for any. ``"auto"`` takes what a calibrator offers itself, as Gaussian processes
-        and Venn-Abers predictors do, else Laplace's approximation if there is one, else the bootstrap.
+        ``"laplace"`` is for temperature (with log-loss), vector, matrix, Dirichlet and structured scaling, and for binary
+        maps that are logistic in a few features, such as Platt scaling and beta calibration, also one-vs-rest.
+        ``"bootstrap"`` is for any calibrator. ``"auto"`` uses the calibrator's own intervals (Gaussian processes,
+        Venn-Abers predictors), else the Laplace approximation if there is one, else the bootstrap.
     covariance : {"sandwich", "model"}, default="sandwich"
-        Of Laplace's approximation: :math:`A^{-1} B A^{-1}` with B the sum of the squared gradients of the rows, which is right
-        whether or not the truth belongs to the family; or :math:`A^{-1}`, which is right if it does.
+        Covariance of the Laplace approximation. ``"sandwich"`` is :math:`A^{-1} B A^{-1}`, with B the sum over rows of the
+        outer products of the gradients, and holds under misspecification; ``"model"`` is :math:`A^{-1}`.
     level : float, default=0.95
-        Share of the intervals that should hold the probability. Without meaning for Venn-Abers predictors.
+        Confidence level. Venn-Abers predictors have none.
     predictive : bool, default=False
-        Whether ``predict_proba`` returns the mean over plausible maps instead of the fitted one. With few rows that is less
-        extreme, as it should be.
+        Whether ``predict_proba`` returns the posterior predictive mean instead of the fitted map. With a small calibration
+        set it is less extreme.
     n_draws : int, default=200
-        Refits of the bootstrap; draws for predictive means and where parameters meet a bound. With 200 of them the ends of
-        a 95 % interval are off by about a fifth of a standard deviation, with 1,000 by a twelfth, for five times the cost.
+        Number of bootstrap refits, and of draws for predictive means and for parameters near a bound. With 200 draws the
+        ends of a 95 % interval have an error of about a fifth of a standard deviation, with 1,000 a twelfth.
     random_state : int, Generator or None, default=0
-        Source of draws and weights, asked once in each fit.
+        Source of draws and weights, used once in each fit.
 
     Attributes
     ----------
     calibrator_ : Calibrator
         Fitted to all rows.
     method_ : str
-        What was used: ``"own"`` (of the calibrator), ``"laplace"`` or ``"bootstrap"``.
+        The method used: ``"own"`` (of the calibrator), ``"laplace"`` or ``"bootstrap"``.
     factor_ : ndarray of shape (P, P)
-        By Laplace's approximation, like the next two: times its transpose the covariance of the parameters, in the order
-        temperature; weights, intercepts; [W | b] row by row; slope, intercept; a, b, c; of each class in turn where maps
-        are one against the rest.
+        Laplace only, like the next two attributes. The factor times its transpose is the covariance of the parameters,
+        which have the order temperature; weights, intercepts; [W | b] row by row; slope, intercept; a, b, c; for
+        one-vs-rest maps class by class.
     parameter_draws_ : ndarray of shape (n_draws, P)
-        Changes of the parameters from the fitted ones.
+        Differences of drawn parameters from the fitted ones.
     is_cut_ : bool
-        Whether a bound of a parameter is within reach, so that intervals come from the draws.
+        Whether the bound of a parameter truncates the distribution, so that intervals come from draws.
     refits_ : list of Calibrator
-        By the bootstrap: the calibrators fitted to weighted rows.
+        Bootstrap only: the calibrators fitted to weighted rows.
 
     Notes
     -----
-    *What an interval is for.* The probability that the best map of the family gives, the one that infinitely many rows would
-    lead to. That is the true probability if it belongs to the family. If not, the interval shrinks around a wrong
-    number as rows become many: it says what the rows leave open, not what the family cannot express.
+    *Target.* The interval is for the probability under the best map of the family, the limit of an infinite calibration set.
+    That is the true probability if the family contains the true map. Otherwise the interval shrinks around a biased value:
+    it covers sampling error, not misspecification.
 
-    *Venn-Abers predictors* have a pair :math:`[p_0, p_1]` in the place of an interval: the two answers of which one has used the
-    truth. It has no level, and is no confidence interval for the true probability, which it holds in less than half of the
-    cases, the fewer the more rows there are. Asking for a level is an error; ``method="bootstrap"`` has one.
+    *Venn-Abers predictors* have a pair :math:`[p_0, p_1]` instead of an interval: two predictions, one of which was fitted
+    with the true outcome. The pair has no level and is no confidence interval for the true probability; it contains it in
+    less than half of the cases, and less often with more rows. Passing a level is an error; ``method="bootstrap"`` has one.
 
-    *Each by itself.* Intervals hold row by row and class by class. All at once they do not, and those of many rows miss
-    together, since rows share the map. They always contain what ``predict_proba`` returns.
+    *Pointwise.* Intervals hold per row and per class, not simultaneously. Errors of different rows are dependent, since all
+    rows share the map. An interval always contains the output of ``predict_proba``.
 
-    *Bounds.* Where a parameter may meet its bound, as the powers of beta calibration do and nearly always the knots of
-    ``shared-`` maps, its distribution is the normal
-    one around the unbounded optimum, cut off at the bound, and intervals are percentiles of draws from it. *Flat
-    directions* about which rows say nothing make intervals reach from 0 to 1 for rows that depend on them, those that the
-    softmax does not see excepted. A fit to separated outcomes, which has no finite optimum, or one that kept
-    the identity has the interval of the curvature where it stands.
+    *Bounds.* If a parameter is near its bound, as the powers of beta calibration can be and knots of ``shared-`` maps nearly
+    always are, its distribution is the normal one around the unbounded optimum, truncated at the bound. Intervals are then
+    percentiles of draws. *Unidentified directions* of the parameters make intervals extend from 0 to 1 for rows that
+    depend on them, except for directions that the softmax ignores. A fit to separated outcomes, which has no finite
+    optimum, and a fit that kept the identity have the interval of the curvature at their parameters.
 
-    *Penalties* count as priors: where rows say little, the interval is as wide as the prior. They also pull estimates from the
-    truth. By how much is estimated, and its square added to the variance of the robust form; with few rows and a truth far
-    from where the penalty pulls to, intervals still hold it somewhat less often than they say. How their strength was
-    found does not count, and where models of several folds are averaged the curvature is taken at the mean of their
-    parameters.
+    *Penalties* act as priors: where the rows have little information, the interval is as wide as the prior. They also bias
+    the estimate. The robust form estimates this bias and adds its square to the variance; with few rows and true parameters
+    far from the penalty's centre, coverage is still somewhat below the level. The choice of the regularisation strength is
+    not taken into account, and where models of several folds are averaged the curvature is taken at their mean parameters.
 
-    *One against the rest.* The K fits share their rows and so their errors: all K equations are taken as one estimate, with the
-    covariance between classes.
+    *One-vs-rest.* The K fits share their rows, so their errors are correlated. All K estimating equations are treated
+    jointly, with the covariance between classes.
 
-    *Compositions.* A :class:`~calibrant.Chain` takes the bootstrap, which refits all its stages. The interval of the last
-    stage given the others would be too narrow. For :class:`~calibrant.AutoCalibration` the components that it kept are
-    refitted, not those that it dropped: their weights, and the choice, count as known.
+    *Compositions.* A :class:`~calibrant.Chain` uses the bootstrap, which refits all stages; an interval of the last stage
+    given the others would be too narrow. For :class:`~calibrant.AutoCalibration` the selected components are refitted, while
+    the selection and the weights are treated as known.
 
-    *Classes without calibration rows* keep the probability that the classifier gives them: about it nothing is known, not even
-    how little, and its interval is a point. The others share what is left.
+    *Classes without calibration rows* keep the probability that the classifier gives them. The rows have no information on
+    it, and its interval is a point. The other classes share the remainder.
 
-    *Weights* count rows: intervals of rows of weight two are those of the rows given twice. Weights that average less than one
-    are multiplied until they average one.
+    *Weights* are frequencies: a row of weight 2 is equivalent to a repeated row. Weights with a mean below 1 are rescaled to
+    mean 1.
 
-    *Cost.* Laplace: :math:`O(nP^2 + P^3)` once, up to 2,550 parameters; the ends for m rows :math:`O(mKP)`, for full matrices
-    :math:`O(mP^2)`, in blocks: 1,000 rows of 1,000 classes with 2,000 parameters take half a minute. Bootstrap:
-    ``n_draws`` fits and, for each call, as many predictions.
+    *Cost.* Laplace: :math:`O(nP^2 + P^3)` once, for up to 2,550 parameters; intervals of m rows :math:`O(mKP)`, for full
+    matrices :math:`O(mP^2)`, in blocks: 1,000 rows of 1,000 classes with 2,000 parameters take half a minute. Bootstrap:
+    ``n_draws`` fits, and ``n_draws`` predictions for each call.
 
     Examples
     --------
-    Three of four rows at 90 % are right. The more of them, the surer the honest 75 %:
+    Three of four rows at 90 % are correct. The interval around 75 % shrinks with the number of rows:
 
     >>> from calibrant import TemperatureScaling
     >>> for copies in (10, 100, 1000):
@@ -242,7 +239,7 @@ class WithIntervals(Calibrator):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """Those of the calibrator; a mean over maps is not the identity, and draws belong to columns."""
+        """Traits of the calibrator; a mean over draws does not contain the identity, and draws depend on column order."""
         try:
             inner = self._unfitted().traits
         except ParameterError:  # a fit will refuse it
@@ -258,14 +255,14 @@ class WithIntervals(Calibrator):
         ----------
         X : array, frame or Predictions
         level : float, optional
-            In the place of ``self.level``. None for Venn-Abers predictors, which give their pair :math:`[p_0, p_1]`, see
-            the notes.
+            Overrides ``self.level``. None for Venn-Abers predictors, which return their pair :math:`[p_0, p_1]`, see the
+            notes.
         """
         check_is_fitted(self)
         if level is not None and self.method_ == "own" and not self._takes_level():
             raise ParameterError(
                 f"level must be None for {type(self.calibrator_).__name__}, whose intervals have no level; "
-                "use method='bootstrap' for some that have."
+                "use method='bootstrap' for intervals with a level."
             )
         level = self.level if level is None else level
         check_level(level)
@@ -277,15 +274,15 @@ class WithIntervals(Calibrator):
             (np.minimum, np.maximum),
             strict=True,
         ):
-            # Rounding, or percentiles of a biased estimate, may leave out what they are the interval of.
+            # Rounding, or percentiles of a biased estimate, may exclude the estimate itself.
             ends.append(outermost(inner.astype(probabilities.dtype), probabilities))
         return ends[0], ends[1]
 
     def draws(self, X: Any, n: int | None = None) -> NDArray[np.float64]:
-        """Return the probabilities of the rows by plausible maps, (n, rows, K); all ``n_draws`` of them if n is None.
+        """Return probabilities under n draws of the map, (n, rows, K); under all ``n_draws`` if n is None.
 
-        The maps are the same at every call, so that anything computed from the probabilities of several rows can be
-        given an interval: compute it for every map, and take percentiles.
+        The draws are the same in every call. For an interval of any function of several rows, compute it for every draw
+        and take percentiles.
         """
         check_is_fitted(self)
         if self.method_ == "own":
@@ -307,7 +304,7 @@ class WithIntervals(Calibrator):
 
     @property
     def fit_cost(self) -> JointCost | None:  # type: ignore[override]
-        """That of the calibrator, and of every bootstrap sample where these are drawn."""
+        """Cost of the calibrator, times the number of bootstrap refits if there are any."""
         try:
             inner = self._unfitted().fit_cost
         except ParameterError:  # a fit will refuse it
@@ -443,12 +440,12 @@ LEAST_WEIGHT = 1e-9
 def refits(
     calibrator: Calibrator, data: LabelledPredictions, n_draws: int, generator: np.random.Generator
 ) -> list[Calibrator]:
-    r"""Return a fitted calibrator fitted anew to the rows with random weights, so many times: the Bayesian bootstrap.
+    r"""Refit a calibrator ``n_draws`` times to randomly weighted rows: the Bayesian bootstrap :cite:`rubin1981`.
 
-    A row has an exponential weight, a row of weight w one that is Gamma-distributed with shape w, which is the same as w
-    rows have together; all are divided by their mean :cite:`rubin1981`. Unlike rows drawn with replacement, none is
-    left out: no class can vanish, and no copies of a row end up in different folds of an inner cross-validation. Every
-    refit has random numbers of its own, so the result does not depend on the number of threads.
+    Random weights are exponential, and Gamma with shape w for a row of weight w, the distribution of the sum over w rows;
+    all are divided by their mean. Unlike in the ordinary bootstrap no row is dropped: no class vanishes, and no duplicates
+    fall into different folds of an inner cross-validation. Every refit has its own random stream, so the result does not
+    depend on the number of threads.
     """
     shapes = np.ones(data.n_rows) if data.weights is None else data.weights
 
@@ -463,14 +460,14 @@ def refits(
 
 @singledispatch
 def _refitted(calibrator: Calibrator, data: LabelledPredictions) -> Calibrator:
-    """Return what a fitted calibrator would have become with these rows."""
+    """Return a calibrator refitted to these rows."""
     fitted: Calibrator = clone(calibrator).fit_labelled(data, warn_of_absent=False)
     return fitted
 
 
 @_refitted.register
 def _(calibrator: AutoCalibration, data: LabelledPredictions) -> Calibrator:
-    """Keep the choice and its weights: to try all candidates anew would take several times as long."""
+    """Keep the selection and its weights; a full refit would cost several times as much."""
     refitted = copy(calibrator)
     with held_back():
         refitted.calibrators_ = [_refitted(part, data) for part in calibrator.calibrators_]
@@ -480,7 +477,7 @@ def _(calibrator: AutoCalibration, data: LabelledPredictions) -> Calibrator:
 def refitted_probabilities(
     calibrators: list[Calibrator], predictions: Predictions
 ) -> Iterator[tuple[slice, Cube]]:
-    """Go through blocks of rows, each with its probabilities by every calibrator, (n_draws, rows, K)."""
+    """Yield blocks of rows with their probabilities by every calibrator, (n_draws, rows, K)."""
     step = max(MIN_REFIT_ROWS, REFIT_BLOCK_BYTES // (8 * predictions.n_classes * len(calibrators)))
     for start in range(0, predictions.n_rows, step):
         rows = slice(start, min(start + step, predictions.n_rows))

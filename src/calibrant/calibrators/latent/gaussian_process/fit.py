@@ -20,7 +20,7 @@ from calibrant.calibrators.latent.gaussian_process.variational import (
     score_range,
 )
 from calibrant.numerics.interpolated import EvenGrid
-from calibrant.solvers import Status, Valley, quasi_newton
+from calibrant.solvers import LocalMinimum, Status, quasi_newton
 
 __all__ = ["MOST_INDUCING", "ProcessFit", "averaged_covariance", "fit_process", "placed_inducing_points"]
 
@@ -182,7 +182,7 @@ class _Round(NamedTuple):
     parameters: KernelParameters
     bound: Bound
     decrement: float
-    valley: Valley
+    minimum: LocalMinimum
 
 
 def fit_process(
@@ -317,9 +317,9 @@ class _Search:
             )
             end = self._round(logarithms, noise, inducing, function, max(steps, 1))
             logarithms, noise = end.logarithms, end.parameters.noise
-            n_iterations += end.valley.n_iterations
-            n_evaluations += end.valley.n_evaluations + 3
-            converged = end.valley.status is not Status.OUT_OF_ITERATIONS
+            n_iterations += end.minimum.n_iterations
+            n_evaluations += end.minimum.n_evaluations + 3
+            converged = end.minimum.status is not Status.OUT_OF_ITERATIONS
             if (converged and number >= least_rounds) or n_iterations >= max_iterations:
                 break
             function = WhitenedFeatures.at(self.bound.nodes, end.parameters).features @ end.bound.mean
@@ -332,7 +332,7 @@ class _Search:
             decrement=end.decrement,
             n_iterations=n_iterations,
             n_evaluations=n_evaluations,
-            status=end.valley.status,
+            status=end.minimum.status,
         )
 
     def prior(self) -> ProcessFit:
@@ -376,7 +376,7 @@ class _Search:
                 return IMPOSSIBLE, np.zeros_like(x)
             return begin.value - bound.value, -gradient
 
-        valley = quasi_newton(
+        minimum = quasi_newton(
             lost,
             np.concatenate([logarithms, [noise / noise_unit], np.zeros(len(inducing))]),
             bounds=[*self.bounds, *[(None, None)] * len(inducing)],
@@ -384,13 +384,13 @@ class _Search:
             slope_tolerance=SLOPE_TOLERANCE * max(1.0, self.bound.rows.weights.sum() / TOLERANCE_ROWS) ** 0.5,
             max_iterations=max_iterations,
         )
-        best_values, parameters = unpacked(valley.theta)
+        best_values, parameters = unpacked(minimum.theta)
         bound = self.bound(best_values, parameters)
-        slopes = lost(valley.theta)[1]
+        slopes = lost(minimum.theta)[1]
         least = np.array([low for low, _ in self.bounds])
         most = np.array([np.inf if high is None else high for _, high in self.bounds])
-        at_edge = ((valley.theta[:3] <= least) & (slopes[:3] > 0)) | (
-            (valley.theta[:3] >= most) & (slopes[:3] < 0)
+        at_edge = ((minimum.theta[:3] <= least) & (slopes[:3] > 0)) | (
+            (minimum.theta[:3] >= most) & (slopes[:3] < 0)
         )
         slopes[:3][at_edge] = 0.0
-        return _Round(valley.theta[:2], parameters, bound, 0.5 * float(slopes @ slopes), valley)
+        return _Round(minimum.theta[:2], parameters, bound, 0.5 * float(slopes @ slopes), minimum)

@@ -367,7 +367,7 @@ class IntraOrderPreserving(OrderKeeping):
             self._chosen_weight_decay(data, seed) if self.weight_decay == "auto" else float(self.weight_decay)
         )
         effort = CHOSEN if self.weight_decay == "auto" else GIVEN
-        self._remember(self._fitted_map(data, self.weight_decay_, seed, effort))
+        self._set_map(self._fitted_map(data, self.weight_decay_, seed, effort))
         self.solution_.warn_unless_converged("IntraOrderPreserving")
 
     def _check_parameters(self) -> None:
@@ -443,7 +443,7 @@ class IntraOrderPreserving(OrderKeeping):
         sees: Literal["classes", "places"] = "classes" if self.sees_classes_ else "places"
         return GapFamily(sees, self._hidden, self.activation, self._setting("inputs"))
 
-    def _remember(self, fitted: Map) -> None:
+    def _set_map(self, fitted: Map) -> None:
         """Keep the map as plain arrays."""
         self.inverse_temperature_ = fitted.inverse_temperature
         self.solution_ = fitted.solution
@@ -456,9 +456,9 @@ class IntraOrderPreserving(OrderKeeping):
             self.knots_, self.slopes_ = fitted.nodes, fitted.rates
 
     def _increasing(self, given: TracedPredictions) -> Value:
-        return self._recalled().traced(given)
+        return self._map().traced(given)
 
-    def _recalled(self) -> Map:
+    def _map(self) -> Map:
         """Return the map that the fitted attributes describe."""
         if self._setting("kind") == "diagonal":
             curve = SharedMap if self._setting("form") == "piecewise" else IncreasingNetwork

@@ -19,7 +19,7 @@ from calibrant.numerics.dense_network import Activation, DenseNetwork
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
-from calibrant.solvers import Solution, Status, Valley, quasi_newton
+from calibrant.solvers import LocalMinimum, Solution, Status, quasi_newton
 
 __all__ = ["GapFamily", "GapNetwork", "GapObjective", "InputScale", "fit_gap_network"]
 
@@ -181,7 +181,7 @@ class GapObjective:
     shares: Vector
     weight_decay: float
 
-    def price(self, theta: Vector) -> float:
+    def penalty(self, theta: Vector) -> float:
         """Return the weight decay alone."""
         return self.weight_decay * float(theta @ theta)
 
@@ -192,7 +192,7 @@ class GapObjective:
             return self._block(theta, rows)
 
         total = block(slice(None)) if in_all_blocks is None else in_all_blocks(block)
-        return float(total[0]) + self.price(theta), total[1:] + 2 * self.weight_decay * theta
+        return float(total[0]) + self.penalty(theta), total[1:] + 2 * self.weight_decay * theta
 
     def _block(self, theta: Vector, rows: slice) -> Vector:
         """Return the sums of losses and gradients of some rows, one after the other."""
@@ -213,7 +213,7 @@ class GapObjective:
         slopes /= roots
         return np.append(loss, self.network.gradient(theta, run, slopes))
 
-    def descend(self, start: Vector, tolerance: float, max_iterations: int) -> Valley:
+    def descend(self, start: Vector, tolerance: float, max_iterations: int) -> LocalMinimum:
         """Walk downhill from ``start``."""
         with BlockSums.over(len(self.places), max(self.network.widths)) as in_all_blocks:
             return quasi_newton(
@@ -289,13 +289,13 @@ def fit_gap_network(
         weight_decay=0.0 if np.isinf(weight_decay) else weight_decay,
     )
     nothing = np.zeros(objective.network.n_parameters)
-    valleys = [Valley(nothing, objective.expand(nothing)[0], 0.0, 0, 1, Status.CONVERGED)]
+    valleys = [LocalMinimum(nothing, objective.expand(nothing)[0], 0.0, 0, 1, Status.CONVERGED)]
     if np.isfinite(weight_decay) and objective.gaps.max() > 0:
         for start in range(restarts):
             theta = objective.network.start(np.random.default_rng([seed, start]), 0.0)
             valleys.append(objective.descend(theta, tolerance, max_iterations))
-    lowest = min(valleys, key=lambda valley: valley.value)
-    beta, loss = rows.inverse_temperature, lowest.value - objective.price(lowest.theta)
+    lowest = min(valleys, key=lambda minimum: minimum.value)
+    beta, loss = rows.inverse_temperature, lowest.value - objective.penalty(lowest.theta)
     if not loss <= rows.identity_loss:
         # Only rounding, or scores at the edge of what floats hold, can lead here.
         beta, loss = 1.0, rows.identity_loss
@@ -306,8 +306,8 @@ def fit_gap_network(
         loss=loss,
         identity_loss=rows.identity_loss,
         decrement=tolerance * max(1.0, lowest.value),
-        n_iterations=sum(valley.n_iterations for valley in valleys),
-        n_evaluations=sum(valley.n_evaluations for valley in valleys),
+        n_iterations=sum(minimum.n_iterations for minimum in valleys),
+        n_evaluations=sum(minimum.n_evaluations for minimum in valleys),
         status=lowest.status,
     )
     return GapNetwork(family, beta, scale, lowest.theta, solution)

@@ -20,7 +20,7 @@ from calibrant.numerics.dense_network import DenseNetwork, NetworkRun
 from calibrant.numerics.row_blocks import BlockSums, one_blas_thread
 from calibrant.objective import CrossEntropy
 from calibrant.options import random_source
-from calibrant.solvers import Solution, Status, Valley, quasi_newton
+from calibrant.solvers import LocalMinimum, Solution, Status, quasi_newton
 
 __all__ = ["IncreasingNetwork", "NetworkObjective", "fit_increasing_network"]
 
@@ -229,15 +229,15 @@ def fit_increasing_network(
     rows = TemperedScores.of(data, inputs)
     objective = NetworkObjective.of(rows, hidden, weight_decay, n_nodes)
     start = np.zeros(objective.network.n_parameters)
-    valleys = [Valley(start, objective.expand(start)[0], 0.0, 0, 1, Status.CONVERGED)]
+    valleys = [LocalMinimum(start, objective.expand(start)[0], 0.0, 0, 1, Status.CONVERGED)]
     # All matrices are tiny: threads of BLAS would only wait for each other.
     with one_blas_thread():
         rough = _rough_fits(objective, restarts, generator)
-        best = sorted(rough, key=lambda valley: valley.value)[:FINALISTS]
-        valleys += [quasi_newton(objective.expand, valley.theta, tolerance=FINE) for valley in best]
-    lowest = min(valleys, key=lambda valley: valley.value)
+        best = sorted(rough, key=lambda minimum: minimum.value)[:FINALISTS]
+        valleys += [quasi_newton(objective.expand, minimum.theta, tolerance=FINE) for minimum in best]
+    lowest = min(valleys, key=lambda minimum: minimum.value)
     theta, beta, status = lowest.theta, rows.inverse_temperature, lowest.status
-    loss = lowest.value - objective.price(theta)
+    loss = lowest.value - objective.penalty(theta)
     if status is Status.OUT_OF_PRECISION:
         # A line search that finds nothing better stands at the bend of a unit as often as at the end of digits.
         status = Status.CONVERGED
@@ -246,12 +246,12 @@ def fit_increasing_network(
         theta, beta, status, loss = start, 1.0, Status.IDENTITY, rows.identity_loss
     solution = Solution(
         theta=theta,
-        value=loss + objective.price(theta),
+        value=loss + objective.penalty(theta),
         loss=loss,
         identity_loss=rows.identity_loss,
         decrement=FINE * max(1.0, lowest.value),
-        n_iterations=sum(valley.n_iterations for valley in rough + valleys),
-        n_evaluations=sum(valley.n_evaluations for valley in rough + valleys),
+        n_iterations=sum(minimum.n_iterations for minimum in rough + valleys),
+        n_evaluations=sum(minimum.n_evaluations for minimum in rough + valleys),
         status=status,
     )
     return IncreasingNetwork(beta, objective.table.nodes, objective.rates(theta)[0], inputs, solution)
@@ -323,7 +323,7 @@ class NetworkObjective:
         decaying[-1] = True
         return decaying
 
-    def price(self, theta: Vector) -> float:
+    def penalty(self, theta: Vector) -> float:
         """Return the weight decay alone."""
         return self.weight_decay * float(theta[self.decaying] @ theta[self.decaying])
 
@@ -354,7 +354,7 @@ class NetworkObjective:
         total /= len(self.labels) if self.weights is None else self.weights.sum()
         gradient = self.network.gradient(theta, run, (total[:-1] * slopes)[:, np.newaxis])
         gradient += 2 * self.weight_decay * np.where(self.decaying, theta, 0.0)
-        return float(total[-1]) + self.price(theta), gradient
+        return float(total[-1]) + self.penalty(theta), gradient
 
     def take(self, rows: NDArray[np.intp]) -> "NetworkObjective":
         """Return the same for some of the rows."""
@@ -371,7 +371,9 @@ class NetworkObjective:
         return theta
 
 
-def _rough_fits(objective: NetworkObjective, restarts: int, generator: np.random.Generator) -> list[Valley]:
+def _rough_fits(
+    objective: NetworkObjective, restarts: int, generator: np.random.Generator
+) -> list[LocalMinimum]:
     """Return where random starts lead to, roughly, on some of the rows if there are many."""
     n_rows, n_classes = objective.places.cells.shape
     n_sampled = max(SAMPLE_ROWS, SAMPLE_ENTRIES // n_classes)

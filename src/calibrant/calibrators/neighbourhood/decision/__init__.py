@@ -12,7 +12,7 @@ from calibrant.calibrators.neighbourhood.decision.repairs import (
     Plan,
     Repair,
     Repairs,
-    Thoroughness,
+    SearchEffort,
     View,
     ViolationOf,
     best_decisions,
@@ -22,7 +22,7 @@ from calibrant.calibrators.neighbourhood.decision.repairs import (
 from calibrant.calibrators.neighbourhood.decision.search import (
     MOST_ITERATIONS,
     losses_held_out,
-    losses_of_nothing,
+    losses_without_repairs,
     still_gains,
 )
 from calibrant.calibrators.neighbourhood.held_out_losses import (
@@ -382,9 +382,9 @@ class DecisionCalibration(Calibrator):
         self.epsilon_ = plan.view.epsilon
         self.is_hard_ = plan.view.hard
         self.search_ = {}
-        self._remember(plan, data.n_classes, self._repairs(data, points, plan))
+        self._set_state(plan, data.n_classes, self._repairs(data, points, plan))
         if self.guard and self.n_iterations_ > 0 and self._does_harm(points, plan, floor):
-            self._remember(plan, data.n_classes, [])
+            self._set_state(plan, data.n_classes, [])
             warn_user(f"{type(self).__name__}: {Status.IDENTITY.value}.", CalibrationWarning)
         if self.identity_kept_:
             self.floor_of_zeros_ = better_floor(points, floor, self.epsilon_)
@@ -434,7 +434,7 @@ class DecisionCalibration(Calibrator):
             self.adjustment,
             View(losses is not None, self.violation_of, self.crop, settled_epsilon(self.epsilon, n_classes)),
             float(self.steepness),
-            Thoroughness(1 + int(self.restarts)),
+            SearchEffort(1 + int(self.restarts)),
             float(self.tolerance),
             int(source.integers(2**63)),
         )
@@ -477,10 +477,12 @@ class DecisionCalibration(Calibrator):
             return after > before + ROUNDING * float(np.abs(plan.losses).max())
         losses = PointLosses.of(labels, points.weights, given)
         after = float(np.average(losses.log if self.loss == "log" else losses.brier, weights=points.weights))
-        before = float(np.average(losses_of_nothing(points, plan, self.loss, floor), weights=points.weights))
+        before = float(
+            np.average(losses_without_repairs(points, plan, self.loss, floor), weights=points.weights)
+        )
         return after > before * (1 + ROUNDING)
 
-    def _remember(self, plan: Plan, n_classes: int, repairs: list[Repair]) -> None:
+    def _set_state(self, plan: Plan, n_classes: int, repairs: list[Repair]) -> None:
         shape = (len(repairs), plan.n_decisions, n_classes)
         self.partitions_ = np.array([repair.partition for repair in repairs]).reshape(shape)
         self.adjustments_ = np.array([repair.adjustment for repair in repairs]).reshape(shape)

@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.neighbourhood.points import Crop, Points, cropped
 from calibrant.errors import ParameterError
-from calibrant.numerics.rounding import first_of_least
+from calibrant.numerics.rounding import argmin_within_rounding
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.options import real_array
 from calibrant.solvers import quasi_newton
@@ -22,7 +22,7 @@ __all__ = [
     "Plan",
     "Repair",
     "Repairs",
-    "Thoroughness",
+    "SearchEffort",
     "View",
     "Violation",
     "ViolationOf",
@@ -126,7 +126,7 @@ def best_decisions(scores: Matrix, losses: Matrix) -> Matrix:
     array([[1., 0.], [0., 1.]])
     """
     expected = losses @ scores.T
-    chosen = first_of_least(expected, float(np.abs(losses).max()), axis=0)
+    chosen = argmin_within_rounding(expected, float(np.abs(losses).max()), axis=0)
     parts = np.zeros_like(expected)
     parts[chosen, np.arange(len(scores))] = 1
     return parts
@@ -170,7 +170,7 @@ def mean_gap(scores: Matrix, residuals: Matrix, matrices: NDArray[np.float64]) -
     return float(np.mean(gaps))
 
 
-class Thoroughness(NamedTuple):
+class SearchEffort(NamedTuple):
     """How hard to look for the worst partition.
 
     Attributes
@@ -293,7 +293,7 @@ class Violation:
 
 
 def worst_partition(
-    violation: Violation, starts: Sequence[Matrix], steepness: float, thoroughness: Thoroughness
+    violation: Violation, starts: Sequence[Matrix], steepness: float, effort: SearchEffort
 ) -> tuple[Matrix, float]:
     """Return the partition (k, K) with the largest violation that was found, and that violation.
 
@@ -317,13 +317,13 @@ def worst_partition(
         value, gradient = violation.value_and_gradient(theta.reshape(best.shape))
         return -value / unit, gradient.ravel() / -unit
 
-    for number in order[: thoroughness.n_searches] if unit > 0 else []:
+    for number in order[: effort.n_searches] if unit > 0 else []:
         found = quasi_newton(
             shortfall,
             starts[number].ravel(),
             bounds=bounds,
-            tolerance=thoroughness.precision,
-            max_iterations=thoroughness.max_steps,
+            tolerance=effort.precision,
+            max_iterations=effort.max_steps,
         )
         if -found.value * unit > largest:
             best, largest = found.theta.reshape(best.shape), -found.value * unit
@@ -430,7 +430,7 @@ class Plan(NamedTuple):
     adjustment: Adjustment
     view: View
     steepness: float
-    thoroughness: Thoroughness
+    effort: SearchEffort
     tolerance: float
     seed: int
 
@@ -493,9 +493,9 @@ class Repairs:
             self.shares,
             plan.n_decisions,
             plan.steepness,
-            plan.thoroughness.n_searches,
+            plan.effort.n_searches,
             self.generator,
         )
         with BlockSums.over(len(seen), seen.shape[1], min_rows=ROWS_AT_LEAST) as in_all_blocks:
             violation = Violation(seen, residuals, in_all_blocks)
-            return worst_partition(violation, starts, plan.steepness, plan.thoroughness)
+            return worst_partition(violation, starts, plan.steepness, plan.effort)

@@ -5,13 +5,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from calibrant.arrays import Vector
-from calibrant.calibrators.neighbourhood.decision.repairs import Plan, Repairs, Thoroughness, repaired
-from calibrant.calibrators.neighbourhood.held_out_losses import PointLosses, doing_nothing
+from calibrant.calibrators.neighbourhood.decision.repairs import Plan, Repairs, SearchEffort, repaired
+from calibrant.calibrators.neighbourhood.held_out_losses import PointLosses, uncalibrated_losses
 from calibrant.calibrators.neighbourhood.points import Points, cropped
 from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import in_threads
 
-__all__ = ["MOST_ITERATIONS", "HeldOut", "losses_held_out", "losses_of_nothing", "still_gains"]
+__all__ = ["MOST_ITERATIONS", "HeldOut", "losses_held_out", "losses_without_repairs", "still_gains"]
 
 Loss = Literal["brier", "log"]
 
@@ -25,7 +25,7 @@ WORTH_WHILE = 1e-3
 ROUNDING = 1e-12
 
 # How many repairs are worth while hardly depends on how thorough each search is, but its cost does.
-IN_FOLDS = Thoroughness(n_searches=1, precision=1e-3, max_steps=12)
+IN_FOLDS = SearchEffort(n_searches=1, precision=1e-3, max_steps=12)
 
 
 class HeldOut(NamedTuple):
@@ -56,7 +56,7 @@ class _Part:
     """Points that were held out, repaired as the others are."""
 
     def __init__(self, train: Points, test: Points, plan: Plan) -> None:
-        self.repairs = Repairs(train, plan._replace(thoroughness=IN_FOLDS))
+        self.repairs = Repairs(train, plan._replace(effort=IN_FOLDS))
         self.labels = test.labels()
         self.weights = test.weights
         self.scores = test.probabilities.astype(np.float64)
@@ -93,7 +93,7 @@ def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss,
     """
     parts = [_Part(train, test, plan) for train, test in splits]
     weights = np.concatenate([part.weights for part in parts])
-    losses = [np.concatenate([losses_of_nothing(test, plan, loss, floor) for _, test in splits])]
+    losses = [np.concatenate([losses_without_repairs(test, plan, loss, floor) for _, test in splits])]
     means = [float(np.average(losses[0], weights=weights))]
     n_numbers = max(part.repairs.scores.size for part in parts)
     while len(means) <= MOST_ITERATIONS and still_gains(means):
@@ -108,14 +108,14 @@ def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss,
     return HeldOut(np.array(means), np.array(errors))
 
 
-def losses_of_nothing(points: Points, plan: Plan, loss: Loss, floor: float) -> Vector:
+def losses_without_repairs(points: Points, plan: Plan, loss: Loss, floor: float) -> Vector:
     """Return the losses of points that are left alone, with zeros read in the way that is better for them.
 
     For log-loss they count as the floor or are cropped, for the Brier score they stay or are cropped: no repair shall
     seem to gain by what cropping does.
     """
     if loss == "log":
-        return doing_nothing(points, floor, plan.view.crop, plan.view.epsilon).log
+        return uncalibrated_losses(points, floor, plan.view.crop, plan.view.epsilon).log
     as_given = points.probabilities.astype(np.float64)
     readings = [
         PointLosses.of(points.labels(), points.weights, reading).brier

@@ -417,7 +417,7 @@ class RandomCalibrationForest(Neighbourhood):
         if self.identity_kept_ and self.bins_ is not None:
             self.bins_ = self.bins_[:, :0].copy()  # as the points themselves
 
-    def _remember(self, points: Points) -> None:
+    def _set_state(self, points: Points) -> None:
         grown = self._local_means(points, self._targets(points), [self.n_bins_])
         self.n_splits_ = grown.trees.n_splits
         self.split_classes_ = grown.trees.classes

@@ -19,7 +19,7 @@ from calibrant.calibrators.scaling.parameterized_temperature.network import (
     RowTemperatures,
     StandardInputs,
     TemperatureLink,
-    lowest_valley,
+    lowest_minimum,
     row_inputs,
     traced_row_inputs,
 )
@@ -159,16 +159,16 @@ class RowTemperatureFamily:
         if data.n_rows > MANY_ROWS:
             rows = _sample(inputs, data)
             sample = self._objective(data.take(rows), inputs[rows], beta, weight_decay)
-        valley = lowest_valley(objective, self.starts, self.max_iterations, sample)
+        minimum = lowest_minimum(objective, self.starts, self.max_iterations, sample)
 
         def with_parameters(theta: Vector) -> RowTemperatureMap:
             return RowTemperatureMap(beta, self.kind, self.top_k, standard, self.network, theta, self.link)
 
-        found = with_parameters(valley.theta)
+        found = with_parameters(minimum.theta)
         loss = self._mean_loss(data, found)
         of_single = single.identity_loss if beta == 1.0 else single.loss
         at_bound = all_right or single.status is Status.AT_BOUND
-        theta, status = valley.theta, Status.AT_BOUND if at_bound else valley.status
+        theta, status = minimum.theta, Status.AT_BOUND if at_bound else minimum.status
         if loss > of_single:
             # Rounding of tables and of float32 only: the search itself ends no higher than the single temperature.
             theta = np.zeros_like(theta)
@@ -180,8 +180,8 @@ class RowTemperatureFamily:
             loss=loss,
             identity_loss=single.identity_loss,
             decrement=TOLERANCE,
-            n_iterations=valley.n_iterations,
-            n_evaluations=valley.n_evaluations + single.n_evaluations,
+            n_iterations=minimum.n_iterations,
+            n_evaluations=minimum.n_evaluations + single.n_evaluations,
             status=status,
         )
 

@@ -19,7 +19,7 @@ from calibrant.numerics.dense_network import DenseNetwork
 from calibrant.numerics.row_blocks import BlockSums, one_blas_thread
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
-from calibrant.solvers.quasi_newton import Valley, quasi_newton
+from calibrant.solvers.quasi_newton import LocalMinimum, quasi_newton
 
 __all__ = [
     "Inputs",
@@ -27,7 +27,7 @@ __all__ = [
     "RowTemperatures",
     "StandardInputs",
     "TemperatureLink",
-    "lowest_valley",
+    "lowest_minimum",
     "row_inputs",
     "traced_row_inputs",
 ]
@@ -277,12 +277,12 @@ class RowTemperatures:
         return np.append(losses.sum(), self.network.gradient(theta, run, slopes[:, np.newaxis]))
 
 
-def lowest_valley(
+def lowest_minimum(
     objective: RowTemperatures,
     starts: Sequence[Vector],
     max_iterations: int = 1000,
     sample: RowTemperatures | None = None,
-) -> Valley:
+) -> LocalMinimum:
     """Return the lowest of the minima found from several starts, and of the single temperature.
 
     A network whose parameters are all zero gives every row the single temperature, free of decay. Nothing that is
@@ -297,10 +297,10 @@ def lowest_valley(
                 quasi_newton(sample, start, tolerance=ROUGH_TOLERANCE, max_iterations=max_iterations)
                 for start in starts
             ]
-        starts, tolerance = [min(rough, key=lambda valley: valley.value).theta], TOLERANCE_OF_MANY
-        n_iterations = sum(valley.n_iterations for valley in rough)
+        starts, tolerance = [min(rough, key=lambda minimum: minimum.value).theta], TOLERANCE_OF_MANY
+        n_iterations = sum(minimum.n_iterations for minimum in rough)
         share = len(sample.inputs) / len(objective.inputs)
-        n_evaluations += round(share * sum(valley.n_evaluations for valley in rough))
+        n_evaluations += round(share * sum(minimum.n_evaluations for minimum in rough))
     with objective.open():
         found = [
             quasi_newton(objective, start, tolerance=tolerance, max_iterations=max_iterations)
@@ -309,10 +309,10 @@ def lowest_valley(
         single = np.zeros(objective.network.n_parameters)
         value, slopes = objective(single)
     # The single temperature is kept where a network of zeros is as good: a search ends next to it, not on it.
-    lowest = min(found, key=lambda valley: valley.value)
+    lowest = min(found, key=lambda minimum: minimum.value)
     if lowest.value >= value * (1 - WORTHWHILE):
-        lowest = Valley(single, value, float(np.abs(slopes).max()), 0, 1, Status.CONVERGED)
+        lowest = LocalMinimum(single, value, float(np.abs(slopes).max()), 0, 1, Status.CONVERGED)
     return lowest._replace(
-        n_iterations=n_iterations + sum(valley.n_iterations for valley in found),
-        n_evaluations=n_evaluations + sum(valley.n_evaluations for valley in found),
+        n_iterations=n_iterations + sum(minimum.n_iterations for minimum in found),
+        n_evaluations=n_evaluations + sum(minimum.n_evaluations for minimum in found),
     )

@@ -17,7 +17,7 @@ from calibrant.calibrators.shift.label_shift.diagnostics import (
     degrees_of_freedom,
     indistinct_groups,
     jackknife_variances,
-    misfit_p_value,
+    shift_model_p_value,
 )
 from calibrant.calibrators.shift.label_shift.estimators import (
     ConfusionPrior,
@@ -451,7 +451,9 @@ class LabelShift(Calibrator):
         lower, upper = estimator.limits(student.ppf((1 + level) / 2, freedom), of_source)
         # Without groups the gaps of the source rows are of unknown size, and a ridge makes gaps on purpose.
         can_judge = len(residuals) > 1 and not (self.ridge and self.method != "em")
-        p_value = misfit_p_value(estimator, other, self.check_confusion_, residuals) if can_judge else np.nan
+        p_value = (
+            shift_model_p_value(estimator, other, self.check_confusion_, residuals) if can_judge else np.nan
+        )
         indistinct = [classes[group].tolist() for group in self.indistinct_]
         _warn(indistinct, p_value)
         return PriorEstimate(

@@ -19,7 +19,7 @@ __all__ = [
     "degrees_of_freedom",
     "indistinct_groups",
     "jackknife_variances",
-    "misfit_p_value",
+    "shift_model_p_value",
 ]
 
 
@@ -118,7 +118,7 @@ def degrees_of_freedom(target: Vector, source: Vector, n_groups: int) -> Vector:
     return np.asarray(np.minimum((1 + ratio) ** 2 * max(n_groups - 1, 1), 1e9))
 
 
-def misfit_p_value(
+def shift_model_p_value(
     estimator: Estimator,
     predicted: Matrix,
     confusion: Matrix,

@@ -18,7 +18,7 @@ __all__ = [
     "PriorEstimate",
     "ProfilePaths",
     "mean_ratios",
-    "shares_found",
+    "prior_from_solution",
 ]
 
 
@@ -96,11 +96,11 @@ class PriorEstimate:
 ROUNDING = 1e-12  # shares below which are zero
 
 
-def shares_found(solution: Solution) -> NDArray[np.float64]:
+def prior_from_solution(solution: Solution) -> NDArray[np.float64]:
     """Return weights on the simplex as shares, (K,), and warn if the solver stopped before its end.
 
     >>> from calibrant.solvers import least_squares_weights
-    >>> shares_found(least_squares_weights(np.eye(2), np.array([0.75, 0.25]))).round(9)
+    >>> prior_from_solution(least_squares_weights(np.eye(2), np.array([0.75, 0.25]))).round(9)
     array([0.75, 0.25])
     """
     solution.warn_unless_converged("LabelShift.estimate")
@@ -244,7 +244,7 @@ class LikelihoodPrior:
         self.ratios = ratios
         self.row_weights = row_weights
         self.n_rows = float(len(ratios) if row_weights is None else row_weights.sum())
-        self.prior = shares_found(likeliest_weights(ratios, row_weights))
+        self.prior = prior_from_solution(likeliest_weights(ratios, row_weights))
         scores, information = self._moments()
         self.directions = Directions.around(self.prior, information, scores)
 
@@ -334,7 +334,7 @@ class ConfusionPrior:
         strengths = ridge / source_prior**2
         gram = confusion.T @ confusion + np.diag(strengths)
         linear = confusion.T @ self.mean + strengths * source_prior
-        self.prior = shares_found(least_squares_weights(gram, linear))
+        self.prior = prior_from_solution(least_squares_weights(gram, linear))
         self.slopes = linear - gram @ self.prior
         self.directions = Directions.around(self.prior, gram, self.slopes)
 
