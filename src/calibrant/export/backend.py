@@ -1,4 +1,4 @@
-"""Export back ends: what one gets, what it must be able to do, and the one list of them."""
+"""Export back ends: what they receive and provide, the list of all, and limits on the files that they run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError
 from calibrant.graph import MapGraph
 
-__all__ = ["Backend", "Exportable", "backend_for", "backends"]
+__all__ = ["LARGEST_VALUE", "MOST_ENTRIES", "MOST_WORK", "Backend", "Exportable", "backend_for", "backends"]
 
 # Modules of this package with a BACKEND each; a new back end is one file and one line here.
 MODULES = ("onnx", "torch", "sql.file", "json_file")
@@ -91,3 +91,13 @@ def backend_for(path: Path) -> Backend:
     raise ParameterError(
         f"the ending of {path.name!r} stands for no kind of export; end it with one of {known}."
     )
+
+
+LARGEST_VALUE = 2**25
+"""Entries of a value for the test rows; more is refused before it is computed."""
+
+MOST_ENTRIES = 2**29
+"""Entries of all values together."""
+
+MOST_WORK = 2**36
+"""Products and sums of all operators together."""

@@ -16,7 +16,7 @@ from calibrant.calibrators.scaling.parameterized_temperature import Parameterize
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
-from calibrant.graph.probes import score_curves
+from calibrant.graph.apply import score_curves
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
