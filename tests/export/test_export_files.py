@@ -320,7 +320,7 @@ def plugin(monkeypatch):
 
     def install(plugin):
         entry = SimpleNamespace(name="text", load=lambda: plugin)
-        monkeypatch.setattr("calibrant.export.backend.entry_points", lambda group: [entry])
+        monkeypatch.setattr("calibrant.export.backend.entry_points", lambda **_: [entry])
         backends.cache_clear()
 
     yield install
@@ -342,6 +342,6 @@ def test_a_package_adds_an_export_format(plugin, fitted, tmp_path):
 def test_a_plugin_that_is_no_backend_is_refused(plugin, fitted, tmp_path):
     plugin(print)
     with pytest.raises(
-        ParameterError, match="the plug-in 'text' of group 'calibrant.exports' is not a Backend"
+        ParameterError, match=r"the plug-in 'text' of group 'calibrant.exports' is not a Backend"
     ):
         fitted.export(tmp_path / "calibrator.txt")
