@@ -98,8 +98,7 @@ def files_of_the_page(tmp_path, monkeypatch):
                 ]
                 (folder / "entry_points.txt").write_text("\n".join(lines))
         monkeypatch.syspath_prepend(tmp_path)
-        registry._classes.cache_clear()
-        registry._factories.cache_clear()
+        forget_plugins()
 
     before = set(sys.modules)
     yield write
@@ -107,8 +106,12 @@ def files_of_the_page(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if Path(getattr(sys.modules[name], "__file__", None) or ".").parent == tmp_path:
             del sys.modules[name]
-    registry._classes.cache_clear()
-    registry._factories.cache_clear()
+    forget_plugins()
+
+
+def forget_plugins() -> None:
+    for found in (registry._classes, registry._factories, export.backends):
+        found.cache_clear()
 
 
 # Extras that an environment may lack: named by a page's import, or needed behind the scenes.

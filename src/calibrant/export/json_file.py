@@ -29,9 +29,8 @@ from calibrant.errors import FileFormatError
 from calibrant.export.backend import Backend, Exportable
 from calibrant.graph import GraphError
 from calibrant.graph.plain import graph_from_plain, graph_to_plain
-from calibrant.persistence.decoding import expect
 from calibrant.persistence.probe import probe_inputs
-from calibrant.persistence.reading import checked_probe, opened, parsed_json
+from calibrant.persistence.reading import checked_probe, expect, opened, parsed_json
 from calibrant.persistence.schema import UnreadableError, quoted
 
 __all__ = ["BACKEND", "interpreter_source", "json_of", "load_json"]

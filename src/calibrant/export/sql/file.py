@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import calibrant
 from calibrant.errors import FileFormatError, MissingExtraError
 from calibrant.export.backend import Backend, Exportable
-from calibrant.export.sql.text import DIALECTS, quoted_name, sql_of, table_parts, translated
+from calibrant.export.sql.query import DIALECTS, quoted_name, sql_of, table_parts, translated
 
 __all__ = ["BACKEND", "read_sql", "run_query"]
 

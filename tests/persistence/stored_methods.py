@@ -1,9 +1,13 @@
-"""Write ``schema_1/methods.zip``: a file of schema 1 for every registry name, with the predictions of its time.
+"""Write ``schema_1/methods.zip`` or ``schema_2/methods.zip``: files of a schema, with the predictions of their time.
 
-It was run once, in the tree of the last commit that wrote schema 1, and is not run again::
+It was run once per schema, in a tree that wrote it, and is not run again::
 
-    git worktree add ../old-tree 6f0aa66
-    PYTHONPATH=../old-tree/src python tests/persistence/schema_1_builder.py schema_1/methods.zip
+    git worktree add ../old-tree COMMIT        # 6f0aa66 for schema 1, da8fa2e for schema 2
+    PYTHONPATH=../old-tree/src python tests/persistence/stored_methods.py schema_1/methods.zip
+    PYTHONPATH=../old-tree/src python tests/persistence/stored_methods.py schema_2/methods.zip iop platt beta ...
+
+The archive of schema 1 has all registry names of its time. That of schema 2 has names that together use all operations of
+graphs and all classes of calibrators.
 
 A member ``<example>/calibrator.npz`` is what ``save`` wrote; ``<example>/<space>-<float type>.npy`` is what the calibrator
 gave for the rows of :func:`rows_of`.

@@ -1,17 +1,31 @@
-"""Archives of torch.export, looked at before torch loads them: some of what torch would load runs code."""
+"""Programs of torch.export in files: written, checked before torch loads them, and run.
+
+Some of what torch would load runs code, so archives are inspected first.
+"""
 
 import io
 import json
+import logging
 import re
+import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from calibrant.errors import FileFormatError
-from calibrant.persistence.schema import quoted
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-__all__ = ["METADATA", "check_archive"]
+import calibrant
+from calibrant.errors import FileFormatError
+from calibrant.export.backend import LARGEST_VALUE, MOST_ENTRIES, MOST_WORK, Exportable
+from calibrant.export.torch.module import DTYPES, CalibrationModule
+from calibrant.persistence.schema import quoted
+from calibrant.space import Space
+
+__all__ = ["METADATA", "check_archive", "metadata", "run", "write"]
 
 METADATA = "calibrant.json"
 
@@ -59,6 +73,111 @@ NOT_NEEDED = {"guards_code", "as_custom_obj", "as_operator", "as_graph", "treesp
 
 MOST_BYTES = 2**28
 """Length of the description of a program, and of each of the small members."""
+
+
+def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:  # noqa: ARG001
+    """Write a program of torch.export for any number of rows."""
+    module = CalibrationModule(exportable).eval()
+    # Two rows, since one would be taken for a fixed number.
+    example = torch.full((2, exportable.graph.n_columns), 0.5, dtype=DTYPES[exportable.dtype.name])
+    told = {
+        "version": calibrant.__version__,
+        "space": exportable.graph.space.value,
+        "classes": list(exportable.classes),
+        "dtype": exportable.dtype.name,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(
+            module, (example,), dynamic_shapes={"scores": {0: torch.export.Dim.DYNAMIC}}, strict=False
+        )
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)  # paths of this machine
+        torch.export.save(program, path, extra_files={METADATA: json.dumps(told)})
+
+
+def _loaded(path: Path) -> tuple[Any, dict[str, Any]]:
+    check_archive(path, lambda data: torch.load(io.BytesIO(data), weights_only=True))
+    extra = {METADATA: ""}
+    with warnings.catch_warnings(), _SilentLog():
+        warnings.simplefilter("ignore")
+        program = torch.export.load(path, extra_files=extra)
+    try:
+        told = json.loads(extra[METADATA])
+        makes_sense = (
+            told["space"] in list(Space) and isinstance(told["classes"], list) and told["dtype"] in DTYPES
+        )
+    except (KeyError, TypeError, ValueError, RecursionError):
+        makes_sense = False
+    if not makes_sense:
+        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
+    return program, told
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """Return space and classes of an exported program."""
+    _, told = _loaded(path)
+    return {"space": told["space"], "classes": [str(label) for label in told["classes"]]}
+
+
+def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Apply an exported program."""
+    program, told = _loaded(path)
+    given = torch.from_numpy(np.ascontiguousarray(scores)).to(DTYPES[told["dtype"]])
+    module = program.module()
+    with torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            _Sizes(module, path).run(mode.from_tensor(given))
+        result: NDArray[np.floating] = module(given).numpy()
+    return result
+
+
+class _Sizes(torch.fx.Interpreter):
+    """Runs a program on tensors without numbers, and refuses large values before they are computed."""
+
+    def __init__(self, module: Any, path: Path) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # lines about torch in errors
+        self._path = path
+        self._total = 0
+        self._work = 0
+
+    def run_node(self, n: Any) -> Any:
+        """Return the result of a node."""
+        result = super().run_node(n)
+        made = [each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+        sizes = [each.numel() for each in made]
+        inner = n.args[0].meta.get("columns", 1) if "matmul" in str(n.target) else 1
+        n.meta["columns"] = made[0].shape[-1] if made and made[0].ndim else 1
+        self._total += sum(sizes)
+        self._work += inner * sum(sizes)
+        if max(sizes, default=0) > LARGEST_VALUE or self._total > MOST_ENTRIES or self._work > MOST_WORK:
+            raise FileFormatError(
+                f"{self._path} has values of {self._total} entries, which no export has; export the calibrator again."
+            )
+        return result
+
+
+class _SilentLog:
+    """Logs of torch in the meantime are dropped: what is wrong with a file is said in one sentence."""
+
+    def __enter__(self) -> None:
+        self._loggers = [
+            logging.getLogger(name)
+            for name in logging.root.manager.loggerDict
+            if name.partition(".")[0] == "torch"
+        ]
+        for logger in self._loggers:
+            logger.addFilter(self.drop)
+
+    def __exit__(self, *error: object) -> None:
+        for logger in self._loggers:
+            logger.removeFilter(self.drop)
+
+    @staticmethod
+    def drop(record: logging.LogRecord) -> bool:  # noqa: ARG004
+        """Return that no record passes."""
+        return False
 
 
 def check_archive(path: Path, load_plain: Callable[[bytes], Any]) -> None:
