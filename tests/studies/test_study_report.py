@@ -11,10 +11,12 @@ import pytest
 from study_samples import crossed, sample
 
 from calibrant.errors import ParameterError
+from calibrant.studies.pictures.options import PictureOptions
 from calibrant.studies.report import write_report
 from calibrant.studies.report.contents import contents_of, contents_of_failures, duration_text
 from calibrant.studies.report.markdown import report_markdown
 from calibrant.studies.report.page import report_page
+from calibrant.studies.tables.options import TableOptions
 
 HOSTILE = '<script>alert("1")</script> | *x* _y_ [z](http://a)'
 
@@ -173,7 +175,8 @@ def test_the_page_tells_when_runs_took_place_and_markdown_does_not():
 
 def test_a_study_without_any_result_has_a_report():
     results = crossed(lambda **_: math.nan, data=["a"], calibrator=["x", "y"])
-    results.recipe.tables, results.recipe.pictures = TABLES, [{**PICTURES[0], "x": "data"}]
+    results.recipe.tables = [TableOptions.parse(table) for table in TABLES]
+    results.recipe.pictures = [PictureOptions.parse({**PICTURES[0], "x": "data"})]
     text = report_markdown(contents_of(results))
     assert r"– \[0 of 1\]" in text.replace("\N{NO-BREAK SPACE}", " ")
     assert "No unit that belongs to this picture is done." in text

@@ -11,10 +11,10 @@ from typing import Any
 
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
 from calibrant.studies.pictures.kinds import Built
-from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.pictures.options import Probabilities
 from calibrant.studies.results import DONE, FAILED, OPEN, SPLIT_LABELS, TOO_SLOW, Line, Results, label_text
 from calibrant.studies.tables import make_table
-from calibrant.studies.tables.options import ResultTable, TableOptions
+from calibrant.studies.tables.options import ResultTable
 from calibrant.wording import counted
 
 __all__ = [
@@ -79,17 +79,16 @@ class ReportContents:
 
 def contents_of(
     results: Results,
-    predictions: Callable[[Results, PictureOptions], Built] | None = None,
+    predictions: Callable[[Results, Probabilities], Built] | None = None,
     runs: Sequence[Any] = (),
 ) -> ReportContents:
     """Make all tables and pictures of a recipe and say what was run."""
     recipe = results.recipe
     failures = contents_of_failures(results)
     rows = _data_rows(results)
-    tables = [make_table(results, TableOptions.parse(entry), recipe.folder) for entry in recipe.tables]
-    pictures = [PictureOptions.parse(entry) for entry in recipe.pictures]
+    tables = [make_table(results, options, recipe.folder) for options in recipe.tables]
     empty = [table.options.caption for table in tables if not table.rows]
-    empty += [picture.caption for picture in pictures if not has_units(results, picture)]
+    empty += [picture.caption for picture in recipe.pictures if not has_units(results, picture)]
     return ReportContents(
         title=recipe.title,
         facts=tuple(_facts(results, runs)),
@@ -100,7 +99,9 @@ def contents_of(
         n_other_failures=sum(failure.number for failure in failures[MOST_FAILURES:]),
         tables=tuple(table for table in tables if table.rows),
         pictures=tuple(
-            draw_picture(results, picture, predictions) for picture in pictures if has_units(results, picture)
+            draw_picture(results, picture, predictions)
+            for picture in recipe.pictures
+            if has_units(results, picture)
         ),
         empty=tuple(empty),
         when=_when(runs),
