@@ -62,7 +62,8 @@ def html_of(assessment: "Assessment") -> str:
 
 def resource(name: str) -> str:
     """Return the content of a file in this package."""
-    return files("calibrant.report.html").joinpath(name).read_text(encoding="utf-8")
+    folder = "calibrant.presentation" if name == "style.css" else "calibrant.report.html"
+    return files(folder).joinpath(name).read_text(encoding="utf-8")
 
 
 def digest(text: str) -> str:
