@@ -52,9 +52,7 @@ def test_every_table_is_that_of_a_figures_file():
     for number in range(4, 17):
         table = tables[f"table-{number:02d}"]
         columns = [
-            name
-            for name in lines_of(FOLDER / table.figures)[0]
-            if name not in ("set", "network", "measure")
+            name for name in lines_of(FOLDER / table.figures)[0] if name not in ("set", "network", "measure")
         ]
         assert table.where["calibrator"] == columns
         assert set(columns) <= names

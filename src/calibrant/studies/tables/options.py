@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from calibrant.errors import RecipeError
+from calibrant.presentation import TYPOGRAPHIC, Cell, Column, Style, Table, decimals
 from calibrant.studies.results import MEASURE, SPLIT_LABELS, csv_text
 from calibrant.studies.schema import NamesOrOne, Rule, check_measures, check_name, parsed
 from calibrant.studies.tables.cells import Row
 
-__all__ = ["AVERAGE_RANK", "ResultTable", "TableCell", "TableOptions"]
+__all__ = ["AVERAGE_RANK", "NO_BREAK", "ResultTable", "TableCell", "TableOptions"]
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Between the parts of one number, so that a page does not break the line there."""
+
+STYLE = Style(infinity="∞", missing="–", space=NO_BREAK)
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,45 @@ class TableCell:
         return self.value - self.paper if math.isfinite(self.paper) else math.nan
 
     @property
+    def has_figure(self) -> bool:
+        """Whether the paper has a number."""
+        return not math.isnan(self.paper)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether there is a rank."""
+        return not math.isnan(self.rank)
+
+    @property
+    def rank_text(self) -> str:
+        """The rank, with decimals only for ties and averages."""
+        return f"{self.rank:.2f}".rstrip("0").rstrip(".")
+
+    @property
+    def missing(self) -> str:
+        """Number of units out of those planned; empty if none is missing."""
+        return "" if self.n_units == self.n_planned else f"[{self.n_units} of {self.n_planned}]"
+
+    def text(self, digits: int, with_spread: bool = False, style: Style = STYLE) -> str:
+        r"""Return our number, and its standard deviation if ``with_spread``.
+
+        >>> TableCell(0.5, sd=0.25).text(1, with_spread=True), TableCell().text(2)
+        ('0.5\xa0±\xa00.2', '–')
+        """
+        text = decimals(self.value, digits, style=style)
+        if not with_spread or not math.isfinite(self.sd):
+            return text
+        return f"{text}{NO_BREAK}±{NO_BREAK}{decimals(self.sd, digits, style=style)}"
+
+    def paper_text(self, digits: int, style: Style = STYLE) -> str:
+        """Return the number of the paper."""
+        return decimals(self.paper, digits, style=style)
+
+    def difference_text(self, digits: int, style: Style = STYLE) -> str:
+        """Return the difference with its sign."""
+        return decimals(self.difference, digits, signed=True, style=style)
+
+    @property
     def complete(self) -> bool:
         """Whether all units are there."""
         return self.n_units == self.n_planned > 0
@@ -197,6 +242,30 @@ class ResultTable:
         blank = [""] * (len(self.options.rows) - 1)
         return [*body, *(((name, *blank), cells, 2) for name, cells in self.footer)]
 
+    def presented(self) -> Table:
+        """Return the table as cells with formatted numbers, with published numbers and ranks below ours."""
+        options, rows = self.options, []
+        for labels, cells, digits in self.all_rows():
+            beside = ("paper", "difference") if any(cell.has_figure for cell in cells) else ()
+            which = [Cell("ours", beside)] if self.has_figures else []
+            numbers = [_presented(cell, digits, bool(options.spread)) for cell in cells]
+            rows.append((*(Cell(label or NO_BREAK) for label in labels), *which, *numbers))
+        words = [*options.rows, *([NO_BREAK] if self.has_figures else [])]
+        return Table(
+            options.name,
+            "",
+            (*(Column(word, is_numeric=False) for word in words), *map(Column, self.columns)),
+            tuple(rows[: len(self.rows)]),
+            tuple(rows[len(self.rows) :]),
+            notes=tuple(filter(None, (self._legend(), *self.notes, options.note))),
+            n_headers=len(options.rows),
+        )
+
+    def _legend(self) -> str:
+        marked = any(cell.best for row in self.cells for cell in row)
+        words = ["Bold: best of its row."] if marked else []
+        return " ".join([*words, *(["Difference: ours minus the paper's."] if self.has_figures else [])])
+
     def to_csv(self) -> str:
         """Return one line per cell, as comma-separated values."""
         numbers = ("value", "n_units", "n_planned", "sd", "rank", "paper", "difference")
@@ -208,3 +277,10 @@ class ResultTable:
                 for column, cell in zip(self.columns, cells, strict=True)
             ),
         )
+
+
+def _presented(cell: TableCell, digits: int, with_spread: bool) -> Cell:
+    details = [cell.paper_text(digits, TYPOGRAPHIC), cell.difference_text(digits, TYPOGRAPHIC)]
+    more = [f"rank {cell.rank_text}" if cell.is_ranked else "", cell.missing]
+    text = cell.text(digits, with_spread, TYPOGRAPHIC)
+    return Cell(text, (*(details if cell.has_figure else []), *more), value=cell.value, is_best=cell.best)
