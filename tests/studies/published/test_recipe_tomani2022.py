@@ -8,7 +8,7 @@ import pytest
 
 from calibrant.studies import read_recipe
 
-STUDY = Path(__file__).parents[2] / "studies" / "tomani2022"
+STUDY = Path(__file__).parents[3] / "studies" / "tomani2022"
 METHODS = ["Base", "IROvA", "IROvA-TS", "IRM", "PBMC", "DIAG", "TS", "ETS", "PTS"]
 
 

@@ -11,7 +11,7 @@ from calibrant.studies import plan, read_recipe
 from calibrant.studies.own_code import load_object
 from data import DATA_FOLDER
 
-FOLDER = Path(__file__).parents[2] / "studies" / "valk2022-real"
+FOLDER = Path(__file__).parents[3] / "studies" / "valk2022-real"
 RESULTS = FOLDER / "results" / "tables"
 MEASURES = ["confidence ECE", "classwise ECE", "Brier score", "log-loss", "accuracy", "average loss gap"]
 # Half of the last digit printed, by measure.

@@ -18,7 +18,7 @@ from calibrant.studies.report.markdown import table_markdown
 from calibrant.studies.tables import make_table, read_figures
 from calibrant.studies.tables.options import TableOptions
 
-STUDIES = Path(__file__).parents[2] / "studies"
+STUDIES = Path(__file__).parents[3] / "studies"
 NETWORKS = STUDIES / "kull2019-networks" / "figures"
 CALIBRATORS = ["none", "beta", "dirichlet", "isotonic"]
 
