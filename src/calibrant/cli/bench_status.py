@@ -3,8 +3,9 @@
 from typing import Any
 
 from calibrant.cli.result import Result, Section
+from calibrant.presentation import duration as duration_text
 from calibrant.studies.execution import TimeLeft
-from calibrant.studies.report.contents import Failure, contents_of_failures, duration_text
+from calibrant.studies.report.contents import Failure, contents_of_failures
 from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
 from calibrant.wording import counted
 

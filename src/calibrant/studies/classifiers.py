@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +19,7 @@ from calibrant.notices import held_back
 from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
 from calibrant.studies.own_code import is_reference, load_object
+from calibrant.studies.schema import close_to
 from calibrant.studies.specifications import ClassifierSpec
 
 __all__ = [
@@ -425,6 +425,5 @@ def _known(name: str) -> Callable[..., Any]:
     try:
         return CLASSIFIERS[name]
     except KeyError:
-        near = get_close_matches(name, CLASSIFIERS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(CLASSIFIERS)}."
+        hint = close_to(name, CLASSIFIERS, brief=True)
         raise RecipeError(f"there is no classifier {name!r}; {hint}") from None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from calibrant.space import Space
 from calibrant.studies.calibration import Calibrated
 from calibrant.studies.data import Truth
 from calibrant.studies.outputs import BaseOutputs
+from calibrant.studies.schema import close_to
 from calibrant.studies.specifications import MeasureSpec
 from calibrant.synthetic import TrueErrors, true_errors
 from calibrant.synthetic.level_sets import conditional_sizes
@@ -234,7 +234,7 @@ def check_measure(spec: MeasureSpec) -> None:
         name = spec.metric.removeprefix(TRUE)
         if name not in TRUE_NAMES:
             raise RecipeError(
-                f"measure {spec.name!r}: there is no metric {spec.metric!r}; {_hint(name, TRUE_NAMES)}"
+                f"measure {spec.name!r}: there is no metric {spec.metric!r}; {close_to(name, TRUE_NAMES, brief=True)}"
             )
         if spec.test or spec.parameters:
             raise RecipeError(f"measure {spec.name!r}: {spec.metric} has no test and no parameters.")
@@ -266,16 +266,20 @@ def _function(spec: MeasureSpec) -> tuple[Callable[..., float], dict[str, Any]]:
     if not dot:
         if name not in registry.metrics():
             known = [*registry.metrics(), GAIN]
-            raise RecipeError(f"measure {spec.name!r}: there is no metric {name!r}; {_hint(name, known)}")
+            raise RecipeError(
+                f"measure {spec.name!r}: there is no metric {name!r}; {close_to(name, known, brief=True)}"
+            )
         function: Callable[..., float] = getattr(metric_functions, name)
     else:
         if family not in conventions():
             raise RecipeError(
-                f"measure {spec.name!r}: there is no convention {family!r}; {_hint(family, conventions())}"
+                f"measure {spec.name!r}: there is no convention {family!r}; {close_to(family, conventions(), brief=True)}"
             )
         known = sorted(convention(family).metrics)
         if name not in known:
-            raise RecipeError(f"measure {spec.name!r}: {family} has no metric {name!r}; {_hint(name, known)}")
+            raise RecipeError(
+                f"measure {spec.name!r}: {family} has no metric {name!r}; {close_to(name, known, brief=True)}"
+            )
         function = convention(family).metrics[name]
     parameters = dict(spec.parameters)
     of_test: dict[str, Any] = {
@@ -304,8 +308,3 @@ def _true(spec: MeasureSpec, values: TrueValues) -> float:
 
 def _nameless(predictions: Predictions) -> Predictions:
     return predictions if predictions.classes is None else replace(predictions, classes=None)
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    near = get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."

@@ -1,29 +1,19 @@
-"""Recipe: what a study runs and shows, read from a TOML file and checked before anything runs."""
+"""Recipe: what a study runs and reports, read from a TOML file and checked before anything runs."""
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from calibrant.errors import RecipeError, StudyError
 from calibrant.studies.calibration import check_calibrator, needs_own_code
 from calibrant.studies.classifiers import check_classifier
-from calibrant.studies.measures import check_measure
+from calibrant.studies.measures import check_measure, higher_by_default
 from calibrant.studies.outputs import needs_training
 from calibrant.studies.own_code import check_function, check_reference, is_reference, load_function
 from calibrant.studies.pictures.options import PictureOptions
-from calibrant.studies.recipe_parts import (
-    calibrator_for,
-    read_calibrators,
-    read_classifiers,
-    read_data,
-    read_measures,
-    read_splits,
-    read_trials,
-    splits_for,
-)
-from calibrant.studies.recipe_section import Section, close_to
+from calibrant.studies.schema import Count, Names, Rule, check_known, check_unique, close_to, parsed
 from calibrant.studies.sources import is_table
 from calibrant.studies.specifications import (
     CalibratorSpec,
@@ -35,14 +25,36 @@ from calibrant.studies.specifications import (
 )
 from calibrant.studies.tables.options import TableOptions
 
-__all__ = [
-    "FILE_NAME",
-    "Recipe",
-    "check_own_code",
-    "read_recipe",
-]
+__all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
 
 FILE_NAME = "recipe.toml"
+
+# Keys of splits that have no meaning for a kind of them.
+MEANINGLESS: dict[str, tuple[str, ...]] = {
+    "folds": ("calibration_rows", "test_rows", "stratified"),
+    "given": ("folds", "inner", "combine"),
+    "random": ("folds", "inner", "combine"),
+}
+
+# Columns of the table of all units, besides labels and measures.
+COLUMNS = ("status", "message", "seconds", "fit_seconds", "predict_seconds")
+
+# Labels that the plan sets, and names that would occur twice among the columns.
+PLANNED = (
+    "data",
+    "classifier",
+    "calibrator",
+    "repeat",
+    "fold",
+    "calibration_rows",
+    "trial",
+    "seed",
+    "measure",
+)
+RESERVED = (*PLANNED, *COLUMNS)
+
+# Arguments that every trial receives, and labels of other units.
+OF_TRIALS = ("seed", "data_folder", "trial", "measure", "repeat", "fold")
 
 
 @dataclass(frozen=True)
@@ -86,8 +98,8 @@ class Recipe:
     splits: Mapping[str, Any] | None = None
     measures: tuple[MeasureSpec, ...] = ()
     trials: tuple[TrialSpec, ...] = ()
-    tables: tuple[Mapping[str, Any], ...] = ()
-    pictures: tuple[Mapping[str, Any], ...] = ()
+    tables: tuple[TableOptions, ...] = ()
+    pictures: tuple[PictureOptions, ...] = ()
     forms: tuple[str, ...] = ()
     form_splits: Mapping[str, Any] | None = None
 
@@ -154,7 +166,6 @@ def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
     content = _read(file)
     try:
         recipe = _parsed(file, content)
-        _check_shown(recipe)  # as a whole: a form may lack what a table shows
         recipe = _in_form(recipe, content.get("forms", {}), form)
         _check(recipe)
     except StudyError as error:
@@ -200,66 +211,318 @@ def _read(file: Path) -> dict[str, Any]:
         raise RecipeError(f"{file} is not TOML: {str(error).rstrip('.')}.") from error
 
 
+Table = Mapping[str, Any]
+Entries = list[Table]
+Limit = Annotated[float, Rule(gt=0)] | None
+
+
+@dataclass(frozen=True)
+class RecipeTable:
+    """The keys of a recipe."""
+
+    title: str
+    paper: str = ""
+    seed: Annotated[int, Rule(ge=0)] = 0
+    limit_seconds: Limit = None
+    data: Entries = field(default_factory=list)
+    classifiers: Table = field(default_factory=dict)
+    calibrators: Table = field(default_factory=dict)
+    splits: Table = field(default_factory=dict)
+    measures: Table = field(default_factory=dict)
+    trials: Entries = field(default_factory=list)
+    tables: Entries = field(default_factory=list)
+    pictures: Entries = field(default_factory=list)
+    forms: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FormTable:
+    """The keys of a form: names of the parts that it keeps, and what it changes."""
+
+    data: Names | None = None
+    classifiers: Names | None = None
+    calibrators: Names | None = None
+    trials: Names | None = None
+    limit_seconds: Limit = None
+    splits: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataTable:
+    """The keys of every data set."""
+
+    name: str
+    group: str | None = None
+    labels: Table = field(default_factory=dict)
+    splits: Table = field(default_factory=dict)
+    optional: bool = False
+    classifiers: Names | None = None
+    calibrators: Names | None = None
+    calibrator_parameters: Mapping[str, Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesTable(DataTable):
+    """The keys of a file of features."""
+
+    features: str
+    standardise: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoresTable(DataTable):
+    """The keys of a file of predictions."""
+
+    scores: str
+    space: str = ""
+    label: str = ""
+    columns: Any = None
+    positive: str = ""
+    normalise: bool = False
+    truth: str = ""
+    test: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopLabelTable(DataTable):
+    """The keys of a file of confidences."""
+
+    top_label: str
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedTable(DataTable):
+    """The keys of generated data."""
+
+    generator: str
+    parameters: Table = field(default_factory=dict)
+    standardise: bool = False
+    files: list[Any] = field(default_factory=list)
+
+
+SOURCES: dict[str, tuple[str, type[DataTable]]] = {
+    "features": ("features", FeaturesTable),
+    "scores": ("scores", ScoresTable),
+    "top_label": ("top-label", TopLabelTable),
+    "generator": ("generated", GeneratedTable),
+}
+"""Key of a source -> kind of data, and its table."""
+
+
+@dataclass(frozen=True)
+class MeasureTable:
+    """The keys of a measure."""
+
+    metric: str = ""
+    test: str = ""
+    parameters: Table = field(default_factory=dict)
+    resamples: Count = 1000
+    better: Literal["higher", "lower", ""] = ""
+
+
+@dataclass(frozen=True)
+class StageTable:
+    """The keys of a stage of a composed calibrator."""
+
+    method: str
+    parameters: Table = field(default_factory=dict)
+
+
 def _parsed(file: Path, content: Mapping[str, Any]) -> Recipe:
-    section = Section("the recipe", content)
-    limit = section.take("limit_seconds", "a number")
-    if limit is not None and limit <= 0:
-        raise RecipeError(f"limit_seconds must be above zero, not {limit!r}.")
-    classifiers = read_classifiers(section.table("classifiers"))
-    calibrators = read_calibrators(section.table("calibrators"))
-    splits = section.table("splits")
-    read_splits(splits)
+    table = parsed(RecipeTable, "the recipe", content)
+    classifiers = tuple(
+        parsed(ClassifierSpec, f"the classifier {name!r}", _in_full(entry, "estimator"), name=name)
+        for name, entry in table.classifiers.items()
+    )
+    calibrators = tuple(_calibrator(name, entry) for name, entry in table.calibrators.items())
+    data = tuple(_data(entry, _names(classifiers), _names(calibrators)) for entry in table.data)
+    check_unique("data sets", _names(data))
+    trials = tuple(_trial(entry) for entry in table.trials)
+    check_unique("trials", _names(trials))
+    _splits(table.splits, "splits")
+    measures = tuple(_measure(name, entry) for name, entry in table.measures.items())
+    measured = None if trials else _names(measures)
+    tables = tuple(TableOptions.parse(entry, measured) for entry in table.tables)
+    check_unique("tables", _names(tables))
+    pictures = tuple(PictureOptions.parse(entry) for entry in table.pictures)
+    check_unique("pictures", _names(pictures))
     folder = file.parent.resolve()
-    recipe = Recipe(
+    return Recipe(
         name=folder.name if file.name == FILE_NAME else file.stem,
-        title=section.text("title"),
+        title=table.title,
         folder=folder,
-        paper=section.text("paper", ""),
-        seed=section.whole("seed", 0, least=0),
-        limit_seconds=None if limit is None else float(limit),
-        data=read_data(section.take("data", "a list", []), _names(classifiers), _names(calibrators)),
+        paper=table.paper,
+        seed=table.seed,
+        limit_seconds=table.limit_seconds,
+        data=data,
         classifiers=classifiers,
         calibrators=calibrators,
-        splits=splits,
-        measures=read_measures(section.table("measures")),
-        trials=read_trials(section.take("trials", "a list", [])),
-        tables=tuple(section.take("tables", "a list", [])),
-        pictures=tuple(section.take("pictures", "a list", [])),
-        forms=tuple(section.table("forms")),
+        splits=table.splits,
+        measures=measures,
+        trials=trials,
+        tables=tables,
+        pictures=pictures,
+        forms=tuple(table.forms),
     )
-    section.finish()
-    return recipe
 
 
-def _names(specifications: tuple[Any, ...]) -> tuple[str, ...]:
-    return tuple(each.name for each in specifications)
+def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(each.name for each in parts)
 
 
-def _in_form(recipe: Recipe, forms: Any, form: str | None) -> Recipe:
-    """Return a form of the recipe; all forms are checked, whichever is asked for."""
+def _in_full(entry: Any, key: str) -> Any:
+    """Return a table for the short form, a name alone."""
+    return {key: entry} if isinstance(entry, str) else entry
+
+
+def _data(entry: Table, classifiers: tuple[str, ...], calibrators: tuple[str, ...]) -> DataSpec:
+    where = f"the data set {entry['name']!r}" if "name" in entry else "a data set"
+    keys = [key for key in SOURCES if key in entry]
+    if len(keys) != 1:
+        raise RecipeError(
+            f"{where} must have one of {', '.join(SOURCES)}, which says where it comes from; "
+            f"it has {', '.join(keys) or 'none of them'}."
+        )
+    source = keys[0]
+    kind, schema = SOURCES[source]
+    table = parsed(schema, where, entry)
+    options = {each.name for each in fields(schema)} - {each.name for each in fields(DataTable)} - {source}
+    labels = {**table.labels, **({} if table.group is None else {"group": table.group})}
+    for key, value in labels.items():
+        if key in RESERVED:
+            raise RecipeError(
+                f"{where} has a label {key!r}, which the study sets itself; choose another name."
+            )
+        if not isinstance(value, str | int | float | bool):
+            raise RecipeError(f"{where}: the label {key!r} must be text or a number, not {value!r}.")
+    for calibrator in table.calibrator_parameters:
+        if calibrator not in calibrators:
+            raise RecipeError(
+                f"{where} has parameters for {calibrator!r}, which is no calibrator of the recipe; "
+                f"{close_to(calibrator, calibrators)}"
+            )
+    check_known(where, "classifiers", table.classifiers or (), classifiers)
+    check_known(where, "calibrators", table.calibrators or (), calibrators)
+    if not isinstance(entry.get("columns", ""), str | list):
+        raise RecipeError(f"{where}: columns must be text or a list, not {entry['columns']!r}.")
+    if table.classifiers and kind not in ("features", "generated"):
+        raise RecipeError(f"{where} already holds predictions of a classifier; remove its classifiers.")
+    return DataSpec(
+        name=table.name,
+        kind=kind,
+        source=getattr(table, source),
+        options={name: getattr(table, name) for name in sorted(options) if name in entry},
+        splits=table.splits,
+        labels=labels,
+        optional=table.optional,
+        classifiers=table.classifiers,
+        calibrators=table.calibrators,
+        calibrator_parameters=table.calibrator_parameters,
+    )
+
+
+def _calibrator(name: str, entry: Any) -> CalibratorSpec:
+    where, content = f"the calibrator {name!r}", _in_full(entry, "method")
+    if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
+        content = {**content, "parts": [_stage(name, part) for part in content["parts"]]}
+    spec = parsed(CalibratorSpec, where, content, name=name)
+    if bool(spec.method) is bool(spec.parts):
+        raise RecipeError(f"{where} must have a method or parts, and not both.")
+    return spec
+
+
+def _stage(calibrator: str, entry: Any) -> Mapping[str, Any]:
+    return asdict(parsed(StageTable, f"a part of calibrator {calibrator!r}", _in_full(entry, "method")))
+
+
+def calibrator_for(data: DataSpec, calibrator: CalibratorSpec) -> CalibratorSpec:
+    """Return a calibrator with the parameters that a data set gives it.
+
+    >>> data = DataSpec("abalone", "features", "abalone.npz", calibrator_parameters={"T": {"loss": "brier"}})
+    >>> dict(calibrator_for(data, CalibratorSpec("T", "temperature")).parameters)
+    {'loss': 'brier'}
+    """
+    own = dict(data.calibrator_parameters.get(calibrator.name, {}))
+    if calibrator.parts and "parts" in own:
+        return replace(calibrator, parts=tuple(_stage(calibrator.name, part) for part in own["parts"]))
+    return replace(calibrator, parameters={**calibrator.parameters, **own}) if own else calibrator
+
+
+def _splits(content: Table, where: str) -> SplitSpec:
+    spec = parsed(SplitSpec, where, {"kind": "folds", **content})
+    for key in MEANINGLESS[spec.kind]:
+        if key in content:
+            raise RecipeError(f'{where}: {key} has no meaning with kind = "{spec.kind}"; remove it.')
+    for size in spec.calibration_rows:
+        number = isinstance(size, int | float) and not isinstance(size, bool)
+        if not number or size <= 0 or (size >= 1 and isinstance(size, float)):
+            raise RecipeError(
+                f"{where}: calibration_rows must be numbers of rows, or fractions below one, not {size!r}."
+            )
+    return replace(spec, test_rows=spec.test_rows or None)
+
+
+def splits_for(data: DataSpec, content: Table, form: Table) -> SplitSpec:
+    """Return the splits of one data set: those of the recipe, updated by the data set and then by the form.
+
+    If the kind differs from that of the recipe, keys that have no meaning for it are dropped.
+
+    >>> data = DataSpec("c10", "scores", "c10.npz", splits={"kind": "given"})
+    >>> splits_for(data, {"kind": "folds", "inner": 3, "repeats": 5}, {"repeats": 1})  # doctest: +ELLIPSIS
+    SplitSpec(kind='given', repeats=1, ...
+    """
+    merged = {**content, **data.splits, **form}
+    for key in MEANINGLESS.get(merged.get("kind", "folds"), ()):
+        if key not in data.splits:
+            merged.pop(key, None)
+    return _splits(merged, f"the splits of {data.name!r}")
+
+
+def _measure(name: str, entry: Any) -> MeasureSpec:
+    where = f"the measure {name!r}"
+    if name in COLUMNS:
+        raise RecipeError(f"{where} is always there; choose another name.")
+    table = parsed(MeasureTable, where, _in_full(entry, "metric"))
+    if bool(table.metric) is bool(table.test):
+        raise RecipeError(f"{where} must have a metric or a test, and not both.")
+    metric, test = table.metric or table.test, bool(table.test)
+    higher = table.better == "higher" if table.better else higher_by_default(metric, test)
+    return MeasureSpec(name, metric, table.parameters, test, table.resamples, higher)
+
+
+def _trial(entry: Table) -> TrialSpec:
+    where = f"the trial {entry['name']!r}" if "name" in entry else "a trial"
+    spec = parsed(TrialSpec, where, entry)
+    for key, value in spec.parameters.items():
+        # Lists become labels.
+        if key in OF_TRIALS or (key in COLUMNS and isinstance(value, list)):
+            raise RecipeError(f"{where} has a parameter {key!r}, which the study sets itself; rename it.")
+    return spec
+
+
+def _in_form(recipe: Recipe, forms: Table, form: str | None) -> Recipe:
+    """Return a form of the recipe; all forms are checked, whichever is requested."""
     found = {name: _form(recipe, name, content) for name, content in forms.items()}
     if form is None:
         return recipe
     if form not in found:
-        raise RecipeError(f"there is no form {form!r}; {close_to(form, recipe.forms)}.")
+        raise RecipeError(f"there is no form {form!r}; {close_to(form, recipe.forms)}")
     return found[form]
 
 
 def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
-    section = Section(f"the form {name!r}", content)
-    changes: dict[str, Any] = {"form": name}
+    where = f"the form {name!r}"
+    table = parsed(FormTable, where, content)
+    changes: dict[str, Any] = {"form": name, "form_splits": table.splits}
     for key in ("data", "classifiers", "calibrators", "trials"):
-        everything = getattr(recipe, key)
-        wanted = section.names(key, _names(everything))
+        everything, wanted = getattr(recipe, key), getattr(table, key)
         if wanted is not None:
+            check_known(where, key, wanted, _names(everything))
             changes[key] = tuple(each for each in everything if each.name in wanted)
-    limit = section.take("limit_seconds", "a number")
-    if limit is not None:
-        if limit <= 0:
-            raise RecipeError(f"{section.where}: limit_seconds must be above zero, not {limit!r}.")
-        changes["limit_seconds"] = float(limit)
-    changes["form_splits"] = section.table("splits")
-    section.finish()
+    if table.limit_seconds is not None:
+        changes["limit_seconds"] = table.limit_seconds
     small = replace(recipe, **changes)
     for data in small.data:
         small.splits_of(data)
@@ -288,20 +551,6 @@ def _check(recipe: Recipe) -> None:
         for name, value in trial.parameters.items():
             if isinstance(value, list):  # which becomes a label
                 _check_label(recipe, f"the trial {trial.name!r}", name)
-
-
-def _check_shown(recipe: Recipe) -> None:
-    """Refuse tables and pictures that mean nothing."""
-    measured = None if recipe.trials else _names(recipe.measures)
-    for table in recipe.tables:
-        TableOptions.parse(Section("a table", table).content, measured)
-    for picture in recipe.pictures:
-        PictureOptions.parse(Section("a picture", picture).content)
-    for what, entries in (("tables", recipe.tables), ("pictures", recipe.pictures)):
-        names = [entry.get("name") for entry in entries]
-        for name in names:
-            if names.count(name) > 1:
-                raise RecipeError(f"two {what} are called {name!r}; give each a name of its own.")
 
 
 def _check_data(recipe: Recipe, data: DataSpec) -> None:

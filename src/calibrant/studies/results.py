@@ -301,7 +301,7 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     r"""Return comma-separated values; floats have ten significant digits, and an empty field stands for NaN.
 
     >>> csv_text(["data", "loss", "ece"], [["iris", 1 / 3, float("nan")], ["car", 2.0, 4]])
-    'data,loss,ece\\niris,0.3333333333,\\ncar,2,4\\n'
+    'data,loss,ece\niris,0.3333333333,\ncar,2,4\n'
     """
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")

@@ -19,7 +19,7 @@ from calibrant.studies.calibration import calibrate, needs_own_code
 from calibrant.studies.outputs import OutputsCache, base_outputs
 from calibrant.studies.own_code import is_reference
 from calibrant.studies.pictures.kinds import BUILDERS, Built
-from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.pictures.options import PictureOptions, Probabilities
 from calibrant.studies.results import Results, columns_text, label_text
 from calibrant.studies.splits import split_seed
 from calibrant.studies.units import GridWork
@@ -35,7 +35,7 @@ __all__ = [
 
 def pictures_of_predictions(
     cache_folder: Path | None, own_code: bool = False
-) -> Callable[[Results, PictureOptions], Built]:
+) -> Callable[[Results, Probabilities], Built]:
     """Return what draws pictures of predictions, with the outputs of classifiers kept in a folder.
 
     Calibrators are fitted anew to the same rows with the same seeds. Classifiers are not trained: where their outputs are not
@@ -43,11 +43,11 @@ def pictures_of_predictions(
     together. Without ``own_code``, a picture that needs code of the recipe is left out.
     """
 
-    def build(results: Results, picture: PictureOptions) -> Built:
+    def build(results: Results, picture: Probabilities) -> Built:
         found, notes = _predictions(results, picture, cache_folder, own_code)
         if not found:
             return Built({}, tuple(notes) or ("No unit that belongs to this picture is done.",))
-        kind = picture.get("display", "reliability")
+        kind = picture.display
         if kind == "reliability":
             labels = next(iter(found.values()))[0]
             if any(len(each) != len(labels) for each, _ in found.values()):
@@ -56,8 +56,8 @@ def pictures_of_predictions(
                 )
             models = {name: probabilities for name, (_, probabilities) in found.items()}
             about: dict[str, Any] = {}
-            if picture.get("class") is not None:
-                about = {"kind": "class", "label": picture.get("class")}
+            if picture.class_ is not None:
+                about = {"kind": "class", "label": picture.class_}
             return Built({"": ReliabilityDisplay.from_predictions(labels, models, **about)}, tuple(notes))
         displays: dict[str, Display] = {}
         for name, (labels, probabilities) in found.items():
@@ -76,19 +76,10 @@ def pictures_of_predictions(
 
 
 def _predictions(
-    results: Results, picture: PictureOptions, cache_folder: Path | None, own_code: bool
+    results: Results, picture: Probabilities, cache_folder: Path | None, own_code: bool
 ) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
     """Return true classes and calibrated probabilities by calibrator."""
-    conditions: dict[str, Any] = {"data": picture.get("data"), **picture.where}
-    for option, label in (
-        ("classifier", "classifier"),
-        ("calibrators", "calibrator"),
-        ("repeat", "repeat"),
-        ("fold", "fold"),
-    ):
-        if picture.get(option) is not None:
-            conditions[label] = picture.get(option)
-    lines = {line.key: line for line in results.where(conditions) if line.done}
+    lines = {line.key: line for line in results.where(picture.conditions) if line.done}
     if not lines:
         return {}, []
     first = min(line.labels.get("repeat", 0) for line in lines.values())
@@ -116,7 +107,7 @@ def _predictions(
         )
         for name, parts in rows.items()
     }
-    wanted = picture.get("calibrators")
+    wanted = picture.calibrators
     if wanted:
         found = {name: found[name] for name in wanted if name in found}
     return found, []
@@ -145,14 +136,6 @@ def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:
 
 
 SALT = "calibrant"
-SELECTING = {
-    "trial": "trial",
-    "data": "data",
-    "classifier": "classifier",
-    "calibrator": "calibrator",
-    "calibrators": "calibrator",
-}
-"""Options that choose units, and the labels that they are about."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +163,7 @@ class DrawnPicture:
 def draw_picture(
     results: Results,
     options: PictureOptions,
-    predictions: Callable[[Results, PictureOptions], Built] | None = None,
+    predictions: Callable[[Results, Probabilities], Built] | None = None,
 ) -> DrawnPicture:
     """Draw a picture of results.
 
@@ -195,7 +178,7 @@ def draw_picture(
     """
     if options.kind in BUILDERS:
         built = BUILDERS[options.kind](results, options)
-    elif predictions is not None:
+    elif isinstance(options, Probabilities) and predictions is not None:
         built = predictions(results, options)
     else:
         built = Built({}, ("The predictions for this picture are not at hand.",))
@@ -214,13 +197,9 @@ def draw_picture(
 
 def has_units(results: Results, picture: PictureOptions) -> bool:
     """Tell whether any unit of the plan belongs to a picture, done or not."""
-    conditions = dict(picture.where)
-    for option, label in SELECTING.items():
-        if option in picture.options:
-            conditions[label] = picture.get(option)
-    measures = [*picture.get("measures", []), *([picture.get("measure")] if picture.get("measure") else [])]
     return any(
-        all(results.may_have(line, measure) for measure in measures) for line in results.where(conditions)
+        all(results.may_have(line, measure) for measure in picture.all_measures)
+        for line in results.where(picture.conditions)
     )
 
 

@@ -1,7 +1,7 @@
 """From results to displays, one function for every kind of picture that needs measures alone."""
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,7 +12,17 @@ from calibrant.plots.critical_difference_display import CriticalDifferenceDispla
 from calibrant.plots.display import Display
 from calibrant.plots.pass_rate_display import PassRateDisplay
 from calibrant.studies.pictures.displays import BarsDisplay, Curve, LinesDisplay
-from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.pictures.options import (
+    Axes,
+    Bars,
+    Chosen,
+    CriticalDifference,
+    Lines,
+    Measures,
+    PassRate,
+    PictureOptions,
+    Series,
+)
 from calibrant.studies.results import MEASURE, SPLIT_LABELS, Results, label_text
 from calibrant.studies.tables.cells import CellUnits, grouped, spread_over_splits
 from calibrant.studies.tables.options import TableOptions
@@ -41,13 +51,13 @@ def _nothing() -> Built:
     return Built({}, ("No unit that belongs to this picture is done.",))
 
 
-def _critical_difference(results: Results, picture: PictureOptions) -> Built:
-    measure, columns = picture.get("measure"), picture.get("columns", "calibrator")
-    tasks = picture.get("tasks") or [
+def _critical_difference(results: Results, picture: CriticalDifference) -> Built:
+    measure, columns = picture.measure, picture.columns or "calibrator"
+    tasks = picture.tasks or [
         label for label in results.labels if label != columns and label not in SPLIT_LABELS
     ]
-    groups = grouped(results, [measure], tasks, columns, picture.where, picture.get("level"))
-    better = picture.get("better")
+    groups = grouped(results, [measure], tasks, columns, picture.where, picture.level)
+    better = picture.better
     higher = better == "higher" if better else results.higher_is_better(measure)
     ranking = None
     if len(groups.columns) > 1:
@@ -55,11 +65,12 @@ def _critical_difference(results: Results, picture: PictureOptions) -> Built:
     if ranking is None or not len(ranking.means) or len(ranking.columns) < 2:
         return _nothing()
     empty = [column for column in groups.columns if column not in ranking.columns]
-    test, control = picture.get("test", "nemenyi"), picture.get("control") or None
+    control = picture.control or None
+    test = picture.test or ("bonferroni-dunn" if control else "nemenyi")
     if test == "bonferroni-dunn" and control is None:
         control = ranking.columns[int(np.argmin(ranking.all_ranks.mean(axis=0)))]
     display = CriticalDifferenceDisplay.from_table(
-        ranking.means, names=ranking.columns, test=test, control=control, alpha=picture.get("alpha", 0.05)
+        ranking.means, names=ranking.columns, test=test, control=control, alpha=picture.alpha
     )
     return _one(
         display,
@@ -97,8 +108,8 @@ class _UnitPassRateDisplay(PassRateDisplay):
         return self
 
 
-def _pass_rate(results: Results, picture: PictureOptions) -> Built:
-    measure, by = picture.get("measure"), picture.get("by", "calibrator")
+def _pass_rate(results: Results, picture: PassRate) -> Built:
+    measure, by = picture.measure, picture.by or "calibrator"
     rows = [label for label in results.labels if label != by]
     groups = grouped(results, [measure], rows, by, picture.where)
     values = np.array([[groups.cell(row, column).mean for column in groups.columns] for row in groups.rows])
@@ -107,14 +118,12 @@ def _pass_rate(results: Results, picture: PictureOptions) -> Built:
     whole = ~np.isnan(values).any(axis=1)
     if not whole.any() or len(groups.columns) < 2:
         return _nothing()
-    display = _UnitPassRateDisplay.from_p_values(
-        values[whole], names=groups.columns, alpha=picture.get("level", 0.05)
-    )
+    display = _UnitPassRateDisplay.from_p_values(values[whole], names=groups.columns, alpha=picture.level)
     return _one(display, _left_out(int((~whole).sum()), len(whole), "unit"))
 
 
-def _lines(results: Results, picture: PictureOptions) -> Built:
-    x, measure, series = picture.get("x"), picture.get("measure"), picture.get("series", "calibrator")
+def _lines(results: Results, picture: Lines) -> Built:
+    x, measure, series = picture.x, picture.measure, picture.series or "calibrator"
     groups = grouped(results, [measure], [x], series, picture.where)
     levels = {label_text(level): level for level in results.levels(x)}
     numbers = {text: float(level) for text, level in levels.items() if _is_number(level)}
@@ -126,36 +135,36 @@ def _lines(results: Results, picture: PictureOptions) -> Built:
         column: {numbers[row[0]]: groups.cell(row, column) for row in groups.rows if row[0] in numbers}
         for column in groups.columns
     }
-    label_x, label_y = picture.get("label_x", x), picture.get("label_y", measure)
+    label_x, label_y = _given(picture.label_x, x), _given(picture.label_y, measure)
     return _curves(points, picture, label_x, label_y, _repeated(results, picture, x, series), words)
 
 
-def _measures(results: Results, picture: PictureOptions) -> Built:
-    names, series = picture.get("measures"), picture.get("series", "calibrator")
+def _measures(results: Results, picture: Measures) -> Built:
+    names, series = picture.measures, picture.series or "calibrator"
     groups = grouped(results, names, [MEASURE], series, picture.where)
-    places = dict(zip(names, map(float, picture.get("x")), strict=True))
+    places = dict(zip(names, map(float, picture.x), strict=True))
     points = {
         column: {place: groups.cell((name,), column) for name, place in places.items()}
         for column in groups.columns
     }
-    label_x, label_y = picture.get("label_x", "x"), picture.get("label_y", "measure")
+    label_x, label_y = _given(picture.label_x, "x"), _given(picture.label_y, "measure")
     return _curves(points, picture, label_x, label_y, _repeated(results, picture, series))
 
 
-def _series(results: Results, picture: PictureOptions) -> Built:
+def _series(results: Results, picture: Series) -> Built:
     """Lines of what trials give as series, averaged over seeds."""
-    by = picture.get("by")
+    by = picture.by
     points: dict[str, dict[float, CellUnits]] = {}
     open_units = 0
-    for line in results.where({"trial": picture.get("trial"), **picture.where}):
+    for line in results.where(picture.conditions):
         name = _series_name(by, line.labels.get(by)) if by else ""
         cells = points.setdefault(name, {})
         if not line.done:
             open_units += 1
             continue
         series = line.details.get("series", {})
-        y = series.get(picture.get("y"), [])
-        x = series.get(picture.get("x"), range(len(y)))
+        y = series.get(picture.y, [])
+        x = series.get(picture.x, range(len(y)))
         for place, value in zip(x, y, strict=False):
             cell = cells.setdefault(float(place), CellUnits())
             where: tuple[tuple[str, ...], Hashable] = ((), (line.key,))
@@ -170,8 +179,8 @@ def _series(results: Results, picture: PictureOptions) -> Built:
     return _curves(
         points,
         picture,
-        picture.get("label_x", picture.get("x")),
-        picture.get("label_y", picture.get("y")),
+        _given(picture.label_x, picture.x),
+        _given(picture.label_y, picture.y),
         "seeds",
         notes=(said,),
     )
@@ -188,14 +197,14 @@ def _repeated(results: Results, picture: PictureOptions, *labels: str) -> str:
 
 def _curves(
     points: dict[str, dict[float, CellUnits]],
-    picture: PictureOptions,
+    picture: Axes,
     label_x: str,
     label_y: str,
     repeated: str,
     words: dict[float, str] | None = None,
     notes: Iterable[str] = (),
 ) -> Built:
-    scale = picture.get("scale", 1.0)
+    scale = picture.scale
     curves = {}
     missing = planned = 0
     for name, cells in points.items():
@@ -211,27 +220,27 @@ def _curves(
             )
     if not curves:
         return _nothing()
-    band = picture.get("band") == "sd"
+    band = picture.band == "sd"
     display = LinesDisplay(
         curves,
         label_x=_in_words(label_x),
         label_y=_in_words(label_y),
         band=band,
-        log_x=picture.get("log_x", False),
-        log_y=picture.get("log_y", False),
+        log_x=picture.log_x,
+        log_y=picture.log_y,
         names_x=words,
     )
     about = f"Bands: one standard deviation over {repeated} on either side." if band else ""
     return _one(display, about, _missing(missing, planned), *notes)
 
 
-def _bars(results: Results, picture: PictureOptions) -> Built:
-    measure, by, series = picture.get("measure"), picture.get("by"), picture.get("series")
+def _bars(results: Results, picture: Bars) -> Built:
+    measure, by, series = picture.measure, picture.by, picture.series
     columns = series or MEASURE
     groups = grouped(results, [measure], [by], columns, picture.where)
     if not any(cell.values for cell in groups.cells.values()):
         return _nothing()
-    scale, names = picture.get("scale", 1.0), [row[0] for row in groups.rows]
+    scale, names = picture.scale, [row[0] for row in groups.rows]
     means = {
         column: np.array([groups.cell(row, column).mean * scale for row in groups.rows])
         for column in groups.columns
@@ -242,8 +251,8 @@ def _bars(results: Results, picture: PictureOptions) -> Built:
         )
         for column in groups.columns
     }
-    reference = picture.get("relative_to")
-    label = picture.get("label_y", measure)
+    reference = picture.relative_to
+    label = _given(picture.label_y, measure)
     if reference:
         found = reference in names or reference in means
         if not found:
@@ -259,7 +268,7 @@ def _bars(results: Results, picture: PictureOptions) -> Built:
     display = BarsDisplay(
         names,
         means if series else {"": means[measure]},
-        spreads=(spreads if series else {"": spreads[measure]}) if picture.get("band") == "sd" else None,
+        spreads=(spreads if series else {"": spreads[measure]}) if picture.band == "sd" else None,
         label_groups=_in_words(by),
         label_values=_in_words(label),
         line=1.0 if reference else None,
@@ -268,11 +277,11 @@ def _bars(results: Results, picture: PictureOptions) -> Built:
     return _one(display, _missing(planned - sum(len(cell.values) for cell in units), planned))
 
 
-def _chosen(results: Results, picture: PictureOptions) -> Built:
+def _chosen(results: Results, picture: Chosen) -> Built:
     """Count how often every value of a parameter was chosen."""
-    calibrator, parameter, by = picture.get("calibrator"), picture.get("parameter"), picture.get("by")
+    parameter, by = picture.parameter, picture.by
     counts: dict[str, dict[Any, int]] = {}
-    for line in results.where({"calibrator": calibrator, **picture.where}):
+    for line in results.where(picture.conditions):
         name = label_text(line.labels.get(by)) if by else ""
         for chosen in line.details.get("chosen") or ():
             if parameter in chosen:
@@ -295,7 +304,7 @@ def _chosen(results: Results, picture: PictureOptions) -> Built:
     return _one(display)
 
 
-BUILDERS = {
+BUILDERS: dict[str, Callable[[Results, Any], Built]] = {
     "critical-difference": _critical_difference,
     "pass-rate": _pass_rate,
     "lines": _lines,
@@ -344,3 +353,7 @@ def _missing(number: int, planned: int) -> str:
     if not number:
         return ""
     return f"{number} of {counted(planned, 'unit')} {'is' if number == 1 else 'are'} missing in it."
+
+
+def _given(label: str | None, otherwise: str) -> str:
+    return otherwise if label is None else label

@@ -1,47 +1,37 @@
-"""PictureOptions: what a recipe says about one picture."""
+"""PictureOptions: what a recipe says about a figure."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from calibrant.errors import RecipeError
-from calibrant.options import is_number
-from calibrant.studies.tables.options import check_measures, check_name, check_options, texts_of
+from calibrant.studies.schema import NamesOrOne, check_measures, check_name, parsed
 
 __all__ = [
+    "KINDS",
+    "Axes",
+    "Bars",
+    "Chosen",
+    "CriticalDifference",
+    "Lines",
+    "Measures",
+    "PassRate",
     "PictureOptions",
+    "Probabilities",
+    "Series",
 ]
 
-ALWAYS = ("name", "title", "source", "kind", "where", "note")
-KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "critical-difference": (
-        ("measure",),
-        ("tasks", "columns", "test", "control", "alpha", "better", "level"),
-    ),
-    "pass-rate": (("measure",), ("by", "level")),
-    "lines": (("x", "measure"), ("series", "band", "log_x", "log_y", "scale", "label_x", "label_y")),
-    "measures": (("x", "measures"), ("series", "band", "log_x", "log_y", "scale", "label_x", "label_y")),
-    "series": (("trial", "x", "y"), ("by", "band", "log_x", "log_y", "scale", "label_x", "label_y")),
-    "bars": (("measure", "by"), ("series", "relative_to", "band", "scale", "label_y")),
-    "chosen": (("calibrator", "parameter"), ("by",)),
-    "probabilities": (("data",), ("classifier", "calibrators", "display", "class", "repeat", "fold")),
+
+SELECTING = {
+    **{label: label for label in ("trial", "data", "classifier", "calibrator", "repeat", "fold")},
+    "calibrators": "calibrator",
 }
-"""Kinds of pictures: the keys that each must have, and those that it may have."""
-
-CHOICES = {
-    "band": ("", "sd"),
-    "display": ("boxes", "reliability", "classwise"),
-    "test": ("nemenyi", "bonferroni-dunn"),
-    "better": ("", "higher", "lower"),
-}
-FLAGS = ("log_x", "log_y")
-NUMBERS = ("level", "alpha", "scale", "repeat", "fold")
-LISTS = ("tasks", "measures", "calibrators")
+"""Options that select units -> the label whose values they are."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PictureOptions:
-    """A picture of a recipe; see the guide on recipes for what every option means."""
+    """The keys of every figure in a recipe; the guide on recipes explains each, and those of the kinds below."""
 
     name: str
     kind: str
@@ -49,81 +39,181 @@ class PictureOptions:
     source: str = ""
     note: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def parse(cls, entry: Mapping[str, Any], measures: Collection[str] | None = None) -> Self:
-        """Check what a recipe says.
+    @staticmethod
+    def parse(entry: Mapping[str, Any], measures: Collection[str] | None = None) -> "PictureOptions":
+        """Check a figure of a recipe, and return the options of its kind.
 
         Parameters
         ----------
         entry : mapping
-            A picture of the recipe.
+            The figure.
         measures : collection of str, optional
-            Names of the measures; None if trials may give any.
+            Names of the measures; None if there are trials, which can return any.
 
         Raises
         ------
         RecipeError
-            If something has no meaning.
+            If a key or value is invalid.
 
         Examples
         --------
-        >>> PictureOptions.parse({"name": "figure-03b", "kind": "pass-rate", "measure": "p"}).options
-        {'measure': 'p'}
+        >>> PictureOptions.parse({"name": "figure-03b", "kind": "pass-rate", "measure": "p"}).level
+        0.05
         """
-        name = check_name("picture", entry)
-        where = f"the picture {name!r}"
-        kind = entry.get("kind")
+        where, kind = f"the picture {check_name('picture', entry)!r}", entry.get("kind")
         if kind not in KINDS:
             raise RecipeError(f"{where}: kind must be one of {', '.join(KINDS)}, not {kind!r}.")
-        needed, allowed = KINDS[kind]
-        check_options(f"{where} of kind {kind!r}", entry, [*ALWAYS, *needed, *allowed])
-        for key in needed:
-            if key not in entry:
-                raise RecipeError(f"{where} of kind {kind!r} needs {key} = ...; add it.")
-        options = {key: value for key, value in entry.items() if key not in ALWAYS}
-        _check_values(where, kind, options)
-        if not isinstance(entry.get("where", {}), Mapping):
-            raise RecipeError(f"{where}: where must be a table of labels, not {entry['where']!r}.")
-        named = [*options.get("measures", []), *([options["measure"]] if "measure" in options else [])]
-        check_measures(where, named, measures)
-        own = {each.name for each in fields(cls)} - {"options"}
-        return cls(**{key: value for key, value in entry.items() if key in own}, options=options)
+        picture = parsed(KINDS[kind], f"{where} of kind {kind!r}", entry)
+        picture.check_together(where)
+        check_measures(where, picture.all_measures, measures)
+        return picture
+
+    def check_together(self, where: str) -> None:
+        """Refuse options that contradict each other."""
+
+    @property
+    def all_measures(self) -> tuple[str, ...]:
+        """The measures that are drawn; empty if they are those of a trial."""
+        return tuple(getattr(self, "measures", ())) or tuple(filter(None, [getattr(self, "measure", "")]))
+
+    @property
+    def selections(self) -> dict[str, tuple[str, Any]]:
+        """Label and values of every option that selects units, by option."""
+        given = {option: (label, getattr(self, option, None)) for option, label in SELECTING.items()}
+        return {option: found for option, found in given.items() if found[1] not in (None, ())}
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """Values that the labels of a unit must have if the unit belongs to the figure."""
+        return {**self.where, **dict(self.selections.values())}
 
     @property
     def caption(self) -> str:
-        """The title, or the name where there is none."""
+        """The title, or the name if there is none."""
         return self.title or self.name
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return an option of this kind of picture."""
-        return self.options.get(key, default)
 
+@dataclass(frozen=True, kw_only=True)
+class CriticalDifference(PictureOptions):
+    """The keys of a critical-difference diagram."""
 
-def _check_values(where: str, kind: str, options: dict[str, Any]) -> None:
-    for key, value in options.items():
-        if key in CHOICES and value not in CHOICES[key]:
-            known = ", ".join(repr(choice) for choice in CHOICES[key] if choice)
-            raise RecipeError(f"{where}: {key} must be one of {known}, not {value!r}.")
-        if key in FLAGS and not isinstance(value, bool):
-            raise RecipeError(f"{where}: {key} must be true or false, not {value!r}.")
-        if key in NUMBERS and not is_number(value):
-            raise RecipeError(f"{where}: {key} must be a number, not {value!r}.")
-        if key in LISTS:
-            options[key] = list(texts_of(where, options, key))
-    if kind == "measures":
-        places = options["x"]
-        if not isinstance(places, list | tuple) or not all(map(is_number, places)):
-            raise RecipeError(f"{where}: x must be a list of numbers, one for every measure, not {places!r}.")
-        if len(places) != len(options["measures"]):
+    measure: str
+    tasks: NamesOrOne = ()
+    columns: str = ""
+    test: Literal["nemenyi", "bonferroni-dunn"] | None = None
+    control: str = ""
+    alpha: float = 0.05
+    better: Literal["", "higher", "lower"] = ""
+    level: float | None = None
+
+    def check_together(self, where: str) -> None:
+        """Refuse a control for a test that has none."""
+        if self.control and self.test == "nemenyi":
             raise RecipeError(
-                f"{where} has {len(places)} places x for {len(options['measures'])} measures; give one for each."
+                f"{where}: the Nemenyi test compares all pairs and has no control; drop control, or set "
+                'test = "bonferroni-dunn".'
             )
-    if options.get("control") and options.setdefault("test", "bonferroni-dunn") != "bonferroni-dunn":
-        raise RecipeError(
-            f"{where}: the Nemenyi test compares all pairs and has no control; drop control, or set "
-            'test = "bonferroni-dunn".'
-        )
-    if options.get("test") == "bonferroni-dunn" and "control" not in options:
-        options["control"] = ""  # the best
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRate(PictureOptions):
+    """The keys of a pass-rate diagram."""
+
+    measure: str
+    by: str = ""
+    level: float = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes(PictureOptions):
+    """The keys of all line charts."""
+
+    band: Literal["", "sd"] = ""
+    log_x: bool = False
+    log_y: bool = False
+    scale: float = 1.0
+    label_x: str | None = None
+    label_y: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Axes):
+    """The keys of a measure against a label."""
+
+    x: str
+    measure: str
+    series: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures(Axes):
+    """The keys of several measures at given places."""
+
+    x: list[float]
+    measures: NamesOrOne
+    series: str = ""
+
+    def check_together(self, where: str) -> None:
+        """Refuse places that are not one for each measure."""
+        if len(self.x) != len(self.measures):
+            raise RecipeError(
+                f"{where} has {len(self.x)} places x for {len(self.measures)} measures; give one for each."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series(Axes):
+    """The keys of series that trials return."""
+
+    trial: NamesOrOne
+    x: str
+    y: str
+    by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars(PictureOptions):
+    """The keys of a bar chart."""
+
+    measure: str
+    by: str
+    series: str = ""
+    relative_to: str = ""
+    band: Literal["", "sd"] = ""
+    scale: float = 1.0
+    label_y: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(PictureOptions):
+    """The keys of the counts of a selected parameter."""
+
+    calibrator: NamesOrOne
+    parameter: str
+    by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probabilities(PictureOptions):
+    """The keys of a diagram of predictions."""
+
+    data: NamesOrOne
+    classifier: NamesOrOne = ()
+    calibrators: NamesOrOne = ()
+    display: Literal["reliability", "boxes", "classwise"] = "reliability"
+    class_: Any = None
+    repeat: float | None = None
+    fold: float | None = None
+
+
+KINDS: dict[str, type[PictureOptions]] = {
+    "critical-difference": CriticalDifference,
+    "pass-rate": PassRate,
+    "lines": Lines,
+    "measures": Measures,
+    "series": Series,
+    "bars": Bars,
+    "chosen": Chosen,
+    "probabilities": Probabilities,
+}

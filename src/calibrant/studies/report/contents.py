@@ -3,26 +3,36 @@
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from calibrant.presentation import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Facts,
+    Paragraph,
+    Section,
+    Table,
+    counted,
+    duration,
+)
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
 from calibrant.studies.pictures.kinds import Built
-from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.pictures.options import Probabilities
 from calibrant.studies.results import DONE, FAILED, OPEN, SPLIT_LABELS, TOO_SLOW, Line, Results, label_text
 from calibrant.studies.tables import make_table
-from calibrant.studies.tables.options import ResultTable, TableOptions
-from calibrant.wording import counted
+from calibrant.studies.tables.options import ResultTable
 
 __all__ = [
     "Failure",
     "ReportContents",
     "contents_of",
     "contents_of_failures",
-    "duration_text",
 ]
 
 PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
@@ -30,6 +40,14 @@ MOST_VALUES = 4
 MOST_FAILURES = 40
 LONGEST_MESSAGE = 300
 ABSENT = re.compile(r"(?:there is no file|reads) (\S+?)[,;.]?(?: |$)")
+
+
+DATA_COLUMNS = (
+    Column("data", False),
+    *map(Column, ("classes", "calibration rows", "test rows", "units done")),
+)
+FAILURE_COLUMNS = tuple(Column(name, False) for name in ("units", "how", "of", "message"))
+NOT_SHOWN = "Not shown, since nothing that was to be run belongs to it"
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,7 @@ class ReportContents:
     title : str
     facts : tuple of (str, str)
         What was run.
-    data_header, data_rows : tuple
+    data_rows : tuple
         The data sets.
     absent : tuple of (str, str)
         What was left out, and why.
@@ -66,7 +84,6 @@ class ReportContents:
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    data_header: tuple[str, ...]
     data_rows: tuple[tuple[str, ...], ...]
     absent: tuple[tuple[str, str], ...]
     failures: tuple[Failure, ...]
@@ -76,31 +93,56 @@ class ReportContents:
     empty: tuple[str, ...] = ()
     when: str = ""
 
+    def run(self) -> Section:
+        """Return the section on what was run."""
+        blocks: list[Block] = [Facts(self.facts)]
+        if self.data_rows:
+            blocks.append(_words_table("data", DATA_COLUMNS, self.data_rows))
+        if self.absent:
+            skipped = tuple(Paragraph(f"{name}: {reason}") for name, reason in self.absent)
+            blocks += [Paragraph("Left out:"), Bullets(skipped)]
+        if self.empty:
+            blocks.append(Paragraph(f"{NOT_SHOWN}: {'; '.join(self.empty)}."))
+        return Section("run", "What was run", tuple(blocks))
+
+    def what_failed(self) -> Section:
+        """Return the section on units that failed."""
+        rows = [(str(one.number), one.status, one.where, one.message) for one in self.failures]
+        blocks: list[Block] = [_words_table("failed-units", FAILURE_COLUMNS, rows)]
+        if self.n_other_failures:
+            others = counted(self.n_other_failures, "further unit")
+            blocks.append(Paragraph(f"{others} failed for other reasons."))
+        return Section("failures", "What failed", tuple(blocks))
+
+
+def _words_table(name: str, columns: tuple[Column, ...], rows: Iterable[Sequence[str]]) -> Table:
+    return Table(name, "", columns, tuple(tuple(map(Cell, row)) for row in rows))
+
 
 def contents_of(
     results: Results,
-    predictions: Callable[[Results, PictureOptions], Built] | None = None,
+    predictions: Callable[[Results, Probabilities], Built] | None = None,
     runs: Sequence[Any] = (),
 ) -> ReportContents:
     """Make all tables and pictures of a recipe and say what was run."""
     recipe = results.recipe
     failures = contents_of_failures(results)
     rows = _data_rows(results)
-    tables = [make_table(results, TableOptions.parse(entry), recipe.folder) for entry in recipe.tables]
-    pictures = [PictureOptions.parse(entry) for entry in recipe.pictures]
+    tables = [make_table(results, options, recipe.folder) for options in recipe.tables]
     empty = [table.options.caption for table in tables if not table.rows]
-    empty += [picture.caption for picture in pictures if not has_units(results, picture)]
+    empty += [picture.caption for picture in recipe.pictures if not has_units(results, picture)]
     return ReportContents(
         title=recipe.title,
         facts=tuple(_facts(results, runs)),
-        data_header=("data", "classes", "calibration rows", "test rows", "units done"),
         data_rows=tuple(rows),
         absent=tuple((name, _absence(reason)) for name, reason in results.absent),
         failures=tuple(failures[:MOST_FAILURES]),
         n_other_failures=sum(failure.number for failure in failures[MOST_FAILURES:]),
         tables=tuple(table for table in tables if table.rows),
         pictures=tuple(
-            draw_picture(results, picture, predictions) for picture in pictures if has_units(results, picture)
+            draw_picture(results, picture, predictions)
+            for picture in recipe.pictures
+            if has_units(results, picture)
         ),
         empty=tuple(empty),
         when=_when(runs),
@@ -125,7 +167,7 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
         ("time", _time(results)),
     ]
     if recipe.limit_seconds:
-        facts.append(("limit", f"{duration_text(recipe.limit_seconds)} of processor time for one unit"))
+        facts.append(("limit", f"{duration(recipe.limit_seconds)} of processor time for one unit"))
     for name, kind in (("classifiers", "classifier"), ("calibrators", "calibrator")):
         levels = results.levels(kind)
         if levels:
@@ -151,11 +193,9 @@ def _time(results: Results) -> str:
         for line in results.lines
         if "train_seconds" in line.details
     }
-    text = f"{duration_text(results.seconds)}, all units together"
+    text = f"{duration(results.seconds)}, all units together"
     if trainings:
-        text += (
-            f", and {duration_text(sum(trainings.values()))} to train {counted(len(trainings), 'classifier')}"
-        )
+        text += f", and {duration(sum(trainings.values()))} to train {counted(len(trainings), 'classifier')}"
     return text
 
 
@@ -252,23 +292,3 @@ def _when(runs: Sequence[Any]) -> str:
     first, last = times[0].astimezone(UTC), times[-1].astimezone(UTC)
     end = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
     return f"{first:%Y-%m-%d %H:%M} to {end} UTC"
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time in the two largest units that it fills.
-
-    >>> duration_text(0.25), duration_text(75), duration_text(7500), duration_text(200000)
-    ('0.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for size, name, lesser, lesser_name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // lesser
-            return f"{whole // size} {name} {rest} {lesser_name}" if rest else f"{whole // size} {name}"
-    return f"{whole} s"

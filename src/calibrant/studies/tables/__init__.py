@@ -134,7 +134,7 @@ def make_table(results: Results, options: TableOptions, folder: Path | None = No
         Folder of the recipe, which has the figures of the paper.
     """
     groups = grouped(
-        results, options.measures, options.rows, options.columns, options.where, options.counted_above
+        results, options.all_measures, options.rows, options.columns, options.where, options.counted_above
     )
     figures = None
     if options.figures and folder is not None:
@@ -188,7 +188,7 @@ def make_table(results: Results, options: TableOptions, folder: Path | None = No
 def _higher_is_better(results: Results, options: TableOptions, row: Row) -> bool:
     if options.better:
         return options.better == "higher"
-    measure = row[options.rows.index(MEASURE)] if MEASURE in options.rows else options.measures[0]
+    measure = row[options.rows.index(MEASURE)] if MEASURE in options.rows else options.all_measures[0]
     return results.higher_is_better(measure)
 
 

@@ -1,104 +1,92 @@
-"""TableOptions and ResultTable: the options of a table in a recipe, and the table with its numbers."""
+"""TableOptions and ResultTable: what a recipe says about a table, and the table with its numbers."""
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Self
 
 from calibrant.errors import RecipeError
+from calibrant.presentation import TYPOGRAPHIC, Cell, Column, Style, Table, decimals
 from calibrant.studies.results import MEASURE, SPLIT_LABELS, csv_text
+from calibrant.studies.schema import NamesOrOne, Rule, check_measures, check_name, parsed
 from calibrant.studies.tables.cells import Row
 
-__all__ = [
-    "AVERAGE_RANK",
-    "ResultTable",
-    "TableCell",
-    "TableOptions",
-    "check_measures",
-    "check_name",
-    "check_options",
-    "texts_of",
-]
+__all__ = ["AVERAGE_RANK", "NO_BREAK", "ResultTable", "TableCell", "TableOptions"]
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+"""Between the parts of one number, so that a page does not break the line there."""
 
-SHOWN = ("value", "average rank", "share above", "median", "sd")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-ALWAYS_MEASURED = ("fit_seconds", "predict_seconds")
+STYLE = Style(infinity="∞", missing="–", space=NO_BREAK)
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """A table of a recipe; see the guide on recipes for what every option means."""
+    """The keys of a table in a recipe; the guide on recipes explains each."""
 
     name: str
     title: str = ""
     source: str = ""
     figures: str = ""
-    measures: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ("data",)
+    measures: NamesOrOne = ()
+    rows: NamesOrOne = ("data",)
     columns: str = "calibrator"
-    show: str = "value"
+    show: Literal["value", "average rank", "share above", "median", "sd"] = "value"
     level: float | None = None
     ranks: bool = False
-    tie: str = "average"
+    tie: Literal["average", "min"] = "average"
     round_first: bool = False
-    spread: str = ""
+    spread: Literal["", "sd"] = ""
     relative_to: str = ""
     scale: float = 1.0
-    digits: int = 4
+    digits: Annotated[int, Rule(ge=0, le=12)] = 4
     where: Mapping[str, Any] = field(default_factory=dict)
     friedman: bool = False
     control: str = ""
-    unranked: tuple[str, ...] = ()
-    better: str = ""
+    unranked: NamesOrOne = ()
+    better: Literal["", "higher", "lower"] = ""
     note: str = ""
+    measure: NamesOrOne = ()
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any], measures: Collection[str] | None = None) -> Self:
-        """Check what a recipe says.
+        """Check a table of a recipe.
 
         Parameters
         ----------
         entry : mapping
-            A table of the recipe.
+            The table.
         measures : collection of str, optional
-            Names of the measures; None if trials may give any.
+            Names of the measures; None if there are trials, which can return any.
 
         Raises
         ------
         RecipeError
-            If something has no meaning.
+            If a key or value is invalid.
 
         Examples
         --------
         >>> TableOptions.parse({"name": "table-06", "measure": "log_loss", "rows": "classifier"}).rows
         ('classifier',)
         """
-        name = check_name("table", entry)
-        where = f"the table {name!r}"
-        known = [each.name for each in fields(cls)]
-        check_options(where, entry, [*known, "measure"])
-        options = {key: value for key, value in entry.items() if key in known}
-        named = texts_of(where, entry, "measures") if "measures" in entry else ()
-        if "measure" in entry:
-            named = (*texts_of(where, entry, "measure"), *named)
-        if not named:
+        where = f"the table {check_name('table', entry)!r}"
+        table = parsed(cls, where, entry)
+        if not table.all_measures:
             raise RecipeError(f'{where} names no measure; add measure = "...".')
-        check_measures(where, named, measures)
-        options["measures"] = named
-        options["rows"] = texts_of(where, entry, "rows") if "rows" in entry else ("data",)
-        options["unranked"] = texts_of(where, entry, "unranked") if "unranked" in entry else ()
-        table = cls(**_checked(where, options))
+        check_measures(where, table.all_measures, measures)
         table._check_together(where)
         return table
+
+    @property
+    def all_measures(self) -> tuple[str, ...]:
+        """The measures, whether given as one or as a list."""
+        return (*self.measure, *self.measures)
 
     def _check_together(self, where: str) -> None:
         if self.columns in self.rows:
             raise RecipeError(f"{where} has {self.columns!r} for rows and columns; take different labels.")
-        if len(self.measures) > 1 and MEASURE not in (*self.rows, self.columns):
+        if len(self.all_measures) > 1 and MEASURE not in (*self.rows, self.columns):
             raise RecipeError(
-                f"{where} has {len(self.measures)} measures, which must be its rows or columns; "
+                f"{where} has {len(self.all_measures)} measures, which must be its rows or columns; "
                 f'set rows = "{MEASURE}", or take one measure.'
             )
         if self.columns == MEASURE and (self.ranks or self.friedman or self.show == "average rank"):
@@ -132,72 +120,6 @@ class TableOptions:
     def ranked(self) -> bool:
         """Whether ranks are needed."""
         return self.ranks or self.friedman or self.show == "average rank"
-
-
-CHOICES = {"show": SHOWN, "tie": ("average", "min"), "spread": ("", "sd"), "better": ("", "higher", "lower")}
-KINDS: dict[str, tuple[type, ...]] = {
-    "title": (str,), "source": (str,), "figures": (str,), "columns": (str,), "relative_to": (str,),
-    "control": (str,), "note": (str,), "ranks": (bool,), "round_first": (bool,), "friedman": (bool,),
-    "level": (float, int), "scale": (float, int), "where": (Mapping,),
-}  # fmt: skip
-
-
-def _checked(where: str, options: dict[str, Any]) -> dict[str, Any]:
-    for key, choices in CHOICES.items():
-        if key in options and options[key] not in choices:
-            asked = ", ".join(repr(choice) for choice in choices if choice)
-            raise RecipeError(f"{where}: {key} must be one of {asked}, not {options[key]!r}.")
-    for key, kinds in KINDS.items():
-        value = options.get(key)
-        wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
-        if key in options and wrong:
-            raise RecipeError(f"{where}: {key} = {value!r} is not of the right kind ({_kind_text(kinds)}).")
-    digits = options.get("digits", 4)
-    if isinstance(digits, bool) or not isinstance(digits, int) or not 0 <= digits <= 12:
-        raise RecipeError(f"{where}: digits must be a whole number from 0 to 12, not {digits!r}.")
-    return options
-
-
-def _kind_text(kinds: tuple[type, ...]) -> str:
-    words = {str: "text", bool: "true or false", float: "a number", Mapping: "a table of labels"}
-    return next(words[kind] for kind in kinds if kind in words)
-
-
-def check_name(kind: str, entry: Mapping[str, Any]) -> str:
-    """Return the name of a table or picture, which becomes that of a file."""
-    name = entry.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise RecipeError(
-            f"a {kind} must have a name of letters, digits, hyphens and dots, since it becomes the name of a file; "
-            f"it is {name!r}."
-        )
-    return name
-
-
-def check_options(where: str, entry: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse keys that mean nothing."""
-    for key in entry:
-        if key not in known:
-            raise RecipeError(f"{where} has a key {key!r} that means nothing; known are {', '.join(known)}.")
-
-
-def check_measures(where: str, named: Collection[str], measures: Collection[str] | None) -> None:
-    """Refuse measures that a recipe does not have."""
-    known = [*(measures or ()), *ALWAYS_MEASURED]
-    for name in named if measures is not None else ():
-        if name not in known:
-            raise RecipeError(
-                f"{where} asks for the measure {name!r}, which the recipe does not have; it has {', '.join(known)}."
-            )
-
-
-def texts_of(where: str, entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """Return a text or a list of texts as a tuple."""
-    value = entry[key]
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(one, str) for one in texts):
-        raise RecipeError(f"{where}: {key} must be a name or a list of names, not {value!r}.")
-    return tuple(texts)
 
 
 AVERAGE_RANK = "average rank"
@@ -236,6 +158,45 @@ class TableCell:
     def difference(self) -> float:
         """Ours less the paper's."""
         return self.value - self.paper if math.isfinite(self.paper) else math.nan
+
+    @property
+    def has_figure(self) -> bool:
+        """Whether the paper has a number."""
+        return not math.isnan(self.paper)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether there is a rank."""
+        return not math.isnan(self.rank)
+
+    @property
+    def rank_text(self) -> str:
+        """The rank, with decimals only for ties and averages."""
+        return f"{self.rank:.2f}".rstrip("0").rstrip(".")
+
+    @property
+    def missing(self) -> str:
+        """Number of units out of those planned; empty if none is missing."""
+        return "" if self.n_units == self.n_planned else f"[{self.n_units} of {self.n_planned}]"
+
+    def text(self, digits: int, with_spread: bool = False, style: Style = STYLE) -> str:
+        r"""Return our number, and its standard deviation if ``with_spread``.
+
+        >>> TableCell(0.5, sd=0.25).text(1, with_spread=True), TableCell().text(2)
+        ('0.5\xa0±\xa00.2', '–')
+        """
+        text = decimals(self.value, digits, style=style)
+        if not with_spread or not math.isfinite(self.sd):
+            return text
+        return f"{text}{NO_BREAK}±{NO_BREAK}{decimals(self.sd, digits, style=style)}"
+
+    def paper_text(self, digits: int, style: Style = STYLE) -> str:
+        """Return the number of the paper."""
+        return decimals(self.paper, digits, style=style)
+
+    def difference_text(self, digits: int, style: Style = STYLE) -> str:
+        """Return the difference with its sign."""
+        return decimals(self.difference, digits, signed=True, style=style)
 
     @property
     def complete(self) -> bool:
@@ -281,6 +242,30 @@ class ResultTable:
         blank = [""] * (len(self.options.rows) - 1)
         return [*body, *(((name, *blank), cells, 2) for name, cells in self.footer)]
 
+    def presented(self) -> Table:
+        """Return the table as cells with formatted numbers, with published numbers and ranks below ours."""
+        options, rows = self.options, []
+        for labels, cells, digits in self.all_rows():
+            beside = ("paper", "difference") if any(cell.has_figure for cell in cells) else ()
+            which = [Cell("ours", beside)] if self.has_figures else []
+            numbers = [_presented(cell, digits, bool(options.spread)) for cell in cells]
+            rows.append((*(Cell(label or NO_BREAK) for label in labels), *which, *numbers))
+        words = [*options.rows, *([NO_BREAK] if self.has_figures else [])]
+        return Table(
+            options.name,
+            "",
+            (*(Column(word, is_numeric=False) for word in words), *map(Column, self.columns)),
+            tuple(rows[: len(self.rows)]),
+            tuple(rows[len(self.rows) :]),
+            notes=tuple(filter(None, (self._legend(), *self.notes, options.note))),
+            n_headers=len(options.rows),
+        )
+
+    def _legend(self) -> str:
+        marked = any(cell.best for row in self.cells for cell in row)
+        words = ["Bold: best of its row."] if marked else []
+        return " ".join([*words, *(["Difference: ours minus the paper's."] if self.has_figures else [])])
+
     def to_csv(self) -> str:
         """Return one line per cell, as comma-separated values."""
         numbers = ("value", "n_units", "n_planned", "sd", "rank", "paper", "difference")
@@ -292,3 +277,10 @@ class ResultTable:
                 for column, cell in zip(self.columns, cells, strict=True)
             ),
         )
+
+
+def _presented(cell: TableCell, digits: int, with_spread: bool) -> Cell:
+    details = [cell.paper_text(digits, TYPOGRAPHIC), cell.difference_text(digits, TYPOGRAPHIC)]
+    more = [f"rank {cell.rank_text}" if cell.is_ranked else "", cell.missing]
+    text = cell.text(digits, with_spread, TYPOGRAPHIC)
+    return Cell(text, (*(details if cell.has_figure else []), *more), value=cell.value, is_best=cell.best)

@@ -13,7 +13,7 @@ from calibrant.studies import Store, plan, read_recipe, run
 from calibrant.studies.own_code import load_object
 from data import DATA_FOLDER, load
 
-FOLDER = Path(__file__).parents[2] / "studies" / "kull2019-networks"
+FOLDER = Path(__file__).parents[3] / "studies" / "kull2019-networks"
 RESULTS = FOLDER / "results" / "tables"
 NETWORKS = ["c10_convnet", "c10_densenet40", "c10_resnet110", "c100_convnet"]
 MEASURES = {13: "log_loss", 14: "brier", 15: "conf_ece", 16: "cw_ece", 17: "mce", 18: "error"}

@@ -9,7 +9,7 @@ import pytest
 from calibrant.studies import plan, read_recipe
 from calibrant.studies.own_code import load_object
 
-FOLDER = Path(__file__).parents[2] / "studies" / "valk2022-synthetic"
+FOLDER = Path(__file__).parents[3] / "studies" / "valk2022-synthetic"
 NEIGHBOURHOODS = ("forest", "KNN", "kernel")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from calibrant.studies import read_recipe
 
-STUDY = Path(__file__).parents[2] / "studies" / "tomani2022"
+STUDY = Path(__file__).parents[3] / "studies" / "tomani2022"
 METHODS = ["Base", "IROvA", "IROvA-TS", "IRM", "PBMC", "DIAG", "TS", "ETS", "PTS"]
 
 
@@ -74,7 +74,7 @@ def test_recipe_can_be_read(form):
     recipe = read_recipe(STUDY, form=form)
     assert set(METHODS) <= {each.name for each in recipe.calibrators}
     assert len(recipe.data) == (5 if form else 30)
-    assert {table["name"] for table in recipe.tables} >= {
+    assert {table.name for table in recipe.tables} >= {
         "table-1-cifar",
         "table-4-imagenet",
         "table-5-imagenet",

@@ -8,7 +8,7 @@ import pytest
 
 from calibrant.studies import read_recipe
 
-STUDY = Path(__file__).parents[2] / "studies" / "wenger2020"
+STUDY = Path(__file__).parents[3] / "studies" / "wenger2020"
 METHODS = ["Uncal", "Platt", "Isotonic", "Beta", "BBQ", "Temp", "GPcalib", "GPcalib mean"]
 ROUNDED = 5.001e-5
 # Printed once for ResNet-50 and once, it seems, from the row below.

@@ -11,7 +11,7 @@ from calibrant.studies import plan, read_recipe
 from calibrant.studies.own_code import load_object
 from data import DATA_FOLDER
 
-FOLDER = Path(__file__).parents[2] / "studies" / "valk2022-real"
+FOLDER = Path(__file__).parents[3] / "studies" / "valk2022-real"
 RESULTS = FOLDER / "results" / "tables"
 MEASURES = ["confidence ECE", "classwise ECE", "Brier score", "log-loss", "accuracy", "average loss gap"]
 # Half of the last digit printed, by measure.
@@ -48,18 +48,16 @@ def test_every_table_is_that_of_a_figures_file():
     """Tables 4 to 16, whose columns are calibrators of the recipe."""
     recipe = read_recipe(FOLDER)
     names = {spec.name for spec in recipe.calibrators} | {"TS+DEC program"}
-    tables = {table["name"]: table for table in recipe.tables}
+    tables = {table.name: table for table in recipe.tables}
     for number in range(4, 17):
         table = tables[f"table-{number:02d}"]
         columns = [
-            name
-            for name in lines_of(FOLDER / table["figures"])[0]
-            if name not in ("set", "network", "measure")
+            name for name in lines_of(FOLDER / table.figures)[0] if name not in ("set", "network", "measure")
         ]
-        assert table["where"]["calibrator"] == columns
+        assert table.where["calibrator"] == columns
         assert set(columns) <= names
     for name in ("program", "defaults"):
-        assert {line["calibrator"] for line in lines_of(FOLDER / tables[name]["figures"])} <= names
+        assert {line["calibrator"] for line in lines_of(FOLDER / tables[name].figures)} <= names
 
 
 def test_figures_of_programs_and_defaults_are_those_of_the_tables():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-STUDIES = Path(__file__).parents[2] / "studies"
+STUDIES = Path(__file__).parents[3] / "studies"
 TABLES = {n: STUDIES / "valk2022-real" / "figures" / f"table_{n:02d}.csv" for n in [4, *range(5, 17)]}
 TABLES[1] = STUDIES / "valk2022-synthetic" / "figures" / "table_01.csv"
 AVERAGE = "average rank"

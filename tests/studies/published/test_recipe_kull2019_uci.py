@@ -11,7 +11,7 @@ from calibrant.studies import plan, read_recipe
 from calibrant.studies.own_code import load_object
 from data import DATA_FOLDER, load
 
-FOLDER = Path(__file__).parents[2] / "studies" / "kull2019-uci"
+FOLDER = Path(__file__).parents[3] / "studies" / "kull2019-uci"
 CHOICES = FOLDER / "kull2019-uci-choices.toml"
 
 PlainL2 = load_object("plain_l2.py:PlainL2", FOLDER)

@@ -11,7 +11,7 @@ from calibrant import Predictions, TemperatureScaling
 from calibrant.studies.own_code import load_object
 from data import DATA_FOLDER, load
 
-STUDY = Path(__file__).parents[2] / "studies" / "wenger2020"
+STUDY = Path(__file__).parents[3] / "studies" / "wenger2020"
 MondrianForest = load_object("mondrian_forest.py:MondrianForest", STUDY)
 RealBoosting = load_object("real_boosting.py:RealBoosting", STUDY)
 TemperatureAsGiven = load_object("temperature_as_given.py:TemperatureAsGiven", STUDY)

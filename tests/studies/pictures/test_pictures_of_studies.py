@@ -210,14 +210,14 @@ def test_where_nothing_is_done_nothing_is_drawn(entry):
     ("entry", "words"),
     [
         ({"name": "p"}, "kind must be one of critical-difference"),
-        ({"name": "p", "kind": "lines", "measure": "log_loss"}, "needs x"),
+        ({"name": "p", "kind": "lines", "measure": "log_loss"}, "has no x; add x"),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "y": "b"},
-            "key 'y' that means nothing",
+            "unknown key 'y'; known are",
         ),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "band": "se"},
-            "band must be one of 'sd'",
+            "band must be sd",
         ),
         (
             {"name": "p", "kind": "lines", "measure": "log_loss", "x": "a", "log_x": 1},

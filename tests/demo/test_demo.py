@@ -15,10 +15,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 
 from calibrant import Identity, Predictions, TemperatureScaling, Traits, metrics, registry
-from calibrant.demo import classifiers, compared, picture, table
+from calibrant.demo import classifiers, compared
 from calibrant.demo.compared import compare_all
-from calibrant.demo.files import PREDICTIONS
-from calibrant.demo.run import PICTURE, REPORT, main, run
+from calibrant.demo.run import PICTURE, PREDICTIONS, REPORT, SHOWN, main, run
 from calibrant.tables import read_predictions
 
 METRICS = ["log_loss", "brier_score", "confidence_ece", "classwise_ece", "accuracy"]
@@ -65,7 +64,7 @@ def small(absent_class=False, zero=False):
 def printed_rows(text):
     """Return method -> the cells after it, from a printed table."""
     lines = text.splitlines()
-    ruler = next(number for number, line in enumerate(lines) if set(line) == {"-"})
+    ruler = next(number for number, line in enumerate(lines) if set(line) == {"─"})
     rows = {}
     for line in lines[ruler + 1 :]:
         if not line.strip():
@@ -155,7 +154,7 @@ def test_columns_are_aligned_and_no_line_is_wider_than_the_page(shown):
     for text in shown.texts[:5]:  # those after them name a folder, as long as it may be
         assert str(shown.folder) in text or max(map(len, text.splitlines())) <= 88
     lines = shown.texts[0].splitlines()
-    ruler = next(number for number, line in enumerate(lines) if set(line) == {"-"})
+    ruler = next(number for number, line in enumerate(lines) if set(line) == {"─"})
     table_lines = lines[ruler - 1 : ruler + 1 + len(registry.calibrators())]
     assert len({len(line) for line in table_lines}) == 1
 
@@ -180,7 +179,7 @@ def test_the_table_in_the_docs_is_the_one_that_is_printed(shown):
 
     Fits without a penalty end where the solver stops on data that can be separated, hence the tolerance.
     """
-    page = (Path(__file__).parents[1] / "docs" / "demo.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
     excerpt = page.split("\nrandom forest: ")[1].split("\n```\n")[0]
     printed = printed_rows(excerpt)
     assert "uncalibrated" in printed
@@ -197,22 +196,22 @@ def test_the_table_in_the_docs_is_the_one_that_is_printed(shown):
 def test_the_summary_admits_when_no_method_helps(monkeypatch):
     only = {"uncalibrated": Identity()}
     monkeypatch.setattr(compared, "registry", SimpleNamespace(calibrators=only.copy, make=only.get))
-    words = table.summary(compare_all(small()))
+    words = compared.summary(compare_all(small()))
     assert words.startswith("No method fitted on 80 calibration rows has a lower log-loss on 40 test rows")
 
 
 def test_a_refuted_prediction_shows_as_inf_with_an_explanation():
     one = compare_all(small(zero=True))
     assert one.comparison.result("uncalibrated").scores["log_loss"] == np.inf
-    assert printed_rows(table.as_text(one))["uncalibrated"][0] == "inf"
-    assert "against inf uncalibrated." in " ".join(table.as_text(one).split())
-    assert "probability zero" in table.footnotes([one])
-    assert "probability zero" not in table.footnotes([compare_all(small())])
+    assert printed_rows(compared.as_text(one))["uncalibrated"][0] == "inf"
+    assert "against inf uncalibrated." in " ".join(compared.as_text(one).split())
+    assert "probability zero" in compared.footnotes([one])
+    assert "probability zero" not in compared.footnotes([compare_all(small())])
 
 
 def test_warnings_become_notes_under_the_table():
     one = compare_all(small(absent_class=True))
-    words = " ".join(table.as_text(one).split())
+    words = " ".join(compared.as_text(one).split())
     noted = re.findall(r"Note on ([^:]+): no calibration row has class 2;", words)
     assert {name for names in noted for name in names.split(", ")} == set(registry.calibrators())
 
@@ -241,7 +240,7 @@ def test_methods_for_two_classes_are_left_out_and_named(monkeypatch):
     )
     one = compare_all(small())
     assert [result.name for result in one.results] == ["uncalibrated"]
-    assert "two classes only: for-two." in table.footnotes([one])
+    assert "two classes only: for-two." in compared.footnotes([one])
 
 
 # Picture
@@ -259,7 +258,7 @@ def test_the_picture_has_bars_in_every_panel(shown):
 
 
 def test_the_picture_shows_methods_that_were_settled_beforehand(shown):
-    assert set(picture.SHOWN) <= set(registry.calibrators())
+    assert set(SHOWN) <= set(registry.calibrators())
     assert f"The figure is in {shown.folder / PICTURE}." in shown.texts
 
 

@@ -18,7 +18,7 @@ from calibrant.studies.report.markdown import table_markdown
 from calibrant.studies.tables import make_table, read_figures
 from calibrant.studies.tables.options import TableOptions
 
-STUDIES = Path(__file__).parents[2] / "studies"
+STUDIES = Path(__file__).parents[3] / "studies"
 NETWORKS = STUDIES / "kull2019-networks" / "figures"
 CALIBRATORS = ["none", "beta", "dirichlet", "isotonic"]
 
@@ -433,12 +433,12 @@ def test_absent_figures_are_refused(tmp_path):
         ({"name": "../x", "measure": "log_loss"}, "must have a name of letters"),
         ({"name": "t"}, "names no measure"),
         ({"name": "t", "measure": "log_los"}, "asks for the measure 'log_los'"),
-        ({"name": "t", "measure": "log_loss", "digit": 3}, "key 'digit' that means nothing"),
+        ({"name": "t", "measure": "log_loss", "digit": 3}, "unknown key 'digit'; did you mean 'digits'"),
         ({"name": "t", "measure": "log_loss", "digits": 2.5}, "digits must be a whole number"),
-        ({"name": "t", "measure": "log_loss", "show": "mean"}, "show must be one of 'value'"),
-        ({"name": "t", "measure": "log_loss", "ranks": 1}, "ranks = 1 is not of the right kind"),
-        ({"name": "t", "measure": "log_loss", "scale": True}, "scale = True is not of the right kind"),
-        ({"name": "t", "measure": "log_loss", "rows": []}, "rows must be a name or a list of names"),
+        ({"name": "t", "measure": "log_loss", "show": "mean"}, "show must be one of value, average rank"),
+        ({"name": "t", "measure": "log_loss", "ranks": 1}, "ranks must be true or false, not 1"),
+        ({"name": "t", "measure": "log_loss", "scale": True}, "scale must be a number, not True"),
+        ({"name": "t", "measure": "log_loss", "rows": []}, "rows must be a list with at least one value"),
         ({"name": "t", "measure": "log_loss", "rows": "calibrator"}, "for rows and columns"),
         ({"name": "t", "measures": ["log_loss", "fit_seconds"]}, "2 measures, which must be its rows"),
         (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, rankdata
 
-STUDIES = Path(__file__).parents[2] / "studies"
+STUDIES = Path(__file__).parents[3] / "studies"
 UCI, NETWORKS = STUDIES / "kull2019-uci" / "figures", STUDIES / "kull2019-networks" / "figures"
 CALIBRATORS = ["Uncal", "DirL2", "DirODIR", "Beta", "TempS", "VecS", "Isot", "FreqB", "WidthB"]
 HIGHER_IS_BETTER = {19, 20}
