@@ -173,7 +173,7 @@ def test_any_probabilities_have_a_report(probabilities):
 
 def test_splits_that_are_listed_name_rows_among_all(monkeypatch):
     """With fewer rows in a sample, row numbers of a list of splits would mean others."""
-    monkeypatch.setattr(import_module("calibrant.report.trial"), "QUICK_NUMBERS", 100)
+    monkeypatch.setattr(import_module("calibrant.report.method_selection"), "QUICK_NUMBERS", 100)
     halves = [(np.arange(150), np.arange(150, 300)), (np.arange(150, 300), np.arange(150))]
     found = assess(Y, P, methods=METHODS, cv=halves)
     assert found.repeatability.settings["rows for the comparison of methods"] == "300"

@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import poisson
 
 from calibrant.report import assess, event_counts
-from calibrant.report.event_counts import EventCounts, events_for_factor
+from calibrant.report.event_evidence import EventCounts, events_for_factor
 from calibrant.report.evidence import evidence_of
 from calibrant.report.html.sections import contents_of
-from calibrant.report.rows import Rows
+from calibrant.report.evaluation_set import EvaluationSet
 
 
 def rare(n_rows, rate, factor=1.0, seed=0):
@@ -147,7 +147,7 @@ def test_rare_events_of_groups_are_worth_fewer():
     """Ten copies of every row tell no more than one."""
     y, p = rare(20_000, 0.003)
     times = np.repeat(np.arange(len(y)), 10)
-    alone, copied = Rows.parse(y, p, None, None), Rows.parse(y[times], p[times], None, times)
+    alone, copied = EvaluationSet.parse(y, p, None, None), EvaluationSet.parse(y[times], p[times], None, times)
     factors = [evidence_of(rows, rows, 0.95, 0).events.factor_too_high for rows in (alone, copied)]
     assert factors[1] == pytest.approx(factors[0], rel=0.2)
 
@@ -159,7 +159,7 @@ def test_calibrated_rare_events_are_seldom_called_miscalibrated(n_rows, rate):
     called = 0
     for seed in range(300):
         y, p = rare(n_rows, rate, seed=seed)
-        rows = Rows.parse(y, p, None, None)
+        rows = EvaluationSet.parse(y, p, None, None)
         called += evidence_of(rows, rows, 0.95, seed).p_value <= 0.05
     assert called / 300 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 
