@@ -32,12 +32,11 @@ from calibrant.metrics import (
     smooth_ece,
 )
 from calibrant.report import assess
-from calibrant.report.class_rows import noise_of_ece
-from calibrant.report.error_rows import capped_bound
+from calibrant.report.evaluation_set import EvaluationSet, random_rows, random_rows_by_class
 from calibrant.report.event_evidence import EventCounts
-from calibrant.report.roc import area_estimate, roc_area
-from calibrant.report.evaluation_set import EvaluationSet, random_rows_by_class, random_rows
 from calibrant.report.method_selection import default_methods
+from calibrant.report.sections.classes import noise_of_ece
+from calibrant.report.sections.scores import area_estimate, capped_bound, roc_area
 
 Y, P = drawn(600, 3)
 P = powered(P, 1.8)

@@ -5,8 +5,8 @@ import pytest
 from report_rows import drawn, powered
 
 from calibrant.report import assess
-from calibrant.report.evidence import evidence_of
 from calibrant.report.evaluation_set import EvaluationSet
+from calibrant.report.evidence import evidence_of
 from calibrant.report.method_selection import select_method
 
 
@@ -139,5 +139,5 @@ def test_calibrated_predictions_are_seldom_to_be_calibrated(n_classes, methods):
     advised = 0
     for seed in range(150):
         rows = EvaluationSet.parse(*drawn(300, n_classes, seed), None, None)
-        advised += select_method(rows, methods, 5, 0.95, seed, None).helps
+        advised += select_method(rows, methods, 5, 0.95, seed, None).is_recommended
     assert advised / 150 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)

@@ -3,8 +3,7 @@
 from base64 import b64encode
 from collections.abc import Sequence
 
-from calibrant.report.html.markup import Markup, element, joined
-from calibrant.report.html.page import digest, resource
+from calibrant.presentation import Markup, element, joined, page
 from calibrant.studies.pictures import DrawnPicture
 from calibrant.studies.report_contents import ReportContents
 from calibrant.studies.report_markdown import on_empty
@@ -39,25 +38,13 @@ STYLE = """
 
 def report_page(contents: ReportContents) -> str:
     """Return a report as a page; its security policy lets in nothing from outside."""
-    style = resource("style.css") + STYLE
-    policy = (
-        f"default-src 'none'; img-src data:; style-src '{digest(style)}'; base-uri 'none'; form-action 'none'"
-    )
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        element("title", contents.title),
-        Markup(f"<style>{style}</style>"),
-    )
     main = [_header(contents), _navigation(contents), _run(contents)]
     if contents.failures:
         main.append(_failures(contents))
     main.extend(_table(table) for table in contents.tables)
     main.extend(_picture(picture) for picture in contents.pictures)
     body = element("body", element("main", *main), class_="study")
-    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n{body}\n</html>\n'
+    return page(contents.title, body, style=STYLE)
 
 
 def _header(contents: ReportContents) -> Markup:

@@ -1,4 +1,4 @@
-"""Sections "Comparison of methods" and "Learning curve": held-out scores of methods, and whether more rows would help."""
+"""Sections "Comparison of methods" and "Learning curve": held-out scores, and the gain from more rows."""
 
 import warnings
 from collections.abc import Sequence
