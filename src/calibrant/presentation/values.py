@@ -135,7 +135,7 @@ def significant(
     ('0.1235', '-2', '0.031', '-')
     >>> significant(9.975e-05), significant(-3e-9), significant(-0.0), significant(123456.0)
     ('0.0001', '0.0000', '0', '123456')
-    >>> significant(9.975e-04, 3, tiny=True), significant(9.7e-05, 3, tiny=True, style=TYPOGRAPHIC)
+    >>> significant(9.98e-04, 3, tiny=True), significant(9.7e-05, 3, tiny=True, style=TYPOGRAPHIC)
     ('0.000998', '9.7 × 10⁻⁵')
     """
     if special := _special(value, signed, style):

@@ -278,9 +278,7 @@ def _bar_sentence(row: DecompositionRow) -> str:
         number(one, style=TYPOGRAPHIC)
         for one in (row.score, row.miscalibration, row.discrimination, row.uncertainty)
     )
-    return (
-        f"{row.stage}: {score} = {miscalibration} miscalibration − {discrimination} discrimination + {uncertainty} uncertainty."
-    )
+    return f"{row.stage}: {score} = {miscalibration} miscalibration − {discrimination} discrimination + {uncertainty} uncertainty."
 
 
 def _legend(with_base_rate: bool) -> Markup:
