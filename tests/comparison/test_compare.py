@@ -14,7 +14,7 @@ from calibrant import (
     registry,
 )
 from calibrant.comparison import compare
-from calibrant.comparison.random_folds import random_folds
+from calibrant.comparison.compare import random_folds
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.intervals import loss_difference
 from calibrant.metrics import accuracy, brier_score, log_loss, smooth_ece

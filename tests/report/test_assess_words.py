@@ -6,8 +6,8 @@ from report_rows import drawn, powered
 
 from calibrant.report import assess
 from calibrant.report.contents import Estimate
-from calibrant.report.error_rows import _not_negative
-from calibrant.report.pitfalls import _is_on_a_grid
+from calibrant.report.sections.pitfalls import _is_on_a_grid
+from calibrant.report.sections.scores import _not_negative
 
 Y, P = drawn(300, 3)
 
@@ -132,7 +132,6 @@ def test_rounded_scores_are_no_copies():
 
 
 def test_a_page_without_a_method_has_scores_and_not_a_before_and_after():
-    pytest.importorskip("jinja2")
     page = assess(Y, P, methods=[]).to_html()
     assert "Before and after" not in page
     assert "before and after</h2>" not in page

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold
 
 from calibrant import metrics as metric_functions
 from calibrant import registry
 from calibrant.calibrator import Calibrator
-from calibrant.comparison.comparison import UNCALIBRATED, UNCALIBRATED_TEXT, Comparison
-from calibrant.comparison.method_result import MethodResult
-from calibrant.comparison.random_folds import random_folds
+from calibrant.calibrators.combinators.auto.folds import stratified_folds
+from calibrant.calibrators.inner_folds import check_cv_parameter, folds_of_splits
+from calibrant.comparison.comparison import UNCALIBRATED, UNCALIBRATED_TEXT, Comparison, MethodResult
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.intervals.groups import group_numbers
@@ -22,12 +23,12 @@ from calibrant.labelled_predictions import LabelledPredictions, are_swapped
 from calibrant.metrics.declaration import describe
 from calibrant.notices import held_back, warn_user
 from calibrant.numerics.folds import Fold
-from calibrant.options import check_level
+from calibrant.options import check_level, is_whole
 from calibrant.predictions import Predictions
+from calibrant.presentation import counted
 from calibrant.space import Space
-from calibrant.wording import counted
 
-__all__ = ["DEFAULT_METRICS", "Progress", "compare", "named_calibrators"]
+__all__ = ["DEFAULT_METRICS", "Progress", "compare", "named_calibrators", "random_folds"]
 
 DEFAULT_METRICS = ("log_loss", "brier_score", "accuracy", "confidence_ece", "classwise_ece")
 
@@ -303,3 +304,27 @@ def _scored(
     changed = calibrated.predicted != measured.predictions.predicted
     share = float(np.average(changed, weights=measured.weights))
     return replace(result, predictions=calibrated, scores=scores, differences=differences, changed=share)
+
+
+def random_folds(cv: Any, data: LabelledPredictions, random_state: int = 0) -> list[Fold]:
+    """Return the folds for ``cv``; a number of folds splits rows, or groups, at random.
+
+    Folds are not stratified. If every fold had the class frequencies of the training folds, errors in these frequencies, and
+    so in intercepts, would be hidden, and methods with many intercepts would look too good. Splitters of scikit-learn get
+    labels and groups.
+    """
+    check_cv_parameter(cv)
+    if not is_whole(cv, 2):
+        return stratified_folds(cv, data)
+    rows = np.zeros(data.n_rows)
+    if data.groups is None:
+        splits = KFold(min(int(cv), data.n_rows), shuffle=True, random_state=random_state).split(rows)
+    else:
+        n_groups = len(np.unique(data.groups))
+        if n_groups < 2:
+            raise ParameterError(
+                "all rows belong to one group, so cross-validation is impossible; give at least two groups."
+            )
+        splitter = GroupKFold(min(int(cv), n_groups), shuffle=True, random_state=random_state)
+        splits = splitter.split(rows, groups=data.groups)
+    return folds_of_splits(splits, data.weights)

@@ -1,19 +1,20 @@
-"""Comparison: several methods on the same rows, ordered by their log-loss."""
+"""Comparison: out-of-sample results of several methods on the same rows, ordered by their log-loss."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.comparison.method_result import MethodResult
+from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
 from calibrant.tabular import Tabular
 
-__all__ = ["UNCALIBRATED", "Comparison"]
+__all__ = ["UNCALIBRATED", "UNCALIBRATED_TEXT", "Comparison", "MethodResult"]
 
 UNCALIBRATED = "uncalibrated"
 UNCALIBRATED_TEXT = "the uncalibrated predictions"
@@ -42,7 +43,7 @@ class Comparison(Tabular):
         class had probability zero and the log-loss is infinite.
     """
 
-    results: tuple[MethodResult, ...]
+    results: "tuple[MethodResult, ...]"
     data: LabelledPredictions
     n_rows: int
     n_test_rows: int
@@ -50,7 +51,7 @@ class Comparison(Tabular):
     level: float
     base: str = UNCALIBRATED_TEXT
 
-    def result(self, name: str) -> MethodResult:
+    def result(self, name: str) -> "MethodResult":
         """Return the result of a method by its name."""
         for result in self.results:
             if result.name == name:
@@ -60,7 +61,7 @@ class Comparison(Tabular):
         )
 
     @property
-    def measured(self) -> tuple[MethodResult, ...]:
+    def measured(self) -> "tuple[MethodResult, ...]":
         """Results of the methods that did not fail."""
         return tuple(result for result in self.results if not result.failed)
 
@@ -74,7 +75,7 @@ class Comparison(Tabular):
         return f"{said} The log-loss of {', '.join(infinite)} is inf: the true class of at least one row has probability zero."
 
     @property
-    def best(self) -> MethodResult:
+    def best(self) -> "MethodResult":
         """Result with the lowest out-of-sample log-loss, possibly the uncalibrated predictions.
 
         The loss of the selected method is slightly optimistic. :class:`~calibrant.AutoCalibration` cross-validates the
@@ -101,7 +102,7 @@ class Comparison(Tabular):
                 level=self.level,
             )
 
-    def equally_good(self) -> list[MethodResult]:
+    def equally_good(self) -> "list[MethodResult]":
         """Return the other results whose log-loss is within two standard errors of the lowest."""
         best = self.best
         near = []
@@ -146,3 +147,47 @@ class Comparison(Tabular):
                 f"{100 * (result.changed or 0.0):5.1f} %"
             )
         return "\n".join([*lines, f"{self.how}.", self.base_sentence])
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    """Out-of-sample results of one method.
+
+    Attributes
+    ----------
+    name : str
+        Registry name, or the calibrator with its parameters.
+    calibrator : Calibrator or None
+        Calibrator fitted to the complete calibration set; None if this was not requested or failed.
+    predictions : Predictions or None
+        Out-of-fold or test predictions after calibration; None if the method failed.
+    scores : dict
+        Name of a metric -> its value on the evaluated rows.
+    differences : dict
+        ``"log_loss"`` and ``"brier_score"`` -> :class:`~calibrant.intervals.Interval` of this method minus the uncalibrated
+        predictions, paired by row; negative is better. If a true class had probability zero, the uncalibrated predictions
+        have zeros raised to the floor.
+    changed : float or None
+        Fraction of the evaluated rows whose predicted class changes.
+    seconds : float
+        Time of the fit to all rows, or the mean time per fold if there was none.
+    notes : tuple of str
+        Warnings of the method.
+    error : str or None
+        Error message, if the method failed.
+    """
+
+    name: str
+    calibrator: Calibrator | None
+    predictions: Predictions | None
+    scores: dict[str, float] = field(default_factory=dict)
+    differences: dict[str, Interval] = field(default_factory=dict)
+    changed: float | None = None
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the method failed, so there are no predictions."""
+        return self.predictions is None

@@ -9,10 +9,8 @@ from scipy.special import expit, logit
 
 from calibrant.arrays import FloatArray, Vector
 from calibrant.graph.operation import GraphError, Kernel, Operation, same_width
-from calibrant.numerics.reductions import row_maxima
-from calibrant.numerics.row_order import argmax_restored
-from calibrant.numerics.kept_order import argmax_restored
 from calibrant.numerics.reductions import NARROW, row_maxima, row_sums
+from calibrant.numerics.row_order import argmax_restored
 
 __all__ = ["FEW_ROWS", "Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
 

@@ -16,7 +16,7 @@ from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences, float64_probabilities
 from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.reductions import row_sums
-from calibrant.numerics.rounding import SAME_COST, first_of_least
+from calibrant.numerics.rounding import SAME_COST, argmin_within_rounding
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.options import check_whole
 from calibrant.predictions import Predictions
@@ -237,7 +237,7 @@ class OptimalDecision:
             block = float64_probabilities(predictions, rows)
             block /= row_sums(block)[:, np.newaxis]
             means = block @ costs.T
-            decision[rows] = first_of_least(means, largest, axis=1)
+            decision[rows] = argmin_within_rounding(means, largest, axis=1)
             chosen = costs[decision[rows]]
             expected[rows] = -np.einsum("ik,ik->i", block, chosen)
             chosen += expected[rows, np.newaxis]

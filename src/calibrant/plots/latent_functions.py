@@ -19,11 +19,10 @@ from calibrant.calibrators.scaling.parameterized_temperature import Parameterize
 from calibrant.calibrators.scaling.temperature import TemperatureScaling
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
-from calibrant.graph.probes import score_curves
+from calibrant.graph.apply import score_curves
 from calibrant.options import check_choice, check_level, check_whole, is_number
 from calibrant.plots.display import Display, panels
 from calibrant.plots.style import BAR, DIAGONAL, INK, LABEL_SIZE, SERIES, TITLE_SIZE
-from calibrant.graph.apply import score_curves
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 

@@ -17,14 +17,13 @@ from calibrant.hypothesis_tests import (
 )
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
+from calibrant.presentation import class_named, counted, p_text
 from calibrant.ranking import holm
-from calibrant.report.baseline import has_infinite_loss
 from calibrant.report.contents import EventNumbers, TestRow
+from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.event_evidence import SMALLEST_VARIANCE, EventEvidence, event_evidence, rare_detectable
-from calibrant.report.plain import class_named
-from calibrant.report.rows import Rows, drawn_rows
+from calibrant.report.method_selection import has_infinite_loss
 from calibrant.space import Space
-from calibrant.wording import counted, p_text
 
 __all__ = ["IMPOSSIBLE", "NOT_COUNTED", "Evidence", "evidence_of", "main_event", "n_impossible"]
 
@@ -96,14 +95,14 @@ class _Finding:
     counts: bool
 
 
-def main_event(rows: Rows) -> tuple[Utility, str]:
+def main_event(rows: EvaluationSet) -> tuple[Utility, str]:
     """Return the main event of a report: the second class of two, else the predicted class."""
     if rows.n_classes == 2:
         return OneClass(1), class_named(rows.class_names[1])
     return TopClasses(), "predicted class"
 
 
-def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Evidence:
+def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random_state: int) -> Evidence:
     """Run all tests on the rows, and tests by simulation on the ``sample``."""
     utility, event = main_event(rows)
     main = event_evidence(rows, utility)
@@ -174,7 +173,9 @@ def _row(finding: _Finding, adjusted: float | None) -> TestRow:
     )
 
 
-def _class_evidence(rows: Rows, main: EventEvidence) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
+def _class_evidence(
+    rows: EvaluationSet, main: EventEvidence
+) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
     if rows.n_classes == 2:  # one hypothesis, since the two probabilities sum to one
         return (main, main), (main.p_value_of_both, main.p_value_of_both)
     events = tuple(event_evidence(rows, OneClass(column)) for column in range(rows.n_classes))
@@ -193,7 +194,7 @@ def _count_finding(main: EventEvidence, event: str) -> _Finding:
     )
 
 
-def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding:
+def _classes_together(rows: EvaluationSet, events: tuple[EventEvidence, ...]) -> _Finding:
     p_values = [event.p_value_of_both for event in events]
     smallest = p_values.index(min(p_values))
     p_value = min(1.0, len(events) * p_values[smallest])
@@ -208,7 +209,7 @@ def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding
     )
 
 
-def _line(rows: Rows, level: float) -> SlopeIntercept | None:
+def _line(rows: EvaluationSet, level: float) -> SlopeIntercept | None:
     try:
         return calibration_slope_intercept(
             rows.labels, rows.predictions, sample_weight=rows.weights, level=level
@@ -231,7 +232,7 @@ def _line_finding(line: SlopeIntercept, event: str, sound: bool) -> _Finding:
     )
 
 
-def _spiegelhalter(rows: Rows, sound: bool) -> _Finding:
+def _spiegelhalter(rows: EvaluationSet, sound: bool) -> _Finding:
     result = spiegelhalter_test(rows.labels, rows.predictions, sample_weight=rows.weights)
     return _Finding(
         "Spiegelhalter's test",
@@ -244,7 +245,7 @@ def _spiegelhalter(rows: Rows, sound: bool) -> _Finding:
     )
 
 
-def _exact(sample: Rows, random_state: int) -> list[_Finding]:
+def _exact(sample: EvaluationSet, random_state: int) -> list[_Finding]:
     """Return tests by simulation, which replace asymptotic tests if few unlikely outcomes are expected."""
     result = consistency_test(
         brier_score,
@@ -266,8 +267,8 @@ def _exact(sample: Rows, random_state: int) -> list[_Finding]:
     ]
 
 
-def _kernel(rows: Rows, random_state: int) -> _Finding:
-    some = rows.take(drawn_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
+def _kernel(rows: EvaluationSet, random_state: int) -> _Finding:
+    some = rows.take(random_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
     result = kernel_test(
         some.labels,
         some.predictions,
@@ -287,8 +288,8 @@ def _kernel(rows: Rows, random_state: int) -> _Finding:
     )
 
 
-def _binned(sample: Rows, random_state: int) -> _Finding:
-    some = sample.take(drawn_rows(sample, SIMULATED_ROWS, 10**9, random_state))
+def _binned(sample: EvaluationSet, random_state: int) -> _Finding:
+    some = sample.take(random_rows(sample, SIMULATED_ROWS, 10**9, random_state))
     result = consistency_test(
         partial(confidence_ece, n_bins=15),
         some.labels,
@@ -309,7 +310,7 @@ def _binned(sample: Rows, random_state: int) -> _Finding:
     )
 
 
-def n_impossible(rows: Rows) -> int:
+def n_impossible(rows: EvaluationSet) -> int:
     """Return the number of rows whose true class had probability zero; none if a floor declares what zeros mean."""
     given = rows.predictions
     if (
@@ -321,7 +322,7 @@ def n_impossible(rows: Rows) -> int:
     return int(np.count_nonzero(given.scores[np.arange(rows.n_rows), rows.data.labels] == 0))
 
 
-def _impossible(rows: Rows) -> list[_Finding]:
+def _impossible(rows: EvaluationSet) -> list[_Finding]:
     number = n_impossible(rows)
     if number == 0:
         return []
@@ -338,7 +339,7 @@ def _impossible(rows: Rows) -> list[_Finding]:
     ]
 
 
-def _events(rows: Rows, main: EventEvidence, alpha: float) -> EventNumbers | None:
+def _events(rows: EvaluationSet, main: EventEvidence, alpha: float) -> EventNumbers | None:
     counts = main.counts
     if not counts.is_rare:
         return None
@@ -350,7 +351,7 @@ def _events(rows: Rows, main: EventEvidence, alpha: float) -> EventNumbers | Non
     return EventNumbers(name, counts.expected, counts.observed, *factors)
 
 
-def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
+def _detectable(rows: EvaluationSet, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
     """Return the smallest error of the main event that its test detects at the Bonferroni-corrected level."""
     if main.is_exact:
         rare = rare_detectable(np.clip(utility.prospect(rows.predictions).expected, 0.0, 1.0), alpha)

@@ -5,13 +5,12 @@ from typing import Literal
 import numpy as np
 
 from calibrant.metrics import LowerBound
-from calibrant.report.contents import ClassRow, Estimate, EventNumbers, Verdict
-from calibrant.report.error_rows import capped_bound
-from calibrant.report.event_counts import RARE, events_for_factor
+from calibrant.presentation import class_named, counted, in_points, p_text, percent, quoted
+from calibrant.report.contents import RARE, ClassRow, Estimate, EventNumbers, Verdict
+from calibrant.report.evaluation_set import EvaluationSet
+from calibrant.report.event_evidence import events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
-from calibrant.report.plain import class_named, percent, points, quoted
-from calibrant.report.rows import Rows
-from calibrant.wording import counted, p_text
+from calibrant.report.sections.scores import capped_bound
 
 __all__ = ["is_small", "verdict"]
 
@@ -33,7 +32,7 @@ Status = Literal["calibrated", "miscalibrated", "unclear", "too-few-events"]
 
 
 def verdict(
-    rows: Rows,
+    rows: EvaluationSet,
     evidence: Evidence,
     classes: tuple[ClassRow, ...],
     bound: LowerBound | None,
@@ -97,7 +96,7 @@ def is_small(evidence: Evidence, level: float) -> bool:
 
 
 def _direction(
-    rows: Rows, evidence: Evidence, bound: LowerBound | None, gap: Estimate, level: float
+    rows: EvaluationSet, evidence: Evidence, bound: LowerBound | None, gap: Estimate, level: float
 ) -> Direction:
     """Return the overall direction of the miscalibration, from tests at the same level.
 
@@ -128,7 +127,7 @@ def _is_beyond_noise(gap: Estimate) -> bool:
     return (gap.low is not None and gap.low > 0) or (gap.high is not None and gap.high < 0)
 
 
-def _impossible(rows: Rows) -> str:
+def _impossible(rows: EvaluationSet) -> str:
     number = n_impossible(rows)
     return f"the true class of {counted(number, 'row')} had a predicted probability of exactly zero"
 
@@ -138,7 +137,7 @@ def _sentence(clause: str) -> str:
 
 
 def _headline(
-    rows: Rows,
+    rows: EvaluationSet,
     status: Status,
     direction: Direction,
     evidence: Evidence,
@@ -155,7 +154,7 @@ def _headline(
         assert evidence.smallest_detectable is not None
         return (
             "No sign of miscalibration; an error of "
-            f"{points(evidence.smallest_detectable)} or more would probably have been detected."
+            f"{in_points(evidence.smallest_detectable)} or more would probably have been detected."
         )
     if status == "too-few-events":
         assert evidence.events is not None
@@ -168,7 +167,7 @@ def _headline(
         unit, number = ("row", rows.n_rows) if rows.n_groups is None else ("group", rows.n_groups)
         return (
             f"Too few {unit}s to tell: no test rejects calibration, but with {counted(number, unit)} an error of "
-            f"{points(RELEVANT_ERROR)} could go undetected."
+            f"{in_points(RELEVANT_ERROR)} could go undetected."
         )
     if evidence.rejecting == (IMPOSSIBLE,):
         return f"Not calibrated: {_impossible(rows)}."
@@ -236,7 +235,7 @@ def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
     size = abs(row.in_the_large.value or 0.0)
     if size <= abs(gap.value or 0.0):
         return ""
-    return f"; the worst is {class_named(row.label)}, {row.direction} by {points(size)}"
+    return f"; the worst is {class_named(row.label)}, {row.direction} by {in_points(size)}"
 
 
 def _factor(row: ClassRow) -> float:
@@ -245,7 +244,9 @@ def _factor(row: ClassRow) -> float:
     return 1.0 if high > RARE else high / low if low > 0 else np.inf
 
 
-def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evidence, level: float) -> str:
+def _two_classes(
+    rows: EvaluationSet, direction: Direction, gap: Estimate, evidence: Evidence, level: float
+) -> str:
     counts, events = evidence.main.counts, evidence.events
     about = (
         f"the probabilities of {class_named(rows.class_names[1 if events is None else int(counts.of_event)])}"
@@ -260,9 +261,9 @@ def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evid
             how = "high" if events.expected > events.observed else "low"
             parts.append(f"too {how} on average, {_counted_events(events)}")
     elif gap.value is not None and gap.low is not None and gap.low > 0:
-        parts.append(f"too high by {points(gap.value)} on average")
+        parts.append(f"too high by {in_points(gap.value)} on average")
     elif gap.value is not None and gap.high is not None and gap.high < 0:
-        parts.append(f"too low by {points(gap.value)} on average")
+        parts.append(f"too low by {in_points(gap.value)} on average")
     return f"{about} are {' and '.join(parts)}" if parts else _without_direction(evidence, level, about)
 
 
@@ -281,7 +282,7 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
     )
 
 
-def _means_sentence(rows: Rows, gap: Estimate) -> str:
+def _means_sentence(rows: EvaluationSet, gap: Estimate) -> str:
     ends = (
         ""
         if gap.low is None or gap.high is None
@@ -309,11 +310,11 @@ def _size_sentence(bound: LowerBound, status: Status) -> str:
     if status != "miscalibrated":
         return (
             f"By itself, without adjustment for multiple testing, the cross-fitted lower bound on the mean error {about} is "
-            f"{points(least)}; the estimate is {points(bound.estimate)}."
+            f"{in_points(least)}; the estimate is {in_points(bound.estimate)}."
         )
     return (
-        f"The mean error {about} is at least {points(least)} with {100 * bound.level:g} % confidence; the estimate is "
-        f"{points(bound.estimate)}."
+        f"The mean error {about} is at least {in_points(least)} with {100 * bound.level:g} % confidence; the estimate is "
+        f"{in_points(bound.estimate)}."
     )
 
 
@@ -327,7 +328,7 @@ def _classes_sentence(off: list[ClassRow], n_classes: int) -> str:
     return f"{len(off)} of {n_classes} classes {verb} significantly miscalibrated: {shown}{more}."
 
 
-def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
+def _detectable_sentence(rows: EvaluationSet, evidence: Evidence, status: Status) -> str:
     detectable = evidence.smallest_detectable
     if rows.n_groups == 1:
         return "All rows belong to one group: the variance between groups is unknown, so no error can be detected reliably."
@@ -343,19 +344,17 @@ def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
     )
     together = "" if rows.n_groups is None else f" in {rows.n_groups} groups"
     seen = (
-        f"With {counted(rows.n_rows, 'row')}{together}, an error of {points(detectable)} ({what}) is detected with a "
+        f"With {counted(rows.n_rows, 'row')}{together}, an error of {in_points(detectable)} ({what}) is detected with a "
         "power of 80 %; smaller errors may go undetected"
     )
     if status != "unclear":
         return f"{seen}."
     unit, number = ("rows", rows.n_rows) if rows.n_groups is None else ("groups", rows.n_groups)
     needed = number * (detectable / RELEVANT_ERROR) ** 2
-    return (
-        f"{seen}. To detect {points(RELEVANT_ERROR)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
-    )
+    return f"{seen}. To detect {in_points(RELEVANT_ERROR)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
 
 
-def _factor_sentence(rows: Rows, events: EventNumbers, alpha: float, status: Status) -> str:
+def _factor_sentence(rows: EvaluationSet, events: EventNumbers, alpha: float, status: Status) -> str:
     factors = {"high": events.factor_too_high, "low": events.factor_too_low}
     shown = [f"{factor:.2g} times too {way}" for way, factor in factors.items() if factor is not None]
     expected = f"With {_number(events.expected)} {events.name} expected"

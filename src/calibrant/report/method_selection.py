@@ -8,17 +8,25 @@ import numpy as np
 
 from calibrant.arrays import IntArray
 from calibrant.calibrator import Calibrator
-from calibrant.comparison import Comparison, MethodResult, compare
-from calibrant.comparison.comparison import UNCALIBRATED
+from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult, compare
 from calibrant.intervals import Interval, loss_difference
 from calibrant.metrics.row_losses import Loss
 from calibrant.predictions import Predictions
-from calibrant.report.baseline import has_infinite_loss, reference_of
-from calibrant.report.rows import Rows, drawn_by_class
+from calibrant.presentation import counted
+from calibrant.report.evaluation_set import EvaluationSet, random_rows_by_class
 from calibrant.space import Space
-from calibrant.wording import counted
 
-__all__ = ["LITTLE", "Trial", "default_methods", "most_rows", "obstacle", "tried"]
+__all__ = [
+    "NEGLIGIBLE_GAIN",
+    "MethodSelection",
+    "baseline_of",
+    "baseline_text",
+    "default_methods",
+    "has_infinite_loss",
+    "most_rows",
+    "reason_not_to_fit",
+    "select_method",
+]
 
 Methods = Sequence[str | Calibrator]
 LOSSES: tuple[Loss, ...] = ("log", "brier")
@@ -31,7 +39,7 @@ QUICK_NUMBERS = 2_000_000
 SLOW_ROWS, SLOW_NUMBERS = 10_000, 5_000_000
 
 # Relative change of the loss that is negligible.
-LITTLE = 0.005
+NEGLIGIBLE_GAIN = 0.005
 
 # With fewer rows no gain can be distinguished from noise.
 FEWEST_ROWS = 20
@@ -41,14 +49,14 @@ MOST_CLASSES_OF_MATRIX, MOST_CLASSES_OF_DIRICHLET, MOST_CLASSES_OF_VECTOR = 30, 
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class MethodSelection:
     """Result of the comparison of methods.
 
     Attributes
     ----------
     comparison : Comparison or None
         None if no method could be tried.
-    rows : Rows
+    rows : EvaluationSet
         The rows on which methods were compared: all, or a sample that keeps rare classes.
     chosen : MethodResult or None
         The simplest method whose log-loss is within one standard error of the lowest.
@@ -61,24 +69,24 @@ class Trial:
         is valid for all methods simultaneously.
     brier : Interval or None
         The same for the Brier score.
-    helps : bool
-        Whether the chosen method is recommended; see :func:`tried`.
-    after : Rows or None
+    is_recommended : bool
+        Whether the chosen method is recommended; see :func:`select_method`.
+    after : EvaluationSet or None
         All measured rows with out-of-sample calibrated probabilities.
-    why_not : str
+    reason : str
         Why no method was tried; empty if one was.
     """
 
-    rows: Rows
-    why_not: str = ""
+    rows: EvaluationSet
+    reason: str = ""
     comparison: Comparison | None = None
     chosen: MethodResult | None = None
     calibrator: str | Calibrator | None = None
     near: tuple[str, ...] = ()
     gain: Interval | None = None
     brier: Interval | None = None
-    helps: bool = False
-    after: Rows | None = None
+    is_recommended: bool = False
+    after: EvaluationSet | None = None
 
     @property
     def is_significant(self) -> bool:
@@ -115,7 +123,7 @@ def default_methods(n_rows: int, n_classes: int) -> list[str]:
     return names
 
 
-def obstacle(rows: Rows) -> str:
+def reason_not_to_fit(rows: EvaluationSet) -> str:
     """Return why no method can be tried on these rows; empty if methods can."""
     if rows.n_rows < FEWEST_ROWS:
         verb = "is" if rows.n_rows == 1 else "are"
@@ -127,8 +135,8 @@ def obstacle(rows: Rows) -> str:
     return ""
 
 
-def tried(
-    rows: Rows,
+def select_method(
+    rows: EvaluationSet,
     methods: Methods | None,
     cv: Any,
     level: float,
@@ -137,21 +145,22 @@ def tried(
     *,
     may_sample: bool = True,
     small_error: bool = False,
-) -> Trial:
+) -> MethodSelection:
     """Compare methods by cross-validation, choose one, and measure its gain on all rows.
 
     Fast methods get all rows, others a sample that keeps rare classes. The chosen method, fitted to the sample, calibrates the
-    remaining rows, so all calibrated rows are held out. The method helps if the interval of its gain, adjusted for the number
-    of methods, is above zero. If the log-loss is infinite because a true class had probability zero, it helps if the Brier
-    score falls significantly. If the tests show only a ``small_error``, the gain must also be at least 0.5 % of the log-loss.
+    remaining rows, so all calibrated rows are held out. The method is recommended if the interval of its gain, adjusted for
+    the number of methods, is above zero. If the log-loss is infinite because a true class had probability zero, the method is
+    recommended if the Brier score falls significantly. If the tests show only a ``small_error``, the gain must also be at least
+    0.5 % of the log-loss.
     """
     chosen_methods = default_methods(rows.n_rows, rows.n_classes) if methods is None else list(methods)
     limit = most_rows(chosen_methods, rows.n_classes) if may_sample else rows.n_rows
-    drawn, sample = drawn_by_class(rows, limit, random_state)
+    drawn, sample = random_rows_by_class(rows, limit, random_state)
     names = {str(method): method for method in chosen_methods if str(method) != UNCALIBRATED}
-    why_not = obstacle(sample) or ("" if names else "no methods were given")
-    if why_not:
-        return Trial(sample, why_not)
+    reason = reason_not_to_fit(sample) or ("" if names else "no methods were given")
+    if reason:
+        return MethodSelection(sample, reason)
     comparison = compare(
         sample.labels,
         sample.predictions,
@@ -167,7 +176,7 @@ def tried(
     ordered = [comparison.result(name) for name in names]
     usable = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
     if not usable:
-        return Trial(sample, "every method failed", comparison)
+        return MethodSelection(sample, "every method failed", comparison)
     near = _within_one_standard_error(comparison, usable)
     chosen = near[0]
     assert chosen.predictions is not None
@@ -175,7 +184,7 @@ def tried(
     gain, brier = (
         loss_difference(
             rows.labels,
-            reference_of(rows) if loss == "log" else rows.predictions,
+            baseline_of(rows) if loss == "log" else rows.predictions,
             after.predictions,
             loss=loss,
             sample_weight=rows.weights,
@@ -184,9 +193,9 @@ def tried(
         )
         for loss in LOSSES
     )
-    is_much = not small_error or -gain.estimate >= LITTLE * rows.data.log_loss(reference_of(rows))
-    helps = (gain.high < 0 and is_much) or (has_infinite_loss(rows) and brier.high < 0)
-    return Trial(
+    is_much = not small_error or -gain.estimate >= NEGLIGIBLE_GAIN * rows.data.log_loss(baseline_of(rows))
+    is_recommended = (gain.high < 0 and is_much) or (has_infinite_loss(rows) and brier.high < 0)
+    return MethodSelection(
         sample,
         comparison=comparison,
         chosen=chosen,
@@ -194,7 +203,7 @@ def tried(
         near=tuple(result.name for result in near[1:]),
         gain=gain,
         brier=brier,
-        helps=helps,
+        is_recommended=is_recommended,
         after=after,
     )
 
@@ -221,7 +230,7 @@ def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult
     return near
 
 
-def _all_rows(rows: Rows, sample_numbers: IntArray, chosen: MethodResult) -> Rows:
+def _all_rows(rows: EvaluationSet, sample_numbers: IntArray, chosen: MethodResult) -> EvaluationSet:
     """Return all rows with out-of-sample calibrated probabilities."""
     assert chosen.calibrator is not None
     assert chosen.predictions is not None
@@ -232,3 +241,23 @@ def _all_rows(rows: Rows, sample_numbers: IntArray, chosen: MethodResult) -> Row
     probabilities[others] = chosen.calibrator.transform(rows.predictions.take(others)).probabilities
     probabilities.setflags(write=False)
     return rows.with_predictions(Predictions(probabilities, Space.PROBABILITIES))
+
+
+def has_infinite_loss(rows: EvaluationSet) -> bool:
+    """Return whether the log-loss is infinite because a true class had probability zero."""
+    return not np.isfinite(rows.data.log_loss())
+
+
+def baseline_of(rows: EvaluationSet) -> Predictions:
+    """Return the uncalibrated predictions; if their log-loss is infinite, with zeros raised to the floor and renormalised.
+
+    :func:`~calibrant.comparison.compare` has the same baseline.
+    """
+    return rows.predictions.without_zeros() if has_infinite_loss(rows) else rows.predictions
+
+
+def baseline_text(rows: EvaluationSet) -> str:
+    """Return in words what :func:`baseline_of` returns."""
+    if not has_infinite_loss(rows):
+        return "the uncalibrated predictions"
+    return f"the uncalibrated predictions with zeros raised to the floor, {rows.predictions.floor:.2g}"

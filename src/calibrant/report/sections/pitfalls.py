@@ -1,4 +1,7 @@
-"""Pitfalls: caveats that apply to these data."""
+"""Section "Pitfalls": caveats that apply to these data."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,18 +9,30 @@ from numpy.typing import NDArray
 from calibrant.intervals import clopper_pearson
 from calibrant.labelled_predictions import shift_warning
 from calibrant.mistaken_space import log_odds_look_like_probabilities
-from calibrant.report.class_rows import noise_of_ece
+from calibrant.presentation import (
+    Bullets,
+    OnPage,
+    Paragraph,
+    Section,
+    counted,
+    element,
+    listed,
+    percent,
+    quoted,
+    significant,
+)
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
+from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
 from calibrant.report.evidence import Evidence
-from calibrant.report.figures import figure
-from calibrant.report.plain import percent, quoted
-from calibrant.report.rows import Rows
-from calibrant.report.trial import Trial
+from calibrant.report.method_selection import MethodSelection
+from calibrant.report.sections.classes import noise_of_ece
 from calibrant.space import Space
-from calibrant.wording import counted
 
-__all__ = ["pitfalls"]
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.report.assessment import Assessment
+
+__all__ = ["pitfalls", "pitfalls_section"]
 
 FEW_ROWS = 200
 FEW_OF_A_CLASS = 20
@@ -38,12 +53,27 @@ GRID_ROWS, FINEST_GRID = 500, 1000
 FEW_COPIES = 0.1
 
 
+def pitfalls_section(assessment: "Assessment") -> Section | None:
+    """Return the section with all caveats, warnings first."""
+    if not assessment.pitfalls:
+        return None
+    items, lines = [], []
+    for pitfall in sorted(assessment.pitfalls, key=lambda pitfall: pitfall.severity != "warning"):
+        is_warning = pitfall.severity == "warning"
+        sign = element("span", "⚠" if is_warning else "ℹ", aria_hidden="true")
+        opening = element("strong", sign, " Warning:" if is_warning else " Note:")
+        items.append(element("li", opening, f" {pitfall.text}", class_="warning" if is_warning else "remark"))
+        lines.append(Paragraph(pitfall.text, opening="Warning:" if is_warning else ""))
+    bullets = element("ul", *items, class_="pitfalls")
+    return Section("pitfalls", "Pitfalls", (OnPage(bullets, (Bullets(tuple(lines)),)),))
+
+
 def pitfalls(
     summary: DataSummary,
-    rows: Rows,
-    sample: Rows,
+    rows: EvaluationSet,
+    sample: EvaluationSet,
     evidence: Evidence,
-    trial: Trial,
+    selection: MethodSelection,
     advice: Recommendation,
     level: float,
 ) -> tuple[Pitfall, ...]:
@@ -57,8 +87,8 @@ def pitfalls(
         *_ties(summary),
         *_weights(summary),
         *_copies(rows),
-        *_methods(trial, advice),
-        *_parts(summary, rows, sample, trial),
+        *_methods(selection, advice),
+        *_parts(summary, rows, sample, selection),
         *_always(summary, rows),
     ]
     return tuple(sorted(found, key=lambda pitfall: pitfall.severity != "warning"))
@@ -72,7 +102,7 @@ def _note(text: str) -> Pitfall:
     return Pitfall("note", text)
 
 
-def _mistaken_input(rows: Rows) -> list[Pitfall]:
+def _mistaken_input(rows: EvaluationSet) -> list[Pitfall]:
     found = []
     if shift := rows.data.shift_of_labels:
         said = shift_warning(rows.n_classes, shift)
@@ -85,7 +115,7 @@ def _mistaken_input(rows: Rows) -> list[Pitfall]:
     return found
 
 
-def _zeros(summary: DataSummary, rows: Rows, evidence: Evidence) -> list[Pitfall]:
+def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> list[Pitfall]:
     if summary.n_refuted:
         had = f"The true class of {counted(summary.n_refuted, 'row')} had probability exactly zero, so the log-loss is infinite."
         floor = f"{rows.predictions.floor:.2g}"
@@ -135,7 +165,7 @@ def _rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
     return []
 
 
-def _mistakes(summary: DataSummary, rows: Rows, level: float) -> list[Pitfall]:
+def _mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> list[Pitfall]:
     """Return a warning if no row is misclassified, with an upper confidence bound on the error rate."""
     if not rows.hits.all():
         return []
@@ -154,7 +184,7 @@ def _mistakes(summary: DataSummary, rows: Rows, level: float) -> list[Pitfall]:
     ]
 
 
-def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
+def _classes(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
     found = []
     counts = np.bincount(rows.data.labels, minlength=rows.n_classes)
     if summary.n_classes - len(summary.absent_classes) == 1:
@@ -163,8 +193,8 @@ def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
         never, whose = ("occurs", "its") if len(summary.absent_classes) == 1 else ("occur", "their")
         found.append(
             _warning(
-                f"{counted(len(summary.absent_classes), 'class')} never {never}: {_listed(summary.absent_classes)}. The tests "
-                f"can only detect that {whose} probabilities are too high."
+                f"{counted(len(summary.absent_classes), 'class')} never {never}: {_names(summary.absent_classes)}. The tests can "
+                f"only detect that {whose} probabilities are too high."
             )
         )
     rare = [name for name, count in zip(rows.class_names, counts, strict=True) if 0 < count < FEW_OF_A_CLASS]
@@ -172,11 +202,15 @@ def _classes(summary: DataSummary, rows: Rows) -> list[Pitfall]:
         have, lines, them = ("has", "Its row", "is") if len(rare) == 1 else ("have", "Their rows", "are")
         found.append(
             _note(
-                f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_listed(rare)}. {lines} in the table "
-                f"of classes {them} mostly noise, and averages over classes hide that."
+                f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_names(rare)}. {lines} in the table of "
+                f"classes {them} mostly noise, and averages over classes hide that."
             )
         )
     return found
+
+
+def _names(labels: Sequence[str]) -> str:
+    return listed([*map(quoted, labels)])
 
 
 def _ties(summary: DataSummary) -> list[Pitfall]:
@@ -205,7 +239,7 @@ def _weights(summary: DataSummary) -> list[Pitfall]:
     ]
 
 
-def _copies(rows: Rows) -> list[Pitfall]:
+def _copies(rows: EvaluationSet) -> list[Pitfall]:
     """Return a warning if rows of probabilities are duplicated and no groups are given."""
     if rows.groups is not None or rows.n_rows < 20:
         return []
@@ -244,7 +278,7 @@ def _is_on_a_grid(scores: NDArray[np.floating]) -> bool:
     return bool(near.all(axis=1).any())
 
 
-def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
+def _methods(selection: MethodSelection, advice: Recommendation) -> list[Pitfall]:
     found = []
     if advice.action == "calibrate" and advice.changed_decisions:
         found.append(
@@ -253,7 +287,7 @@ def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
                 "change, choose an arg-max-preserving method, such as temperature."
             )
         )
-    if trial.comparison is not None:
+    if selection.comparison is not None:
         measured = [
             row for row in advice.methods if row.confidence_ece is not None and row.log_loss is not None
         ]
@@ -270,7 +304,9 @@ def _methods(trial: Trial, advice: Recommendation) -> list[Pitfall]:
     return found
 
 
-def _parts(summary: DataSummary, rows: Rows, sample: Rows, trial: Trial) -> list[Pitfall]:
+def _parts(
+    summary: DataSummary, rows: EvaluationSet, sample: EvaluationSet, selection: MethodSelection
+) -> list[Pitfall]:
     found = []
     if rows.n_rows < summary.n_rows:
         found.append(
@@ -286,14 +322,16 @@ def _parts(summary: DataSummary, rows: Rows, sample: Rows, trial: Trial) -> list
                 f"{sample.n_rows} rows."
             )
         )
-    if trial.rows.n_rows < rows.n_rows:
+    if selection.rows.n_rows < rows.n_rows:
         found.append(
-            _note(f"Methods were compared on a random sample of {trial.rows.n_rows} of {rows.n_rows} rows.")
+            _note(
+                f"Methods were compared on a random sample of {selection.rows.n_rows} of {rows.n_rows} rows."
+            )
         )
     return found
 
 
-def _always(summary: DataSummary, rows: Rows) -> list[Pitfall]:
+def _always(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
     found = [
         _note(
             "Use held-out rows: if the classifier, or a calibrator already in use, was fitted to these rows, all results are "
@@ -311,7 +349,7 @@ def _always(summary: DataSummary, rows: Rows) -> list[Pitfall]:
         noise = float(np.mean(noise_of_ece(rows)))
         alone = (
             f"Binned errors are positive even under calibration: with {counted(rows.n_rows, 'row')}, calibrated predictions have "
-            f"a classwise ECE of about {figure(noise, digits=2)}. "
+            f"a classwise ECE of about {significant(noise, 2)}. "
             if noise > 0
             else ""
         )
@@ -325,8 +363,3 @@ def _always(summary: DataSummary, rows: Rows) -> list[Pitfall]:
             )
         )
     return found
-
-
-def _listed(names: tuple[str, ...] | list[str]) -> str:
-    shown = ", ".join(quoted(name) for name in names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

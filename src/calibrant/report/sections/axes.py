@@ -1,11 +1,10 @@
-"""Scales, ticks and axes of SVG charts; colours and font sizes are in the style sheet."""
+"""Axes, marks and legends of SVG charts; colours and font sizes are in the style sheet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from calibrant.report.html.markup import Markup, element, joined
-from calibrant.report.html.number_text import MINUS, has_value
+from calibrant.presentation import TYPOGRAPHIC, Markup, element, has_value, joined
 
 __all__ = [
     "Plot",
@@ -243,14 +242,14 @@ def ticks_between(low: float, high: float, at_most: int = 6) -> list[float]:
 
 def tick_texts(ticks: Sequence[float]) -> list[str]:
     """Return the ticks as text, all with the same number of decimals."""
-    decimals = max((len(f"{tick:.6f}".rstrip("0").split(".")[1]) for tick in ticks), default=0)
-    return [tick_text(tick, decimals) for tick in ticks]
+    n_decimals = max((len(f"{tick:.6f}".rstrip("0").split(".")[1]) for tick in ticks), default=0)
+    return [tick_text(tick, n_decimals) for tick in ticks]
 
 
-def tick_text(tick: float, decimals: int) -> str:
+def tick_text(tick: float, n_decimals: int) -> str:
     """Return a tick as text with a typographic minus sign.
 
     >>> tick_text(-0.5, 2)
     '−0.50'
     """
-    return f"{tick:,.{decimals}f}".replace("-", MINUS)
+    return f"{tick:,.{n_decimals}f}".replace("-", TYPOGRAPHIC.minus)
