@@ -18,10 +18,10 @@ from calibrant.metrics.cross_fitting import (
     cross_folds,
     default_recalibrator,
     event_problems,
-    least_quadratic_form,
     recalibrated,
     recalibrator_for,
     recalibrator_name,
+    simplex_minimiser,
 )
 from calibrant.metrics.row_losses import row_losses
 from calibrant.numerics.reductions import standard_error_of_mean
@@ -258,11 +258,11 @@ def test_weights_of_a_mixture_count_rows():
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), rank=st.integers(0, 3))
-def test_the_least_quadratic_form_is_below_all_points_of_a_grid(seed, rank):
+def test_the_simplex_minimiser_is_below_all_points_of_a_grid(seed, rank):
     """Also of singular matrices, of which the rank is less than the size."""
     factor = np.random.default_rng(seed).normal(size=(3, rank))
     matrix = factor @ factor.T
-    best = least_quadratic_form(matrix)
+    best = simplex_minimiser(matrix)
     assert best.min() >= 0
     assert best.sum() == pytest.approx(1)
     steps = np.linspace(0, 1, 21)

@@ -14,7 +14,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, chosen_partition, gap_norms
 from calibrant.metrics.declaration import Evaluator
-from calibrant.metrics.events import Slots, SlotsOf
+from calibrant.metrics.events import EventChoice, EventScores
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
 
@@ -33,14 +33,14 @@ SCORES_AT_A_TIME = 2**17
 
 @dataclass(frozen=True)
 class BinnedMetric:
-    r"""A binned calibration error: scores and events (slots), bins and norm.
+    r"""A binned calibration error: events, bins and norm.
 
     .. math:: E_s = \Bigl( \sum_b \frac{W_b}{W} \, | \bar o_b - \bar s_b |^p \Bigr)^{1/p}
 
-    for every slot s, and the mean or the sum of all slots.
+    for each event s, then the mean or the sum over events.
     """
 
-    slots_of: SlotsOf
+    choice: EventChoice
     scheme: BinningScheme
     norm: Norm = 1
     reduction: Reduction = "mean"
@@ -55,7 +55,7 @@ class BinnedMetric:
         return self.reduced(self.errors(data))
 
     def reduced(self, errors: Float64Array) -> float:
-        """Return the mean or the sum of the errors of all slots."""
+        """Return the mean or the sum of the errors over events."""
         if self.reduction == "none":
             raise ParameterError(
                 "reduction='none' gives several numbers where one is needed; choose 'mean' or 'sum'."
@@ -68,31 +68,31 @@ class BinnedMetric:
         return errors if self.reduction == "none" else self.reduced(errors)
 
     def errors(self, data: LabelledPredictions) -> Float64Array:
-        """Return the error of every slot, (S,)."""
+        """Return the error of every event, (S,)."""
         if isinstance(self.scheme, Partition):
             return self.errors_of(self.of(data))
-        return np.array([self._error(data, *column) for column in self.slots_of.columns(data.predictions)])
+        return np.array([self._error(data, *column) for column in self.choice.columns(data.predictions)])
 
     def of(self, data: LabelledPredictions) -> Bins:
         """Return the bins of these rows; bins of other rows with the same classes can be added."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
         partition, predictions = self.scheme, data.predictions
-        n_slots = self.slots_of.n_slots(data.n_classes)
+        n_events = self.choice.n_events(data.n_classes)
 
         def bins(rows: slice) -> Bins:
             weights = None if data.weights is None else data.weights[rows]
-            slots = self.slots_of(predictions, rows)
-            return bins_of_slots(slots, data.labels[rows], weights, partition, data.n_classes)
+            events = self.choice(predictions, rows)
+            return bins_of_events(events, data.labels[rows], weights, partition, data.n_classes)
 
         def bins_of_share(share: slice) -> Bins:
             """Add up small blocks immediately, to bound the number of intermediate bins in memory."""
-            blocks = row_blocks(share.stop - share.start, n_slots, min_rows=SCORES_AT_A_TIME // n_slots)
+            blocks = row_blocks(share.stop - share.start, n_events, min_rows=SCORES_AT_A_TIME // n_events)
             return reduce(
                 add, (bins(slice(share.start + rows.start, share.start + rows.stop)) for rows in blocks)
             )
 
-        with BlockSums.over(data.n_rows, n_slots, min_rows=-(-data.n_rows // SHARES)) as total:
+        with BlockSums.over(data.n_rows, n_events, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
 
     def check_batches(self) -> None:
@@ -102,9 +102,9 @@ class BinnedMetric:
             self.reduced(np.zeros(1))
 
     def errors_of(self, bins: Bins) -> Float64Array:
-        """Return the error of every slot from its bins, (S,)."""
-        n_slots = len(bins.weight)
-        starts = np.arange(n_slots) * (bins.weight.size // n_slots)
+        """Return the error of every event from its bins, (S,)."""
+        n_events = len(bins.weight)
+        starts = np.arange(n_events) * (bins.weight.size // n_events)
         return gap_norms(
             bins.weight.ravel(), bins.score_sum.ravel(), bins.outcome_sum.ravel(), starts, self.norm
         )
@@ -117,7 +117,7 @@ class BinnedMetric:
         """Return the metric as a function of labels and weights alone."""
         if self.reduction == "none":
             self.reduced(np.zeros(1))
-        bins = PreparedBins(self.slots_of, self.scheme, predictions)
+        bins = PreparedBins(self.choice, self.scheme, predictions)
 
         def evaluate(labels: NDArray[np.intp], weights: Float64Array | None) -> float:
             return self.reduced(gap_norms(*bins.sums(labels, weights), self.norm))
@@ -127,9 +127,9 @@ class BinnedMetric:
     def _error(
         self, data: LabelledPredictions, scores: NDArray[np.floating], targets: NDArray[np.intp]
     ) -> float:
-        """Return the error of one slot, with bins chosen from its own scores."""
+        """Return the error of one event, with bins chosen from its own scores."""
         weights, hits = data.weights, targets == data.labels
-        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.slots_of.binned_by_class)
+        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.choice.binned_by_class)
         hit_weights = None if weights is None else weights[hits]
 
         def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> Float64Array:
@@ -145,7 +145,7 @@ class _Assigned:
     """The bin of every score, and the sums that do not depend on labels, for given weights."""
 
     cells: NDArray[Any]  # (n, S)
-    starts: IntArray  # (S,) first bin of every slot
+    starts: IntArray  # (S,) first bin of every event
     n_cells: int
     weights: Float64Array | None  # (n,)
     weight: Float64Array  # (n_cells,)
@@ -158,19 +158,19 @@ class _Assigned:
 
 
 class PreparedBins:
-    """Assign every score to its bin in advance, so that new labels cost O(n) and new weights O(nS).
+    """Bins of fixed predictions, assigned once: new labels then cost O(n), new weights O(nS).
 
     A scheme that chooses bins from the scores chooses them again when weights change. Memory: one small integer
     per score.
     """
 
-    def __init__(self, slots_of: SlotsOf, scheme: BinningScheme, predictions: Predictions) -> None:
-        self._slots_of = slots_of
+    def __init__(self, choice: EventChoice, scheme: BinningScheme, predictions: Predictions) -> None:
+        self._choice = choice
         self._scheme = scheme
         self._predictions = predictions
-        self._slots = slots_of(predictions)
-        # Every class has a slot, so each row has exactly one hit, at a known position.
-        targets = self._slots.targets
+        self._events = choice(predictions)
+        # Every class is an event, so each row has exactly one hit, at a known position.
+        targets = self._events.targets
         self._one_hit_a_row = targets.ndim == 1 and len(targets) == predictions.n_classes
         self._rows = np.arange(predictions.n_rows)
         self._last = self._assigned(None)
@@ -178,7 +178,7 @@ class PreparedBins:
     def sums(
         self, labels: IntArray, weights: Float64Array | None
     ) -> tuple[Float64Array, Float64Array, Float64Array, IntArray]:
-        """Return weight, sum of scores and sum of outcomes of every bin, and the first bin of each slot."""
+        """Return weight, sum of scores and sum of outcomes of every bin, and the first bin of each event."""
         # Read the reference once: another thread may replace it at any time.
         bins = self._last
         if not bins.is_for(weights):
@@ -190,7 +190,7 @@ class PreparedBins:
         if self._one_hit_a_row:
             hits, hit_weights = bins.cells[self._rows, labels], weights
         else:
-            matches = self._slots.hits(labels)
+            matches = self._events.hits(labels)
             hits = bins.cells[matches]
             hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
         outcome_sum = np.bincount(hits, hit_weights, bins.n_cells).astype(np.float64, copy=False)
@@ -198,14 +198,14 @@ class PreparedBins:
 
     def _assigned(self, weights: Float64Array | None) -> _Assigned:
         """Assign every score to a bin."""
-        slots, predictions = self._slots, self._predictions
+        events, predictions = self._events, self._predictions
         if isinstance(self._scheme, Partition):
-            cells, (n_slots, n_groups, n_bins) = fixed_cells(slots, self._scheme, predictions.n_classes)
-            sizes = [n_groups * n_bins] * n_slots
+            cells, (n_events, n_groups, n_bins) = fixed_cells(events, self._scheme, predictions.n_classes)
+            sizes = [n_groups * n_bins] * n_events
         else:
-            cells, sizes = np.empty(slots.scores.shape, dtype=np.intp), []
-            for column, (scores, targets) in enumerate(self._slots_of.columns(predictions)):
-                numbers, size = cell_numbers(scores, targets, weights, self._scheme, slots.binned_by_class)
+            cells, sizes = np.empty(events.scores.shape, dtype=np.intp), []
+            for column, (scores, targets) in enumerate(self._choice.columns(predictions)):
+                numbers, size = cell_numbers(scores, targets, weights, self._scheme, events.binned_by_class)
                 cells[:, column] = numbers + sum(sizes)
                 sizes.append(size)
         n_cells = sum(sizes)
@@ -220,10 +220,10 @@ class PreparedBins:
         n_cells: int,
         weights: Float64Array | None,
     ) -> _Assigned:
-        """Sum weights and scores in every bin, slot by slot to keep memory at O(n)."""
+        """Sum weights and scores in every bin, event by event to keep memory at O(n)."""
         weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)
         for column in range(cells.shape[1]):
-            numbers, scores = cells[:, column], self._slots.scores[:, column]
+            numbers, scores = cells[:, column], self._events.scores[:, column]
             weight += np.bincount(numbers, weights, n_cells)
             score_sum += np.bincount(numbers, scores if weights is None else weights * scores, n_cells)
         # A copy, since the caller may reuse one array for many weights.
@@ -231,35 +231,37 @@ class PreparedBins:
         return _Assigned(cells, starts, n_cells, kept, weight, score_sum)
 
 
-def fixed_cells(slots: Slots, partition: Partition, n_classes: int) -> tuple[IntArray, tuple[int, int, int]]:
+def fixed_cells(
+    events: EventScores, partition: Partition, n_classes: int
+) -> tuple[IntArray, tuple[int, int, int]]:
     """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
 
-    Bins of all slots, and of all classes if these are binned separately, share one numbering.
+    Bins of all events, and of all classes if these are binned separately, share one numbering.
     """
     n_bins = len(partition.bin_edges()) - 1
-    n_slots = slots.scores.shape[1]
-    n_groups = n_classes if slots.binned_by_class else 1
-    cells = partition.index(slots.scores)
-    if slots.binned_by_class:
-        cells += n_bins * slots.targets
-    if n_slots > 1:
-        cells += n_groups * n_bins * np.arange(n_slots)
-    return cells, (n_slots, n_groups, n_bins)
+    n_events = events.scores.shape[1]
+    n_groups = n_classes if events.binned_by_class else 1
+    cells = partition.index(events.scores)
+    if events.binned_by_class:
+        cells += n_bins * events.targets
+    if n_events > 1:
+        cells += n_groups * n_bins * np.arange(n_events)
+    return cells, (n_events, n_groups, n_bins)
 
 
-def bins_of_slots(
-    slots: Slots, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
+def bins_of_events(
+    events: EventScores, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
 ) -> Bins:
-    """Return bins of shape (S, groups, B) that hold the sums of every slot; O(nS)."""
-    cells, shape = fixed_cells(slots, partition, n_classes)
+    """Return bins of shape (S, groups, B) that hold the sums of every event; O(nS)."""
+    cells, shape = fixed_cells(events, partition, n_classes)
     size = int(np.prod(shape))
-    flat, scores = cells.ravel(), slots.scores.ravel()
+    flat, scores = cells.ravel(), events.scores.ravel()
     count = np.bincount(flat, minlength=size)
-    if slots.targets.ndim == 1 and len(slots.targets) == n_classes:
-        # Every class has a slot, so each row has exactly one hit, at a known position.
+    if events.targets.ndim == 1 and len(events.targets) == n_classes:
+        # Every class is an event, so each row has exactly one hit, at a known position.
         hits, hit_weights = cells[np.arange(len(labels)), labels], weights
     else:
-        matches = slots.hits(labels)
+        matches = events.hits(labels)
         hits = cells[matches]
         hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
     if weights is not None:
@@ -286,7 +288,7 @@ def cell_numbers(
     scheme: BinningScheme,
     binned_by_class: bool,
 ) -> tuple[IntArray, int]:
-    """Return the bin number of every score of one slot, (n,), and the number of bins.
+    """Return the bin number of every score of one event, (n,), and the number of bins.
 
     The bins are chosen from these scores, or from the scores of each class if classes are binned separately.
     """

@@ -34,10 +34,10 @@ __all__ = [
     "cross_folds",
     "default_recalibrator",
     "event_problems",
-    "least_quadratic_form",
     "recalibrated",
     "recalibrator_for",
     "recalibrator_name",
+    "simplex_minimiser",
 ]
 
 
@@ -205,15 +205,15 @@ def recalibrated(
         if number == 0 and earlier_only:
             continue
         others = folds[:number] if earlier_only else folds[:number] + folds[number + 1 :]
-        judged = data.predictions.take(rows)
+        held_out = data.predictions.take(rows)
         if others:
-            judged = _learnt(data.take(np.sort(np.concatenate(others))), recalibrator)(judged)
-        yield rows, judged
+            held_out = _fitted_map(data.take(np.sort(np.concatenate(others))), recalibrator)(held_out)
+        yield rows, held_out
 
 
-def _learnt(data: LabelledPredictions, recalibrator: Recalibrator | Mixture) -> Map:
+def _fitted_map(data: LabelledPredictions, recalibrator: Recalibrator | Mixture) -> Map:
     if isinstance(recalibrator, Mixture):
-        return _learnt_mixture(data, recalibrator)
+        return _fitted_mixture(data, recalibrator)
     if recalibrator == "isotonic" and data.n_classes == 2:
         fit = isotonic_fit(data.predictions.probabilities[:, 1], data.labels, data.weights)
 
@@ -233,10 +233,10 @@ def _learnt(data: LabelledPredictions, recalibrator: Recalibrator | Mixture) -> 
     return transform
 
 
-def _learnt_mixture(data: LabelledPredictions, mixture: Mixture) -> Map:
+def _fitted_mixture(data: LabelledPredictions, mixture: Mixture) -> Map:
     *shares, of_rates = _shares(data, mixture)
     used = [
-        (share, _learnt(data, member))
+        (share, _fitted_map(data, member))
         for share, member in zip(shares, mixture.members, strict=True)
         if share > 0
     ]
@@ -255,16 +255,16 @@ def _shares(data: LabelledPredictions, mixture: Mixture) -> list[float]:
     """Return the weights of the members and, last, of the base rates, from inner folds of ``data`` alone."""
     folds = cross_folds(data, INNER_FOLDS)
     products = np.zeros((len(mixture.members) + 1,) * 2)
-    n_judged = 0
+    n_held_out = 0
     for number, rows in enumerate(folds):
         others = folds[:number] + folds[number + 1 :]
-        if not others or n_judged >= ENOUGH_ROWS:
+        if not others or n_held_out >= ENOUGH_ROWS:
             break
-        learning, judged = data.take(np.sort(np.concatenate(others))), data.take(rows)
-        members = [_learnt(learning, member)(judged.predictions) for member in mixture.members]
-        products += _products_of_errors([m.probabilities for m in members], _base_rates(learning), judged)
-        n_judged += len(rows)
-    return list(map(float, least_quadratic_form(products)))
+        training, held_out = data.take(np.sort(np.concatenate(others))), data.take(rows)
+        members = [_fitted_map(training, member)(held_out.predictions) for member in mixture.members]
+        products += _products_of_errors([m.probabilities for m in members], _base_rates(training), held_out)
+        n_held_out += len(rows)
+    return list(map(float, simplex_minimiser(products)))
 
 
 def _products_of_errors(members: list[NDArray[Any]], rates: Vector, data: LabelledPredictions) -> Matrix:
@@ -288,13 +288,13 @@ def _base_rates(data: LabelledPredictions) -> Vector:
     return np.asarray(data.class_weights / data.total_weight, dtype=np.float64)
 
 
-def least_quadratic_form(matrix: Matrix) -> Vector:
+def simplex_minimiser(matrix: Matrix) -> Vector:
     r"""Return the :math:`x \ge 0` with sum one that minimises :math:`x^\top A x`, for a small semidefinite A.
 
     The positive entries satisfy :math:`A x = \mu 1` with a common :math:`\mu`; all 2^M active sets are tried.
     Among sets that are equally good up to rounding, the first of the smallest is returned.
 
-    >>> least_quadratic_form(np.array([[2.0, 0.0], [0.0, 1.0]]))
+    >>> simplex_minimiser(np.array([[2.0, 0.0], [0.0, 1.0]]))
     array([0.33333333, 0.66666667])
     """
     size = len(matrix)

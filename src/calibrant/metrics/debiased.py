@@ -28,7 +28,7 @@ EFFECTIVE_ROWS_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseSums:
+class BinMoments:
     """Sums over the rows of each bin, of shape (B,) or (E, B) for several events; sums over disjoint sets of rows add up.
 
     Attributes
@@ -138,25 +138,25 @@ class _DebiasedError:
         # Relative to the largest, so that squared weights neither underflow nor overflow.
         weights = None if data.weights is None else data.weights / data.weights.max()
         errors = [
-            self._errors(NoiseSums.of(chosen_partition(scheme, scores, weights), scores, hits, weights))
+            self._errors(BinMoments.of(chosen_partition(scheme, scores, weights), scores, hits, weights))
             for scores, hits in events(data, self.kind)
         ]
         return float(np.mean(errors))
 
-    def of(self, data: LabelledPredictions) -> NoiseSums:
+    def of(self, data: LabelledPredictions) -> BinMoments:
         """Return the sums of these rows for every event, (E, B)."""
         self.check_batches()
         assert isinstance(self.scheme, Partition)
         partition = self.scheme
-        return NoiseSums.stacked(
-            [NoiseSums.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
+        return BinMoments.stacked(
+            [BinMoments.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
         )
 
     def check_batches(self) -> None:
         """Raise if bins depend on all rows."""
         check_fixed(self.scheme)
 
-    def value(self, sums: NoiseSums) -> float:
+    def value(self, sums: BinMoments) -> float:
         """Return the metric from the sums of all rows."""
         return float(np.mean(self._errors(sums)))
 
@@ -171,7 +171,7 @@ class _DebiasedError:
 
         return evaluate
 
-    def _errors(self, sums: NoiseSums) -> Float64Array:
+    def _errors(self, sums: BinMoments) -> Float64Array:
         estimate = sums.absolute_error() if self.norm == 1 else sums.square_error(self.correction)
         return estimate if self.signed else np.maximum(estimate, 0.0) ** (1 / self.norm)
 

@@ -351,7 +351,7 @@ def _bin_parts(problem: LabelledPredictions, loss: Loss, scheme: BinningScheme) 
     score = _mean(losses, problem.weights)
     of_means = float(bins.share @ _expected(outcome, predicted, loss))
     refinement = float(bins.share @ _expected(outcome, outcome, loss))
-    return _Parts(losses, score, refinement, _uncertainty(problem, loss), _less(score, of_means))
+    return _Parts(losses, score, refinement, _uncertainty(problem, loss), _difference(score, of_means))
 
 
 def _assembled(
@@ -369,9 +369,9 @@ def _assembled(
     inside = [within for *_, within in figures if within is not None]
     return Decomposition(
         score=score,
-        calibration=_less(score, refinement),
+        calibration=_difference(score, refinement),
         refinement=refinement,
-        discrimination=_less(uncertainty, refinement),
+        discrimination=_difference(uncertainty, refinement),
         uncertainty=uncertainty,
         within_bins=float(np.mean(inside)) if inside else None,
         standard_error=None,
@@ -393,26 +393,26 @@ def _by_recalibration(
     n_folds: int,
 ) -> Decomposition:
     n_problems = data.n_classes if kind == "classwise" else 1
-    lost, left = np.zeros(data.n_rows), np.zeros(data.n_rows)
+    losses_before, losses_after = np.zeros(data.n_rows), np.zeros(data.n_rows)
     uncertainty = 0.0
     chosen: Recalibrator | Mixture = recalibrator
     folds = cross_folds(data, n_folds)
     for problem in problems:
         if isinstance(recalibrator, str) and recalibrator == "auto":
             chosen = recalibrator_for(problem, loss)
-        lost += row_losses(problem, loss) / n_problems
+        losses_before += row_losses(problem, loss) / n_problems
         for rows, predictions in recalibrated(problem, chosen, folds):
-            judged = LabelledPredictions(predictions, problem.labels[rows], problem.classes)
-            left[rows] += row_losses(judged, loss) / n_problems
+            held_out = LabelledPredictions(predictions, problem.labels[rows], problem.classes)
+            losses_after[rows] += row_losses(held_out, loss) / n_problems
         uncertainty += _uncertainty(problem, loss) / n_problems
-    score, refinement = _mean(lost, data.weights), _mean(left, data.weights)
+    score, refinement = _mean(losses_before, data.weights), _mean(losses_after, data.weights)
     with np.errstate(invalid="ignore"):  # infinity minus infinity has no standard error
-        error = standard_error_of_mean(lost - left, data.weights)
+        error = standard_error_of_mean(losses_before - losses_after, data.weights)
     return Decomposition(
         score=score,
-        calibration=_less(score, refinement),
+        calibration=_difference(score, refinement),
         refinement=refinement,
-        discrimination=_less(uncertainty, refinement),
+        discrimination=_difference(uncertainty, refinement),
         uncertainty=uncertainty,
         within_bins=None,
         standard_error=error,
@@ -423,12 +423,12 @@ def _by_recalibration(
         if len(folds) > 1
         else "nothing, since one row cannot be cross-fitted",
         n_rows=data.n_rows,
-        n_refuted=int(np.isinf(lost).sum()),
-        n_refuted_after=int(np.isinf(left).sum()),
+        n_refuted=int(np.isinf(losses_before).sum()),
+        n_refuted_after=int(np.isinf(losses_after).sum()),
     )
 
 
-def _less(minuend: float, subtrahend: float) -> float:
+def _difference(minuend: float, subtrahend: float) -> float:
     """Return the difference of two losses: zero if it is only rounding, NaN if both are infinite."""
     if np.isinf(minuend) and np.isinf(subtrahend):
         return float("nan")

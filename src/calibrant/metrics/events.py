@@ -1,8 +1,9 @@
 """The events that a metric assesses: their scores, their outcomes, and the classes that they refer to."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,12 @@ from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = [
+    "EventChoice",
+    "EventScores",
     "EveryClass",
     "Kind",
     "PredictedClass",
     "SingleClass",
-    "Slots",
-    "SlotsOf",
     "TopRanks",
     "check_kind",
     "check_two_classes",
@@ -92,9 +93,12 @@ def mean_over_events(data: LabelledPredictions, kind: Kind, error: Error) -> flo
     return float(np.mean([error(scores, hits, data.weights) for scores, hits in events(data, kind)]))
 
 
+ALL_ROWS = slice(None)
+
+
 @dataclass(frozen=True, eq=False)
-class Slots:
-    """S scores of every row, with the class to which each refers.
+class EventScores:
+    """Scores of S events in every row, with the class to which each refers.
 
     Attributes
     ----------
@@ -116,77 +120,65 @@ class Slots:
         return matches
 
 
-class SlotsOf(Protocol):
-    """A choice of slots, such as the predicted class or every class."""
+class EventChoice(ABC):
+    """The choice of S events per row, such as the predicted class or every class."""
 
-    @property
-    def binned_by_class(self) -> bool:
-        """Whether scores that refer to different classes are binned separately."""
-        ...
+    binned_by_class: bool = False
+    """Whether scores that refer to different classes are binned separately."""
 
-    def n_slots(self, n_classes: int) -> int:
-        """Return the number of slots, S."""
-        ...
+    @abstractmethod
+    def n_events(self, n_classes: int) -> int:
+        """Return the number of events, S."""
 
-    def __call__(self, predictions: Predictions, rows: slice = ...) -> Slots:
-        """Return the slots of some rows."""
-        ...
+    @abstractmethod
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> EventScores:
+        """Return the events of some rows."""
 
     def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
-        """Yield the slots one by one for all rows: scores (n,) and targets (n,) or ()."""
-        ...
-
-
-ALL_ROWS = slice(None)
+        """Yield one event after another for all rows: scores (n,) and targets (n,) or ()."""
+        events = self(predictions)
+        for column, scores in enumerate(np.ascontiguousarray(events.scores.T)):
+            yield scores, events.targets[..., column]
 
 
 @dataclass(frozen=True)
-class PredictedClass:
-    """One slot: the most probable class, binned for all rows together or per predicted class."""
+class PredictedClass(EventChoice):
+    """One event: the most probable class, binned for all rows together or per predicted class."""
 
     binned_by_class: bool = False
 
-    def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
+    def n_events(self, n_classes: int) -> int:  # noqa: ARG002
         return 1
 
-    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> EventScores:
         predicted = predictions.predicted[rows, np.newaxis]
         scores = np.take_along_axis(predictions.probabilities[rows], predicted, axis=1)
-        return Slots(scores, predicted, self.binned_by_class)
-
-    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
-        yield from _columns_of(self, predictions)
+        return EventScores(scores, predicted, self.binned_by_class)
 
 
 @dataclass(frozen=True)
-class SingleClass:
-    """One slot: the class of a given column."""
+class SingleClass(EventChoice):
+    """One event: the class of a given column."""
 
     column: int
-    binned_by_class = False
 
-    def n_slots(self, n_classes: int) -> int:  # noqa: ARG002
+    def n_events(self, n_classes: int) -> int:  # noqa: ARG002
         return 1
 
-    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> EventScores:
         chosen = slice(self.column, self.column + 1)
-        return Slots(predictions.probabilities[rows, chosen], np.array([self.column]))
-
-    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
-        yield from _columns_of(self, predictions)
+        return EventScores(predictions.probabilities[rows, chosen], np.array([self.column]))
 
 
 @dataclass(frozen=True)
-class EveryClass:
-    """One slot for each class, in the order of the columns."""
+class EveryClass(EventChoice):
+    """One event for each class, in the order of the columns."""
 
-    binned_by_class = False
-
-    def n_slots(self, n_classes: int) -> int:
+    def n_events(self, n_classes: int) -> int:
         return n_classes
 
-    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
-        return Slots(predictions.probabilities[rows], np.arange(predictions.n_classes))
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> EventScores:
+        return EventScores(predictions.probabilities[rows], np.arange(predictions.n_classes))
 
     def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
         for column, scores in enumerate(columns(predictions)):
@@ -194,30 +186,19 @@ class EveryClass:
 
 
 @dataclass(frozen=True)
-class TopRanks:
-    """One slot for each of the k most probable classes of a row, in descending order."""
+class TopRanks(EventChoice):
+    """One event for each of the k most probable classes of a row, in descending order."""
 
     k: int
     binned_by_class: bool = False
 
-    def n_slots(self, n_classes: int) -> int:
+    def n_events(self, n_classes: int) -> int:
         return min(self.k, n_classes)
 
-    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> Slots:
+    def __call__(self, predictions: Predictions, rows: slice = ALL_ROWS) -> EventScores:
         block = predictions.probabilities[rows]
-        ranked = _largest(block, self.n_slots(predictions.n_classes))
-        return Slots(np.take_along_axis(block, ranked, axis=1), ranked, self.binned_by_class)
-
-    def columns(self, predictions: Predictions) -> Iterator[tuple[FloatArray, IntArray]]:
-        yield from _columns_of(self, predictions)
-
-
-def _columns_of(
-    choose: Callable[[Predictions], Slots], predictions: Predictions
-) -> Iterator[tuple[FloatArray, IntArray]]:
-    slots = choose(predictions)
-    for column, scores in enumerate(np.ascontiguousarray(slots.scores.T)):
-        yield scores, slots.targets[..., column]
+        ranked = _largest(block, self.n_events(predictions.n_classes))
+        return EventScores(np.take_along_axis(block, ranked, axis=1), ranked, self.binned_by_class)
 
 
 def _largest(matrix: FloatArray, k: int) -> IntArray:

@@ -219,13 +219,13 @@ def calibration_error_lower_bound(
     folds = cross_folds(data, n_folds)
     terms, _, outward = _terms(data, norm, kind, chosen, folds)
     estimate = _mean(terms, data.weights)
-    forward, promised, _ = _terms(data, norm, kind, chosen, folds, earlier_only=True)
+    forward, variances, _ = _terms(data, norm, kind, chosen, folds, earlier_only=True)
     later = np.sort(np.concatenate([*folds[1:], np.empty(0, np.intp)]))
     weights = None if data.weights is None else data.weights[later]
     return LowerBound(
         estimate=estimate,
         standard_error=standard_error_of_mean(terms, data.weights),
-        limit=_limit(forward[later], promised[later], weights, float(level)),
+        limit=_limit(forward[later], variances[later], weights, float(level)),
         level=float(level),
         overconfidence=None if outward is None else _mean(np.where(outward, 0.0, terms), data.weights),
         underconfidence=None if outward is None else _mean(np.where(outward, terms, 0.0), data.weights),
@@ -333,20 +333,20 @@ def _terms(
     mean, square = np.zeros(data.n_rows), np.zeros(data.n_rows)
     n_problems = data.n_classes if kind == "classwise" else 1
     for problem in event_problems(data, kind):
-        for rows, forecast, recast, labels in _blocks(problem, recalibrator, folds, earlier_only):
+        for rows, before, after, labels in _blocks(problem, recalibrator, folds, earlier_only):
             if kind == "full":
-                dual = _dual(forecast, recast, norm)
-                mean[rows] = np.einsum("ik,ik->i", forecast, dual)
-                square[rows] = np.einsum("ik,ik,ik->i", forecast, dual, dual)
+                dual = _dual(before, after, norm)
+                mean[rows] = np.einsum("ik,ik->i", before, dual)
+                square[rows] = np.einsum("ik,ik,ik->i", before, dual, dual)
                 terms[rows] = dual[np.arange(len(labels)), labels] - mean[rows]
                 continue
-            forecast, recast = forecast[:, 1], recast[:, 1]
-            direction = _direction(forecast, recast) / n_problems
-            mean[rows] += forecast * direction
-            square[rows] += forecast * direction * direction
-            terms[rows] += direction * (labels - forecast)
+            before, after = before[:, 1], after[:, 1]
+            direction = _direction(before, after) / n_problems
+            mean[rows] += before * direction
+            square[rows] += before * direction * direction
+            terms[rows] += direction * (labels - before)
             middle = 0.0 if kind == "confidence" else 0.5
-            outward[rows] = direction * np.where(forecast < middle, -1, 1) > 0
+            outward[rows] = direction * np.where(before < middle, -1, 1) > 0
     variances = np.maximum(square - mean * mean, 0.0)
     return terms, variances, outward if kind in ("confidence", "positive") else None
 
@@ -371,16 +371,16 @@ def _blocks(
             )
 
 
-def _direction(forecast: Vector, recast: Vector) -> Vector:
+def _direction(before: Vector, after: Vector) -> Vector:
     """Return -1, 0 or 1: the direction in which recalibration moves every probability."""
-    moved = recast - forecast
-    return np.where(np.abs(moved) > UNMOVED * forecast, np.sign(moved), 0.0)
+    moved = after - before
+    return np.where(np.abs(moved) > UNMOVED * before, np.sign(moved), 0.0)
 
 
-def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
-    """Return the dual vectors of ``recast - forecast``, (n, K)."""
-    direction = _direction(forecast, recast)
-    size = np.abs(recast - forecast) * np.abs(direction)
+def _dual(before: Vector, after: Vector, norm: Norm) -> Vector:
+    """Return the dual vectors of ``after - before``, (n, K)."""
+    direction = _direction(before, after)
+    size = np.abs(after - before) * np.abs(direction)
     if norm == "max":
         dual = np.zeros_like(direction)
         largest = size.argmax(axis=1)[:, np.newaxis]
@@ -395,7 +395,7 @@ def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
     return np.asarray(direction * np.power(relative, power - 1) / length ** ((power - 1) / power))
 
 
-def _limit(terms: Vector, promised: Vector, weights: Vector | None, level: float) -> float:
+def _limit(terms: Vector, variances: Vector, weights: Vector | None, level: float) -> float:
     """Return a lower confidence bound on the mean, at least zero; zero if the spread is unknown.
 
     The standard error is the observed one, but at least that under the predicted probabilities. If hardly any row is
@@ -405,7 +405,7 @@ def _limit(terms: Vector, promised: Vector, weights: Vector | None, level: float
     if np.isinf(error):
         return 0.0
     shares = np.full(len(terms), 1 / len(terms)) if weights is None else weights / weights.sum()
-    error = max(error, float(np.sqrt((shares * shares) @ promised)))
+    error = max(error, float(np.sqrt((shares * shares) @ variances)))
     effective = float(1 / (shares @ shares))
     return max(0.0, _mean(terms, weights) - float(stdtrit(max(effective - 1, 1e-9), level)) * error)
 

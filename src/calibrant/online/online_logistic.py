@@ -1,6 +1,5 @@
 """Online Platt scaling and online beta calibration, with parameters updated by a Newton step after every row."""
 
-from abc import ABC
 from collections.abc import Iterator
 from math import exp
 from typing import Any, ClassVar, NamedTuple, Self
@@ -15,12 +14,10 @@ from calibrant.calibrators import BetaCalibration, PlattScaling
 from calibrant.errors import ParameterError
 from calibrant.objective import Family
 from calibrant.online.event_stream import (
+    OnlineForecaster,
     clipped_log_odds,
+    decay_per_row,
     forecast_columns,
-    is_empty,
-    kept_by_row,
-    parsed_forecasts,
-    parsed_outcomes,
 )
 from calibrant.options import check_floor, check_half_life, is_number
 from calibrant.predictions import Predictions
@@ -46,7 +43,7 @@ def newton_steps(
     *,
     step: float,
     radius: float,
-    kept: float = 1.0,
+    decay: float = 1.0,
     start_curvature: float = 0.0,
 ) -> tuple[NewtonState, Vector]:
     r"""Process rows in order; return the new state, and the score of each row before its update.
@@ -65,7 +62,7 @@ def newton_steps(
         :math:`\gamma`.
     radius : float
         Radius of the ball for the projection in the norm of A.
-    kept : float
+    decay : float
         :math:`\kappa`, by which earlier gradients decay with every row; 1 for no decay.
     start_curvature : float
         :math:`\epsilon` of the initial matrix, to which it returns if gradients decay.
@@ -77,9 +74,9 @@ def newton_steps(
     """
     theta1, theta2, theta3 = state.theta.tolist()
     (a11, a21, a31), (_, a22, a32), (_, _, a33) = state.matrix.tolist()
-    added, square, inverse_step = (1 - kept) * start_curvature, radius * radius, 1 / step
+    added, square, inverse_step = (1 - decay) * start_curvature, radius * radius, 1 / step
     scores = []
-    fades = kept < 1
+    fades = decay < 1
     for (x1, x2, x3), occurred in _rows(features, outcomes):
         score = theta1 * x1 + theta2 * x2 + theta3 * x3
         scores.append(score)
@@ -91,8 +88,8 @@ def newton_steps(
             residual = -1 / (1 + small) if occurred else small / (1 + small)
         g1, g2, g3 = residual * x1, residual * x2, residual * x3
         if fades:
-            a11, a22, a33 = a11 * kept + added, a22 * kept + added, a33 * kept + added
-            a21, a31, a32 = a21 * kept, a31 * kept, a32 * kept
+            a11, a22, a33 = a11 * decay + added, a22 * decay + added, a33 * decay + added
+            a21, a31, a32 = a21 * decay, a31 * decay, a32 * decay
         a11, a22, a33 = a11 + g1 * g1, a22 + g2 * g2, a33 + g3 * g3
         a21, a31, a32 = a21 + g2 * g1, a31 + g3 * g1, a32 + g3 * g2
         l21, l31 = a21 / a11, a31 / a11
@@ -150,7 +147,7 @@ def _rows(features: Matrix, outcomes: NDArray[np.bool_]) -> Iterator[tuple[list[
 N_PARAMETERS = 3  # fixed in the Newton steps
 
 
-class OnlineLogistic(ABC):
+class OnlineLogistic(OnlineForecaster):
     """Base class: forecasts of one event by a logistic map with parameters updated after every row."""
 
     family: ClassVar[Family]
@@ -198,52 +195,22 @@ class OnlineLogistic(ABC):
         """Parameters after the rows so far; a copy."""
         return self._newton.theta[: self.family.n_parameters].copy()
 
-    def predict_proba(self, p: Any) -> Matrix:
-        """Return forecasts with the current parameters, (n, 2), without updating them."""
-        if is_empty(p):
-            return np.empty((0, 2))
-        log_odds = clipped_log_odds(parsed_forecasts(p), self.floor)
+    def _forecasts(self, predictions: Predictions) -> Matrix:
+        log_odds = clipped_log_odds(predictions, self.floor)
         return forecast_columns(self._features(log_odds) @ self._newton.theta)
 
-    def update(self, p: Any, y: Any) -> Vector:
-        """Process rows in order: forecast each, then update with its outcome; a batch may be empty.
-
-        Forecasts are the first argument, like X in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
-        outcomes first.
-
-        Parameters
-        ----------
-        p : array of shape (n,), (n, 2), Predictions or float
-            Probabilities of the event from the classifier; a single number is one row.
-        y : array of shape (n,), int or bool
-            Whether the event occurred: 0 and 1, or labels that the predictions name.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Probability of the event in every row, as forecast before its outcome was used.
-        """
-        if is_empty(p, y):
-            return np.empty(0)
-        predictions = parsed_forecasts(p)
-        outcomes = parsed_outcomes(y, predictions)
+    def _process(self, predictions: Predictions, outcomes: NDArray[np.bool_]) -> Vector:
         self._newton, scores = newton_steps(
             self._newton,
             self._features(clipped_log_odds(predictions, self.floor)),
             outcomes,
             step=self.step,
             radius=self.radius,
-            kept=kept_by_row(self.half_life),
+            decay=decay_per_row(self.half_life),
             start_curvature=1 / (self.step * self.scale) ** 2,
         )
-        self.n_rows += len(outcomes)
         forecasts: Vector = expit(np.clip(scores, -700.0, 700.0))
         return forecasts
-
-    def learn_one(self, p: float, y: Any) -> Self:
-        """Update with a single row, and return self."""
-        self.update(p, y)
-        return self
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain numbers and lists, for :meth:`from_state`."""

@@ -168,10 +168,10 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
         columns = _worst(data) if classes is None else class_columns(data.classes, classes)
         names = tuple(str(label) for label in data.classes[columns].tolist())
-        said = "Probabilities by true class" if title is None else title
+        full_title = "Probabilities by true class" if title is None else title
         if classes is None and len(columns) < data.n_classes:
-            said = f"{said}, the {len(columns)} worst of {data.n_classes} classes"
-        return cls(BoxStatistics.of(data, columns), names, said)
+            full_title = f"{full_title}, the {len(columns)} worst of {data.n_classes} classes"
+        return cls(BoxStatistics.of(data, columns), names, full_title)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return one row per box: true class, class, quantiles, notch, mean and standard deviation."""

@@ -45,13 +45,13 @@ class PredictionDisplay(Display):
         **options
             As in :meth:`from_predictions`.
         """
-        said: Any = (
+        predictions: Any = (
             {name: predictions_of(one, X) for name, one in estimator.items()}
             if isinstance(estimator, dict)
             else predictions_of(estimator, X)
         )
         # Not declared above, since every display has different options.
-        made: Self = cls.from_predictions(y, said, **options)  # type: ignore[attr-defined]
+        made: Self = cls.from_predictions(y, predictions, **options)  # type: ignore[attr-defined]
         return made
 
 
@@ -65,11 +65,7 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (4.8, 4.8)) -> tuple[An
     """
     if ax is not None:
         return ax, ax.figure
-    try:
-        from matplotlib import pyplot
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    figure, axes = _pyplot().subplots(figsize=size, layout="constrained")
     return axes, figure
 
 
@@ -80,7 +76,7 @@ def predictions_of(estimator: Any, X: Any) -> Predictions:
     return Predictions.from_probabilities(estimator.predict_proba(X), classes=estimator.classes_)
 
 
-def pyplot() -> Any:
+def _pyplot() -> Any:
     """Return matplotlib's pyplot.
 
     Raises
@@ -116,7 +112,7 @@ def panels(
     n_panels = len(widths) * len(heights)
     ratios = {"width_ratios": list(widths), "height_ratios": list(heights)}
     if ax is None:
-        figure = pyplot().figure(figsize=size, layout="constrained")
+        figure = _pyplot().figure(figsize=size, layout="constrained")
         grid = figure.add_gridspec(len(heights), len(widths), **ratios)
     elif not hasattr(ax, "get_figure"):
         given = list(ax.ravel() if hasattr(ax, "ravel") else ax)

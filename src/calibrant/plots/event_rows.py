@@ -38,7 +38,7 @@ class EventRows:
         The rows used.
     scores : ndarray of shape (n,)
         Predicted probability of the event, in its original float type.
-    happened : ndarray of shape (n,)
+    occurred : ndarray of shape (n,)
     """
 
     kind: str
@@ -46,7 +46,7 @@ class EventRows:
     utility: Utility
     data: LabelledPredictions
     scores: NDArray[np.floating]
-    happened: NDArray[np.bool_]
+    occurred: NDArray[np.bool_]
 
     @classmethod
     def of(cls, data: LabelledPredictions, kind: EventKind = "auto", label: Any = None) -> Self:
@@ -67,7 +67,7 @@ class EventRows:
                 "confidence", "predicted class", TopClasses(1), data, confidences(data.predictions), right
             )
         positive = cls.of_class(data, 1)
-        return cls("positive", positive.name, positive.utility, data, positive.scores, positive.happened)
+        return cls("positive", positive.name, positive.utility, data, positive.scores, positive.occurred)
 
     @classmethod
     def of_class(cls, data: LabelledPredictions, column: int) -> Self:

@@ -271,8 +271,8 @@ def learning_curve(
     tests = np.concatenate([fold.test_rows for fold in folds])
     held_out = data.take(tests, _test_weights(folds))
     given = held_out.predictions.without_zeros()
-    judge = _Judge(held_out, tests, metric, level)
-    uncalibrated = judge.value(given)
+    evaluation = _Evaluation(held_out, tests, metric, level)
+    uncalibrated = evaluation.value(given)
     total = len(chosen) * len(folds)
     points, notes, done = [], [], 0
     with gathered(total, "fit"):
@@ -289,7 +289,9 @@ def learning_curve(
                 done += 1
                 if progress is not None:
                     progress(done, total, f"{size} rows")
-            points.append(judge(given, _joined(parts, data)) if len(parts) == len(folds) else (np.nan,) * 5)
+            points.append(
+                evaluation(given, _joined(parts, data)) if len(parts) == len(folds) else (np.nan,) * 5
+            )
     loss, low, high, difference_low, difference_high = np.array(points).T
     return LearningCurve(
         method=method if isinstance(method, str) else repr(method),
@@ -308,7 +310,7 @@ def learning_curve(
     )
 
 
-class _Judge:
+class _Evaluation:
     """Evaluation of predictions for the held-out rows, with paired differences."""
 
     def __init__(

@@ -18,6 +18,7 @@ from calibrant.options import check_choice
 from calibrant.plots.display import Display, panels
 from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
 from calibrant.predictions import Predictions
+from calibrant.wording import shortened
 
 __all__ = ["ConfusionChange", "LinearMapDisplay", "colour_limit", "thinned"]
 
@@ -61,7 +62,7 @@ def draw_heat_map(
     image = ax.imshow(matrix, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     for axis, names, angle in ((ax.xaxis, columns, 90), (ax.yaxis, rows, 0)):
         places = thinned(names)
-        short = [names[place] if len(names[place]) <= 12 else f"{names[place][:11]}…" for place in places]
+        short = [shortened(names[place], 12) for place in places]
         turned = angle if max(map(len, short)) > 3 else 0
         axis.set_ticks(places, labels=short, rotation=turned, fontsize=LABEL_SIZE - 1.5)
         axis.set_tick_params(length=0 if len(places) == len(names) else 2)
@@ -327,10 +328,10 @@ class LinearMapDisplay(Display):
         change = confusion.change
         # Cells without a change are empty, so that changes stand out.
         shown = np.where(change == 0, np.nan, change)
-        whole = bool((change == np.rint(change)).all())
+        integers = bool((change == np.rint(change)).all())
         limit = colour_limit(change, spare_diagonal=False)
         image = draw_heat_map(
-            ax, shown, self.all_names, self.all_names, limit=limit, digits=0 if whole else 1
+            ax, shown, self.all_names, self.all_names, limit=limit, digits=0 if integers else 1
         )
         bar = self.figure_.colorbar(image, ax=ax, location="bottom", shrink=0.8, pad=0.02, label="rows")
         bar.ax.tick_params(labelsize=LABEL_SIZE - 1.5)

@@ -18,7 +18,7 @@ from calibrant.plots.reliability.curve import Mode, ReliabilityCurve, reliabilit
 from calibrant.plots.reliability.diagram import draw_bars, draw_frame, draw_intervals, intervals_in_words
 from calibrant.plots.style import CAPTION_SIZE, INK, LABEL_SIZE, write_caption
 from calibrant.tabular import Tabular
-from calibrant.wording import counted
+from calibrant.wording import counted, shortened
 
 __all__ = ["ClasswiseReliability", "ClasswiseReliabilityDisplay", "classwise_reliability"]
 
@@ -157,7 +157,7 @@ def classwise_reliability(
     else:
         columns = np.unique(data.predictions.predicted)
         every, choose = EventRows.every_predicted, EventRows.of_predicted
-    found = [(rows.n_rows, int(rows.happened.sum()), *_error_and_noise(rows, scheme)) for rows in every(data)]
+    found = [(rows.n_rows, int(rows.occurred.sum()), *_error_and_noise(rows, scheme)) for rows in every(data)]
     count, happened, error, mean, deviation = map(np.array, zip(*found, strict=True))
     # Rounding errors must not decide between ties.
     order = np.argsort(-(error - mean).round(12), kind="stable")
@@ -189,7 +189,7 @@ def classwise_reliability(
 def _error_and_noise(rows: EventRows, scheme: BinningScheme) -> tuple[float, float, float]:
     """Return the binned error, and its mean and standard deviation for calibrated predictions with normal bins."""
     partition = chosen_partition(scheme, rows.scores, rows.weights)
-    bins = partition.bins(rows.scores, rows.happened, rows.weights)
+    bins = partition.bins(rows.scores, rows.occurred, rows.weights)
     scores = np.clip(rows.scores.astype(np.float64), 0.0, 1.0)
     masses = 1.0 if rows.weights is None else rows.weights / rows.data.total_weight
     scale = 1 / rows.n_rows if rows.weights is None else 1.0
@@ -319,10 +319,9 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
         draw_bars(panel, curve, line_width=line_width)
         draw_intervals(panel, curve, line_width=line_width, small=detailed)
         label = str(self.reliability.labels[place])
-        shown = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
         star = " *" if self.reliability.beyond_noise[place] else ""
         panel.set_title(
-            f"{shown}: {self.reliability.error[place]:.3f}{star}",
+            f"{shortened(label, LONGEST_LABEL)}: {self.reliability.error[place]:.3f}{star}",
             fontsize=LABEL_SIZE - (1 if detailed else 2),
             color=INK,
             pad=3,

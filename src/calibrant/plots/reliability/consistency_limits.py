@@ -40,7 +40,7 @@ class ScoreCells:
 
     @classmethod
     def of(
-        cls, scores: NDArray[np.floating], happened: NDArray[np.bool_], weights: Vector | None, most: int
+        cls, scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Vector | None, most: int
     ) -> Self:
         """Sort the rows and aggregate them in at most ``most`` cells; O(n log n).
 
@@ -58,7 +58,7 @@ class ScoreCells:
             firsts = np.flatnonzero(is_new)
             _, cell = np.unique((firsts * most // len(ordered))[cell], return_inverse=True)
         n_cells = int(cell[-1]) + 1
-        side = 2 * cell + happened[order]
+        side = 2 * cell + outcomes[order]
 
         def sums(index: NDArray[np.intp], values: Any, n_sums: int) -> Vector:
             return np.bincount(index, values, n_sums).astype(np.float64)
@@ -84,11 +84,11 @@ class ScoreCells:
         total: Vector = self.weight.sum(axis=1)
         return total
 
-    def outcomes_if_true(self, n_draws: int, generator: np.random.Generator) -> Vector:
+    def simulated_outcomes(self, n_draws: int, generator: np.random.Generator) -> Vector:
         """Return mean outcomes of the cells, (n_draws, c), simulated under calibration."""
         return generator.binomial(self.effective, self.score, (n_draws, len(self.score))) / self.effective
 
-    def rows_again(self, n_draws: int, generator: np.random.Generator) -> tuple[Vector, Vector]:
+    def bootstrap_resamples(self, n_draws: int, generator: np.random.Generator) -> tuple[Vector, Vector]:
         """Return weights and outcome sums of the cells, (n_draws, c) each, for bootstrap resamples of the rows."""
         counts = self.count.ravel()
         n_rows = int(counts.sum())
@@ -178,7 +178,7 @@ def _limits(
         last = len(below) - 1
         return (first + min(low, last)) / len(scores), (first + min(high, last)) / len(scores)
     total = cells.total_weight
-    means = cells.outcomes_if_true(N_DRAWS, generator) @ (total / total.sum())
+    means = cells.simulated_outcomes(N_DRAWS, generator) @ (total / total.sum())
     low, high = np.quantile(means, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)
 

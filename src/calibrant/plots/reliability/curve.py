@@ -55,7 +55,7 @@ class IsotonicCurve:
     def of(
         cls,
         scores: NDArray[np.floating],
-        happened: NDArray[np.bool_],
+        outcomes: NDArray[np.bool_],
         weights: Vector | None,
         *,
         level: float,
@@ -64,13 +64,13 @@ class IsotonicCurve:
         generator: np.random.Generator,
     ) -> Self:
         """Fit the curve, and its band if the number of resamples is positive."""
-        vertices = _vertices(isotonic_fit(scores, happened, weights))
+        vertices = _vertices(isotonic_fit(scores, outcomes, weights))
         if n_resamples == 0:
             return cls(*vertices, np.empty(0), np.empty(0), np.empty(0))
-        cells = ScoreCells.of(scores, happened, weights, MOST_CELLS)
+        cells = ScoreCells.of(scores, outcomes, weights, MOST_CELLS)
         places = _places(cells.score)
         curves = np.empty((n_resamples, len(places)))
-        drawn = _if_true if mode == "consistency" else _rows_again
+        drawn = _simulated_curves if mode == "consistency" else _bootstrap_curves
         for start in range(0, n_resamples, 100):  # in batches of a hundred, to limit memory
             block = curves[start : start + 100]
             for number, (score, outcome) in enumerate(drawn(cells, len(block), generator)):
@@ -103,17 +103,17 @@ def _places(scores: Vector) -> Vector:
 Curves = list[tuple[Vector, Vector]]
 
 
-def _if_true(cells: ScoreCells, n_draws: int, generator: np.random.Generator) -> Curves:
+def _simulated_curves(cells: ScoreCells, n_draws: int, generator: np.random.Generator) -> Curves:
     """Return curves of outcomes simulated from the scores."""
     weight = cells.total_weight
-    outcomes = cells.outcomes_if_true(n_draws, generator)
+    outcomes = cells.simulated_outcomes(n_draws, generator)
     return [(cells.score, isotonic_regression(row, weights=weight).x) for row in outcomes]
 
 
-def _rows_again(cells: ScoreCells, n_draws: int, generator: np.random.Generator) -> Curves:
+def _bootstrap_curves(cells: ScoreCells, n_draws: int, generator: np.random.Generator) -> Curves:
     """Return curves of bootstrap resamples of the rows."""
     curves = []
-    for weight, outcome in zip(*cells.rows_again(n_draws, generator), strict=True):
+    for weight, outcome in zip(*cells.bootstrap_resamples(n_draws, generator), strict=True):
         seen = weight > 0
         fitted = isotonic_regression(outcome[seen] / weight[seen], weights=weight[seen]).x
         curves.append((cells.score[seen], fitted))
@@ -324,14 +324,14 @@ def reliability_of(
     check_choice("mode", mode, get_args(Mode))
     check_whole("n_resamples", n_resamples, least=0)
     generator = random_source(random_state)
-    scores, happened, weights = rows.scores, rows.happened, rows.weights
+    scores, outcomes, weights = rows.scores, rows.occurred, rows.weights
     partition = chosen_partition(scheme, scores, weights)
-    bins = partition.bins(scores, happened, weights)
-    squares = None if weights is None else partition.bins(scores, happened, weights**2).weight
+    bins = partition.bins(scores, outcomes, weights)
+    squares = None if weights is None else partition.bins(scores, outcomes, weights**2).weight
     low, high = bin_intervals(bins, level, squared_weight=squares)
     limits = consistency_limits(partition.index(scores), bins.n_bins, scores, weights, level, generator)
     isotonic = IsotonicCurve.of(
-        scores, happened, weights, level=level, mode=mode, n_resamples=int(n_resamples), generator=generator
+        scores, outcomes, weights, level=level, mode=mode, n_resamples=int(n_resamples), generator=generator
     )
     in_unit = np.clip(scores, 0, 1)  # a float32 probability of 1.0000001 belongs to the last bin
     histogram_count, histogram_edges = np.histogram(in_unit, N_HISTOGRAM_BINS, (0.0, 1.0))

@@ -11,7 +11,7 @@ from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.options import check_choice
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE
-from calibrant.wording import counted
+from calibrant.wording import counted, shortened
 
 __all__ = [
     "CORNERS",
@@ -143,7 +143,7 @@ def arrow_points(n_steps: int) -> Matrix:
     >>> len(arrow_points(10))
     55
     """
-    points: Matrix = (3 * _whole(n_steps) + 1) / (3 * n_steps)
+    points: Matrix = (3 * _integer_points(n_steps) + 1) / (3 * n_steps)
     return points
 
 
@@ -155,17 +155,17 @@ def triangle_cells(n_steps: int) -> Matrix:
     >>> triangle_cells(2).mean(axis=(0, 1))
     array([0.33333333, 0.33333333, 0.33333333])
     """
-    upward = _whole(n_steps)[:, np.newaxis] + np.eye(3)
-    downward = _whole(n_steps - 1)[:, np.newaxis] + 1 - np.eye(3)
+    upward = _integer_points(n_steps)[:, np.newaxis] + np.eye(3)
+    downward = _integer_points(n_steps - 1)[:, np.newaxis] + 1 - np.eye(3)
     cells: Matrix = np.concatenate([upward, downward]) / n_steps
     return cells
 
 
-def _whole(n_steps: int) -> Matrix:
+def _integer_points(n_steps: int) -> Matrix:
     """Return all rows of three non-negative integers that sum to the number of steps minus one."""
     first, second = np.indices((n_steps, n_steps)).reshape(2, -1)
-    whole = np.stack([first, second, n_steps - 1 - first - second], axis=1)
-    return whole[whole[:, 2] >= 0].astype(np.float64)
+    integers = np.stack([first, second, n_steps - 1 - first - second], axis=1)
+    return integers[integers[:, 2] >= 0].astype(np.float64)
 
 
 TICKS = (0.2, 0.4, 0.6, 0.8)
@@ -209,10 +209,10 @@ def draw_triangle(ax: Any, names: Sequence[str], *, lines: bool = True, ticks: b
             weight="bold",
         )
     ax.set(xlim=(-0.07, 1.07), ylim=(-0.15, 0.95), aspect="equal")
-    bare(ax)
+    hide_frame(ax)
 
 
-def bare(ax: Any) -> None:
+def hide_frame(ax: Any) -> None:
     """Remove frame and ticks; unlike with ``axis("off")``, the layout keeps space for the title."""
     ax.set_frame_on(False)
     ax.set_xticks([])
@@ -306,7 +306,7 @@ def draw_colour_key(
     draw_cells(ax, cells, error_colours(errors, palette, intensity))
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color=INK, linewidth=0.8)
     style: dict[str, Any] = {"fontsize": KEY_SIZE, "color": INK}
-    words = [_shortened(name) for name in names]
+    words = [shortened(name, 10) for name in names]
     ax.text(0.0, -0.06, words[0], ha="center", va="top", **style)
     ax.text(1.0, -0.06, words[1], ha="center", va="top", **style)
     ax.text(0.5, CORNERS[2, 1] + 0.05, words[2], ha="center", va="bottom", **style)
@@ -319,8 +319,4 @@ def draw_colour_key(
         **style,
     )
     ax.set(xlim=(-0.25, 1.25), ylim=(-1.0, 1.1), aspect="equal")
-    bare(ax)
-
-
-def _shortened(name: str, most: int = 10) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    hide_frame(ax)
