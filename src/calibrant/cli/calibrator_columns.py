@@ -5,8 +5,8 @@ from pathlib import Path
 from calibrant.calibrator import Calibrator
 from calibrant.errors import PredictionError
 from calibrant.space import Space
-from calibrant.tables.npz_source import NpzSource
-from calibrant.tables.score_columns import (
+from calibrant.tables.npz_format import NpzSource
+from calibrant.tables.columns import (
     ScoreColumns,
     affixes_around,
     labels_in,

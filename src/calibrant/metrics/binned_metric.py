@@ -15,7 +15,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, gap_norms
 from calibrant.metrics.declaration import Evaluator
 from calibrant.metrics.prepared_bins import PreparedBins
-from calibrant.metrics.slot_bins import bins_of_slots, cell_numbers
+from calibrant.metrics.slot_bins import bins_of_slots, cell_numbers, sums_of_slots
 from calibrant.metrics.slots import SlotsOf
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
@@ -90,6 +90,27 @@ class BinnedMetric:
 
         with BlockSums.over(data.n_rows, n_slots, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
+
+    def of_parts(
+        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
+    ) -> tuple[Float64Array, ...]:
+        """Return the sums of the bins of every part."""
+        check_fixed(self.scheme)
+        assert isinstance(self.scheme, Partition)
+        n_slots = self.slots_of.n_slots(data.n_classes)
+        total: tuple[Float64Array, ...] = ()
+        for rows in row_blocks(data.n_rows, n_slots, min_rows=max(1, SCORES_AT_A_TIME // n_slots)):
+            weights = None if data.weights is None else data.weights[rows]
+            slots, labels = self.slots_of(data.predictions, rows), data.labels[rows]
+            found = sums_of_slots(slots, labels, weights, self.scheme, data.n_classes, part[rows], n_parts)
+            total = tuple(map(add, total, found)) if total else found
+        return total
+
+    def from_arrays(self, *arrays: Float64Array) -> Bins:
+        """Return the bins of one part."""
+        assert isinstance(self.scheme, Partition)
+        count, *sums = arrays
+        return Bins(self.scheme.bin_edges(), self.scheme.closed, count.astype(np.intp), *sums)
 
     def check_batches(self) -> None:
         """Raise if bins depend on all rows, or if the metric has several values."""

@@ -50,6 +50,23 @@ class _DebiasedError:
             [NoiseSums.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
         )
 
+    def of_parts(
+        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
+    ) -> tuple[Float64Array, ...]:
+        """Return the sums of every part for every event, (n_parts, E, B) each."""
+        self.check_batches()
+        assert isinstance(self.scheme, Partition)
+        partition = self.scheme
+        found = [
+            NoiseSums.of_parts(partition, scores, hits, data.weights, part, n_parts)
+            for scores, hits in events(data, self.kind)
+        ]
+        return tuple(np.stack(each, axis=1) for each in zip(*found, strict=True))
+
+    def from_arrays(self, *arrays: Float64Array) -> NoiseSums:
+        """Return the sums of one part."""
+        return NoiseSums(*arrays)
+
     def check_batches(self) -> None:
         """Raise if bins depend on all rows."""
         check_fixed(self.scheme)

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
 from calibrant.metrics.prepared_losses import LossesOf
@@ -51,6 +51,20 @@ class MeanMetric:
         values = self.values(data)
         total = values.sum() if data.weights is None else data.weights @ values
         return MeanSums(data.total_weight, float(total))
+
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Vector, Vector]:
+        """Return weight and total of every part."""
+        values = self.values(data)
+        if data.weights is not None:
+            values = data.weights * values
+        return (
+            np.bincount(part, data.weights, n_parts).astype(np.float64),
+            np.bincount(part, values, n_parts),
+        )
+
+    def from_arrays(self, weight: Vector, total: Vector) -> MeanSums:
+        """Return the sums of one part."""
+        return MeanSums(float(weight), float(total))
 
     def check_batches(self) -> None:
         """Do nothing: sums over rows always add up."""

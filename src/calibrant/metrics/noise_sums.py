@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning import Partition
 
 __all__ = ["Correction", "NoiseSums"]
@@ -49,15 +49,31 @@ class NoiseSums:
         weights: Float64Array | None,
     ) -> Self:
         """Add up the rows of one event, in O(n)."""
+        return cls(*(each[0] for each in cls.of_parts(partition, scores, outcomes, weights)))
+
+    @classmethod
+    def of_parts(
+        cls,
+        partition: Partition,
+        scores: NDArray[np.floating],
+        outcomes: NDArray[np.bool_],
+        weights: Float64Array | None,
+        part: IntArray | None = None,
+        n_parts: int = 1,
+    ) -> tuple[Float64Array, ...]:
+        """Add up the rows of one event for every part, (n_parts, B) each; ``part`` is that of every row."""
         index, n_bins = partition.index(scores), len(partition.bin_edges()) - 1
+        if part is not None:
+            index = index + n_bins * part
 
         def sums(values: Float64Array) -> Float64Array:
-            return np.bincount(index, values, n_bins).astype(np.float64, copy=False)
+            found = np.bincount(index, values, n_parts * n_bins)
+            return found.reshape(n_parts, n_bins).astype(np.float64, copy=False)
 
         residuals: Float64Array = np.subtract(outcomes, scores, dtype=np.float64)
         if weights is None:
             weights = np.ones(len(index))
-        return cls(
+        return (
             sums(weights),
             sums(weights * weights),
             sums(weights * residuals),

@@ -1,5 +1,7 @@
 """Bins of slots: one fixed partition for all slots, or bins chosen from the scores of each."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,10 +10,10 @@ from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.metrics.bin_errors import chosen_partition
 from calibrant.metrics.slots import Slots
 
-__all__ = ["bins_of_slots", "cell_numbers", "fixed_cells"]
+__all__ = ["bins_of_slots", "cell_numbers", "fixed_cells", "sums_of_slots"]
 
 
-def fixed_cells(slots: Slots, partition: Partition, n_classes: int) -> tuple[IntArray, tuple[int, int, int]]:
+def fixed_cells(slots: Slots, partition: Partition, n_classes: int) -> tuple[IntArray, tuple[int, ...]]:
     """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
 
     Bins of all slots, and of all classes if these are binned separately, share one numbering.
@@ -31,7 +33,24 @@ def bins_of_slots(
     slots: Slots, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
 ) -> Bins:
     """Return bins of shape (S, groups, B) that hold the sums of every slot; O(nS)."""
+    count, *sums = sums_of_slots(slots, labels, weights, partition, n_classes)
+    return Bins(partition.bin_edges(), partition.closed, count[0].astype(np.intp), *(each[0] for each in sums))
+
+
+def sums_of_slots(
+    slots: Slots,
+    labels: IntArray,
+    weights: Float64Array | None,
+    partition: Partition,
+    n_classes: int,
+    part: IntArray | None = None,
+    n_parts: int = 1,
+) -> tuple[NDArray[Any], Float64Array, Float64Array, Float64Array]:
+    """Return count, weight, score sum and outcome sum per bin, (n_parts, S, groups, B); ``part`` is that of every row."""
     cells, shape = fixed_cells(slots, partition, n_classes)
+    if part is not None:
+        cells += int(np.prod(shape)) * part[:, np.newaxis]
+    shape = (n_parts, *shape)
     size = int(np.prod(shape))
     flat, scores = cells.ravel(), slots.scores.ravel()
     count = np.bincount(flat, minlength=size)
@@ -43,19 +62,17 @@ def bins_of_slots(
         hits = cells[matches]
         hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
     if weights is not None:
-        weights = np.repeat(weights, shape[0])
+        weights = np.repeat(weights, cells.shape[1])
         scores = weights * scores
 
     def sums(cells: IntArray, values: NDArray[np.floating] | None) -> Float64Array:
         return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
 
-    return Bins(
-        partition.bin_edges(),
-        partition.closed,
-        count=count.reshape(shape),
-        weight=count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
-        score_sum=sums(flat, scores),
-        outcome_sum=sums(hits, hit_weights),
+    return (
+        count.reshape(shape),
+        count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
+        sums(flat, scores),
+        sums(hits, hit_weights),
     )
 
 

@@ -21,7 +21,7 @@ from calibrant.studies.data_rows import StudyData
 from calibrant.studies.safe_pickle import load_pickle
 from calibrant.tables import read_predictions
 from calibrant.tables.npz_members import NpzMembers
-from calibrant.tables.opening import open_source
+from calibrant.tables.file_set import open_source
 
 __all__ = ["PICKLE_ENDINGS", "check_columns", "is_table", "read_features", "read_scores", "read_top_label"]
 
