@@ -15,7 +15,7 @@ from calibrant.errors import PredictionError
 from calibrant.mistaken_space import log_odds_look_like_probabilities, look_like_probabilities
 from calibrant.predictions import Predictions
 from calibrant.space import Space
-from calibrant.tables.score_columns import ScoreColumns
+from calibrant.tables.columns import ScoreColumns
 
 __all__ = ["check_declared", "check_meaning", "noting_probabilities"]
 

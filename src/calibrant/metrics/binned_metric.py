@@ -95,6 +95,27 @@ class BinnedMetric:
         with BlockSums.over(data.n_rows, n_events, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
 
+    def of_parts(
+        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
+    ) -> tuple[Float64Array, ...]:
+        """Return the sums of the bins of every part."""
+        check_fixed(self.scheme)
+        assert isinstance(self.scheme, Partition)
+        n_events = self.choice.n_events(data.n_classes)
+        total: tuple[Float64Array, ...] = ()
+        for rows in row_blocks(data.n_rows, n_events, min_rows=max(1, SCORES_AT_A_TIME // n_events)):
+            weights = None if data.weights is None else data.weights[rows]
+            events, labels = self.choice(data.predictions, rows), data.labels[rows]
+            found = sums_of_events(events, labels, weights, self.scheme, data.n_classes, part[rows], n_parts)
+            total = tuple(map(add, total, found)) if total else found
+        return total
+
+    def from_arrays(self, *arrays: Float64Array) -> Bins:
+        """Return the bins of one part."""
+        assert isinstance(self.scheme, Partition)
+        count, *sums = arrays
+        return Bins(self.scheme.bin_edges(), self.scheme.closed, count.astype(np.intp), *sums)
+
     def check_batches(self) -> None:
         """Raise if bins depend on all rows, or if the metric has several values."""
         check_fixed(self.scheme)
@@ -233,7 +254,7 @@ class PreparedBins:
 
 def fixed_cells(
     events: EventScores, partition: Partition, n_classes: int
-) -> tuple[IntArray, tuple[int, int, int]]:
+) -> tuple[IntArray, tuple[int, ...]]:
     """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
 
     Bins of all events, and of all classes if these are binned separately, share one numbering.
@@ -253,7 +274,26 @@ def bins_of_events(
     events: EventScores, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
 ) -> Bins:
     """Return bins of shape (S, groups, B) that hold the sums of every event; O(nS)."""
+    count, *sums = sums_of_events(events, labels, weights, partition, n_classes)
+    return Bins(
+        partition.bin_edges(), partition.closed, count[0].astype(np.intp), *(each[0] for each in sums)
+    )
+
+
+def sums_of_events(
+    events: EventScores,
+    labels: IntArray,
+    weights: Float64Array | None,
+    partition: Partition,
+    n_classes: int,
+    part: IntArray | None = None,
+    n_parts: int = 1,
+) -> tuple[NDArray[Any], Float64Array, Float64Array, Float64Array]:
+    """Return count, weight, score sum and outcome sum per bin, (n_parts, S, groups, B); ``part`` is that of every row."""
     cells, shape = fixed_cells(events, partition, n_classes)
+    if part is not None:
+        cells += int(np.prod(shape)) * part[:, np.newaxis]
+    shape = (n_parts, *shape)
     size = int(np.prod(shape))
     flat, scores = cells.ravel(), events.scores.ravel()
     count = np.bincount(flat, minlength=size)
@@ -265,19 +305,17 @@ def bins_of_events(
         hits = cells[matches]
         hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
     if weights is not None:
-        weights = np.repeat(weights, shape[0])
+        weights = np.repeat(weights, cells.shape[1])
         scores = weights * scores
 
     def sums(cells: IntArray, values: NDArray[np.floating] | None) -> Float64Array:
         return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
 
-    return Bins(
-        partition.bin_edges(),
-        partition.closed,
-        count=count.reshape(shape),
-        weight=count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
-        score_sum=sums(flat, scores),
-        outcome_sum=sums(hits, hit_weights),
+    return (
+        count.reshape(shape),
+        count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
+        sums(flat, scores),
+        sums(hits, hit_weights),
     )
 
 

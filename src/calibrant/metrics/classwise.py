@@ -137,6 +137,14 @@ class _ClassError:
     def of(self, data: LabelledPredictions) -> Bins:
         return self.in_classes(data.classes).of(data)
 
+    def of_parts(
+        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
+    ) -> tuple[NDArray[np.float64], ...]:
+        return self.in_classes(data.classes).of_parts(data, part, n_parts)
+
+    def from_arrays(self, *arrays: NDArray[np.float64]) -> Bins:
+        return BinnedMetric(SingleClass(0), self.scheme, self.norm).from_arrays(*arrays)
+
     def check_batches(self) -> None:
         check_fixed(self.scheme)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -56,15 +56,31 @@ class BinMoments:
         weights: Float64Array | None,
     ) -> Self:
         """Add up the rows of one event, in O(n)."""
+        return cls(*(each[0] for each in cls.of_parts(partition, scores, outcomes, weights)))
+
+    @classmethod
+    def of_parts(
+        cls,
+        partition: Partition,
+        scores: NDArray[np.floating],
+        outcomes: NDArray[np.bool_],
+        weights: Float64Array | None,
+        part: IntArray | None = None,
+        n_parts: int = 1,
+    ) -> tuple[Float64Array, ...]:
+        """Add up the rows of one event for every part, (n_parts, B) each; ``part`` is that of every row."""
         index, n_bins = partition.index(scores), len(partition.bin_edges()) - 1
+        if part is not None:
+            index = index + n_bins * part
 
         def sums(values: Float64Array) -> Float64Array:
-            return np.bincount(index, values, n_bins).astype(np.float64, copy=False)
+            found = np.bincount(index, values, n_parts * n_bins)
+            return found.reshape(n_parts, n_bins).astype(np.float64, copy=False)
 
         residuals: Float64Array = np.subtract(outcomes, scores, dtype=np.float64)
         if weights is None:
             weights = np.ones(len(index))
-        return cls(
+        return (
             sums(weights),
             sums(weights * weights),
             sums(weights * residuals),
@@ -151,6 +167,23 @@ class _DebiasedError:
         return BinMoments.stacked(
             [BinMoments.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
         )
+
+    def of_parts(
+        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
+    ) -> tuple[Float64Array, ...]:
+        """Return the sums of every part for every event, (n_parts, E, B) each."""
+        self.check_batches()
+        assert isinstance(self.scheme, Partition)
+        partition = self.scheme
+        found = [
+            BinMoments.of_parts(partition, scores, hits, data.weights, part, n_parts)
+            for scores, hits in events(data, self.kind)
+        ]
+        return tuple(np.stack(each, axis=1) for each in zip(*found, strict=True))
+
+    def from_arrays(self, *arrays: Float64Array) -> BinMoments:
+        """Return the sums of one part."""
+        return BinMoments(*arrays)
 
     def check_batches(self) -> None:
         """Raise if bins depend on all rows."""

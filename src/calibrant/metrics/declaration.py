@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
@@ -82,6 +83,17 @@ class MetricParts(Protocol):
 
     def value(self, sums: Any) -> float:
         """Return the metric from the sums of all rows."""
+        ...
+
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
+        """Return the same sums for every part of the rows, as arrays (n_parts, ...), in one pass.
+
+        ``part`` is the part of every row. Arrays of disjoint sets of rows add up, and so do the parts of an array.
+        """
+        ...
+
+    def from_arrays(self, *arrays: Float64Array) -> Any:
+        """Return the sums from one entry each of such arrays."""
         ...
 
     def check_batches(self) -> None:

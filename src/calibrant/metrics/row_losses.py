@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import IntArray, Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
@@ -213,6 +213,20 @@ class MeanMetric:
         values = self.values(data)
         total = values.sum() if data.weights is None else data.weights @ values
         return MeanSums(data.total_weight, float(total))
+
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Vector, Vector]:
+        """Return weight and total of every part."""
+        values = self.values(data)
+        if data.weights is not None:
+            values = data.weights * values
+        return (
+            np.bincount(part, data.weights, n_parts).astype(np.float64),
+            np.bincount(part, values, n_parts),
+        )
+
+    def from_arrays(self, weight: Vector, total: Vector) -> MeanSums:
+        """Return the sums of one part."""
+        return MeanSums(float(weight), float(total))
 
     def check_batches(self) -> None:
         """Do nothing: sums over rows always add up."""

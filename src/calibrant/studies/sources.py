@@ -27,8 +27,8 @@ from calibrant.studies.own_code import code_fingerprint, load_function
 from calibrant.studies.safe_pickle import load_pickle
 from calibrant.studies.specifications import DataSpec
 from calibrant.tables import read_predictions
+from calibrant.tables.file_set import open_source
 from calibrant.tables.npz_members import NpzMembers
-from calibrant.tables.opening import open_source
 
 __all__ = [
     "AbsentDataError",

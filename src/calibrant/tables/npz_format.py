@@ -1,21 +1,30 @@
-"""Read NPZ files: an array of scores, with arrays of labels, weights and groups."""
+"""NPZ files: an array of scores, with arrays of labels, weights and groups."""
 
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
 from calibrant.space import Space
-from calibrant.tables.batch import Batch
-from calibrant.tables.cells import check_finite, check_names, check_no_nul, check_weights
+from calibrant.tables.columns import ScoreColumns, check_column, listed
 from calibrant.tables.npz_members import NpzMembers
-from calibrant.tables.score_columns import ScoreColumns, check_column, listed
-from calibrant.tables.source import Source
+from calibrant.tables.source import (
+    Batch,
+    Names,
+    Sink,
+    Source,
+    check_finite,
+    check_names,
+    check_no_nul,
+    check_weights,
+)
 
-__all__ = ["NpzBatch", "NpzSource"]
+__all__ = ["NpzSink", "NpzSource"]
 
 USUAL_NAMES = {
     Space.PROBABILITIES: ("probabilities", "probs", "proba", "y_proba", "p"),
@@ -29,7 +38,7 @@ class NpzBatch(Batch):
     """Rows of arrays of the same length."""
 
     def __init__(self, source: "NpzSource", first_row: int, n_rows: int) -> None:
-        self._source, self.first_row, self.n_rows = source, first_row, n_rows
+        self._source, self.path, self.first_row, self.n_rows = source, source.path, first_row, n_rows
 
     def place(self, row: int) -> str:
         """Return row and index."""
@@ -41,17 +50,20 @@ class NpzBatch(Batch):
         values = self._rows(name)
         if values.dtype.kind not in "fiub":
             raise PredictionError(
-                f"{self._source.path}: the array {name!r} is of type {values.dtype}; it must be numeric."
+                f"{self.path}: the array {name!r} is of type {values.dtype}; it must be numeric."
             )
         single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
         scores: NDArray[np.floating] = np.array(values, dtype=np.float32 if single else np.float64)
         scores = scores.reshape(self.n_rows, -1)
-        check_finite(scores, self._source.path, (), self.place)
+        check_finite(scores, self.path, (), self.place)
         return scores
 
-    def names(self, column: str) -> NDArray[Any]:
+    def names(self, column: str) -> Names:
         """Return text as text, and integers as integers."""
-        path, values = self._source.path, np.array(self._flat(column, LabelError))
+        return Names.of(self._labels(column))
+
+    def _labels(self, column: str) -> NDArray[Any]:
+        path, values = self.path, np.array(self._flat(column, LabelError))
         if values.dtype.kind in "SU":
             values = _as_text(values, path, column)
             check_no_nul(_has_nul(values), path, column, self.place)
@@ -76,10 +88,10 @@ class NpzBatch(Batch):
         values = self._flat(column, WeightError)
         if values.dtype.kind not in "fiub":
             raise WeightError(
-                f"{self._source.path}: the array {column!r} is of type {values.dtype}; it must be numeric."
+                f"{self.path}: the array {column!r} is of type {values.dtype}; it must be numeric."
             )
         weights = np.array(values, dtype=np.float64)
-        check_weights(weights, self._source.path, column, self.place)
+        check_weights(weights, self.path, column, self.place)
         return weights
 
     def _rows(self, name: str) -> NDArray[Any]:
@@ -91,7 +103,7 @@ class NpzBatch(Batch):
             return self._rows(name)[:, 0]
         if len(shape) != 1:
             raise error_type(
-                f"{self._source.path}: the array {name!r} has shape {shape}; one entry per row is needed."
+                f"{self.path}: the array {name!r} has shape {shape}; one entry per row is needed."
             )
         return self._rows(name)
 
@@ -104,7 +116,7 @@ class NpzSource(Source):
         self.members = NpzMembers(path)
         self.columns = self.members.names
         self._arrays: dict[str, NDArray[Any]] = {}
-        self._score_name: str | None = None
+        self.score_name: str | None = None
         if not self.columns:
             raise FileFormatError(f"{path} has no arrays; save some with numpy.savez.")
 
@@ -114,9 +126,14 @@ class NpzSource(Source):
             self._arrays[name] = self.members.array(name)
         return self._arrays[name]
 
-    def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[NpzBatch]:
+    def batches(
+        self,
+        n_rows: int,
+        columns: Sequence[str] | None = None,
+        numbers: Sequence[str] = (),  # noqa: ARG002
+    ) -> Iterator[NpzBatch]:
         """Yield all rows of the required arrays."""
-        needed = [*(columns or []), *([] if self._score_name is None else [self._score_name])]
+        needed = [*(columns or []), *([] if self.score_name is None else [self.score_name])]
         lengths = {name: self.members.shapes[name][:1] for name in needed or self.columns[:1]}
         first = next(iter(lengths))
         for name, length in lengths.items():
@@ -145,13 +162,13 @@ class NpzSource(Source):
             raise PredictionError(
                 f"{self.path}: the array {name!r} has shape {shape}; it must be (rows, classes), or have one score per row."
             )
-        self._score_name = name
+        self.score_name = name
         n_columns = shape[1] if len(shape) == 2 else 1
         return ScoreColumns((name,), self._class_names(n_columns))
 
-    def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return the size of the scores in bytes."""
-        return int(np.prod(self.members.shapes[columns.names[0]])) * 8
+    def approximate_rows(self) -> int:
+        """Return the number of rows."""
+        return max(self.members.shapes[self.score_name or self.columns[0]][0], 1)
 
     def close(self) -> None:
         """Close the file."""
@@ -203,3 +220,55 @@ def _has_nul(texts: NDArray[Any]) -> NDArray[np.bool_]:
     codes = _codes(texts)
     found: NDArray[np.bool_] = ((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any(axis=1)
     return found
+
+
+class NpzSink(Sink):
+    """Writer of an archive with the arrays of another.
+
+    Parameters
+    ----------
+    stream : file
+        Output stream.
+    path : Path
+        Its final name, which has no effect.
+    source : NpzSource
+    columns : sequence of str
+        The array of scores, or the name of a new array.
+    appended : bool
+        Whether the new scores are a new array.
+    """
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        path: Path,  # noqa: ARG002
+        source: NpzSource,
+        columns: Sequence[str],
+        appended: bool,
+    ) -> None:
+        assert source.score_name is not None
+        self._source, self._name, new = source, source.score_name, columns[0]
+        name = self._name
+        self._archive = zipfile.ZipFile(stream, "w")
+        for other in source.columns:
+            if other != name or appended:
+                source.members.copy_to(self._archive, other)
+        compressed = source.members.is_compressed(name)
+        info = zipfile.ZipInfo(f"{new}.npy")
+        info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+        self._member = self._archive.open(info, "w", force_zip64=True)
+        self._type: np.dtype[np.floating] | None = None
+
+    def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:  # noqa: ARG002
+        """Write rows, in the floating type of the first batch."""
+        shape = self._source.members.shapes[self._name]
+        if self._type is None:
+            self._type = scores.dtype
+            header = {"descr": npy.dtype_to_descr(self._type), "fortran_order": False, "shape": shape}
+            npy.write_array_header_1_0(self._member, header)
+        self._member.write(np.ascontiguousarray(scores, dtype=self._type).tobytes())
+
+    def finish(self) -> None:
+        """Write the directory of the archive."""
+        self._member.close()
+        self._archive.close()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-__all__ = ["Record", "cell_text", "field_of", "records"]
+__all__ = ["QUOTE", "Record", "cell_text", "field_of", "records"]
 
 QUOTE = b'"'
 
