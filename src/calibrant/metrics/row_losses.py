@@ -221,7 +221,7 @@ class MeanMetric:
             values = data.weights * values
         return (
             np.bincount(part, data.weights, n_parts).astype(np.float64),
-            np.bincount(part, values, n_parts),
+            np.bincount(part, values, n_parts).astype(np.float64, copy=False),
         )
 
     def from_arrays(self, weight: Vector, total: Vector) -> MeanSums:
