@@ -1,13 +1,10 @@
 """Calibration within subgroups: a test over all segments of side columns, with simultaneous intervals."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations, pairwise
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
@@ -16,6 +13,7 @@ from calibrant.hypothesis_tests.result import TestResult
 from calibrant.intervals.clopper_pearson import clopper_pearson
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, check_level, check_whole, random_source
+from calibrant.segments import Segments, side_columns
 from calibrant.tabular import Tabular
 from calibrant.wording import class_text, counted, p_text, shortened
 
@@ -24,9 +22,6 @@ __all__ = ["SubgroupCalibration", "subgroup_calibration"]
 EventKind = Literal["auto", "confidence", "positive"]
 """``"confidence"``: the predicted class is correct. ``"positive"``: the second class of two occurs. ``"auto"``: the latter
 for two classes, the former for more."""
-
-MAX_CATEGORIES = 20
-"""A column of numbers with more distinct values is cut at its quantiles."""
 
 DRAWS_AT_A_TIME = 64
 
@@ -194,11 +189,12 @@ def subgroup_calibration(
     generator = random_source(random_state)
     weights = None if sample_weight is None else np.asarray(sample_weight)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    side = _parsed_columns(columns, len(np.atleast_1d(np.asarray(y_true))), n_quantiles)
+    side = side_columns(columns, len(np.atleast_1d(np.asarray(y_true))))
     if weights is not None:
-        side = {name: _Column(column.codes[weights > 0], column.names) for name, column in side.items()}
+        side = {name: values[weights > 0] for name, values in side.items()}
+    segments = Segments.of(side, depth=depth, n_quantiles=n_quantiles, min_rows=min_rows)
+    members, names = segments.members(side), segments.names
     event, words = _event(data, kind)
-    members, names, n_left_out = _segments(side, depth, min_rows, data.n_rows)
     row_weights = np.ones(data.n_rows) if data.weights is None else data.weights
     variance = members @ (row_weights**2 * event.variance)
     weight = members @ row_weights
@@ -234,7 +230,7 @@ def subgroup_calibration(
         p_value=p_values[order],
         event=words,
         level=float(level),
-        n_left_out=n_left_out,
+        n_left_out=segments.n_left_out,
         test=TestResult(
             statistic=best,
             p_value=p,
@@ -285,92 +281,3 @@ def _event(data: LabelledPredictions, kind: EventKind) -> tuple[Event, str]:
     if kind == "confidence" or data.n_classes > 2:
         return Event.predicted_class(data), "the predicted class is correct"
     return Event.one_class(data, 1), f"{class_text(data.classes[1])} occurs"
-
-
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """The segment of every row by one side column."""
-
-    codes: NDArray[np.intp]
-    names: list[str]
-
-
-def _parsed_columns(columns: Any, n_rows: int, n_quantiles: int) -> dict[str, _Column]:
-    """Return the segments of every side column."""
-    names = list(columns) if isinstance(columns, Mapping) else list(getattr(columns, "columns", ()))
-    if not names:
-        raise ParameterError(
-            "columns must be a data frame or a mapping of names to arrays with one or more side columns, not "
-            f"{type(columns).__name__}."
-        )
-    parsed = {}
-    for name in names:
-        values = np.asarray(columns[name])
-        if values.shape != (n_rows,):
-            raise ParameterError(
-                f"side column {name!r} must have one value per row, but has shape {values.shape} for {n_rows} rows."
-            )
-        parsed[str(name)] = _coded(str(name), values, n_quantiles)
-    return parsed
-
-
-def _coded(name: str, values: NDArray[Any], n_quantiles: int) -> _Column:
-    missing = np.array([value is None or value != value for value in values.tolist()], dtype=np.bool_)
-    known = values[~missing]
-    codes = np.full(len(values), -1, dtype=np.intp)
-    if known.dtype == object and all(
-        isinstance(v, int | float) and not isinstance(v, bool) for v in known.tolist()
-    ):
-        known = known.astype(np.float64)
-    if known.dtype.kind in "iuf" and len(np.unique(known)) > MAX_CATEGORIES:
-        edges = np.unique(np.quantile(known, np.arange(1, n_quantiles) / n_quantiles, method="inverted_cdf"))
-        codes[~missing] = np.searchsorted(edges, known, side="left")
-        bounds = [f"{name} <= {edges[0]:.6g}"]
-        bounds += [f"{name} = {a:.6g} to {b:.6g}" for a, b in pairwise(edges)]
-        names = [*bounds, f"{name} > {edges[-1]:.6g}"]
-    else:
-        distinct, codes[~missing] = np.unique(known.astype(str), return_inverse=True)
-        names = [f"{name} = {value}" for value in distinct]
-    if missing.any():
-        codes[missing] = len(names)
-        names.append(f"{name} is missing")
-    return _Column(codes, names)
-
-
-def _segments(
-    side: dict[str, _Column], depth: int, min_rows: int, n_rows: int
-) -> tuple[csr_matrix, list[str], int]:
-    """Return the membership of rows in segments, (S, n), their names, and the number of segments that are too small."""
-    rows: list[NDArray[np.intp]] = []
-    names: list[str] = []
-    seen: set[bytes] = set()
-    n_left_out = 0
-    for chosen in _crossings(side, depth):
-        shape = tuple(len(column.names) for column in chosen)
-        codes = np.ravel_multi_index(tuple(column.codes for column in chosen), shape)
-        order = np.argsort(codes, kind="stable")
-        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-        for members in np.split(order, starts[1:]):
-            if len(members) < min_rows:
-                n_left_out += 1
-                continue
-            # Segments with the same rows are one segment.
-            key = members.tobytes()
-            if key in seen:
-                continue
-            seen.add(key)
-            place = np.unravel_index(int(codes[members[0]]), shape)
-            rows.append(members)
-            names.append(" and ".join(column.names[k] for column, k in zip(chosen, place, strict=True)))
-    if not rows:
-        raise ParameterError(
-            f"every segment has fewer than {min_rows} rows; lower min_rows, or pass columns with fewer values."
-        )
-    indices = np.concatenate(rows)
-    starts = np.concatenate([[0], np.cumsum([len(members) for members in rows])])
-    return csr_matrix((np.ones(len(indices)), indices, starts), shape=(len(rows), n_rows)), names, n_left_out
-
-
-def _crossings(side: dict[str, _Column], depth: int) -> Iterator[tuple[_Column, ...]]:
-    for size in range(1, min(depth, len(side)) + 1):
-        yield from combinations(side.values(), size)
