@@ -36,6 +36,7 @@ LAYERS = [
         "intervals",
         "ranking",
         "conventions",
+        "multicalibration",
         "scorers",
         "streaming",
         "synthetic",

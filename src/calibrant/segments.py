@@ -167,6 +167,43 @@ class Segments:
         names = [" and ".join(cuts[number].names[k] for number, k in part) for part in parts]
         return cls(cuts, tuple(parts), names, n_left_out)
 
+    def at_most(self, n_columns: int, besides: str) -> Self:
+        """Return the segments of at most ``n_columns`` columns, not counting one of them."""
+        kept = [
+            number
+            for number, part in enumerate(self.parts)
+            if sum(self.cuts[column].column != besides for column, _ in part) <= n_columns
+        ]
+        parts, names = tuple(self.parts[i] for i in kept), [self.names[i] for i in kept]
+        return type(self)(self.cuts, parts, names, self.n_left_out)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the definitions of the segments as plain data."""
+        cuts = [
+            {
+                "column": cut.column,
+                "categories": list(cut.categories),
+                "edges": None if cut.edges is None else cut.edges.tolist(),
+            }
+            for cut in self.cuts
+        ]
+        return {"cuts": cuts, "parts": self.parts, "n_left_out": self.n_left_out}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Return segments from what :meth:`to_dict` returned."""
+        cuts = tuple(
+            _Cut(
+                str(cut["column"]),
+                tuple(map(str, cut["categories"])),
+                None if cut["edges"] is None else np.array(cut["edges"], dtype=np.float64),
+            )
+            for cut in content["cuts"]
+        )
+        parts = tuple(tuple((int(number), int(k)) for number, k in part) for part in content["parts"])
+        names = [" and ".join(cuts[number].names[k] for number, k in part) for part in parts]
+        return cls(cuts, parts, names, int(content["n_left_out"]))
+
     def members(self, side: Mapping[str, AnyArray]) -> csr_matrix:
         """Return the membership of rows in segments, (S, n), ones and zeros."""
         codes = [cut.codes(side[cut.column]) for cut in self.cuts]
