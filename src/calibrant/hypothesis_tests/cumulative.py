@@ -5,8 +5,8 @@ from math import sqrt
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray, Float64Array, IntArray
 from calibrant.hypothesis_tests.result import TestResult, few_rows
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
@@ -42,7 +42,7 @@ class PathNoise:
 
     statistic: PathStatistic
     deviation: float
-    steps: NDArray[np.float64] | None
+    steps: Float64Array | None
     n_varying: float
 
     @classmethod
@@ -50,7 +50,7 @@ class PathNoise:
         cls,
         prospect: Prospect,
         groups: ScoreGroups,
-        weights: NDArray[np.float64] | None,
+        weights: Float64Array | None,
         statistic: PathStatistic,
         continuity_correction: bool,
     ) -> Self:
@@ -205,21 +205,21 @@ class ClasswiseTests:
         keeps the familywise error rate at alpha, for any dependence between the tests.
     """
 
-    classes: NDArray[Any]
+    classes: AnyArray
     results: tuple[TestResult, ...]
-    adjusted_p_values: NDArray[np.float64]
+    adjusted_p_values: Float64Array
 
-    def rejected(self, alpha: float = 0.05) -> NDArray[Any]:
+    def rejected(self, alpha: float = 0.05) -> AnyArray:
         """Return the labels of the classes whose calibration is rejected, the smallest p-value first."""
         order = self._order()
         return self.classes[order[self.adjusted_p_values[order] <= alpha]]
 
-    def _order(self) -> NDArray[np.intp]:
+    def _order(self) -> IntArray:
         """Return the columns in increasing order of p-value, ties in decreasing order of the statistic."""
         statistics = [-result.statistic for result in self.results]
         return np.lexsort((statistics, [result.p_value for result in self.results]))
 
-    def _described(self, columns: NDArray[np.intp]) -> str:
+    def _described(self, columns: IntArray) -> str:
         return ", ".join(
             f"{class_text(self.classes[k])} (statistic {self.results[k].statistic:.4g}, "
             f"adjusted {p_text(float(self.adjusted_p_values[k]))}"
@@ -304,7 +304,7 @@ def classwise_cumulative_tests(
     return ClasswiseTests(data.classes, results, _adjusted([result.p_value for result in results], statistic))
 
 
-def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> NDArray[np.float64]:
+def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> Float64Array:
     """Return p-values adjusted for the number of hypotheses."""
     if len(p_values) > 2:
         return holm(p_values)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult, few_rows
@@ -67,7 +67,7 @@ class Event:
         return bool(impossible.any())
 
 
-def _probability_and_complement(predictions: Predictions, columns: NDArray[np.intp]) -> tuple[Vector, Vector]:
+def _probability_and_complement(predictions: Predictions, columns: IntArray) -> tuple[Vector, Vector]:
     """Return the probability of one column of every row, and of all others together; O(nK) in blocks of rows."""
     own, others = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
 
@@ -236,7 +236,7 @@ class _Groups:
     row_variance: Vector
 
     @classmethod
-    def of(cls, index: NDArray[np.intp], event: Event, weights: Vector) -> Self:
+    def of(cls, index: IntArray, event: Event, weights: Vector) -> Self:
         def sums(values: Vector) -> Vector:
             return np.bincount(index, values).astype(np.float64, copy=False)
 

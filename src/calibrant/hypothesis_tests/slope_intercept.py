@@ -362,7 +362,7 @@ def _line(
     )
 
 
-def _inflation(regression: LogisticLine, mean: Vector, covariance: NDArray[np.float64]) -> Vector:
+def _inflation(regression: LogisticLine, mean: Vector, covariance: Vector) -> Vector:
     """Return the variance inflation of intercept and slope by weights, relative to the likelihood.
 
     The ratio of the sandwich to ``covariance``, which is one for equal weights; one if the variance is zero.

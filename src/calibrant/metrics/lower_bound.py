@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_norm
@@ -319,7 +319,7 @@ def _terms(
     norm: Norm,
     kind: EventKind,
     recalibrator: Recalibrator,
-    folds: list[NDArray[np.intp]],
+    folds: list[IntArray],
     *,
     earlier_only: bool = False,
 ) -> tuple[Vector, Vector, NDArray[np.bool_] | None]:
@@ -354,9 +354,9 @@ def _terms(
 def _blocks(
     problem: LabelledPredictions,
     recalibrator: Recalibrator,
-    folds: list[NDArray[np.intp]],
+    folds: list[IntArray],
     earlier_only: bool,
-) -> Iterator[tuple[NDArray[np.intp], Vector, Vector, NDArray[np.intp]]]:
+) -> Iterator[tuple[IntArray, Vector, Vector, IntArray]]:
     """Yield row numbers, probabilities before and after recalibration in float64, and labels, in blocks."""
     before = problem.predictions.probabilities
     for rows, after in recalibrated(problem, recalibrator, folds, earlier_only=earlier_only):

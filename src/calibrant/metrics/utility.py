@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
@@ -32,7 +32,7 @@ __all__ = [
     "utility_calibration_error",
 ]
 
-Split = Callable[[Float64Array], tuple[NDArray[np.floating], NDArray[np.floating]]]
+Split = Callable[[Float64Array], tuple[FloatArray, FloatArray]]
 
 # Relative tolerance for sums of the same numbers in another order.
 ROUNDING = 1e-12
@@ -56,7 +56,7 @@ class Prospect:
 
     expected: Float64Array
     variance: Float64Array
-    realised: Callable[[NDArray[np.intp]], NDArray[Any]]
+    realised: Callable[[IntArray], AnyArray]
     span: float = 1.0
     tolerance: float = 0.0
 
@@ -122,7 +122,7 @@ class TopClasses:
             return _event(confidences(predictions), lambda labels: labels == predicted)
         others = predictions.n_classes - self.k
 
-        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[FloatArray, FloatArray]:
             block.partition(others, axis=1)
             return row_sums(block[:, others:]), row_sums(block[:, :others])
 
@@ -135,7 +135,7 @@ class TopClasses:
             total[rows], _ = split(predictions.scores[rows].astype(np.float64))
         return _event(total, lambda labels: self._contains(predictions, labels), ROUNDING)
 
-    def _contains(self, predictions: Predictions, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _contains(self, predictions: Predictions, labels: IntArray) -> NDArray[np.bool_]:
         """Return for every row whether fewer than k classes rank before the true one."""
         contained = np.empty(predictions.n_rows, dtype=np.bool_)
         place = np.arange(predictions.n_classes)
@@ -178,7 +178,7 @@ class OneClass:
         if predictions.space is Space.PROBABILITIES:
             return prospect
 
-        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[FloatArray, FloatArray]:
             own = block[:, self.column].copy()
             block[:, self.column] = 0
             return own, row_sums(block)
@@ -258,8 +258,8 @@ class OptimalDecision:
 
 
 def _event(
-    probabilities: NDArray[np.floating],
-    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    probabilities: FloatArray,
+    occurs: Callable[[IntArray], NDArray[np.bool_]],
     tolerance: float = 0.0,
 ) -> Prospect:
     """Return the predicted utility for the indicator of an event."""
@@ -271,7 +271,7 @@ def _event(
 def _event_of_logits(
     predictions: Predictions,
     split: Split,
-    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    occurs: Callable[[IntArray], NDArray[np.bool_]],
 ) -> Prospect:
     """Return the predicted utility for an event from logits, in float64 and in blocks of rows.
 
@@ -296,7 +296,7 @@ def _prepare(predictions: Predictions, *, utility: Utility, statistic: Cumulativ
     prospect = utility.prospect(predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
         return measure(groups.path(prospect.realised(labels) - prospect.expected, weights))
 
     return evaluate

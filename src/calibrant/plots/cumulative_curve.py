@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.hypothesis_tests.cumulative import PathNoise
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
@@ -62,7 +61,7 @@ class CumulativeCurve(Tabular):
     p_value: float
     caution: str | None
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per point."""
         return {"share": self.share, "score": self.score, "difference": self.difference}
 
@@ -138,7 +137,7 @@ def cumulative_curve(
     )
 
 
-def _chosen(difference: Vector) -> NDArray[np.intp]:
+def _chosen(difference: Vector) -> IntArray:
     """Return the points to keep: all, or evenly spaced ones with the highest and the lowest."""
     if len(difference) <= MOST_POINTS:
         return np.arange(len(difference))
@@ -198,7 +197,7 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         curve = cumulative_curve(y_true, y_proba, sample_weight=sample_weight, kind=kind, label=label)
         return cls(curve, name)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per point of the curve."""
         return self.curve.columns()
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import AnyArray, FloatArray, IntArray, Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.identity import Identity
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
@@ -195,8 +194,8 @@ class LatentFunctionDisplay(Display):
         reference: float,
         axis: ScoreAxis,
         edges: Vector,
-        largest: NDArray[np.intp],
-        others: NDArray[np.intp],
+        largest: IntArray,
+        others: IntArray,
     ) -> None:
         self.scores = scores
         self.functions = functions
@@ -264,7 +263,7 @@ class LatentFunctionDisplay(Display):
         largest = np.histogram(tops, edges)[0]
         return cls(places, functions, float(reference), scores, edges, largest, everything - largest)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return all functions in long format: name, score, value and band."""
         n_points = len(self.scores)
         return {
@@ -323,6 +322,6 @@ class LatentFunctionDisplay(Display):
         ax.legend(frameon=False, fontsize=LABEL_SIZE - 1.5, loc="upper left", ncols=2)
 
 
-def _thinned(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def _thinned(values: FloatArray) -> Vector:
     """Return all scores, or those of every second, third, ... row for many rows."""
     return values[:: -(-values.size // MOST_SCORES)].astype(np.float64)

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from calibrant.arrays import IntArray, Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.comparison.random_folds import random_folds
 from calibrant.errors import ParameterError
@@ -56,7 +55,7 @@ class Hyperbola:
     covariance: Vector
 
     @classmethod
-    def through(cls, sizes: NDArray[np.intp], losses: Vector) -> Self:
+    def through(cls, sizes: IntArray, losses: Vector) -> Self:
         """Fit by least squares with weights n to sizes of at least an eighth of the largest, since the law is asymptotic.
 
         Infinite and missing losses are dropped, and so are sizes from which the loss falls faster than the law allows: by
@@ -150,7 +149,7 @@ class LearningCurve(Tabular):
     metric: str
     n_rows: int
     level: float
-    sizes: NDArray[np.intp]
+    sizes: IntArray
     loss: Vector
     low: Vector
     high: Vector
@@ -160,7 +159,7 @@ class LearningCurve(Tabular):
     notes: tuple[str, ...]
     trend: Hyperbola
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per size of the calibration set."""
         return {
             "size": self.sizes,
@@ -358,7 +357,7 @@ def _test_weights(folds: Sequence[Fold]) -> Vector | None:
     return np.concatenate(parts) if parts else None
 
 
-def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray[np.intp]:
+def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> IntArray:
     """Return the sizes of the calibration set, in increasing order."""
     if sizes is None:
         halved = [n_train >> power for power in range(MOST_SIZES)]
@@ -375,7 +374,7 @@ def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray
     return np.unique(np.array(numbers, dtype=np.intp))
 
 
-def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> IntArray:
+def _nested_order(labels: IntArray, generator: np.random.Generator) -> IntArray:
     """Return a random stratified order: all initial segments have nearly the same class frequencies.
 
     >>> order = _nested_order(np.array([0] * 8 + [1] * 4), np.random.default_rng(0))
@@ -475,7 +474,7 @@ class LearningCurveDisplay(PredictionDisplay):
         ]
         return cls({curve.method: curve for curve in curves})
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per size of the calibration set; for several methods with a column ``method``."""
         return stacked_columns("method", self.curves)
 

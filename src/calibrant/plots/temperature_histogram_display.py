@@ -3,10 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, Vector
 from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -113,7 +112,7 @@ class TemperatureHistogramDisplay(Display):
         }
         return cls(edges, counts, medians, float(estimator.temperature_))
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per bin: its edges and the weight of each group."""
         return {
             "low": self.edges[:-1],
