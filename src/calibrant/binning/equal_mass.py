@@ -11,7 +11,7 @@ from calibrant.numerics.midway import midway
 
 __all__ = ["EqualMass", "nearest_masses"]
 
-# Relative tolerance: cuts whose distances from the wanted mass differ by less count as equally near, so that rounding
+# Relative tolerance: cuts whose distances from the target mass differ by less count as equally near, so that rounding
 # of a sum of weights does not decide between them.
 MASS_TOLERANCE = 1e-9
 
@@ -83,13 +83,13 @@ class EqualMass:
         return -midway(-above, -below)  # or the lower one
 
 
-def nearest_masses(mass: Float64Array, wanted: Float64Array) -> IntArray:
-    """Return the position of the mass nearest to each wanted one, for increasing masses; ties go to the upper one.
+def nearest_masses(mass: Float64Array, target: Float64Array) -> IntArray:
+    """Return the position of the mass nearest to each target, for increasing masses; ties go to the upper one.
 
     >>> nearest_masses(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 1.5, 2.6]))
     array([0, 2, 3])
     """
-    upper = np.clip(np.searchsorted(mass, wanted), 1, len(mass) - 1)
-    lower_is_nearer = wanted - mass[upper - 1] < mass[upper] - wanted - MASS_TOLERANCE * mass[-1]
+    upper = np.clip(np.searchsorted(mass, target), 1, len(mass) - 1)
+    lower_is_nearer = target - mass[upper - 1] < mass[upper] - target - MASS_TOLERANCE * mass[-1]
     nearest: IntArray = upper - lower_is_nearer
     return nearest

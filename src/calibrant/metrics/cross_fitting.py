@@ -25,6 +25,7 @@ from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = [
+    "EVENT_NAMES",
     "EventKind",
     "Mixture",
     "Recalibrator",
@@ -43,6 +44,13 @@ __all__ = [
 
 EventKind = Literal["confidence", "classwise", "positive", "full"]
 """The kinds of events, and ``"full"`` for all probabilities of a row jointly."""
+
+EVENT_NAMES = {
+    "confidence": "the predicted class",
+    "classwise": "each class, averaged over classes",
+    "positive": "the positive class",
+    "full": "all classes together",
+}
 
 Recalibrator = str | Calibrator
 """A registry name, a calibrator to be cloned, or ``"isotonic"`` for the event of a two-class problem."""

@@ -13,6 +13,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_norm
 from calibrant.metrics.cross_fitting import (
+    EVENT_NAMES,
     EventKind,
     Recalibrator,
     check_event_kind,
@@ -31,14 +32,6 @@ from calibrant.options import check_level
 from calibrant.wording import counted
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
-
-
-SUBJECT = {
-    "confidence": "the predicted class",
-    "classwise": "each class, averaged over classes",
-    "positive": "the positive class",
-    "full": "all classes together",
-}
 
 
 @dataclass(frozen=True)
@@ -103,9 +96,9 @@ class LowerBound:
         )
         rows = counted(self.n_rows, "row")
         if self.n_folds < 2:
-            return f"Calibration error of {SUBJECT[self.kind]}: not estimated, since {rows} cannot be cross-fitted."
+            return f"Calibration error of {EVENT_NAMES[self.kind]}: not estimated, since {rows} cannot be cross-fitted."
         return (
-            f"Calibration error of {SUBJECT[self.kind]}: at least {self.limit:.4g} with {100 * self.level:.4g} % "
+            f"Calibration error of {EVENT_NAMES[self.kind]}: at least {self.limit:.4g} with {100 * self.level:.4g} % "
             f"confidence (one-sided bound from sequential folds); estimate {self.estimate:.4g}{split}; standard error "
             f"{self.standard_error:.4g} (mean {gap} to {self.recalibrator} recalibration, cross-fitted with "
             f"{self.n_folds} folds; {rows})."

@@ -40,7 +40,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """Predicted utility, row by row, and how to compute the realised one.
+    """Predicted utility of every row with its variance, and the realised utility as a function of the labels.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def check_utility(utility: Any) -> None:
 
 @dataclass(frozen=True)
 class TopClasses:
-    """One if the true class is among the k most probable, else zero; ties go to the first columns.
+    """Top-k utility: 1 if the true class is among the k most probable, else 0; ties go to the first columns.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class TopClasses:
 
 @dataclass(frozen=True)
 class OneClass:
-    """One if the true class is this one, else zero.
+    """Utility of one class: 1 if it is the true class, else 0.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class OneClass:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OptimalDecision:
-    r"""Minus the cost of the Bayes decision.
+    r"""Utility of the Bayes decision under a cost matrix: minus its cost.
 
     The decision is :math:`d_i = \arg\min_d \sum_k p_{ik} c_{dk}`, the first in case of ties, and the utility is
     :math:`-c_{d_i y_i}`.

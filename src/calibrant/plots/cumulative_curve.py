@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from calibrant.arrays import AnyArray, IntArray, Vector
-from calibrant.hypothesis_tests.cumulative import PathNoise
+from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.display import PredictionDisplay, new_axes
@@ -117,7 +117,7 @@ def cumulative_curve(
     prospect = rows.utility.prospect(rows.data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
     path = groups.path(prospect.realised(rows.data.labels) - prospect.expected, rows.weights)
-    noise = PathNoise.of(prospect, groups, rows.weights, RANGE, continuity_correction=True)
+    noise = NullDistribution.of(prospect, groups, rows.weights, RANGE, continuity_correction=True)
     kuiper = RANGE.measure(path)
     share = groups.path(np.ones(rows.n_rows), rows.weights)
     score = prospect.expected[groups.order[groups.ends]]

@@ -70,9 +70,9 @@ class Hyperbola:
             known &= MOST_BACK * sizes >= sizes[known].max()
         n, y = sizes[known].astype(np.float64), losses[known]
         # For the remaining points n y increases with n, so a, the slope of n y on n, is non-negative up to rounding.
-        lawless = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
-        if len(lawless) and y.min() >= 0:
-            n, y = n[lawless[-1] + 1 :], y[lawless[-1] + 1 :]
+        too_steep = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
+        if len(too_steep) and y.min() >= 0:
+            n, y = n[too_steep[-1] + 1 :], y[too_steep[-1] + 1 :]
         unknown = np.diag([np.inf, np.inf])
         if len(n) == 0:
             return cls(np.nan, np.nan, unknown)
@@ -515,9 +515,9 @@ class LearningCurveDisplay(PredictionDisplay):
         legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)
         write_caption(
             axes,
-            f"Bars: {100 * first.level:g} % intervals of the loss; rows are the same at all points, so that differences "
-            "along a curve are surer than the bars. Dotted: a + b / n, if it goes on like that."
-            + (" Arrows: far above the picture." if off else ""),
+            f"Bars: {100 * first.level:g} % intervals of the loss; all points have the same held-out rows, so that "
+            "differences along a curve are more precise than the bars. Dotted: extrapolation a + b / n."
+            + (" Arrows: losses above the axis." if off else ""),
         )
         return self
 

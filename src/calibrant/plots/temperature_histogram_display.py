@@ -142,7 +142,11 @@ class TemperatureHistogramDisplay(Display):
                 label=label,
             )
         self.ax_.axvline(
-            self.single, color=INK, linestyle="--", linewidth=1.4, label=f"one for all: {self.single:.3g}"
+            self.single,
+            color=INK,
+            linestyle="--",
+            linewidth=1.4,
+            label=f"single temperature: {self.single:.3g}",
         )
         if self.edges[0] <= 1.0 <= self.edges[-1]:
             self.ax_.axvline(1.0, color=INK, linestyle=":", linewidth=1.4, label="identity map: 1")

@@ -83,7 +83,7 @@ def nemenyi_test(
     alpha : float, default=0.05
         Level for the critical difference and the groups; the p-values do not depend on it.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------

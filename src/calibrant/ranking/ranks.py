@@ -59,7 +59,7 @@ class StudyTable:
         names : sequence of str, optional
             Names of the methods; by default the columns of a data frame, else 0, 1, ...
         missing : {"drop", "raise"}, default="drop"
-            Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+            Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
         min_tasks : int, default=1
             Smallest number of complete tasks.
         stacklevel : int, default=3
@@ -159,7 +159,7 @@ def ranks(
     decimals : int, optional
         Number of decimals to round to first, so that values that would be printed alike are ties.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------

@@ -137,7 +137,7 @@ def wilcoxon_holm(
         Tasks on which two methods are equal: ranked with the others, then left out; left out before ranking; or
         split evenly between both signs, as :cite:`demsar2006` recommends, which is the most conservative.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------
