@@ -1,6 +1,6 @@
 """Hosmer-Lemeshow test: expected and observed counts in groups of increasing probability."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from numbers import Real
 from typing import Any, Literal, Self, get_args
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.result import TestResult, few_rows
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes, float64_probabilities
 from calibrant.numerics.reductions import row_sums
@@ -67,7 +67,7 @@ class Event:
         return bool(impossible.any())
 
 
-def _probability_and_complement(predictions: Predictions, columns: NDArray[np.intp]) -> tuple[Vector, Vector]:
+def _probability_and_complement(predictions: Predictions, columns: IntArray) -> tuple[Vector, Vector]:
     """Return the probability of one column of every row, and of all others together; O(nK) in blocks of rows."""
     own, others = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
 
@@ -201,7 +201,7 @@ def hosmer_lemeshow_test(
     least = groups.least_count()
     caution = None
     if n_groups and not refuted and least < ENOUGH * (1 - ROUNDING):
-        caution = few_rows(data.n_rows) or (
+        caution = small_sample_caution(data.n_rows) or (
             f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
         )
     size = f"{counted(n_groups, 'group')}, {counted(max(degrees, 0), 'degree')} of freedom"
@@ -216,7 +216,7 @@ def hosmer_lemeshow_test(
 
 
 def _event(data: LabelledPredictions, kind: EventKind) -> tuple[str, Event]:
-    """Return the event in words and in numbers."""
+    """Return the name of the event, and its probabilities and outcomes."""
     if kind == "positive":
         check_two_classes(data.n_classes, "kind='confidence'")
     if kind == "confidence" or data.n_classes != 2:
@@ -236,7 +236,7 @@ class _Groups:
     row_variance: Vector
 
     @classmethod
-    def of(cls, index: NDArray[np.intp], event: Event, weights: Vector) -> Self:
+    def of(cls, index: IntArray, event: Event, weights: Vector) -> Self:
         def sums(values: Vector) -> Vector:
             return np.bincount(index, values).astype(np.float64, copy=False)
 
@@ -251,16 +251,7 @@ class _Groups:
 
     def merged(self, min_expected: float) -> Self:
         """Merge neighbours from left to right until each has enough expected counts; the remainder joins the last group."""
-        columns = np.column_stack(
-            [
-                self.weight,
-                self.square_weight,
-                self.expected,
-                self.expected_not,
-                self.residual,
-                self.row_variance,
-            ]
-        )
+        columns = np.column_stack(astuple(self))
         groups: list[Vector] = []
         pending = np.zeros(columns.shape[1])
         for group in columns:

@@ -10,7 +10,7 @@ from scipy.special import chdtrc, expit, logsumexp, ndtri
 
 from calibrant.arrays import Vector
 from calibrant.errors import ParameterError, PredictionError
-from calibrant.hypothesis_tests.result import TestResult, few_rows
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes
 from calibrant.numerics.logistic_line import LogisticLine, profile_end
@@ -273,7 +273,7 @@ def calibration_slope_intercept(
     log_odds = LogOdds(data.predictions)
 
     def line(scores: Vector, outcomes: NDArray[np.bool_], event: str, n_certain: int) -> SlopeIntercept:
-        caution = few_rows(len(scores)) or _caution(n_certain, scores)
+        caution = small_sample_caution(len(scores)) or _caution(n_certain, scores)
         return _line(LogisticLine(scores, outcomes, weights), event, level, interval, caution)
 
     if kind == "classwise":
@@ -362,7 +362,7 @@ def _line(
     )
 
 
-def _inflation(regression: LogisticLine, mean: Vector, covariance: NDArray[np.float64]) -> Vector:
+def _inflation(regression: LogisticLine, mean: Vector, covariance: Vector) -> Vector:
     """Return the variance inflation of intercept and slope by weights, relative to the likelihood.
 
     The ratio of the sandwich to ``covariance``, which is one for equal weights; one if the variance is zero.

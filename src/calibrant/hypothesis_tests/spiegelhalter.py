@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.result import TestResult, few_rows
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import float64_probabilities
 from calibrant.numerics.row_blocks import BlockSums
@@ -97,7 +97,7 @@ def spiegelhalter_test(
         test=f"Spiegelhalter's test ({alternative})",
         null_hypothesis="every label was drawn from the predicted probabilities of its row",
         n_rows=data.n_rows,
-        caution=few_rows(data.n_rows) if sums.variance > 0 else None,
+        caution=small_sample_caution(data.n_rows) if sums.variance > 0 else None,
     )
 
 

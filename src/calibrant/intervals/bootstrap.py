@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
@@ -249,7 +249,7 @@ def paired_bootstrap(
     )
 
 
-def _share_better(differences: NDArray[np.float64], higher_is_better: bool | None) -> float | None:
+def _share_better(differences: Float64Array, higher_is_better: bool | None) -> float | None:
     if higher_is_better is None or len(differences) == 0:
         return None
     share_above = float((np.sign(differences).mean() + 1) / 2)

@@ -5,9 +5,9 @@ from math import inf, nan
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
@@ -167,9 +167,9 @@ class _Mean(NamedTuple):
 
 
 def _mean_with_error(
-    differences: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    groups: NDArray[np.intp] | None,
+    differences: Float64Array,
+    weights: Float64Array | None,
+    groups: IntArray | None,
     why_infinite: str | None,
 ) -> _Mean:
     n_units = len(differences) if groups is None else int(groups.max()) + 1

@@ -11,10 +11,9 @@ from threading import Event
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
@@ -162,7 +161,7 @@ class BootstrapOptions:
         return random_source(self.random_state)
 
 
-Statistic = Callable[[NDArray[np.intp] | None], float]
+Statistic = Callable[[IntArray | None], float]
 """The value for rows that were drawn ``counts`` times, (n,), or for the original rows if it is None. It may
 cache its last arguments, and must not be called by two threads at once."""
 
@@ -179,13 +178,13 @@ def statistic_of(metric: Callable[..., Any], data: LabelledPredictions, y_proba:
     return _mean(parts.values(data), data) if isinstance(parts, MeanMetric) else _by_weights(metric, data)
 
 
-def _mean(values: NDArray[np.float64], data: LabelledPredictions) -> Statistic:
+def _mean(values: Float64Array, data: LabelledPredictions) -> Statistic:
     """Return the mean of fixed row losses."""
     infinite = np.flatnonzero(np.isinf(values))
     finite = values.copy()
     finite[infinite] = 0.0
 
-    def statistic(counts: NDArray[np.intp] | None) -> float:
+    def statistic(counts: IntArray | None) -> float:
         if counts is None:
             return float(np.average(values, weights=data.weights))
         if counts[infinite].any():  # handled separately, since infinity times zero is NaN
@@ -199,7 +198,7 @@ def _mean(values: NDArray[np.float64], data: LabelledPredictions) -> Statistic:
 def _by_weights(metric: Callable[..., Any], data: LabelledPredictions) -> Statistic:
     evaluate = evaluator(metric, data)
 
-    def statistic(counts: NDArray[np.intp] | None) -> float:
+    def statistic(counts: IntArray | None) -> float:
         if counts is None:
             return evaluate(data.labels, data.weights)
         return evaluate(data.labels, _weights(counts, data))
@@ -207,7 +206,7 @@ def _by_weights(metric: Callable[..., Any], data: LabelledPredictions) -> Statis
     return statistic
 
 
-def _weights(counts: NDArray[np.intp], data: LabelledPredictions) -> NDArray[np.float64]:
+def _weights(counts: IntArray, data: LabelledPredictions) -> Float64Array:
     return counts.astype(np.float64) if data.weights is None else counts * data.weights
 
 
@@ -217,7 +216,7 @@ def _by_rows(metric: Callable[..., Any], data: LabelledPredictions, y_proba: Any
     if data.predictions.space is Space.PROBABILITIES and np.ndim(y_proba) == 1:
         scores = scores[:, 1]
 
-    def statistic(counts: NDArray[np.intp] | None) -> float:
+    def statistic(counts: IntArray | None) -> float:
         if counts is None:
             rows: Any = slice(None)
         else:
@@ -250,7 +249,7 @@ def replicates(
     generator: np.random.Generator,
     n_threads: int = 1,
     progress: Progress | None = None,
-) -> NDArray[np.float64]:
+) -> Float64Array:
     """Return the statistic of ``n_resamples`` resamples, (B,), in a reproducible order.
 
     Every thread creates its own statistic, since a statistic may cache data between calls. ``progress`` is called by

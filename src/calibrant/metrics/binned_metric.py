@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array, IntArray
+from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -140,20 +139,18 @@ class BinnedMetric:
             self.reduced(np.zeros(1))
         bins = PreparedBins(self.choice, self.scheme, predictions)
 
-        def evaluate(labels: NDArray[np.intp], weights: Float64Array | None) -> float:
+        def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
             return self.reduced(gap_norms(*bins.sums(labels, weights), self.norm))
 
         return evaluate
 
-    def _error(
-        self, data: LabelledPredictions, scores: NDArray[np.floating], targets: NDArray[np.intp]
-    ) -> float:
+    def _error(self, data: LabelledPredictions, scores: FloatArray, targets: IntArray) -> float:
         """Return the error of one event, with bins chosen from its own scores."""
         weights, hits = data.weights, targets == data.labels
         cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.choice.binned_by_class)
         hit_weights = None if weights is None else weights[hits]
 
-        def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> Float64Array:
+        def sums(cells: IntArray, values: FloatArray | None) -> Float64Array:
             return np.bincount(cells, values, n_cells).astype(np.float64, copy=False)
 
         scores = scores if weights is None else weights * scores
@@ -165,7 +162,7 @@ class BinnedMetric:
 class _Assigned:
     """The bin of every score, and the sums that do not depend on labels, for given weights."""
 
-    cells: NDArray[Any]  # (n, S)
+    cells: AnyArray  # (n, S)
     starts: IntArray  # (S,) first bin of every event
     n_cells: int
     weights: Float64Array | None  # (n,)
@@ -236,7 +233,7 @@ class PreparedBins:
 
     def _added_up(
         self,
-        cells: NDArray[Any],
+        cells: AnyArray,
         starts: IntArray,
         n_cells: int,
         weights: Float64Array | None,
@@ -308,7 +305,7 @@ def sums_of_events(
         weights = np.repeat(weights, cells.shape[1])
         scores = weights * scores
 
-    def sums(cells: IntArray, values: NDArray[np.floating] | None) -> Float64Array:
+    def sums(cells: IntArray, values: FloatArray | None) -> Float64Array:
         return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
 
     return (
@@ -320,7 +317,7 @@ def sums_of_events(
 
 
 def cell_numbers(
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     targets: IntArray,
     weights: Float64Array | None,
     scheme: BinningScheme,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences
@@ -15,7 +16,7 @@ from calibrant.predictions import Predictions
 __all__ = ["accuracy", "overconfidence", "underconfidence"]
 
 
-def _right(predictions: Predictions) -> Callable[[NDArray[np.intp]], NDArray[np.float64]]:
+def _right(predictions: Predictions) -> Callable[[IntArray], Float64Array]:
     predicted = predictions.predicted
     return lambda labels: np.asarray(predicted == labels, dtype=np.float64)
 
@@ -54,14 +55,12 @@ def accuracy(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> float:
     return _accuracy()(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
-def _capped_confidences(predictions: Predictions) -> NDArray[np.float64]:
+def _capped_confidences(predictions: Predictions) -> Float64Array:
     # Rows sum to one only up to rounding; confidences are capped at one.
     return np.minimum(confidences(predictions).astype(np.float64), 1.0)
 
 
-def _mean_of_some(
-    values: NDArray[np.float64], chosen: NDArray[np.bool_], weights: NDArray[np.float64] | None
-) -> float:
+def _mean_of_some(values: Float64Array, chosen: NDArray[np.bool_], weights: Float64Array | None) -> float:
     """Return the weighted mean of the chosen rows; NaN if none is chosen."""
     counted = chosen.astype(np.float64) if weights is None else chosen * weights
     total = float(counted.sum())

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray, Float64Array
 from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -49,7 +49,7 @@ def classwise_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
+) -> Float64Array: ...
 
 
 @metric(parts=_classwise_ece)
@@ -63,7 +63,7 @@ def classwise_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
-) -> float | NDArray[np.float64]:
+) -> float | Float64Array:
     r"""Classwise ECE: mean over classes of the binned gap between predicted probability and class frequency.
 
     For class k, with rows in bins by :math:`p_{ik}`, the error is
@@ -157,7 +157,7 @@ class _ClassError:
         named = np.arange(predictions.n_classes) if classes is None else classes
         return self.in_classes(named).prepared(predictions)
 
-    def in_classes(self, classes: NDArray[Any]) -> BinnedMetric:
+    def in_classes(self, classes: AnyArray) -> BinnedMetric:
         column = np.flatnonzero(classes == self.label)
         if len(column) != 1:
             raise ParameterError(f"label must be one of the classes {classes.tolist()}, not {self.label!r}.")

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from calibrant import registry
-from calibrant.arrays import IntArray, Matrix, Vector
+from calibrant.arrays import AnyArray, IntArray, Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -25,6 +25,7 @@ from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = [
+    "EVENT_NAMES",
     "EventKind",
     "Mixture",
     "Recalibrator",
@@ -43,6 +44,13 @@ __all__ = [
 
 EventKind = Literal["confidence", "classwise", "positive", "full"]
 """The kinds of events, and ``"full"`` for all probabilities of a row jointly."""
+
+EVENT_NAMES = {
+    "confidence": "the predicted class",
+    "classwise": "each class, averaged over classes",
+    "positive": "the positive class",
+    "full": "all classes together",
+}
 
 Recalibrator = str | Calibrator
 """A registry name, a calibrator to be cloned, or ``"isotonic"`` for the event of a two-class problem."""
@@ -157,13 +165,13 @@ def event_problems(data: LabelledPredictions, kind: EventKind) -> Iterator[Label
 
 
 def _two_classes(
-    data: LabelledPredictions, others: NDArray[Any], own: NDArray[Any], occurred: NDArray[np.bool_]
+    data: LabelledPredictions, others: AnyArray, own: AnyArray, occurred: NDArray[np.bool_]
 ) -> LabelledPredictions:
     predictions = Predictions(np.column_stack([others, own]), data.predictions.space)
     return LabelledPredictions(predictions, occurred.astype(np.intp), np.array([0, 1]), data.weights)
 
 
-def _top_rest_total(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any], Vector]:
+def _top_rest_total(predictions: Predictions) -> tuple[AnyArray, AnyArray, Vector]:
     """Return the scores of the predicted class and of all other classes, and the log of the softmax denominator.
 
     The first two are probabilities, or for logits their logarithms; the third is zero for probabilities.
@@ -267,7 +275,7 @@ def _shares(data: LabelledPredictions, mixture: Mixture) -> list[float]:
     return list(map(float, simplex_minimiser(products)))
 
 
-def _products_of_errors(members: list[NDArray[Any]], rates: Vector, data: LabelledPredictions) -> Matrix:
+def _products_of_errors(members: list[AnyArray], rates: Vector, data: LabelledPredictions) -> Matrix:
     """Return the weighted sum over rows of the inner products of errors of members and base rates, (M + 1, M + 1)."""
     total = np.zeros((len(members) + 1,) * 2)
     for rows in row_blocks(data.n_rows, data.n_classes * len(total)):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import erf
 
 from calibrant.arrays import Float64Array, IntArray
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -51,7 +52,7 @@ class BinMoments:
     def of(
         cls,
         partition: Partition,
-        scores: NDArray[np.floating],
+        scores: FloatArray,
         outcomes: NDArray[np.bool_],
         weights: Float64Array | None,
     ) -> Self:
@@ -198,7 +199,7 @@ class _DebiasedError:
         classes = np.arange(predictions.n_classes)
         _ = predictions.predicted  # computed once; rows taken below keep it
 
-        def evaluate(labels: NDArray[np.intp], weights: Float64Array | None) -> float:
+        def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
             data = LabelledPredictions(predictions, labels, classes, weights)
             return self(data if weights is None or weights.all() else data.take(weights > 0))
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
@@ -26,11 +25,11 @@ __all__ = [
     "realised_cost",
 ]
 
-Decisions = tuple[NDArray[np.intp], NDArray[np.float64]]
+Decisions = tuple[IntArray, Float64Array]
 """Decision of every row and its expected cost, both of shape (n,)."""
 
 
-def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
+def bayes_decisions(y_proba: Any, costs: Any) -> IntArray:
     r"""Bayes decisions: the decision of least expected cost for every row.
 
     .. math:: \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k
@@ -141,7 +140,7 @@ def _prepare_cost_gap(predictions: Predictions, costs: Any = None, signed: bool 
     matrix = None if costs is None else parsed_costs(costs)
     decisions, expected = _bayes_decisions(predictions, matrix)
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
         gap = float(np.average(_row_costs(decisions, labels, matrix) - expected, weights=weights))
         return gap if signed else abs(gap)
 
@@ -256,8 +255,6 @@ def _most_probable_classes(predictions: Predictions) -> Decisions:
     return predictions.predicted, expected
 
 
-def _row_costs(
-    decisions: NDArray[np.intp], labels: NDArray[np.intp], costs: Float64Array | None
-) -> NDArray[np.float64]:
+def _row_costs(decisions: IntArray, labels: IntArray, costs: Float64Array | None) -> Float64Array:
     """Return the cost of every row, (n,)."""
     return (decisions != labels).astype(np.float64) if costs is None else costs[decisions, labels]

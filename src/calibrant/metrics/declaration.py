@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
@@ -36,7 +35,7 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-Evaluator = Callable[[NDArray[np.intp], NDArray[np.float64] | None], float]
+Evaluator = Callable[[IntArray, Float64Array | None], float]
 """The metric of fixed predictions as a function of column numbers of true classes, (n,), and weights."""
 
 
@@ -226,7 +225,7 @@ def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evalua
         return declaration.prepare(predictions, **options_of(function))
     y_proba = predictions.probabilities if declaration is None else predictions
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
         if weights is None:
             return float(function(classes[labels], y_proba))
         return float(function(classes[labels], y_proba, sample_weight=weights))

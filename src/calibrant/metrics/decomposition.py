@@ -14,6 +14,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
 from calibrant.metrics.cross_fitting import (
+    EVENT_NAMES,
     EventKind,
     Mixture,
     Recalibrator,
@@ -36,12 +37,6 @@ __all__ = ["Decomposition", "decompose"]
 
 
 LOSS_NAMES = {"brier": "Brier score", "log": "log-loss", "spherical": "spherical loss"}
-SUBJECT = {
-    "confidence": "whether the predicted class is right",
-    "classwise": "each class, averaged over classes",
-    "positive": "the positive class",
-    "full": "all classes together",
-}
 
 
 @dataclass(frozen=True)
@@ -131,7 +126,7 @@ class Decomposition:
     def __str__(self) -> str:
         rows = counted(self.n_rows, "row")
         text = self._infinite() if self.n_refuted or self.n_refuted_after else self._sum()
-        return f"{LOSS_NAMES[self.loss]} of {SUBJECT[self.kind]}: {text} ({rows})."
+        return f"{LOSS_NAMES[self.loss]} of {EVENT_NAMES[self.kind]}: {text} ({rows})."
 
     @property
     def _by(self) -> str:

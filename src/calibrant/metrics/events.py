@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import FloatArray, IntArray, Matrix
+from calibrant.arrays import Float64Array, FloatArray, IntArray, Matrix
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.row_blocks import row_blocks
@@ -38,7 +38,7 @@ Kind = Literal["confidence", "classwise", "positive"]
 """``"confidence"``: the predicted class, by its confidence. ``"classwise"``: every class by its own probability,
 mean over classes. ``"positive"``: the second class of two by its probability."""
 
-Error = Callable[[NDArray[np.floating], NDArray[np.bool_], NDArray[np.float64] | None], float]
+Error = Callable[[FloatArray, NDArray[np.bool_], Float64Array | None], float]
 """A calibration error of one column: scores, outcomes and weights, each of shape (n,)."""
 
 # Columns are read in groups: reading one column of a row-major array touches as much memory as reading sixteen.
@@ -63,19 +63,19 @@ def float64_probabilities(predictions: Predictions, rows: slice) -> Matrix:
     return np.asarray(softmax(block), dtype=np.float64) if predictions.space is Space.LOGITS else block
 
 
-def confidences(predictions: Predictions) -> NDArray[np.floating]:
+def confidences(predictions: Predictions) -> FloatArray:
     """Return the probability of the predicted class of every row, (n,), in its own float type."""
     return predictions.probabilities[np.arange(predictions.n_rows), predictions.predicted]
 
 
-def columns(predictions: Predictions) -> Iterator[NDArray[np.floating]]:
+def columns(predictions: Predictions) -> Iterator[FloatArray]:
     """Yield the probabilities of one class after another, each (n,) and contiguous; O(n) memory."""
     for first in range(0, predictions.n_classes, COLUMNS_AT_A_TIME):
         group = predictions.probabilities[:, first : first + COLUMNS_AT_A_TIME]
         yield from np.ascontiguousarray(group.T)
 
 
-def events(data: LabelledPredictions, kind: Kind) -> Iterator[tuple[NDArray[np.floating], NDArray[np.bool_]]]:
+def events(data: LabelledPredictions, kind: Kind) -> Iterator[tuple[FloatArray, NDArray[np.bool_]]]:
     """Yield scores and outcomes, (n,) each, of the one event of this kind or of every class in turn."""
     check_kind(kind)
     if kind == "confidence":

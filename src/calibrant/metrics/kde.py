@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.integrate import trapezoid
 from scipy.signal import fftconvolve
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, FloatArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
@@ -122,7 +122,7 @@ def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
 
 
 def _smoothed_error(
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     outcomes: NDArray[np.bool_],
     weights: Float64Array | None,
     norm: float,
@@ -161,7 +161,7 @@ def _folded_triweight(n_cells: int, width: float) -> Float64Array:
 SMALLEST_BANDWIDTH = 2.0**-12
 
 
-def triweight(distances: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
+def triweight(distances: Float64Array, bandwidth: float) -> Float64Array:
     r"""Return the triweight density :math:`\frac{35}{32} (1 - u^2)^3 / 3h`, :math:`u = d / 3h`, of standard deviation h.
 
     >>> triweight(np.array([0.0, 1.5, 3.0, 4.0]), 1.0).round(4)
@@ -171,7 +171,7 @@ def triweight(distances: NDArray[np.float64], bandwidth: float) -> NDArray[np.fl
     return 35 / 32 / reach * np.maximum(1 - (distances / reach) ** 2, 0.0) ** 3
 
 
-def effective_rows(n_rows: int, weights: NDArray[np.float64] | None) -> float:
+def effective_rows(n_rows: int, weights: Float64Array | None) -> float:
     """Return the effective sample size, ``(sum w)^2 / sum w^2``."""
     if weights is None:
         return float(n_rows)
@@ -179,7 +179,7 @@ def effective_rows(n_rows: int, weights: NDArray[np.float64] | None) -> float:
     return float(relative.sum() ** 2 / (relative @ relative))
 
 
-def standard_deviation(values: NDArray[np.floating], weights: NDArray[np.float64] | None) -> float:
+def standard_deviation(values: FloatArray, weights: Float64Array | None) -> float:
     """Return the weighted standard deviation."""
     if weights is None:
         return float(values.std())
@@ -187,7 +187,7 @@ def standard_deviation(values: NDArray[np.floating], weights: NDArray[np.float64
     return float(np.sqrt(np.average((values - centre) ** 2, weights=weights)))
 
 
-def rule_of_thumb(scores: NDArray[np.float64], weights: NDArray[np.float64] | None) -> float:
+def rule_of_thumb(scores: Float64Array, weights: Float64Array | None) -> float:
     r"""Return Scott's bandwidth :math:`1.06 \, \hat\sigma n^{-1/5}`, but at least the smallest one.
 
     >>> round(rule_of_thumb(np.array([0.2] * 16 + [0.8] * 16), None), 6)
@@ -203,7 +203,7 @@ NEGLIGIBLE = 1e-6
 
 
 def published_kde_error(
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     outcomes: NDArray[np.bool_],
     weights: Float64Array | None,
     norm: float,
@@ -243,7 +243,7 @@ def _published_bandwidth(
     return rule_of_thumb(places, weights)
 
 
-def _density(places: NDArray[np.floating], masses: Float64Array, bandwidth: float) -> Float64Array:
+def _density(places: FloatArray, masses: Float64Array, bandwidth: float) -> Float64Array:
     """Return the density of scores on the grid, each with one mirror image at the nearer end."""
     if not len(places):
         return np.zeros_like(GRID)

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
@@ -30,7 +30,7 @@ from calibrant.numerics.row_blocks import BlockSums, row_blocks
 __all__ = ["Pairs", "Residuals", "check_block_size", "kernel_calibration_error"]
 
 
-Rows = slice | NDArray[np.intp]
+Rows = slice | IntArray
 
 # Largest number of predictions between which the median distance, the default bandwidth, is computed.
 BANDWIDTH_ROWS = 1000
@@ -89,8 +89,8 @@ class Residuals:
     ``labels`` are column numbers, or -1 if none of the columns occurred. ``weights`` are at most 1.
     """
 
-    features: NDArray[np.floating]
-    labels: NDArray[np.intp]
+    features: FloatArray
+    labels: IntArray
     weights: Vector
 
     @classmethod
@@ -99,9 +99,7 @@ class Residuals:
         return cls(data.predictions.probabilities, data.labels, _scaled(data.weights, data.n_rows))
 
     @classmethod
-    def of_event(
-        cls, scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Vector | None
-    ) -> Self:
+    def of_event(cls, scores: FloatArray, outcomes: NDArray[np.bool_], weights: Vector | None) -> Self:
         """Use the probability of one event and whether it occurred."""
         return cls(scores[:, np.newaxis], np.where(outcomes, 0, -1), _scaled(weights, len(scores)))
 
@@ -115,7 +113,7 @@ class Residuals:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, rows: NDArray[np.intp]) -> Self:
+    def take(self, rows: IntArray) -> Self:
         """Return the selected rows, without the cached order of all rows."""
         return replace(
             self, features=self.features[rows], labels=self.labels[rows], weights=self.weights[rows]
@@ -135,17 +133,17 @@ class Residuals:
         return result
 
     @cached_property
-    def largest(self) -> NDArray[np.floating]:
+    def largest(self) -> FloatArray:
         """Largest probability of every row."""
         return largest_entries(self.features)
 
     @cached_property
-    def order(self) -> NDArray[np.intp]:
+    def order(self) -> IntArray:
         """Rows sorted by their contents, equal predictions next to each other."""
         return content_order(self.features, (self.labels, self.weights))
 
     @cached_property
-    def starts(self) -> NDArray[np.intp]:
+    def starts(self) -> IntArray:
         """Positions in ``order`` at which a new prediction begins."""
         return starts_of_equals(self.features, self.order)
 
@@ -162,7 +160,7 @@ class Residuals:
             rows, weights = rows[ranks[np.searchsorted(below, places)]], np.ones(BANDWIDTH_ROWS)
         return median_distance(self.points(rows), weights)
 
-    def blocks(self, block_size: int, seed: Any = 0) -> list[NDArray[np.intp]]:
+    def blocks(self, block_size: int, seed: Any = 0) -> list[IntArray]:
         """Assign all rows at random to blocks of this size, or slightly more.
 
         The assignment depends on the contents of the rows, not on their order. Each block is sorted as ``order`` is. Rows of
@@ -266,9 +264,7 @@ class Residuals:
         with BlockSums.over(len(groups), entries) as total:
             return np.concatenate(total(sums))
 
-    def _pairs_in_some_blocks(
-        self, blocks: list[NDArray[np.intp]], kernel: Kernel, bandwidth: float
-    ) -> Matrix:
+    def _pairs_in_some_blocks(self, blocks: list[IntArray], kernel: Kernel, bandwidth: float) -> Matrix:
         if len(blocks) == 1 and len(blocks[0]) > SMALL_BLOCK:
             pairs = self.take(blocks[0]).all_pairs(kernel, bandwidth, merge=False)
             return np.array([[pairs.products, pairs.weight]])

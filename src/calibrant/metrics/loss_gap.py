@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.decisions import SAME_COST
@@ -69,7 +69,7 @@ class _Losses:
 
 
 def _gaps(
-    predictions: Predictions, labels: NDArray[np.intp], weights: Float64Array | None, matrices: Float64Array
+    predictions: Predictions, labels: IntArray, weights: Float64Array | None, matrices: Float64Array
 ) -> Float64Array:
     """Return mean predicted minus mean realised loss for every loss matrix, (m,)."""
     gaps = np.empty(len(matrices))
@@ -127,7 +127,7 @@ class _CachedDecisions:
                 predicted[part] = total(contribution)
         return choices_of_rows, predicted
 
-    def evaluate(self, labels: NDArray[np.intp], weights: Float64Array | None) -> float:
+    def evaluate(self, labels: IntArray, weights: Float64Array | None) -> float:
         if weights is not None or not self.fits:
             return float(np.abs(_gaps(self.predictions, labels, weights, self.matrices)).mean())
         choices_of_rows, predicted = self._decisions_and_predicted_losses

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_norm
 from calibrant.metrics.cross_fitting import (
+    EVENT_NAMES,
     EventKind,
     Recalibrator,
     check_event_kind,
@@ -31,14 +32,6 @@ from calibrant.options import check_level
 from calibrant.wording import counted
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
-
-
-SUBJECT = {
-    "confidence": "the predicted class",
-    "classwise": "each class, averaged over classes",
-    "positive": "the positive class",
-    "full": "all classes together",
-}
 
 
 @dataclass(frozen=True)
@@ -103,9 +96,9 @@ class LowerBound:
         )
         rows = counted(self.n_rows, "row")
         if self.n_folds < 2:
-            return f"Calibration error of {SUBJECT[self.kind]}: not estimated, since {rows} cannot be cross-fitted."
+            return f"Calibration error of {EVENT_NAMES[self.kind]}: not estimated, since {rows} cannot be cross-fitted."
         return (
-            f"Calibration error of {SUBJECT[self.kind]}: at least {self.limit:.4g} with {100 * self.level:.4g} % "
+            f"Calibration error of {EVENT_NAMES[self.kind]}: at least {self.limit:.4g} with {100 * self.level:.4g} % "
             f"confidence (one-sided bound from sequential folds); estimate {self.estimate:.4g}{split}; standard error "
             f"{self.standard_error:.4g} (mean {gap} to {self.recalibrator} recalibration, cross-fitted with "
             f"{self.n_folds} folds; {rows})."
@@ -319,7 +312,7 @@ def _terms(
     norm: Norm,
     kind: EventKind,
     recalibrator: Recalibrator,
-    folds: list[NDArray[np.intp]],
+    folds: list[IntArray],
     *,
     earlier_only: bool = False,
 ) -> tuple[Vector, Vector, NDArray[np.bool_] | None]:
@@ -354,9 +347,9 @@ def _terms(
 def _blocks(
     problem: LabelledPredictions,
     recalibrator: Recalibrator,
-    folds: list[NDArray[np.intp]],
+    folds: list[IntArray],
     earlier_only: bool,
-) -> Iterator[tuple[NDArray[np.intp], Vector, Vector, NDArray[np.intp]]]:
+) -> Iterator[tuple[IntArray, Vector, Vector, IntArray]]:
     """Yield row numbers, probabilities before and after recalibration in float64, and labels, in blocks."""
     before = problem.predictions.probabilities
     for rows, after in recalibrated(problem, recalibrator, folds, earlier_only=earlier_only):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import IntArray, Matrix, Vector
+from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator
@@ -30,7 +30,7 @@ __all__ = [
 
 Loss = Literal["log", "brier", "spherical"]
 
-_BlockLoss = Callable[[Matrix, NDArray[np.intp], Space], Vector]
+_BlockLoss = Callable[[Matrix, IntArray, Space], Vector]
 
 
 def check_loss(loss: Any) -> None:
@@ -83,23 +83,23 @@ def _log_of_probabilities(data: LabelledPredictions) -> Vector:
     return np.subtract(0.0, logarithms, out=logarithms)
 
 
-def _log_of_logits(scores: Matrix, labels: NDArray[np.intp], _: Space) -> Vector:
+def _log_of_logits(scores: Matrix, labels: IntArray, _: Space) -> Vector:
     logarithms: Vector = log_softmax(scores)[np.arange(len(scores)), labels].astype(np.float64, copy=False)
     return 0.0 - logarithms
 
 
-def _brier(scores: Matrix, labels: NDArray[np.intp], space: Space) -> Vector:
+def _brier(scores: Matrix, labels: IntArray, space: Space) -> Vector:
     difference = scores if space is Space.PROBABILITIES else softmax(scores)
     difference[np.arange(len(difference)), labels] -= 1
     distances: Vector = np.einsum("ik,ik->i", difference, difference)
     return distances
 
 
-def _half_brier(scores: Matrix, labels: NDArray[np.intp], space: Space) -> Vector:
+def _half_brier(scores: Matrix, labels: IntArray, space: Space) -> Vector:
     return _brier(scores, labels, space) / 2
 
 
-def _spherical(scores: Matrix, labels: NDArray[np.intp], space: Space) -> Vector:
+def _spherical(scores: Matrix, labels: IntArray, space: Space) -> Vector:
     others = scores if space is Space.PROBABILITIES else softmax(scores)
     every = np.arange(len(others))
     truth = others[every, labels]
@@ -124,7 +124,7 @@ def _by_blocks(data: LabelledPredictions, of_block: _BlockLoss) -> Vector:
     return losses
 
 
-LossesOf = Callable[[NDArray[np.intp]], Vector]
+LossesOf = Callable[[IntArray], Vector]
 """The loss of every row, (n,), as a function of the column numbers of the true classes."""
 
 
@@ -145,7 +145,7 @@ def prepared_losses(predictions: Predictions, loss: Loss) -> LossesOf:
     everywhere = np.arange(predictions.n_rows)
     if loss == "log" and space is Space.PROBABILITIES:
 
-        def log_losses(labels: NDArray[np.intp]) -> Vector:
+        def log_losses(labels: IntArray) -> Vector:
             truth = scores[everywhere, labels].astype(np.float64)
             with np.errstate(divide="ignore"):
                 return 0.0 - np.log(np.minimum(truth, 1.0, out=truth), out=truth)
@@ -155,7 +155,7 @@ def prepared_losses(predictions: Predictions, loss: Loss) -> LossesOf:
     if loss == "log":
         return lambda labels: np.maximum(normaliser - scores[everywhere, labels].astype(np.float64), 0.0)
 
-    def truth_of(labels: NDArray[np.intp]) -> Vector:
+    def truth_of(labels: IntArray) -> Vector:
         truth = scores[everywhere, labels].astype(np.float64)
         return truth if space is Space.PROBABILITIES else np.exp(truth - normaliser)
 
@@ -170,7 +170,7 @@ def _row_constants(predictions: Predictions) -> tuple[Vector, Vector]:
     """Return, for every row, the log-sum-exp of its logits, and sum p^2."""
     normaliser, squares = np.zeros(predictions.n_rows), np.empty(predictions.n_rows)
     for rows in row_blocks(predictions.n_rows, predictions.n_classes):
-        block: NDArray[np.floating] = predictions.scores[rows].astype(np.float64)
+        block: FloatArray = predictions.scores[rows].astype(np.float64)
         if predictions.space is Space.LOGITS:
             normaliser[rows] = block[:, 0] - log_softmax(block)[:, 0]
             block = softmax(block)
@@ -239,7 +239,7 @@ class MeanMetric:
         """Return the metric as a function of labels and weights alone."""
         values_of = self.values_of(predictions)
 
-        def evaluate(labels: NDArray[np.intp], weights: Vector | None) -> float:
+        def evaluate(labels: IntArray, weights: Vector | None) -> float:
             values = values_of(labels)
             if weights is None:
                 return float(values.mean())

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array, IntArray
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.equal_mass import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme, gap_norms
@@ -99,9 +99,7 @@ def ece_sweep(
     chosen_scheme(1, strategy, None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
-    def error(
-        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
-    ) -> float:
+    def error(scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None) -> float:
         sweep = _sweep(strategy, scores, outcomes, weights)
         starts = np.unique(sweep.all_cuts(sweep.n_bins()))[:-1]
         rows = sweep.rows
@@ -140,9 +138,7 @@ def sweep_n_bins(
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     chosen: list[int] = []
 
-    def collect(
-        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
-    ) -> float:
+    def collect(scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None) -> float:
         chosen.append(_sweep(strategy, scores, outcomes, weights).n_bins())
         return 0.0
 
@@ -152,7 +148,7 @@ def sweep_n_bins(
 
 def _sweep(
     strategy: Strategy,
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     outcomes: NDArray[np.bool_],
     weights: Float64Array | None,
 ) -> "_Sweep":

@@ -3,9 +3,7 @@
 from operator import index
 from typing import Any, Literal, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
+from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -146,7 +144,7 @@ def top_k_confidence_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
+) -> Float64Array: ...
 
 
 @metric(parts=_top_k_confidence_ece)
@@ -161,7 +159,7 @@ def top_k_confidence_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
-) -> float | NDArray[np.float64]:
+) -> float | Float64Array:
     r"""Top-k confidence ECE: binned gap between the probability of the class at each rank and its frequency.
 
     For rank j, with rows in bins by their j-th largest probability :math:`p_{i(j)}`,
@@ -239,7 +237,7 @@ def top_k_label_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
+) -> Float64Array: ...
 
 
 @metric(parts=_top_k_label_ece)
@@ -254,7 +252,7 @@ def top_k_label_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
-) -> float | NDArray[np.float64]:
+) -> float | Float64Array:
     r"""Top-k label ECE: binned gap between the probability of the class at each rank and its frequency, per class.
 
     With rows in cells by the class l at rank j and by their j-th largest probability, the error of rank j is

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
@@ -32,7 +32,7 @@ __all__ = [
     "utility_calibration_error",
 ]
 
-Split = Callable[[Float64Array], tuple[NDArray[np.floating], NDArray[np.floating]]]
+Split = Callable[[Float64Array], tuple[FloatArray, FloatArray]]
 
 # Relative tolerance for sums of the same numbers in another order.
 ROUNDING = 1e-12
@@ -40,7 +40,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """Predicted utility, row by row, and how to compute the realised one.
+    """Predicted utility of every row with its variance, and the realised utility as a function of the labels.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Prospect:
 
     expected: Float64Array
     variance: Float64Array
-    realised: Callable[[NDArray[np.intp]], NDArray[Any]]
+    realised: Callable[[IntArray], AnyArray]
     span: float = 1.0
     tolerance: float = 0.0
 
@@ -90,7 +90,7 @@ def check_utility(utility: Any) -> None:
 
 @dataclass(frozen=True)
 class TopClasses:
-    """One if the true class is among the k most probable, else zero; ties go to the first columns.
+    """Top-k utility: 1 if the true class is among the k most probable, else 0; ties go to the first columns.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class TopClasses:
             return _event(confidences(predictions), lambda labels: labels == predicted)
         others = predictions.n_classes - self.k
 
-        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[FloatArray, FloatArray]:
             block.partition(others, axis=1)
             return row_sums(block[:, others:]), row_sums(block[:, :others])
 
@@ -135,7 +135,7 @@ class TopClasses:
             total[rows], _ = split(predictions.scores[rows].astype(np.float64))
         return _event(total, lambda labels: self._contains(predictions, labels), ROUNDING)
 
-    def _contains(self, predictions: Predictions, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _contains(self, predictions: Predictions, labels: IntArray) -> NDArray[np.bool_]:
         """Return for every row whether fewer than k classes rank before the true one."""
         contained = np.empty(predictions.n_rows, dtype=np.bool_)
         place = np.arange(predictions.n_classes)
@@ -149,7 +149,7 @@ class TopClasses:
 
 @dataclass(frozen=True)
 class OneClass:
-    """One if the true class is this one, else zero.
+    """Utility of one class: 1 if it is the true class, else 0.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class OneClass:
         if predictions.space is Space.PROBABILITIES:
             return prospect
 
-        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[FloatArray, FloatArray]:
             own = block[:, self.column].copy()
             block[:, self.column] = 0
             return own, row_sums(block)
@@ -192,7 +192,7 @@ class OneClass:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OptimalDecision:
-    r"""Minus the cost of the Bayes decision.
+    r"""Utility of the Bayes decision under a cost matrix: minus its cost.
 
     The decision is :math:`d_i = \arg\min_d \sum_k p_{ik} c_{dk}`, the first in case of ties, and the utility is
     :math:`-c_{d_i y_i}`.
@@ -258,8 +258,8 @@ class OptimalDecision:
 
 
 def _event(
-    probabilities: NDArray[np.floating],
-    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    probabilities: FloatArray,
+    occurs: Callable[[IntArray], NDArray[np.bool_]],
     tolerance: float = 0.0,
 ) -> Prospect:
     """Return the predicted utility for the indicator of an event."""
@@ -271,7 +271,7 @@ def _event(
 def _event_of_logits(
     predictions: Predictions,
     split: Split,
-    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    occurs: Callable[[IntArray], NDArray[np.bool_]],
 ) -> Prospect:
     """Return the predicted utility for an event from logits, in float64 and in blocks of rows.
 
@@ -296,7 +296,7 @@ def _prepare(predictions: Predictions, *, utility: Utility, statistic: Cumulativ
     prospect = utility.prospect(predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
         return measure(groups.path(prospect.realised(labels) - prospect.expected, weights))
 
     return evaluate

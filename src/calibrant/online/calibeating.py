@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.online.event_stream import OnlineForecaster, decay_per_row
 from calibrant.online.online_logistic import OnlineBeta, OnlineLogistic, OnlinePlatt
@@ -190,7 +190,7 @@ class Calibeating(OnlineForecaster):
     def __repr__(self) -> str:
         return f"Calibeating({self.online!r}, {self.n_rows} rows)"
 
-    def _bins(self, forecasts: NDArray[np.floating]) -> NDArray[np.intp]:
+    def _bins(self, forecasts: FloatArray) -> IntArray:
         """Return the bin of every forecast, compared with edges in its own float type, in which 0.7 is an edge too."""
         edges = np.array(self._cells[0].edges).astype(forecasts.dtype)
         return np.clip(np.searchsorted(edges, forecasts, "right") - 1, 0, len(edges) - 2)
@@ -207,7 +207,7 @@ class Calibeating(OnlineForecaster):
         return (cell + 0.5) * self.width, cell
 
 
-def _probabilities(predictions: Predictions) -> NDArray[np.floating]:
+def _probabilities(predictions: Predictions) -> FloatArray:
     return predictions.probabilities[:, 1]
 
 

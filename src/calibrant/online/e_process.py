@@ -1,4 +1,4 @@
-"""E-processes and e-detectors of calibration: likelihood ratios of many alternatives, mixed (testing by betting)."""
+"""E-processes and e-detectors of calibration: mixtures of likelihood ratios (testing by betting)."""
 
 from dataclasses import dataclass, field
 from functools import cache

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import AnyArray, Matrix, Vector
 from calibrant.errors import LabelError, PredictionError
 from calibrant.labels import encode_labels
 from calibrant.predictions import Predictions
@@ -145,7 +145,7 @@ def check_order(outcomes: Any, order: str) -> None:
         )
 
 
-def _occurred(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
+def _occurred(y: Any, names: AnyArray | None) -> NDArray[np.bool_]:
     if names is not None and not np.array_equal(names, [0, 1]) and np.asarray(y).dtype.kind != "b":
         labels, classes = encode_labels(y, 2, names)
         if np.array_equal(classes, names):

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -62,14 +61,14 @@ class BinSensitivity(Tabular):
 
     metric: str
     n_rows: int
-    n_bins: NDArray[np.intp]
+    n_bins: IntArray
     equal_width: Vector
     equal_mass: Vector
     debiased: Vector
     noise: Vector
     noise_high: Vector
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per number of bins."""
         return {
             "n_bins": self.n_bins,
@@ -176,7 +175,7 @@ def bin_sensitivity(
     )
 
 
-def _checked(n_bins: Any) -> NDArray[np.intp]:
+def _checked(n_bins: Any) -> IntArray:
     """Return the numbers of bins in increasing order."""
     numbers = list(n_bins) if isinstance(n_bins, Sequence | np.ndarray) else [n_bins]
     if not numbers or not all(is_whole(number, 1) for number in numbers):
@@ -187,7 +186,7 @@ def _checked(n_bins: Any) -> NDArray[np.intp]:
 def _simulated(
     data: LabelledPredictions,
     error: Callable[..., Any],
-    numbers: NDArray[np.intp],
+    numbers: IntArray,
     n_resamples: int,
     generator: np.random.Generator,
 ) -> Vector:
@@ -204,7 +203,7 @@ def _simulated(
 def _normal(
     data: LabelledPredictions,
     metric: Kind,
-    numbers: NDArray[np.intp],
+    numbers: IntArray,
     n_resamples: int,
     generator: np.random.Generator,
 ) -> tuple[Vector, Vector]:
@@ -287,7 +286,7 @@ class BinSensitivityDisplay(PredictionDisplay):
         )
         return cls(sensitivity, name)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per number of bins."""
         return self.sensitivity.columns()
 

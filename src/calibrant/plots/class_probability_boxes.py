@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import AnyArray, IntArray, Matrix, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.simplex.triangle import class_columns
@@ -73,10 +72,10 @@ class BoxStatistics:
     notch: Matrix
     mean: Matrix
     deviation: Matrix
-    count: NDArray[np.intp]
+    count: IntArray
 
     @classmethod
-    def of(cls, data: LabelledPredictions, columns: NDArray[np.intp]) -> Self:
+    def of(cls, data: LabelledPredictions, columns: IntArray) -> Self:
         """Compute the statistics for some of the classes; the cost is a sort per column."""
         size = len(columns)
         quantiles, means = np.full((5, size, size), np.nan), np.full((2, size, size), np.nan)
@@ -173,10 +172,10 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
             full_title = f"{full_title}, the {len(columns)} worst of {data.n_classes} classes"
         return cls(BoxStatistics.of(data, columns), names, full_title)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per box: true class, class, quantiles, notch, mean and standard deviation."""
         size = len(self.names)
-        columns: dict[str, NDArray[Any]] = {
+        columns: dict[str, AnyArray] = {
             "true_class": np.repeat(np.array(self.names), size),
             "class": np.tile(np.array(self.names), size),
             "count": np.repeat(self.statistics.count, size),
@@ -224,7 +223,7 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
         )
         return self
 
-    def _draw_boxes(self, number: int, places: NDArray[np.float64], width: float) -> None:
+    def _draw_boxes(self, number: int, places: Vector, width: float) -> None:
         """Draw the boxes of one class in all groups, with mean and standard deviation to their right."""
         one = self.statistics
         filled = np.flatnonzero(one.count)
@@ -284,7 +283,7 @@ def _style(number: int) -> dict[str, Any]:
     }
 
 
-def _worst(data: LabelledPredictions) -> NDArray[np.intp]:
+def _worst(data: LabelledPredictions) -> IntArray:
     """Return all columns, or those with the lowest mean probability of the true class if there are many."""
     if data.n_classes <= MOST:
         return np.arange(data.n_classes)

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
-from calibrant.hypothesis_tests.cumulative import PathNoise
+from calibrant.arrays import AnyArray, IntArray, Vector
+from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.display import PredictionDisplay, new_axes
@@ -62,7 +61,7 @@ class CumulativeCurve(Tabular):
     p_value: float
     caution: str | None
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per point."""
         return {"share": self.share, "score": self.score, "difference": self.difference}
 
@@ -118,7 +117,7 @@ def cumulative_curve(
     prospect = rows.utility.prospect(rows.data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
     path = groups.path(prospect.realised(rows.data.labels) - prospect.expected, rows.weights)
-    noise = PathNoise.of(prospect, groups, rows.weights, RANGE, continuity_correction=True)
+    noise = NullDistribution.of(prospect, groups, rows.weights, RANGE, continuity_correction=True)
     kuiper = RANGE.measure(path)
     share = groups.path(np.ones(rows.n_rows), rows.weights)
     score = prospect.expected[groups.order[groups.ends]]
@@ -138,7 +137,7 @@ def cumulative_curve(
     )
 
 
-def _chosen(difference: Vector) -> NDArray[np.intp]:
+def _chosen(difference: Vector) -> IntArray:
     """Return the points to keep: all, or evenly spaced ones with the highest and the lowest."""
     if len(difference) <= MOST_POINTS:
         return np.arange(len(difference))
@@ -198,7 +197,7 @@ class CumulativeDifferenceDisplay(PredictionDisplay):
         curve = cumulative_curve(y_true, y_proba, sample_weight=sample_weight, kind=kind, label=label)
         return cls(curve, name)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per point of the curve."""
         return self.curve.columns()
 

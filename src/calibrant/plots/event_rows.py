@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, FloatArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes, columns, confidences
@@ -45,7 +46,7 @@ class EventRows:
     name: str
     utility: Utility
     data: LabelledPredictions
-    scores: NDArray[np.floating]
+    scores: FloatArray
     occurred: NDArray[np.bool_]
 
     @classmethod
@@ -106,7 +107,7 @@ class EventRows:
         return self.data.n_rows
 
     @property
-    def weights(self) -> NDArray[np.float64] | None:
+    def weights(self) -> Float64Array | None:
         """Weights of the rows, (n,), or None."""
         return self.data.weights
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Matrix, Vector
+from calibrant.arrays import AnyArray, FloatArray, IntArray, Matrix, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.combinators.identity import Identity
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
@@ -30,10 +29,10 @@ __all__ = ["LatentFunction", "LatentFunctionDisplay", "latent_function"]
 
 
 ScoreAxis = Literal["log-probabilities", "logits"]
-"""What latent functions are drawn over."""
+"""Scores on the horizontal axis of latent functions."""
 
 
-# Rows in whose company a score is looked at, where that matters.
+# Largest number of rows over which a function that depends on the other scores of a row is averaged.
 MOST_ROWS = 500
 
 LINEAR = (Identity, TemperatureScaling, ParameterizedTemperatureScaling)
@@ -41,18 +40,18 @@ LINEAR = (Identity, TemperatureScaling, ParameterizedTemperatureScaling)
 
 @dataclass(frozen=True, eq=False)
 class LatentFunction:
-    r"""A function g with :math:`\hat q \propto e^{g(z_k)}`, shifted so that it leaves the reference where it is.
+    r"""Latent function g of a calibrator, :math:`\hat q \propto e^{g(z_k)}`, shifted to equal the identity at a reference.
 
     Attributes
     ----------
     name : str
-        Which calibrator.
+        Name of the calibrator.
     values : ndarray of shape (m,)
-        g at the scores; the mean over rows where g depends on the other scores of a row.
+        g at the scores; the mean over rows if g depends on the other scores of a row.
     low, high : ndarray of shape (m,)
-        A band around it, equal to the values where there is neither doubt nor dependence.
+        Band around g: of the posterior, or over rows; equal to ``values`` if there is neither.
     band : str
-        What the band is, in words; empty if there is none.
+        Name of the band; empty if there is none.
     """
 
     name: str
@@ -72,11 +71,11 @@ def latent_function(
     axis: ScoreAxis = "log-probabilities",
     level: float = 0.95,
 ) -> LatentFunction:
-    """Return the latent function of a fitted calibrator at scores.
+    """Return the latent function of a fitted calibrator at some scores.
 
-    Gaussian processes come with their posterior; functions of log-probabilities *after* a temperature, and temperatures
-    of single rows, depend on the company of a score, and are averaged over at most 500 of the given rows, with a band that
-    holds the middle share ``level`` of them. Terms that single classes have of their own are left out.
+    The band of a Gaussian process is its posterior. Functions of log-probabilities *after* a temperature, and temperatures
+    of single rows, depend on the other scores of a row. They are averaged over at most 500 of the given rows, and the band
+    is the central ``level`` of them. Class-specific terms are left out.
     """
     _check(name, calibrator, axis)
     places = np.append(scores, reference)
@@ -101,7 +100,7 @@ def latent_function(
 
 
 def _check(name: str, calibrator: Any, axis: ScoreAxis) -> None:
-    """Refuse what has no latent function over these scores."""
+    """Raise unless the calibrator applies one function of these scores to all classes."""
     kind = None
     if isinstance(calibrator, LINEAR):
         return
@@ -122,8 +121,8 @@ def _check(name: str, calibrator: Any, axis: ScoreAxis) -> None:
             else f"a {type(calibrator).__name__}"
         )
         raise ParameterError(
-            f"{name!r}, {what}, has no function of single scores that all classes share; temperature scaling, "
-            "Gaussian processes, diagonal order-preserving and structured maps have."
+            f"{name!r} ({what}) does not apply one function to the scores of all classes; use temperature scaling, a "
+            "Gaussian process, or a diagonal order-preserving or structured map."
         )
     if kind != axis:
         raise ParameterError(f"{name!r} is a function of {kind}, not of {axis}; pass scores={kind!r}.")
@@ -134,7 +133,7 @@ def _of_probabilities(calibrator: GaussianProcessCalibration) -> bool:
 
 
 def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreAxis) -> Matrix:
-    """Return what becomes of scores in the company of every row, (r, m), up to a constant of the row."""
+    """Return the mapped scores with the other scores of each row, (r, m), up to a constant of the row."""
     if calibrator.present_columns_ is not None:  # the map knows the classes that had calibration rows
         rows = rows.restricted_to(calibrator.present_columns_)
     scores = rows.logits if axis == "logits" else rows.log_probabilities
@@ -195,8 +194,8 @@ class LatentFunctionDisplay(Display):
         reference: float,
         axis: ScoreAxis,
         edges: Vector,
-        largest: NDArray[np.intp],
-        others: NDArray[np.intp],
+        largest: IntArray,
+        others: IntArray,
     ) -> None:
         self.scores = scores
         self.functions = functions
@@ -264,7 +263,7 @@ class LatentFunctionDisplay(Display):
         largest = np.histogram(tops, edges)[0]
         return cls(places, functions, float(reference), scores, edges, largest, everything - largest)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return all functions in long format: name, score, value and band."""
         n_points = len(self.scores)
         return {
@@ -323,6 +322,6 @@ class LatentFunctionDisplay(Display):
         ax.legend(frameon=False, fontsize=LABEL_SIZE - 1.5, loc="upper left", ncols=2)
 
 
-def _thinned(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def _thinned(values: FloatArray) -> Vector:
     """Return all scores, or those of every second, third, ... row for many rows."""
     return values[:: -(-values.size // MOST_SCORES)].astype(np.float64)

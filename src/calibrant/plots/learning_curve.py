@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from calibrant.arrays import IntArray, Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.comparison.compare import random_folds
 from calibrant.errors import ParameterError
@@ -56,7 +55,7 @@ class Hyperbola:
     covariance: Vector
 
     @classmethod
-    def through(cls, sizes: NDArray[np.intp], losses: Vector) -> Self:
+    def through(cls, sizes: IntArray, losses: Vector) -> Self:
         """Fit by least squares with weights n to sizes of at least an eighth of the largest, since the law is asymptotic.
 
         Infinite and missing losses are dropped, and so are sizes from which the loss falls faster than the law allows: by
@@ -71,9 +70,9 @@ class Hyperbola:
             known &= MOST_BACK * sizes >= sizes[known].max()
         n, y = sizes[known].astype(np.float64), losses[known]
         # For the remaining points n y increases with n, so a, the slope of n y on n, is non-negative up to rounding.
-        lawless = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
-        if len(lawless) and y.min() >= 0:
-            n, y = n[lawless[-1] + 1 :], y[lawless[-1] + 1 :]
+        too_steep = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
+        if len(too_steep) and y.min() >= 0:
+            n, y = n[too_steep[-1] + 1 :], y[too_steep[-1] + 1 :]
         unknown = np.diag([np.inf, np.inf])
         if len(n) == 0:
             return cls(np.nan, np.nan, unknown)
@@ -150,7 +149,7 @@ class LearningCurve(Tabular):
     metric: str
     n_rows: int
     level: float
-    sizes: NDArray[np.intp]
+    sizes: IntArray
     loss: Vector
     low: Vector
     high: Vector
@@ -160,7 +159,7 @@ class LearningCurve(Tabular):
     notes: tuple[str, ...]
     trend: Hyperbola
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per size of the calibration set."""
         return {
             "size": self.sizes,
@@ -358,7 +357,7 @@ def _test_weights(folds: Sequence[Fold]) -> Vector | None:
     return np.concatenate(parts) if parts else None
 
 
-def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray[np.intp]:
+def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> IntArray:
     """Return the sizes of the calibration set, in increasing order."""
     if sizes is None:
         halved = [n_train >> power for power in range(MOST_SIZES)]
@@ -375,7 +374,7 @@ def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray
     return np.unique(np.array(numbers, dtype=np.intp))
 
 
-def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> IntArray:
+def _nested_order(labels: IntArray, generator: np.random.Generator) -> IntArray:
     """Return a random stratified order: all initial segments have nearly the same class frequencies.
 
     >>> order = _nested_order(np.array([0] * 8 + [1] * 4), np.random.default_rng(0))
@@ -475,7 +474,7 @@ class LearningCurveDisplay(PredictionDisplay):
         ]
         return cls({curve.method: curve for curve in curves})
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per size of the calibration set; for several methods with a column ``method``."""
         return stacked_columns("method", self.curves)
 
@@ -516,9 +515,9 @@ class LearningCurveDisplay(PredictionDisplay):
         legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)
         write_caption(
             axes,
-            f"Bars: {100 * first.level:g} % intervals of the loss; rows are the same at all points, so that differences "
-            "along a curve are surer than the bars. Dotted: a + b / n, if it goes on like that."
-            + (" Arrows: far above the picture." if off else ""),
+            f"Bars: {100 * first.level:g} % intervals of the loss; all points have the same held-out rows, so that "
+            "differences along a curve are more precise than the bars. Dotted: extrapolation a + b / n."
+            + (" Arrows: losses above the axis." if off else ""),
         )
         return self
 

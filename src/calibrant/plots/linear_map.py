@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Matrix
+from calibrant.arrays import AnyArray, Matrix
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.calibrators.scaling.matrix import MatrixScaling
 from calibrant.calibrators.scaling.vector import VectorScaling
@@ -147,7 +146,7 @@ class ConfusionChange:
         return float(np.trace(self.before) / total), float(np.trace(self.after) / total)
 
 
-def _confusion(data: LabelledPredictions, predicted: NDArray[Any]) -> Matrix:
+def _confusion(data: LabelledPredictions, predicted: AnyArray) -> Matrix:
     size = data.n_classes
     counts = np.bincount(data.labels * size + predicted, data.weights, minlength=size * size)
     return counts.reshape(size, size).astype(np.float64)
@@ -264,7 +263,7 @@ class LinearMapDisplay(Display):
             confusion = ConfusionChange.of(data, estimator.transform(data.predictions))
         return cls(weights, intercept, names, form, confusion, everything)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per pair of classes: the weight and, with rows, both counts and their difference.
 
         ``row`` is the class of the output or the true class, ``column`` the class of the input or the predicted class.
@@ -274,7 +273,7 @@ class LinearMapDisplay(Display):
         weights, intercept = np.full((n_all, n_all), np.nan), np.full(n_all, np.nan)
         weights[np.ix_(places, places)], intercept[places] = self.weights, self.intercept
         names = np.array(self.all_names)
-        columns: dict[str, NDArray[Any]] = {
+        columns: dict[str, AnyArray] = {
             "row": np.repeat(names, n_all),
             "column": np.tile(names, n_all),
             "weight": weights.ravel(),

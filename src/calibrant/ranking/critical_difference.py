@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_share, is_number, real_array
 from calibrant.wording import counted
@@ -114,7 +114,7 @@ def check_level(alpha: float) -> None:
 NODES = np.linspace(-12.0, 12.0, 481)
 
 
-def normal_range_tail(width: Any, count: int) -> NDArray[np.float64]:
+def normal_range_tail(width: Any, count: int) -> Float64Array:
     r"""Probability that the range of ``count`` independent standard normal variables exceeds ``width``.
 
     .. math::

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_flag
 from calibrant.ranking.critical_difference import (
@@ -42,8 +42,8 @@ class NemenyiResult:
         Level of the critical difference.
     """
 
-    p_values: NDArray[np.float64]
-    average_ranks: NDArray[np.float64]
+    p_values: Float64Array
+    average_ranks: Float64Array
     critical_difference: float
     methods: tuple[str, ...]
     n_tasks: int
@@ -83,7 +83,7 @@ def nemenyi_test(
     alpha : float, default=0.05
         Level for the critical difference and the groups; the p-values do not depend on it.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------
@@ -148,9 +148,9 @@ class BonferroniDunnResult:
         1 if only methods that are worse than the control are counted, 2 if better ones are as well.
     """
 
-    p_values: NDArray[np.float64]
-    z: NDArray[np.float64]
-    average_ranks: NDArray[np.float64]
+    p_values: Float64Array
+    z: Float64Array
+    average_ranks: Float64Array
     critical_difference: float
     control: str
     methods: tuple[str, ...]

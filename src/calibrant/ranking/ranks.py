@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.options import check_flag, real_array
 from calibrant.wording import counted
@@ -37,7 +37,7 @@ class StudyTable:
     ('beta', 'isotonic')
     """
 
-    values: NDArray[np.float64]
+    values: Float64Array
     methods: tuple[str, ...]
 
     @classmethod
@@ -59,7 +59,7 @@ class StudyTable:
         names : sequence of str, optional
             Names of the methods; by default the columns of a data frame, else 0, 1, ...
         missing : {"drop", "raise"}, default="drop"
-            Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+            Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
         min_tasks : int, default=1
             Smallest number of complete tasks.
         stacklevel : int, default=3
@@ -101,7 +101,7 @@ class StudyTable:
         return int(self.values.shape[1])
 
 
-def _numbers(table: Any) -> NDArray[np.float64]:
+def _numbers(table: Any) -> Float64Array:
     """Return the entries as float64, with NaN for missing values."""
     masked = isinstance(table, np.ma.MaskedArray)
     entries = table.to_numpy() if hasattr(table, "to_numpy") else table
@@ -140,7 +140,7 @@ def ranks(
     ties: Ties = "average",
     decimals: int | None = None,
     missing: Missing = "drop",
-) -> NDArray[np.float64]:
+) -> Float64Array:
     r"""Rank the methods on every task; the best has rank 1.
 
     .. math:: r_{ij} = 1 + \#\{l : x_{il} < x_{ij}\} + \tfrac{1}{2} \#\{l \ne j : x_{il} = x_{ij}\}
@@ -159,7 +159,7 @@ def ranks(
     decimals : int, optional
         Number of decimals to round to first, so that values that would be printed alike are ties.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def average_ranks(
     ties: Ties = "average",
     decimals: int | None = None,
     missing: Missing = "drop",
-) -> NDArray[np.float64]:
+) -> Float64Array:
     r"""Mean rank of every method over all tasks, :math:`R_j = \frac{1}{N} \sum_i r_{ij}`; see :func:`~calibrant.ranking.ranks`.
 
     Returns
@@ -207,7 +207,7 @@ def average_ranks(
 
 def _checked_ranks(
     table: Any, higher_is_better: bool, ties: Ties, decimals: int | None, missing: Missing
-) -> NDArray[np.float64]:
+) -> Float64Array:
     check_flag("higher_is_better", higher_is_better)
     if ties not in ("average", "min"):
         raise ParameterError(f"ties must be 'average' or 'min', not {ties!r}.")
@@ -217,15 +217,13 @@ def _checked_ranks(
     return ranks_of(values if decimals is None else values.round(decimals), higher_is_better, ties)
 
 
-def ranks_of(
-    values: NDArray[np.float64], higher_is_better: bool, ties: Ties = "average"
-) -> NDArray[np.float64]:
+def ranks_of(values: Float64Array, higher_is_better: bool, ties: Ties = "average") -> Float64Array:
     """Return the ranks of parsed values, (N, k)."""
     return np.asarray(
         rankdata(-values if higher_is_better else values, method=ties, axis=1), dtype=np.float64
     )
 
 
-def listed(methods: tuple[str, ...], average: NDArray[np.float64]) -> str:
+def listed(methods: tuple[str, ...], average: Float64Array) -> str:
     """Return the methods with their average ranks, the best first."""
     return ", ".join(f"{methods[k]} {average[k]:.2f}" for k in np.argsort(average, kind="stable"))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import rankdata
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_flag
 from calibrant.ranking.holm import holm
@@ -25,7 +26,7 @@ MOST_EXACT = 100
 """Largest number of differences for the exact distribution; above it, the normal approximation is used."""
 
 
-def signed_rank_p_value(differences: NDArray[np.float64], zero_method: ZeroMethod) -> float:
+def signed_rank_p_value(differences: Float64Array, zero_method: ZeroMethod) -> float:
     r"""Two-sided p-value of the Wilcoxon signed-rank test that differences are symmetric about zero.
 
     With ranks :math:`r_i` of :math:`|d_i|` (ties share the mean), :math:`T = \sum_i r_i [d_i > 0]` is compared
@@ -92,9 +93,9 @@ class WilcoxonHolmResult:
         Treatment of zero differences.
     """
 
-    p_values: NDArray[np.float64]
-    raw_p_values: NDArray[np.float64]
-    average_ranks: NDArray[np.float64]
+    p_values: Float64Array
+    raw_p_values: Float64Array
+    average_ranks: Float64Array
     methods: tuple[str, ...]
     n_tasks: int
     zero_method: str
@@ -136,7 +137,7 @@ def wilcoxon_holm(
         Tasks on which two methods are equal: ranked with the others, then left out; left out before ranking; or
         split evenly between both signs, as :cite:`demsar2006` recommends, which is the most conservative.
     missing : {"drop", "raise"}, default="drop"
-        Whether tasks with a missing result are left out, with a warning that counts them, or refused.
+        Whether tasks with a missing result are left out, with a warning that counts them, or raise an error.
 
     Returns
     -------
@@ -178,7 +179,7 @@ def wilcoxon_holm(
     )
 
 
-def _differences(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _differences(one: Float64Array, other: Float64Array) -> Float64Array:
     """Return the differences, with those that are equal up to rounding made equal.
 
     Results are decimal numbers: 0.3 - 0.2 and 0.2 - 0.1 are ties, although not in floating point.
@@ -193,7 +194,7 @@ def _differences(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArra
     return differences
 
 
-def _symmetric(upper: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def _symmetric(upper: Float64Array, size: int) -> Float64Array:
     """Return a symmetric matrix with ones on the diagonal from the entries above it, row by row."""
     matrix = np.ones((size, size))
     rows, columns = np.triu_indices(size, 1)

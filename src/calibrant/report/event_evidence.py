@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from calibrant.arrays import Vector
 from calibrant.hypothesis_tests.cumulative import PathNoise
+from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.metrics.utility import Prospect, Utility
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.reliability.consistency_limits import ScoreCells, poisson_binomial
@@ -116,7 +117,7 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
         how = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
         return EventEvidence(statistic, p_value, total_variance, effect, how, counts, is_grouped=True)
     if total_variance >= SMALLEST_VARIANCE:
-        noise = PathNoise.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
+        noise = NullDistribution.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
         p_value = noise.p_value(statistic, prospect.tolerance)
         return EventEvidence(
             statistic, p_value, total_variance, 1.0, f"{KUIPER}; asymptotic p-value.", counts

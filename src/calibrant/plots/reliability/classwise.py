@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.binning import BinningScheme
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
@@ -59,9 +59,9 @@ class ClasswiseReliability(Tabular):
     kind: str
     n_rows: int
     n_classes: int
-    labels: NDArray[Any]
-    count: NDArray[np.intp]
-    happened: NDArray[np.intp]
+    labels: AnyArray
+    count: IntArray
+    happened: IntArray
     error: Vector
     noise: Vector
     noise_high: Vector
@@ -72,7 +72,7 @@ class ClasswiseReliability(Tabular):
         """Whether the error of a class is significant at the 5 % level, for each class separately, (C,)."""
         return self.error > self.noise_high
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per class, the worst first."""
         return {
             "label": self.labels,
@@ -275,7 +275,7 @@ class ClasswiseReliabilityDisplay(PredictionDisplay):
             )
         )
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per class, the worst first, including classes without a panel."""
         return self.reliability.columns()
 

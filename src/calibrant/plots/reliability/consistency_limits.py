@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from calibrant.arrays import Vector
+from calibrant.arrays import FloatArray, IntArray, Vector
 
 __all__ = ["ScoreCells", "consistency_limits", "poisson_binomial"]
 
@@ -34,14 +34,12 @@ class ScoreCells:
     """
 
     score: Vector
-    count: NDArray[np.intp]
+    count: IntArray
     weight: Vector
-    effective: NDArray[np.intp]
+    effective: IntArray
 
     @classmethod
-    def of(
-        cls, scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Vector | None, most: int
-    ) -> Self:
+    def of(cls, scores: FloatArray, outcomes: NDArray[np.bool_], weights: Vector | None, most: int) -> Self:
         """Sort the rows and aggregate them in at most ``most`` cells; O(n log n).
 
         >>> cells = ScoreCells.of(np.array([0.3, 0.1, 0.3]), np.array([True, False, False]), None, most=10)
@@ -60,7 +58,7 @@ class ScoreCells:
         n_cells = int(cell[-1]) + 1
         side = 2 * cell + outcomes[order]
 
-        def sums(index: NDArray[np.intp], values: Any, n_sums: int) -> Vector:
+        def sums(index: IntArray, values: Any, n_sums: int) -> Vector:
             return np.bincount(index, values, n_sums).astype(np.float64)
 
         ordered_weights = None if weights is None else weights[order]
@@ -108,9 +106,9 @@ N_DRAWS = 2000
 
 
 def consistency_limits(
-    index: NDArray[np.intp],
+    index: IntArray,
     n_bins: int,
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     weights: Vector | None,
     level: float,
     generator: np.random.Generator,
@@ -183,7 +181,7 @@ def _limits(
     return float(low), float(high)
 
 
-def poisson_binomial(probability: Vector, count: NDArray[np.intp]) -> tuple[int, Vector]:
+def poisson_binomial(probability: Vector, count: IntArray) -> tuple[int, Vector]:
     r"""Return the distribution of the number of successes in independent trials of different probabilities.
 
     It is the discrete Fourier transform of the characteristic function :math:`\prod_g (1 - p_g + p_g e^{it})^{n_g}`, on a

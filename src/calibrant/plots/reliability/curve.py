@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, FloatArray, IntArray, Vector
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth
 from calibrant.intervals import bin_intervals
 from calibrant.labelled_predictions import LabelledPredictions
@@ -54,7 +54,7 @@ class IsotonicCurve:
     @classmethod
     def of(
         cls,
-        scores: NDArray[np.floating],
+        scores: FloatArray,
         outcomes: NDArray[np.bool_],
         weights: Vector | None,
         *,
@@ -176,7 +176,7 @@ class ReliabilityCurve(Tabular):
     level: float
     mode: str
     edges: Vector
-    count: NDArray[np.intp]
+    count: IntArray
     weight: Vector
     mean_score: Vector
     mean_outcome: Vector
@@ -192,9 +192,9 @@ class ReliabilityCurve(Tabular):
     band_low: Vector
     band_high: Vector
     histogram_edges: Vector
-    histogram_count: NDArray[np.intp]
+    histogram_count: IntArray
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per bin, empty ones included."""
         return {
             "bin_low": self.edges[:-1],

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.metrics.bin_errors import Strategy
@@ -340,7 +339,7 @@ class ReliabilityDisplay(PredictionDisplay):
         }
         return cls(curves, style)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per bin; for several models in long format, with a column ``model``."""
         return stacked_columns("model", self.curves)
 

@@ -3,10 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Matrix
+from calibrant.arrays import AnyArray, Matrix
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration
 from calibrant.errors import ParameterError
 from calibrant.plots.display import Display, new_axes
@@ -136,9 +135,9 @@ class InterpretationPointsDisplay(Display):
         """The three classes."""
         return self.background.names
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return the points and their images."""
-        columns: dict[str, NDArray[Any]] = {
+        columns: dict[str, AnyArray] = {
             "point": np.array([*(f"without {name}" for name in self.names), "centre"])
         }
         for number, name in enumerate(self.names):

@@ -3,11 +3,13 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrators.neighbourhood.kernel import KernelCalibration, SimplexKernel, kernel_values
+from calibrant.arrays import AnyArray, Matrix, Vector
+from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
+from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, kernel_values
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_whole
 from calibrant.plots.display import Display, new_axes
@@ -183,7 +185,7 @@ class KernelWeightsDisplay(Display):
         squares = float(np.square(self.weights).sum())
         return 1 / squares if squares > 0 else 0.0
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return the centres of cells with the kernel, then calibration rows with their weights."""
         places = np.vstack([self.cells.mean(axis=1), self.rows])
         parts = np.repeat(["cell", "row"], [len(self.cells), len(self.rows)])

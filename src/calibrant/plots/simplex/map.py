@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Matrix
+from calibrant.arrays import AnyArray, Matrix
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.options import check_share, check_whole, real_array
@@ -73,12 +72,12 @@ class SimplexMap(Tabular):
         """Mean absolute change of a probability over the area of the simplex."""
         return float(np.abs(self.errors).mean())
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return both grids in long format: arrows, then cells."""
         parts = np.repeat(["arrow", "cell"], [len(self.points), len(self.cells)])
         before = np.vstack([self.points, self.cell_points])
         after = np.vstack([self.images, self.cell_images])
-        columns: dict[str, NDArray[Any]] = {"part": parts}
+        columns: dict[str, AnyArray] = {"part": parts}
         for number, name in enumerate(self.names):
             columns[f"p_{name}"], columns[f"c_{name}"] = before[:, number], after[:, number]
         return columns
@@ -126,7 +125,7 @@ def simplex_map(
     return SimplexMap(points, images[: len(points)], cells, images[len(points) :], three.names)
 
 
-def _function(mapping: Any) -> tuple[Callable[[Matrix], Any], NDArray[Any]]:
+def _function(mapping: Any) -> tuple[Callable[[Matrix], Any], AnyArray]:
     """Return a map as a function of rows of probabilities, with its class labels."""
     if isinstance(mapping, Calibrator):
         check_is_fitted(mapping)
@@ -241,7 +240,7 @@ class SimplexMapDisplay(Display):
         numbers = simplex_map(mapping, classes=classes, n_arrows=n_arrows, n_cells=n_cells, others=others)
         return cls(numbers, type(mapping).__name__ if title is None else title)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return p and c(p) on both grids, arrows first."""
         return self.numbers.columns()
 
@@ -346,7 +345,7 @@ class SimplexMapComparisonDisplay(Display):
                 )
         return float(np.abs(self.numbers[first].cell_images - self.numbers[second].cell_images).mean())
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return p and c(p) of all maps in long format, with the name of the map."""
         parts = {name: one.columns() for name, one in self.numbers.items()}
         sizes = [len(part["part"]) for part in parts.values()]

@@ -3,8 +3,8 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray, Float64Array, IntArray
 from calibrant.errors import LabelError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_whole, random_source
@@ -53,10 +53,10 @@ class SimplexDisplay(PredictionDisplay):
 
     def __init__(
         self,
-        points: NDArray[np.float64],
-        labels: NDArray[np.intp],
+        points: Float64Array,
+        labels: IntArray,
         names: tuple[str, ...],
-        counts: NDArray[np.intp],
+        counts: IntArray,
     ) -> None:
         self.points = points
         self.labels = labels
@@ -99,7 +99,7 @@ class SimplexDisplay(PredictionDisplay):
         points = three.restricted(data.predictions.take(rows).probabilities)
         return cls(points, labels[rows], three.names, counts)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per prediction: the probabilities of the three classes and the true class."""
         named = {f"p_{name}": self.points[:, number] for number, name in enumerate(self.names)}
         return {**named, "label": np.array(self.names)[self.labels]}

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Matrix
+from calibrant.arrays import AnyArray, Float64Array, IntArray, Matrix
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.options import check_choice
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE
@@ -30,7 +29,7 @@ __all__ = [
 ]
 
 
-def class_columns(known: NDArray[Any], chosen: Any) -> NDArray[np.intp]:
+def class_columns(known: AnyArray, chosen: Any) -> IntArray:
     """Return the column numbers of chosen classes, given by their labels.
 
     >>> class_columns(np.array(["cat", "cow", "dog"]), ["dog", "cat"])
@@ -61,12 +60,12 @@ class ThreeClasses:
         K.
     """
 
-    columns: NDArray[np.intp]
+    columns: IntArray
     names: tuple[str, ...]
     n_classes: int
 
     @classmethod
-    def of(cls, known: NDArray[Any], chosen: Any = None) -> Self:
+    def of(cls, known: AnyArray, chosen: Any = None) -> Self:
         """Return the three chosen classes, or all if there are three.
 
         Raises
@@ -219,7 +218,7 @@ def hide_frame(ax: Any) -> None:
     ax.set_yticks([])
 
 
-def draw_cells(ax: Any, cells: NDArray[np.float64], colours: NDArray[np.float64]) -> None:
+def draw_cells(ax: Any, cells: Float64Array, colours: Float64Array) -> None:
     """Fill small triangles, (c, 3, 3), with colours (c, 3) or (c, 4)."""
     from matplotlib.collections import PolyCollection
 
@@ -233,8 +232,8 @@ def draw_cells(ax: Any, cells: NDArray[np.float64], colours: NDArray[np.float64]
 
 def draw_arrows(
     ax: Any,
-    points: NDArray[np.float64],
-    images: NDArray[np.float64],
+    points: Float64Array,
+    images: Float64Array,
     *,
     colour: str = INK,
     width: float = 0.006,
@@ -268,7 +267,7 @@ Palette = Literal["rgb", "safe"]
 INTENSITY = 3.5
 """Change of a colour channel for an error of one."""
 
-MIXTURES: dict[str, NDArray[np.float64]] = {
+MIXTURES: dict[str, Float64Array] = {
     "rgb": np.eye(3),
     # Errors sum to zero, so they have two dimensions, like the colours seen with red-green colour blindness: dark to light,
     # and yellow to blue.
@@ -279,8 +278,8 @@ KEY_SIZE = 8.5
 
 
 def error_colours(
-    errors: NDArray[np.float64], palette: Palette = "rgb", intensity: float = INTENSITY
-) -> NDArray[np.float64]:
+    errors: Float64Array, palette: Palette = "rgb", intensity: float = INTENSITY
+) -> Float64Array:
     r"""Return a colour for every calibration error :math:`p - c(p)`, (c, 3); grey for zero.
 
     .. math:: (\tfrac12, \tfrac12, \tfrac12) + \lambda\, (p - c(p)) M
