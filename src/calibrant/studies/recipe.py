@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from calibrant.studies.measures import check_measure, higher_by_default
 from calibrant.studies.outputs import needs_training
 from calibrant.studies.own_code import check_function, check_reference, is_reference, load_function
 from calibrant.studies.pictures.options import PictureOptions
-from calibrant.studies.schema import Count, Names, Rule, check_known, check_unique, close_to, parsed
+from calibrant.studies.schema import Count, Names, Rule, check_known, check_unique, checked, close_to, parsed
 from calibrant.studies.sources import is_table
 from calibrant.studies.specifications import (
     CalibratorSpec,
@@ -28,6 +28,44 @@ from calibrant.studies.tables.options import TableOptions
 __all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
 
 FILE_NAME = "recipe.toml"
+
+Table = Mapping[str, Any]
+
+# Keys of the tables that are no dataclass, with their types.
+LIMIT = {"limit_seconds": Annotated[float, Rule(gt=0)]}
+RECIPE: Table = {
+    **{"title": str, "paper": str, "seed": Annotated[int, Rule(ge=0)], **LIMIT, "data": list[Table]},
+    **dict.fromkeys(("classifiers", "calibrators", "splits", "measures"), Table),
+    **dict.fromkeys(("trials", "tables", "pictures"), list[Table]),
+    "forms": Table,
+}
+FORM: Table = {
+    **dict.fromkeys(("data", "classifiers", "calibrators", "trials"), Names),
+    **LIMIT,
+    "splits": Table,
+}
+MEASURE: Table = {
+    **{"metric": str, "test": str, "parameters": Table, "resamples": Count},
+    "better": Literal["higher", "lower", ""],
+}
+STAGE: Table = {"method": str, "parameters": Table}
+DATA: Table = {
+    **{"name": str, "group": str, "labels": Table, "splits": Table, "optional": bool},
+    **{"classifiers": Names, "calibrators": Names, "calibrator_parameters": Mapping[str, Table]},
+}
+SOURCES: dict[str, tuple[str, Table]] = {
+    "features": ("features", {"standardise": bool, "label": str}),
+    "scores": (
+        "scores",
+        {
+            **dict.fromkeys(("space", "label", "positive", "truth", "test"), str),
+            **{"columns": Any, "normalise": bool},
+        },
+    ),
+    "top_label": ("top-label", {"label": str}),
+    "generator": ("generated", {"parameters": Table, "standardise": bool, "files": list[Any]}),
+}
+"""Key of a source of data -> kind of data, and the keys of its options."""
 
 # Keys of splits that have no meaning for a kind of them.
 MEANINGLESS: dict[str, tuple[str, ...]] = {
@@ -211,160 +249,35 @@ def _read(file: Path) -> dict[str, Any]:
         raise RecipeError(f"{file} is not TOML: {str(error).rstrip('.')}.") from error
 
 
-Table = Mapping[str, Any]
-Entries = list[Table]
-Limit = Annotated[float, Rule(gt=0)] | None
-
-
-@dataclass(frozen=True)
-class RecipeTable:
-    """The keys of a recipe."""
-
-    title: str
-    paper: str = ""
-    seed: Annotated[int, Rule(ge=0)] = 0
-    limit_seconds: Limit = None
-    data: Entries = field(default_factory=list)
-    classifiers: Table = field(default_factory=dict)
-    calibrators: Table = field(default_factory=dict)
-    splits: Table = field(default_factory=dict)
-    measures: Table = field(default_factory=dict)
-    trials: Entries = field(default_factory=list)
-    tables: Entries = field(default_factory=list)
-    pictures: Entries = field(default_factory=list)
-    forms: Table = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FormTable:
-    """The keys of a form: names of the parts that it keeps, and what it changes."""
-
-    data: Names | None = None
-    classifiers: Names | None = None
-    calibrators: Names | None = None
-    trials: Names | None = None
-    limit_seconds: Limit = None
-    splits: Table = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataTable:
-    """The keys of every data set."""
-
-    name: str
-    group: str | None = None
-    labels: Table = field(default_factory=dict)
-    splits: Table = field(default_factory=dict)
-    optional: bool = False
-    classifiers: Names | None = None
-    calibrators: Names | None = None
-    calibrator_parameters: Mapping[str, Table] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeaturesTable(DataTable):
-    """The keys of a file of features."""
-
-    features: str
-    standardise: bool = False
-    label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoresTable(DataTable):
-    """The keys of a file of predictions."""
-
-    scores: str
-    space: str = ""
-    label: str = ""
-    columns: Any = None
-    positive: str = ""
-    normalise: bool = False
-    truth: str = ""
-    test: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopLabelTable(DataTable):
-    """The keys of a file of confidences."""
-
-    top_label: str
-    label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GeneratedTable(DataTable):
-    """The keys of generated data."""
-
-    generator: str
-    parameters: Table = field(default_factory=dict)
-    standardise: bool = False
-    files: list[Any] = field(default_factory=list)
-
-
-SOURCES: dict[str, tuple[str, type[DataTable]]] = {
-    "features": ("features", FeaturesTable),
-    "scores": ("scores", ScoresTable),
-    "top_label": ("top-label", TopLabelTable),
-    "generator": ("generated", GeneratedTable),
-}
-"""Key of a source -> kind of data, and its table."""
-
-
-@dataclass(frozen=True)
-class MeasureTable:
-    """The keys of a measure."""
-
-    metric: str = ""
-    test: str = ""
-    parameters: Table = field(default_factory=dict)
-    resamples: Count = 1000
-    better: Literal["higher", "lower", ""] = ""
-
-
-@dataclass(frozen=True)
-class StageTable:
-    """The keys of a stage of a composed calibrator."""
-
-    method: str
-    parameters: Table = field(default_factory=dict)
-
-
 def _parsed(file: Path, content: Mapping[str, Any]) -> Recipe:
-    table = parsed(RecipeTable, "the recipe", content)
+    found = checked(RECIPE, "the recipe", content, ["title"])
+    parts = {name: dict(found.pop(name, {})) for name in ("classifiers", "calibrators", "measures", "forms")}
+    entries = {name: found.pop(name, []) for name in ("data", "trials", "tables", "pictures")}
     classifiers = tuple(
         parsed(ClassifierSpec, f"the classifier {name!r}", _in_full(entry, "estimator"), name=name)
-        for name, entry in table.classifiers.items()
+        for name, entry in parts["classifiers"].items()
     )
-    calibrators = tuple(_calibrator(name, entry) for name, entry in table.calibrators.items())
-    data = tuple(_data(entry, _names(classifiers), _names(calibrators)) for entry in table.data)
-    check_unique("data sets", _names(data))
-    trials = tuple(_trial(entry) for entry in table.trials)
-    check_unique("trials", _names(trials))
-    _splits(table.splits, "splits")
-    measures = tuple(_measure(name, entry) for name, entry in table.measures.items())
-    measured = None if trials else _names(measures)
-    tables = tuple(TableOptions.parse(entry, measured) for entry in table.tables)
-    check_unique("tables", _names(tables))
-    pictures = tuple(PictureOptions.parse(entry) for entry in table.pictures)
-    check_unique("pictures", _names(pictures))
-    folder = file.parent.resolve()
+    calibrators = tuple(_calibrator(name, entry) for name, entry in parts["calibrators"].items())
+    _splits(found.setdefault("splits", {}), "splits")
+    measures = tuple(_measure(name, entry) for name, entry in parts["measures"].items())
+    measured = None if entries["trials"] else _names(measures)
+    several: dict[str, Any] = {
+        "data": tuple(_data(entry, _names(classifiers), _names(calibrators)) for entry in entries["data"]),
+        "trials": tuple(map(_trial, entries["trials"])),
+        "tables": tuple(TableOptions.parse(entry, measured) for entry in entries["tables"]),
+        "pictures": tuple(map(PictureOptions.parse, entries["pictures"])),
+    }
+    for name, listed in several.items():
+        check_unique("data sets" if name == "data" else name, _names(listed))
     return Recipe(
-        name=folder.name if file.name == FILE_NAME else file.stem,
-        title=table.title,
-        folder=folder,
-        paper=table.paper,
-        seed=table.seed,
-        limit_seconds=table.limit_seconds,
-        data=data,
+        name=file.parent.resolve().name if file.name == FILE_NAME else file.stem,
+        folder=file.parent.resolve(),
         classifiers=classifiers,
         calibrators=calibrators,
-        splits=table.splits,
         measures=measures,
-        trials=trials,
-        tables=tables,
-        pictures=pictures,
-        forms=tuple(table.forms),
+        forms=tuple(parts["forms"]),
+        **several,
+        **found,
     )
 
 
@@ -386,10 +299,11 @@ def _data(entry: Table, classifiers: tuple[str, ...], calibrators: tuple[str, ..
             f"it has {', '.join(keys) or 'none of them'}."
         )
     source = keys[0]
-    kind, schema = SOURCES[source]
-    table = parsed(schema, where, entry)
-    options = {each.name for each in fields(schema)} - {each.name for each in fields(DataTable)} - {source}
-    labels = {**table.labels, **({} if table.group is None else {"group": table.group})}
+    kind, options = SOURCES[source]
+    found = checked({**DATA, source: str, **options}, where, entry, ["name"])
+    labels = dict(found.pop("labels", {}))
+    if "group" in found:
+        labels["group"] = found.pop("group")
     for key, value in labels.items():
         if key in RESERVED:
             raise RecipeError(
@@ -397,30 +311,20 @@ def _data(entry: Table, classifiers: tuple[str, ...], calibrators: tuple[str, ..
             )
         if not isinstance(value, str | int | float | bool):
             raise RecipeError(f"{where}: the label {key!r} must be text or a number, not {value!r}.")
-    for calibrator in table.calibrator_parameters:
+    for calibrator in found.get("calibrator_parameters", ()):
         if calibrator not in calibrators:
             raise RecipeError(
                 f"{where} has parameters for {calibrator!r}, which is no calibrator of the recipe; "
                 f"{close_to(calibrator, calibrators)}"
             )
-    check_known(where, "classifiers", table.classifiers or (), classifiers)
-    check_known(where, "calibrators", table.calibrators or (), calibrators)
-    if not isinstance(entry.get("columns", ""), str | list):
-        raise RecipeError(f"{where}: columns must be text or a list, not {entry['columns']!r}.")
-    if table.classifiers and kind not in ("features", "generated"):
+    check_known(where, "classifiers", found.get("classifiers", ()), classifiers)
+    check_known(where, "calibrators", found.get("calibrators", ()), calibrators)
+    if not isinstance(found.get("columns", ""), str | list):
+        raise RecipeError(f"{where}: columns must be text or a list, not {found['columns']!r}.")
+    if found.get("classifiers") and kind not in ("features", "generated"):
         raise RecipeError(f"{where} already holds predictions of a classifier; remove its classifiers.")
-    return DataSpec(
-        name=table.name,
-        kind=kind,
-        source=getattr(table, source),
-        options={name: getattr(table, name) for name in sorted(options) if name in entry},
-        splits=table.splits,
-        labels=labels,
-        optional=table.optional,
-        classifiers=table.classifiers,
-        calibrators=table.calibrators,
-        calibrator_parameters=table.calibrator_parameters,
-    )
+    own = {key: found.pop(key) for key in options if key in found}
+    return DataSpec(kind=kind, source=found.pop(source), options=own, labels=labels, **found)
 
 
 def _calibrator(name: str, entry: Any) -> CalibratorSpec:
@@ -434,7 +338,8 @@ def _calibrator(name: str, entry: Any) -> CalibratorSpec:
 
 
 def _stage(calibrator: str, entry: Any) -> Mapping[str, Any]:
-    return asdict(parsed(StageTable, f"a part of calibrator {calibrator!r}", _in_full(entry, "method")))
+    found = checked(STAGE, f"a part of calibrator {calibrator!r}", _in_full(entry, "method"), ["method"])
+    return {"parameters": {}, **found}
 
 
 def calibrator_for(data: DataSpec, calibrator: CalibratorSpec) -> CalibratorSpec:
@@ -484,12 +389,13 @@ def _measure(name: str, entry: Any) -> MeasureSpec:
     where = f"the measure {name!r}"
     if name in COLUMNS:
         raise RecipeError(f"{where} is always there; choose another name.")
-    table = parsed(MeasureTable, where, _in_full(entry, "metric"))
-    if bool(table.metric) is bool(table.test):
+    found = checked(MEASURE, where, _in_full(entry, "metric"))
+    metric, test = found.pop("metric", ""), found.pop("test", "")
+    if bool(metric) is bool(test):
         raise RecipeError(f"{where} must have a metric or a test, and not both.")
-    metric, test = table.metric or table.test, bool(table.test)
-    higher = table.better == "higher" if table.better else higher_by_default(metric, test)
-    return MeasureSpec(name, metric, table.parameters, test, table.resamples, higher)
+    better = found.pop("better", "")
+    higher = better == "higher" if better else higher_by_default(metric or test, bool(test))
+    return MeasureSpec(name, metric or test, test=bool(test), higher_is_better=higher, **found)
 
 
 def _trial(entry: Table) -> TrialSpec:
@@ -514,15 +420,13 @@ def _in_form(recipe: Recipe, forms: Table, form: str | None) -> Recipe:
 
 def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
     where = f"the form {name!r}"
-    table = parsed(FormTable, where, content)
-    changes: dict[str, Any] = {"form": name, "form_splits": table.splits}
+    changes: dict[str, Any] = checked(FORM, where, content)
     for key in ("data", "classifiers", "calibrators", "trials"):
-        everything, wanted = getattr(recipe, key), getattr(table, key)
-        if wanted is not None:
+        if key in changes:
+            wanted, everything = changes[key], getattr(recipe, key)
             check_known(where, key, wanted, _names(everything))
             changes[key] = tuple(each for each in everything if each.name in wanted)
-    if table.limit_seconds is not None:
-        changes["limit_seconds"] = table.limit_seconds
+    changes |= {"form": name, "form_splits": changes.pop("splits", {})}
     small = replace(recipe, **changes)
     for data in small.data:
         small.splits_of(data)
