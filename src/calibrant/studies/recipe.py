@@ -97,30 +97,30 @@ OF_TRIALS = ("seed", "data_folder", "trial", "measure", "repeat", "fold")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a study runs and shows.
+    """What a study runs and reports.
 
     Attributes
     ----------
     name : str
-        Of the folder that holds the recipe.
+        Name of the recipe's folder.
     title, paper : str
-        What it is about, and the key of the publication in the bibliography.
+        Title of the study, and key of the publication in the bibliography.
     folder : Path
-        Where the recipe and its own code are.
+        Folder of the recipe and its own code.
     form : str or None
-        Which of its forms this is, None for the whole.
+        Name of the form; None for the complete recipe.
     seed : int
-        Of all that is random.
+        Random seed.
     limit_seconds : float or None
-        Most processor time of one unit, and of one training of a classifier; no part of a result's key.
+        Largest processor time of a unit, and of training a classifier; not part of a result's key.
     data, classifiers, calibrators, measures, trials : tuple
-        What is crossed.
+        The parts to be crossed.
     splits : mapping
-        How rows are divided, where a data set does not say otherwise; :meth:`Recipe.splits_of` has the whole.
-    tables, pictures : tuple of mapping
-        What the report shows.
+        Default splits; :meth:`Recipe.splits_of` combines them with those of a data set.
+    tables, pictures : tuple
+        Tables and figures of the report.
     forms : tuple of str
-        Names of the forms that the file describes.
+        Names of all forms in the file.
     """
 
     name: str
@@ -142,18 +142,18 @@ class Recipe:
     form_splits: Mapping[str, Any] | None = None
 
     def splits_of(self, data: DataSpec) -> SplitSpec:
-        """Return how the rows of a data set are divided."""
+        """Return how the rows of a data set are split."""
         return splits_for(data, self.splits or {}, self.form_splits or {})
 
     def classifiers_of(self, data: DataSpec) -> tuple[ClassifierSpec | None, ...]:
-        """Return the classifiers for a data set; None stands for no classifier, where scores are given."""
+        """Return the classifiers for a data set; None for one that already holds predictions."""
         if data.kind in ("scores", "top-label") or (data.kind == "generated" and data.classifiers is None):
             return (None,)
         wanted = data.classifiers
         return tuple(each for each in self.classifiers if wanted is None or each.name in wanted)
 
     def calibrators_of(self, data: DataSpec) -> tuple[CalibratorSpec, ...]:
-        """Return the calibrators for a data set, with the parameters that are its own."""
+        """Return the calibrators for a data set, with the parameters that it gives them."""
         wanted = data.calibrators
         return tuple(
             calibrator_for(data, each) for each in self.calibrators if wanted is None or each.name in wanted
@@ -161,22 +161,24 @@ class Recipe:
 
 
 def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
-    """Return the recipe of a folder, or of a TOML file, in one of its forms.
+    """Read a recipe from a folder or a TOML file, in one of its forms.
 
-    All that can be checked without data and without running code is: keys, names, methods and their parameters, measures,
-    tables and pictures. Own code of the recipe is read as text and not imported; :func:`~calibrant.studies.run` imports it.
+    Everything that needs neither data nor running code is checked: keys, names, methods and their parameters, measures,
+    tables and figures. The recipe's own code is parsed but not imported; :func:`~calibrant.studies.run` imports it.
 
     Parameters
     ----------
     path : str or Path
-        Folder with a ``recipe.toml``, or such a file of another name.
+        Folder with a ``recipe.toml``, or a TOML file.
     form : str, optional
-        A smaller or larger form that the recipe describes under ``[forms]``; the whole if absent.
+        A form of the recipe, from its ``[forms]``; the complete recipe by default.
 
     Raises
     ------
     RecipeError
-        If something in it has no meaning; one sentence says what and where.
+        If the recipe is invalid; one sentence says what is wrong and where.
+    MissingExtraError
+        If pydantic is not installed, which the extra ``studies`` brings.
 
     Examples
     --------
@@ -212,9 +214,9 @@ def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
 
 
 def check_own_code(recipe: Recipe) -> None:
-    """Import the code that a recipe names and refuse what cannot be used.
+    """Import the recipe's own code and raise if it cannot be used.
 
-    This runs the files beside the recipe, and so is done only where the study itself is to be run.
+    This executes the files beside the recipe, so call it only before running the study.
 
     Raises
     ------
@@ -434,7 +436,7 @@ def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
 
 
 def _check(recipe: Recipe) -> None:
-    """Refuse what cannot be run: names and parameters that nothing knows, and parts that lack each other."""
+    """Refuse unknown names and parameters, and combinations that cannot run."""
     if not recipe.data and not recipe.trials:
         raise RecipeError("there is nothing to run; add [[data]] or [[trials]].")
     for data in recipe.data:
@@ -453,32 +455,32 @@ def _check(recipe: Recipe) -> None:
             )
         check_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
         for name, value in trial.parameters.items():
-            if isinstance(value, list):  # which becomes a label
+            if isinstance(value, list):  # It becomes a label.
                 _check_label(recipe, f"the trial {trial.name!r}", name)
 
 
 def _check_data(recipe: Recipe, data: DataSpec) -> None:
     where = f"the data set {data.name!r}"
     if not recipe.calibrators_of(data):
-        raise RecipeError(f"{where} has no calibrator to be run; add one to [calibrators].")
+        raise RecipeError(f"{where} has no calibrator; add one to [calibrators].")
     if not recipe.classifiers_of(data):
         raise RecipeError(
             f"{where} holds features, but there is no classifier for it; add one to [classifiers]."
         )
     if not recipe.measures:
-        raise RecipeError(f"{where} is run for nothing, since there is no measure; add one to [measures].")
+        raise RecipeError(f"{where} is evaluated by nothing, since there is no measure; add one to [measures].")
     splits = recipe.splits_of(data)
     if data.kind in ("scores", "top-label") and splits.kind == "folds":
         raise RecipeError(
-            f"{where} holds outputs of a classifier, which have no folds to be trained on; "
+            f"{where} holds predictions of a classifier, which have no folds to be trained on; "
             'set the kind of its splits to "given" or "random".'
         )
     for calibrator in recipe.calibrators_of(data):
         check_calibrator(calibrator, recipe.folder, own_code=False)
         if needs_training(calibrator) and recipe.classifiers_of(data) == (None,):
             raise RecipeError(
-                f"{where} has no rows that a classifier was trained on, by which the calibrator {calibrator.name!r} is "
-                'chosen; set its select to "cross-validation", or name the calibrators of the data set without it.'
+                f"{where} has no training set of a classifier, on which the calibrator {calibrator.name!r} is "
+                'selected; set its select to "cross-validation", or leave it out of the calibrators of the data set.'
             )
     for name in data.labels:
         _check_label(recipe, where, name)
@@ -487,7 +489,7 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
     files = [data.source, str(data.options.get("test", ""))] if data.kind == "scores" else []
     if "space" not in data.options and any(file and is_table(file) for file in files):
         raise RecipeError(
-            f'{where} is a table of scores; say what they are by space = "probabilities" or space = "logits".'
+            f'{where} is a table of scores; add space = "probabilities" or space = "logits".'
         )
 
 
