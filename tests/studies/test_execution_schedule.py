@@ -234,8 +234,8 @@ def test_a_limit_that_was_caught_counts_all_the_same(work):
 
 
 def test_a_limit_that_was_caught_comes_again(monkeypatch):
-    for module in ("studies", "persistence"):  # of the main thread, and of others
-        monkeypatch.setattr(f"calibrant.{module}.limits.REPEAT_SECONDS", 0.05)
+    for module in ("studies.units", "persistence.limits"):  # of the main thread, and of others
+        monkeypatch.setattr(f"calibrant.{module}.REPEAT_SECONDS", 0.05)
     caught = []
 
     def stubborn():

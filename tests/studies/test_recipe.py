@@ -172,17 +172,17 @@ WRONG = {
     "choice by rows that there are not": (
         '"temperature"',
         '{ method = "temperature", grid = { loss = ["brier"] }, select = "training" }',
-        "'mine' has no rows that a classifier was trained on, by which the calibrator 'TempS' is chosen",
+        "'mine' has no training set of a classifier, on which the calibrator 'TempS' is selected",
     ),
     "a table of scores that does not say what they are": (
         'scores = "mine.npz"',
         'scores = "mine.csv"',
-        "'mine' is a table of scores; say what they are by space",
+        "'mine' is a table of scores; add space",
     ),
     "a second table of scores that does not say what they are": (
         'scores = "mine.npz"',
         'scores = "mine.npz"\ntest = "test.csv"',
-        "'mine' is a table of scores; say what they are by space",
+        "'mine' is a table of scores; add space",
     ),
     "a label of the name of a measure": (
         'scores = "mine.npz"',
@@ -212,7 +212,7 @@ WRONG = {
     "no repeat": ('kind = "given"', 'kind = "given"\nrepeats = 0', "repeats must be at least 1, not 0"),
     "no time": ('title = "Mine"', 'title = "Mine"\nlimit_seconds = 0', "limit_seconds must be above zero"),
     "no measure": ('log_loss = "log_loss"', "", "there is no measure"),
-    "no calibrator": ('TempS = "temperature"', "", "no calibrator to be run"),
+    "no calibrator": ('TempS = "temperature"', "", "has no calibrator; add one"),
     "a measure that is there anyway": (
         'log_loss = "log_loss"',
         'fit_seconds = "log_loss"',

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from calibrant.studies.measures import check_measure, higher_by_default
 from calibrant.studies.outputs import needs_training
 from calibrant.studies.own_code import check_function, check_reference, is_reference, load_function
 from calibrant.studies.pictures.options import PictureOptions
-from calibrant.studies.schema import Count, Names, Rule, check_known, check_unique, close_to, parsed
+from calibrant.studies.schema import Count, Names, Rule, check_known, check_unique, checked, close_to, parsed
 from calibrant.studies.sources import is_table
 from calibrant.studies.specifications import (
     CalibratorSpec,
@@ -28,6 +28,44 @@ from calibrant.studies.tables.options import TableOptions
 __all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
 
 FILE_NAME = "recipe.toml"
+
+Table = Mapping[str, Any]
+
+# Keys of the tables that are no dataclass, with their types.
+LIMIT = {"limit_seconds": Annotated[float, Rule(gt=0)]}
+RECIPE: Table = {
+    **{"title": str, "paper": str, "seed": Annotated[int, Rule(ge=0)], **LIMIT, "data": list[Table]},
+    **dict.fromkeys(("classifiers", "calibrators", "splits", "measures"), Table),
+    **dict.fromkeys(("trials", "tables", "pictures"), list[Table]),
+    "forms": Table,
+}
+FORM: Table = {
+    **dict.fromkeys(("data", "classifiers", "calibrators", "trials"), Names),
+    **LIMIT,
+    "splits": Table,
+}
+MEASURE: Table = {
+    **{"metric": str, "test": str, "parameters": Table, "resamples": Count},
+    "better": Literal["higher", "lower", ""],
+}
+STAGE: Table = {"method": str, "parameters": Table}
+DATA: Table = {
+    **{"name": str, "group": str, "labels": Table, "splits": Table, "optional": bool},
+    **{"classifiers": Names, "calibrators": Names, "calibrator_parameters": Mapping[str, Table]},
+}
+SOURCES: dict[str, tuple[str, Table]] = {
+    "features": ("features", {"standardise": bool, "label": str}),
+    "scores": (
+        "scores",
+        {
+            **dict.fromkeys(("space", "label", "positive", "truth", "test"), str),
+            **{"columns": Any, "normalise": bool},
+        },
+    ),
+    "top_label": ("top-label", {"label": str}),
+    "generator": ("generated", {"parameters": Table, "standardise": bool, "files": list[Any]}),
+}
+"""Key of a source of data -> kind of data, and the keys of its options."""
 
 # Keys of splits that have no meaning for a kind of them.
 MEANINGLESS: dict[str, tuple[str, ...]] = {
@@ -59,30 +97,30 @@ OF_TRIALS = ("seed", "data_folder", "trial", "measure", "repeat", "fold")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a study runs and shows.
+    """What a study runs and reports.
 
     Attributes
     ----------
     name : str
-        Of the folder that holds the recipe.
+        Name of the recipe's folder.
     title, paper : str
-        What it is about, and the key of the publication in the bibliography.
+        Title of the study, and key of the publication in the bibliography.
     folder : Path
-        Where the recipe and its own code are.
+        Folder of the recipe and its own code.
     form : str or None
-        Which of its forms this is, None for the whole.
+        Name of the form; None for the complete recipe.
     seed : int
-        Of all that is random.
+        Random seed.
     limit_seconds : float or None
-        Most processor time of one unit, and of one training of a classifier; no part of a result's key.
+        Largest processor time of a unit, and of training a classifier; not part of a result's key.
     data, classifiers, calibrators, measures, trials : tuple
-        What is crossed.
+        The parts to be crossed.
     splits : mapping
-        How rows are divided, where a data set does not say otherwise; :meth:`Recipe.splits_of` has the whole.
-    tables, pictures : tuple of mapping
-        What the report shows.
+        Default splits; :meth:`Recipe.splits_of` combines them with those of a data set.
+    tables, pictures : tuple
+        Tables and figures of the report.
     forms : tuple of str
-        Names of the forms that the file describes.
+        Names of all forms in the file.
     """
 
     name: str
@@ -104,18 +142,18 @@ class Recipe:
     form_splits: Mapping[str, Any] | None = None
 
     def splits_of(self, data: DataSpec) -> SplitSpec:
-        """Return how the rows of a data set are divided."""
+        """Return how the rows of a data set are split."""
         return splits_for(data, self.splits or {}, self.form_splits or {})
 
     def classifiers_of(self, data: DataSpec) -> tuple[ClassifierSpec | None, ...]:
-        """Return the classifiers for a data set; None stands for no classifier, where scores are given."""
+        """Return the classifiers for a data set; None for one that already holds predictions."""
         if data.kind in ("scores", "top-label") or (data.kind == "generated" and data.classifiers is None):
             return (None,)
         wanted = data.classifiers
         return tuple(each for each in self.classifiers if wanted is None or each.name in wanted)
 
     def calibrators_of(self, data: DataSpec) -> tuple[CalibratorSpec, ...]:
-        """Return the calibrators for a data set, with the parameters that are its own."""
+        """Return the calibrators for a data set, with the parameters that it gives them."""
         wanted = data.calibrators
         return tuple(
             calibrator_for(data, each) for each in self.calibrators if wanted is None or each.name in wanted
@@ -123,22 +161,24 @@ class Recipe:
 
 
 def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
-    """Return the recipe of a folder, or of a TOML file, in one of its forms.
+    """Read a recipe from a folder or a TOML file, in one of its forms.
 
-    All that can be checked without data and without running code is: keys, names, methods and their parameters, measures,
-    tables and pictures. Own code of the recipe is read as text and not imported; :func:`~calibrant.studies.run` imports it.
+    Everything that needs neither data nor running code is checked: keys, names, methods and their parameters, measures,
+    tables and figures. The recipe's own code is parsed but not imported; :func:`~calibrant.studies.run` imports it.
 
     Parameters
     ----------
     path : str or Path
-        Folder with a ``recipe.toml``, or such a file of another name.
+        Folder with a ``recipe.toml``, or a TOML file.
     form : str, optional
-        A smaller or larger form that the recipe describes under ``[forms]``; the whole if absent.
+        A form of the recipe, from its ``[forms]``; the complete recipe by default.
 
     Raises
     ------
     RecipeError
-        If something in it has no meaning; one sentence says what and where.
+        If the recipe is invalid; one sentence says what is wrong and where.
+    MissingExtraError
+        If pydantic is not installed, which the extra ``studies`` brings.
 
     Examples
     --------
@@ -174,9 +214,9 @@ def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
 
 
 def check_own_code(recipe: Recipe) -> None:
-    """Import the code that a recipe names and refuse what cannot be used.
+    """Import the recipe's own code and raise if it cannot be used.
 
-    This runs the files beside the recipe, and so is done only where the study itself is to be run.
+    This executes the files beside the recipe, so call it only before running the study.
 
     Raises
     ------
@@ -211,160 +251,35 @@ def _read(file: Path) -> dict[str, Any]:
         raise RecipeError(f"{file} is not TOML: {str(error).rstrip('.')}.") from error
 
 
-Table = Mapping[str, Any]
-Entries = list[Table]
-Limit = Annotated[float, Rule(gt=0)] | None
-
-
-@dataclass(frozen=True)
-class RecipeTable:
-    """The keys of a recipe."""
-
-    title: str
-    paper: str = ""
-    seed: Annotated[int, Rule(ge=0)] = 0
-    limit_seconds: Limit = None
-    data: Entries = field(default_factory=list)
-    classifiers: Table = field(default_factory=dict)
-    calibrators: Table = field(default_factory=dict)
-    splits: Table = field(default_factory=dict)
-    measures: Table = field(default_factory=dict)
-    trials: Entries = field(default_factory=list)
-    tables: Entries = field(default_factory=list)
-    pictures: Entries = field(default_factory=list)
-    forms: Table = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FormTable:
-    """The keys of a form: names of the parts that it keeps, and what it changes."""
-
-    data: Names | None = None
-    classifiers: Names | None = None
-    calibrators: Names | None = None
-    trials: Names | None = None
-    limit_seconds: Limit = None
-    splits: Table = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataTable:
-    """The keys of every data set."""
-
-    name: str
-    group: str | None = None
-    labels: Table = field(default_factory=dict)
-    splits: Table = field(default_factory=dict)
-    optional: bool = False
-    classifiers: Names | None = None
-    calibrators: Names | None = None
-    calibrator_parameters: Mapping[str, Table] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeaturesTable(DataTable):
-    """The keys of a file of features."""
-
-    features: str
-    standardise: bool = False
-    label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoresTable(DataTable):
-    """The keys of a file of predictions."""
-
-    scores: str
-    space: str = ""
-    label: str = ""
-    columns: Any = None
-    positive: str = ""
-    normalise: bool = False
-    truth: str = ""
-    test: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopLabelTable(DataTable):
-    """The keys of a file of confidences."""
-
-    top_label: str
-    label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GeneratedTable(DataTable):
-    """The keys of generated data."""
-
-    generator: str
-    parameters: Table = field(default_factory=dict)
-    standardise: bool = False
-    files: list[Any] = field(default_factory=list)
-
-
-SOURCES: dict[str, tuple[str, type[DataTable]]] = {
-    "features": ("features", FeaturesTable),
-    "scores": ("scores", ScoresTable),
-    "top_label": ("top-label", TopLabelTable),
-    "generator": ("generated", GeneratedTable),
-}
-"""Key of a source -> kind of data, and its table."""
-
-
-@dataclass(frozen=True)
-class MeasureTable:
-    """The keys of a measure."""
-
-    metric: str = ""
-    test: str = ""
-    parameters: Table = field(default_factory=dict)
-    resamples: Count = 1000
-    better: Literal["higher", "lower", ""] = ""
-
-
-@dataclass(frozen=True)
-class StageTable:
-    """The keys of a stage of a composed calibrator."""
-
-    method: str
-    parameters: Table = field(default_factory=dict)
-
-
 def _parsed(file: Path, content: Mapping[str, Any]) -> Recipe:
-    table = parsed(RecipeTable, "the recipe", content)
+    found = checked(RECIPE, "the recipe", content, ["title"])
+    parts = {name: dict(found.pop(name, {})) for name in ("classifiers", "calibrators", "measures", "forms")}
+    entries = {name: found.pop(name, []) for name in ("data", "trials", "tables", "pictures")}
     classifiers = tuple(
         parsed(ClassifierSpec, f"the classifier {name!r}", _in_full(entry, "estimator"), name=name)
-        for name, entry in table.classifiers.items()
+        for name, entry in parts["classifiers"].items()
     )
-    calibrators = tuple(_calibrator(name, entry) for name, entry in table.calibrators.items())
-    data = tuple(_data(entry, _names(classifiers), _names(calibrators)) for entry in table.data)
-    check_unique("data sets", _names(data))
-    trials = tuple(_trial(entry) for entry in table.trials)
-    check_unique("trials", _names(trials))
-    _splits(table.splits, "splits")
-    measures = tuple(_measure(name, entry) for name, entry in table.measures.items())
-    measured = None if trials else _names(measures)
-    tables = tuple(TableOptions.parse(entry, measured) for entry in table.tables)
-    check_unique("tables", _names(tables))
-    pictures = tuple(PictureOptions.parse(entry) for entry in table.pictures)
-    check_unique("pictures", _names(pictures))
-    folder = file.parent.resolve()
+    calibrators = tuple(_calibrator(name, entry) for name, entry in parts["calibrators"].items())
+    _splits(found.setdefault("splits", {}), "splits")
+    measures = tuple(_measure(name, entry) for name, entry in parts["measures"].items())
+    measured = None if entries["trials"] else _names(measures)
+    several: dict[str, Any] = {
+        "data": tuple(_data(entry, _names(classifiers), _names(calibrators)) for entry in entries["data"]),
+        "trials": tuple(map(_trial, entries["trials"])),
+        "tables": tuple(TableOptions.parse(entry, measured) for entry in entries["tables"]),
+        "pictures": tuple(map(PictureOptions.parse, entries["pictures"])),
+    }
+    for name, listed in several.items():
+        check_unique("data sets" if name == "data" else name, _names(listed))
     return Recipe(
-        name=folder.name if file.name == FILE_NAME else file.stem,
-        title=table.title,
-        folder=folder,
-        paper=table.paper,
-        seed=table.seed,
-        limit_seconds=table.limit_seconds,
-        data=data,
+        name=file.parent.resolve().name if file.name == FILE_NAME else file.stem,
+        folder=file.parent.resolve(),
         classifiers=classifiers,
         calibrators=calibrators,
-        splits=table.splits,
         measures=measures,
-        trials=trials,
-        tables=tables,
-        pictures=pictures,
-        forms=tuple(table.forms),
+        forms=tuple(parts["forms"]),
+        **several,
+        **found,
     )
 
 
@@ -386,10 +301,11 @@ def _data(entry: Table, classifiers: tuple[str, ...], calibrators: tuple[str, ..
             f"it has {', '.join(keys) or 'none of them'}."
         )
     source = keys[0]
-    kind, schema = SOURCES[source]
-    table = parsed(schema, where, entry)
-    options = {each.name for each in fields(schema)} - {each.name for each in fields(DataTable)} - {source}
-    labels = {**table.labels, **({} if table.group is None else {"group": table.group})}
+    kind, options = SOURCES[source]
+    found = checked({**DATA, source: str, **options}, where, entry, ["name"])
+    labels = dict(found.pop("labels", {}))
+    if "group" in found:
+        labels["group"] = found.pop("group")
     for key, value in labels.items():
         if key in RESERVED:
             raise RecipeError(
@@ -397,30 +313,20 @@ def _data(entry: Table, classifiers: tuple[str, ...], calibrators: tuple[str, ..
             )
         if not isinstance(value, str | int | float | bool):
             raise RecipeError(f"{where}: the label {key!r} must be text or a number, not {value!r}.")
-    for calibrator in table.calibrator_parameters:
+    for calibrator in found.get("calibrator_parameters", ()):
         if calibrator not in calibrators:
             raise RecipeError(
                 f"{where} has parameters for {calibrator!r}, which is no calibrator of the recipe; "
                 f"{close_to(calibrator, calibrators)}"
             )
-    check_known(where, "classifiers", table.classifiers or (), classifiers)
-    check_known(where, "calibrators", table.calibrators or (), calibrators)
-    if not isinstance(entry.get("columns", ""), str | list):
-        raise RecipeError(f"{where}: columns must be text or a list, not {entry['columns']!r}.")
-    if table.classifiers and kind not in ("features", "generated"):
+    check_known(where, "classifiers", found.get("classifiers", ()), classifiers)
+    check_known(where, "calibrators", found.get("calibrators", ()), calibrators)
+    if not isinstance(found.get("columns", ""), str | list):
+        raise RecipeError(f"{where}: columns must be text or a list, not {found['columns']!r}.")
+    if found.get("classifiers") and kind not in ("features", "generated"):
         raise RecipeError(f"{where} already holds predictions of a classifier; remove its classifiers.")
-    return DataSpec(
-        name=table.name,
-        kind=kind,
-        source=getattr(table, source),
-        options={name: getattr(table, name) for name in sorted(options) if name in entry},
-        splits=table.splits,
-        labels=labels,
-        optional=table.optional,
-        classifiers=table.classifiers,
-        calibrators=table.calibrators,
-        calibrator_parameters=table.calibrator_parameters,
-    )
+    own = {key: found.pop(key) for key in options if key in found}
+    return DataSpec(kind=kind, source=found.pop(source), options=own, labels=labels, **found)
 
 
 def _calibrator(name: str, entry: Any) -> CalibratorSpec:
@@ -434,7 +340,8 @@ def _calibrator(name: str, entry: Any) -> CalibratorSpec:
 
 
 def _stage(calibrator: str, entry: Any) -> Mapping[str, Any]:
-    return asdict(parsed(StageTable, f"a part of calibrator {calibrator!r}", _in_full(entry, "method")))
+    found = checked(STAGE, f"a part of calibrator {calibrator!r}", _in_full(entry, "method"), ["method"])
+    return {"parameters": {}, **found}
 
 
 def calibrator_for(data: DataSpec, calibrator: CalibratorSpec) -> CalibratorSpec:
@@ -484,12 +391,13 @@ def _measure(name: str, entry: Any) -> MeasureSpec:
     where = f"the measure {name!r}"
     if name in COLUMNS:
         raise RecipeError(f"{where} is always there; choose another name.")
-    table = parsed(MeasureTable, where, _in_full(entry, "metric"))
-    if bool(table.metric) is bool(table.test):
+    found = checked(MEASURE, where, _in_full(entry, "metric"))
+    metric, test = found.pop("metric", ""), found.pop("test", "")
+    if bool(metric) is bool(test):
         raise RecipeError(f"{where} must have a metric or a test, and not both.")
-    metric, test = table.metric or table.test, bool(table.test)
-    higher = table.better == "higher" if table.better else higher_by_default(metric, test)
-    return MeasureSpec(name, metric, table.parameters, test, table.resamples, higher)
+    better = found.pop("better", "")
+    higher = better == "higher" if better else higher_by_default(metric or test, bool(test))
+    return MeasureSpec(name, metric or test, test=bool(test), higher_is_better=higher, **found)
 
 
 def _trial(entry: Table) -> TrialSpec:
@@ -514,15 +422,13 @@ def _in_form(recipe: Recipe, forms: Table, form: str | None) -> Recipe:
 
 def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
     where = f"the form {name!r}"
-    table = parsed(FormTable, where, content)
-    changes: dict[str, Any] = {"form": name, "form_splits": table.splits}
+    changes: dict[str, Any] = checked(FORM, where, content)
     for key in ("data", "classifiers", "calibrators", "trials"):
-        everything, wanted = getattr(recipe, key), getattr(table, key)
-        if wanted is not None:
+        if key in changes:
+            wanted, everything = changes[key], getattr(recipe, key)
             check_known(where, key, wanted, _names(everything))
             changes[key] = tuple(each for each in everything if each.name in wanted)
-    if table.limit_seconds is not None:
-        changes["limit_seconds"] = table.limit_seconds
+    changes |= {"form": name, "form_splits": changes.pop("splits", {})}
     small = replace(recipe, **changes)
     for data in small.data:
         small.splits_of(data)
@@ -530,7 +436,7 @@ def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
 
 
 def _check(recipe: Recipe) -> None:
-    """Refuse what cannot be run: names and parameters that nothing knows, and parts that lack each other."""
+    """Refuse unknown names and parameters, and combinations that cannot run."""
     if not recipe.data and not recipe.trials:
         raise RecipeError("there is nothing to run; add [[data]] or [[trials]].")
     for data in recipe.data:
@@ -549,32 +455,32 @@ def _check(recipe: Recipe) -> None:
             )
         check_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
         for name, value in trial.parameters.items():
-            if isinstance(value, list):  # which becomes a label
+            if isinstance(value, list):  # It becomes a label.
                 _check_label(recipe, f"the trial {trial.name!r}", name)
 
 
 def _check_data(recipe: Recipe, data: DataSpec) -> None:
     where = f"the data set {data.name!r}"
     if not recipe.calibrators_of(data):
-        raise RecipeError(f"{where} has no calibrator to be run; add one to [calibrators].")
+        raise RecipeError(f"{where} has no calibrator; add one to [calibrators].")
     if not recipe.classifiers_of(data):
         raise RecipeError(
             f"{where} holds features, but there is no classifier for it; add one to [classifiers]."
         )
     if not recipe.measures:
-        raise RecipeError(f"{where} is run for nothing, since there is no measure; add one to [measures].")
+        raise RecipeError(f"{where} is evaluated by nothing, since there is no measure; add one to [measures].")
     splits = recipe.splits_of(data)
     if data.kind in ("scores", "top-label") and splits.kind == "folds":
         raise RecipeError(
-            f"{where} holds outputs of a classifier, which have no folds to be trained on; "
+            f"{where} holds predictions of a classifier, which have no folds to be trained on; "
             'set the kind of its splits to "given" or "random".'
         )
     for calibrator in recipe.calibrators_of(data):
         check_calibrator(calibrator, recipe.folder, own_code=False)
         if needs_training(calibrator) and recipe.classifiers_of(data) == (None,):
             raise RecipeError(
-                f"{where} has no rows that a classifier was trained on, by which the calibrator {calibrator.name!r} is "
-                'chosen; set its select to "cross-validation", or name the calibrators of the data set without it.'
+                f"{where} has no training set of a classifier, on which the calibrator {calibrator.name!r} is "
+                'selected; set its select to "cross-validation", or leave it out of the calibrators of the data set.'
             )
     for name in data.labels:
         _check_label(recipe, where, name)
@@ -583,7 +489,7 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
     files = [data.source, str(data.options.get("test", ""))] if data.kind == "scores" else []
     if "space" not in data.options and any(file and is_table(file) for file in files):
         raise RecipeError(
-            f'{where} is a table of scores; say what they are by space = "probabilities" or space = "logits".'
+            f'{where} is a table of scores; add space = "probabilities" or space = "logits".'
         )
 
 

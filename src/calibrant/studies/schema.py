@@ -6,7 +6,7 @@ text without the value. attrs with cattrs converts ``"5"`` to 5 unless each fiel
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
@@ -23,6 +23,7 @@ __all__ = [
     "check_measures",
     "check_name",
     "check_unique",
+    "checked",
     "close_to",
     "parsed",
 ]
@@ -79,19 +80,21 @@ Names = Annotated[tuple[str, ...], Rule(strict=False)]
 NamesOrOne = Annotated[tuple[str, ...], Rule(alone=True, strict=False, min_length=1)]
 
 
-def parsed(kind: type[Part], where: str, content: Any, **given: Any) -> Part:
-    """Return a dataclass with the content of a table of a recipe.
+def checked(
+    keys: Mapping[str, Any], where: str, content: Any, required: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the content of a table of a recipe.
 
     Parameters
     ----------
-    kind : type
-        The dataclass. Its fields are the keys, without a trailing underscore; those without a default are required.
+    keys : mapping
+        The type of each key.
     where : str
         The table, as an error calls it.
     content : mapping
         The table.
-    **given
-        Fields that the table does not set.
+    required : collection of str
+        Keys that it must have.
 
     Raises
     ------
@@ -102,8 +105,7 @@ def parsed(kind: type[Part], where: str, content: Any, **given: Any) -> Part:
 
     Examples
     --------
-    >>> from calibrant.studies.specifications import ClassifierSpec
-    >>> parsed(ClassifierSpec, "the classifier '3-NN'", {"estimator": "knn", "parmeters": {}}, name="3-NN")
+    >>> checked({"estimator": str, "parameters": dict}, "the classifier '3-NN'", {"parmeters": {}})
     Traceback (most recent call last):
     calibrant.errors.RecipeError: the classifier '3-NN' has an unknown key 'parmeters'; did you mean 'parameters'? Known are
     estimator, parameters.
@@ -114,33 +116,36 @@ def parsed(kind: type[Part], where: str, content: Any, **given: Any) -> Part:
         raise MissingExtraError("pydantic", "studies") from error
     if not isinstance(content, Mapping):
         raise RecipeError(f"{where} must be a table, not {content!r}.")
-    model = _model(kind, frozenset(given))  # type: ignore[arg-type]
+    model = _model(tuple(keys.items()), frozenset(required))
     try:
-        checked = model.model_validate(content)
+        found = model.model_validate(content)
     except ValidationError as error:
         errors: list[Any] = error.errors(include_url=False)
         # An unknown key comes first, since a mis-spelt one explains the one that is missing.
         first = min(errors, key=lambda each: each["type"] != "extra_forbidden")
         raise RecipeError(f"{where}{_complaint(first, model)}") from None
-    for each in fields(kind):  # type: ignore[arg-type]
-        key = each.name.rstrip("_")
-        if key in checked.model_fields_set:
-            given[each.name] = getattr(checked, key)
-    return kind(**given)
+    return {key: getattr(found, key) for key in keys if key in found.model_fields_set}
 
 
 @cache
-def _model(kind: Any, given: frozenset[str]) -> Any:
-    """Return the model of pydantic for the fields of a dataclass, without those that are given."""
+def _model(keys: tuple[tuple[str, Any], ...], required: frozenset[str]) -> Any:
+    """Return the model of pydantic for a table."""
     from pydantic import ConfigDict, create_model
 
+    content: dict[str, Any] = {key: (kind, ... if key in required else None) for key, kind in keys}
+    return create_model("Table", __config__=ConfigDict(extra="forbid", strict=True), **content)
+
+
+def parsed(kind: type[Part], where: str, content: Any, **given: Any) -> Part:
+    """Return a dataclass with the content of a table, see :func:`checked`.
+
+    The fields are the keys, without a trailing underscore; ``given`` are fields that the table does not set.
+    """
     hints = get_type_hints(kind, include_extras=True)
-    content: dict[str, Any] = {}
-    for each in fields(kind):
-        if each.name not in given:
-            required = each.default is MISSING and each.default_factory is MISSING
-            content[each.name.rstrip("_")] = hints[each.name], ... if required else None
-    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **content)
+    names = {each.name.rstrip("_"): each for each in fields(kind) if each.name not in given}  # type: ignore[arg-type]
+    required = [key for key, each in names.items() if each.default is each.default_factory is MISSING]
+    found = checked({key: hints[each.name] for key, each in names.items()}, where, content, required)
+    return kind(**given, **{names[key].name: value for key, value in found.items()})
 
 
 def _complaint(error: Mapping[str, Any], model: Any) -> str:
