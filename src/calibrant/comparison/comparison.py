@@ -116,11 +116,11 @@ class Comparison(Tabular):
     @property
     def base_sentence(self) -> str:
         """Baseline of the differences, and the reason for infinite losses."""
-        said = f"Differences are to {self.base}, paired by row; negative is better."
+        text = f"Differences are to {self.base}, paired by row; negative is better."
         infinite = [result.name for result in self.measured if np.isinf(result.scores["log_loss"])]
         if not infinite:
-            return said
-        return f"{said} The log-loss of {', '.join(infinite)} is inf: the true class of at least one row has probability zero."
+            return text
+        return f"{text} The log-loss of {', '.join(infinite)} is inf: the true class of at least one row has probability zero."
 
     @property
     def best(self) -> MethodResult:
@@ -153,14 +153,14 @@ class Comparison(Tabular):
     def equally_good(self) -> list[MethodResult]:
         """Return the other results whose log-loss is within two standard errors of the lowest."""
         best = self.best
-        near = []
+        others = []
         for result in self.measured:
             if result is best or not np.isfinite(result.scores["log_loss"]):
                 continue
             gap = self.difference(best.name, result.name)
             if gap.estimate <= STANDARD_ERRORS * gap.standard_error:
-                near.append(result)
-        return near
+                others.append(result)
+        return others
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the table as a dictionary: column name -> one value per method."""
