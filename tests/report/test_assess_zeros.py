@@ -11,7 +11,7 @@ from calibrant import Predictions
 from calibrant.metrics import log_loss
 from calibrant.report import Assessment, assess
 from calibrant.report.contents import Estimate
-from calibrant.report.evidence import NOT_COUNTED
+from calibrant.report.evidence import FOR_INFORMATION
 
 METHODS = ["temperature", "shared-vector"]
 
@@ -146,6 +146,6 @@ def test_a_slope_that_depends_on_what_stands_for_zeros_has_no_part_in_the_verdic
     p, y = np.r_[p, 0.0, 1.0], np.r_[y, 0, 1]
     (row,) = [test for test in assess(y, p, methods=[]).tests if test.name == "Slope and intercept"]
     assert "2 probabilities of exactly 0 or 1 count as odds of" in row.sentence
-    assert NOT_COUNTED in row.sentence
+    assert FOR_INFORMATION in row.sentence
     (row,) = [test for test in assess(y[:-2], p[:-2], methods=[]).tests if test.name == "Slope and intercept"]
-    assert NOT_COUNTED not in row.sentence
+    assert FOR_INFORMATION not in row.sentence

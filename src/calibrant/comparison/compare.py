@@ -119,7 +119,7 @@ def compare(
                 "cross-validation needs at least 2 rows; give more rows, or a test set by test=."
             )
         folds = random_folds(cv, data, random_state)
-        measured, how = data, _how(folds, data)
+        measured, how = data, _description(folds, data)
     else:
         measured = _parsed(*test)
         if not np.array_equal(measured.classes, data.classes):
@@ -134,14 +134,14 @@ def compare(
     reference = _reference(measured)
     results, done = [], 0
 
-    def tell(name: str) -> None:
+    def report_progress(name: str) -> None:
         nonlocal done
         if progress is not None:
             progress(done, total, name)
         done += 1
 
     for name, calibrator in calibrators.items():
-        result = _result(name, calibrator, data, measured, folds, refit, tell)
+        result = _result(name, calibrator, data, measured, folds, refit, report_progress)
         if not result.failed:
             result = _scored(result, measured, reference, functions, level)
         results.append(result)
@@ -151,7 +151,7 @@ def compare(
     if reference is not measured.predictions:
         base += f" with zeros raised to {measured.predictions.floor:.2g}"
     return Comparison(
-        tuple(sorted(results, key=_place)), measured, data.n_rows, measured.n_rows, how, float(level), base
+        tuple(sorted(results, key=_sort_key)), measured, data.n_rows, measured.n_rows, how, float(level), base
     )
 
 
@@ -165,7 +165,7 @@ def _parsed(y_true: Any, y_proba: Any, sample_weight: Any = None) -> LabelledPre
     return LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
 
-def _place(result: MethodResult) -> tuple[bool, bool, float]:
+def _sort_key(result: MethodResult) -> tuple[bool, bool, float]:
     return (
         result.name != UNCALIBRATED,
         result.failed,
@@ -203,7 +203,7 @@ def _functions(metrics: Sequence[str | Callable[..., float]] | None) -> dict[str
     return found
 
 
-def _how(folds: list[Fold], data: LabelledPredictions) -> str:
+def _description(folds: list[Fold], data: LabelledPredictions) -> str:
     held_out = np.concatenate([fold.test_rows for fold in folds])
     if len(np.unique(held_out)) != data.n_rows or len(held_out) != data.n_rows:
         raise ParameterError(
@@ -221,16 +221,16 @@ def _result(
     measured: LabelledPredictions,
     folds: list[Fold] | None,
     refit: bool,
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> MethodResult:
     """Fit and predict; record errors and warnings."""
     with held_back() as notices:
         try:
             predictions, seconds, fitted = None, 0.0, None
             if folds is not None:
-                predictions, seconds = _out_of_fold(name, calibrator, data, folds, tell)
+                predictions, seconds = _out_of_fold(name, calibrator, data, folds, report_progress)
             if refit or folds is None:
-                tell(name)
+                report_progress(name)
                 start = time.perf_counter()
                 fitted = clone(calibrator).fit_labelled(data)
                 seconds = time.perf_counter() - start
@@ -247,17 +247,17 @@ def _out_of_fold(
     calibrator: Calibrator,
     data: LabelledPredictions,
     folds: list[Fold],
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> tuple[Predictions, float]:
     """Return out-of-fold predictions, and the mean time of a fit."""
     if name == UNCALIBRATED:
         for _ in folds:
-            tell(name)
+            report_progress(name)
         return data.predictions, 0.0
     scores = np.empty_like(data.predictions.scores)
     seconds = 0.0
     for fold in folds:
-        tell(name)
+        report_progress(name)
         start = time.perf_counter()
         fitted = clone(calibrator).fit_labelled(data.take(fold.train_rows, fold.train_weights))
         seconds += time.perf_counter() - start

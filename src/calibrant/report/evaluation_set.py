@@ -136,9 +136,9 @@ class EvaluationSet:
     def one_class(self, column: int) -> Self:
         """Return the one-vs-rest problem of a class, which becomes class 1."""
         probability = np.clip(self.predictions.probabilities[:, column], 0.0, 1.0)
-        happened = (self.data.labels == column).astype(np.intp)
+        is_class = (self.data.labels == column).astype(np.intp)
         predictions = Predictions.from_probabilities(probability, classes=np.arange(2))
-        return type(self)(LabelledPredictions(predictions, happened, np.arange(2), self.weights, self.groups))
+        return type(self)(LabelledPredictions(predictions, is_class, np.arange(2), self.weights, self.groups))
 
 
 def random_rows_by_class(
@@ -221,14 +221,14 @@ def estimate_of(
     name: str, interval: Interval, definition: str = "", *, higher_is_better: bool = False
 ) -> Estimate:
     """Return an interval of the library as an estimate with a readable name."""
-    said = definition or interval.definition
+    text = definition or interval.definition
     return Estimate(
         name=name,
         value=plain_float(interval.estimate),
         low=plain_float(interval.low),
         high=plain_float(interval.high),
         level=interval.level,
-        definition=f"{said}; {interval.method}",
+        definition=f"{text}; {interval.method}",
         higher_is_better=higher_is_better,
         note=interval.note,
     )
@@ -287,7 +287,7 @@ def mean_estimate(
 def gap_estimate(
     name: str,
     probability: NDArray[np.floating[Any]],
-    happened: NDArray[np.bool_],
+    is_event: NDArray[np.bool_],
     rows: EvaluationSet,
     level: float,
     definition: str,
@@ -297,10 +297,10 @@ def gap_estimate(
     With few, rare events the interval is the exact one of the frequency, for fixed probabilities.
     """
     mean = rows.mean(probability)
-    n_events = int(happened.sum())
-    few = min(n_events, rows.n_rows - n_events) < min(FEW_EVENTS, RARE * rows.n_rows)
-    if rows.weights is not None or rows.groups is not None or not few:
-        gaps = probability.astype(np.float64) - happened
+    n_events = int(is_event.sum())
+    has_few_events = min(n_events, rows.n_rows - n_events) < min(FEW_EVENTS, RARE * rows.n_rows)
+    if rows.weights is not None or rows.groups is not None or not has_few_events:
+        gaps = probability.astype(np.float64) - is_event
         return mean_estimate(name, gaps, rows, level, definition, bounds=(mean - 1, mean))
     low, high = clopper_pearson(n_events, rows.n_rows, level)
     return Estimate(
@@ -314,17 +314,17 @@ def gap_estimate(
 
 
 def proportion_estimate(
-    name: str, happened: NDArray[np.bool_], rows: EvaluationSet, level: float, definition: str
+    name: str, is_event: NDArray[np.bool_], rows: EvaluationSet, level: float, definition: str
 ) -> Estimate:
     """Return a proportion of rows with an exact interval, or with that of a mean if rows have weights or groups."""
     if rows.weights is not None or rows.groups is not None:
         return mean_estimate(
-            name, happened, rows, level, definition, higher_is_better=True, bounds=(0.0, 1.0)
+            name, is_event, rows, level, definition, higher_is_better=True, bounds=(0.0, 1.0)
         )
-    low, high = clopper_pearson(int(happened.sum()), len(happened), level)
+    low, high = clopper_pearson(int(is_event.sum()), len(is_event), level)
     return Estimate(
         name=name,
-        value=float(happened.mean()),
+        value=float(is_event.mean()),
         low=float(low),
         high=float(high),
         level=level,

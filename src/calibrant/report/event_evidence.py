@@ -62,7 +62,7 @@ class EventEvidence:
         Sum of p (1 - p) over the rows: about the expected number of less probable outcomes.
     design_effect : float
         Factor by which the dependence within groups increases the variance of sums of residuals.
-    how : str
+    description : str
         Statistic and null distribution, as a sentence.
     counts : EventCounts
         Observed and expected number of events, in unweighted rows.
@@ -76,20 +76,20 @@ class EventEvidence:
     p_value: float
     total_variance: float
     design_effect: float
-    how: str
+    description: str
     counts: "EventCounts"
     is_exact: bool = False
     is_grouped: bool = False
 
     @property
-    def tests_counts(self) -> bool:
+    def has_count_test(self) -> bool:
         """Whether the number of events is a separate test: events are rare, independent and not already tested exactly."""
         return self.counts.is_rare and not self.is_exact and not self.is_grouped
 
     @property
-    def p_value_of_both(self) -> float:
+    def combined_p_value(self) -> float:
         """P-value of the cumulative test and of the number of events, with Bonferroni correction if both are used."""
-        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.tests_counts else self.p_value
+        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.has_count_test else self.p_value
 
 
 def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
@@ -109,13 +109,13 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
     residuals = prospect.realised(data.labels) - prospect.expected
     statistic = RANGE.measure(scores.path(residuals, rows.weights))
     probability = np.clip(prospect.expected, 0.0, 1.0)
-    happened = np.asarray(prospect.realised(data.labels)) > 0
-    counts = EventCounts.of(probability, happened)
+    is_event = np.asarray(prospect.realised(data.labels)) > 0
+    counts = EventCounts.of(probability, is_event)
     if rows.groups is not None:
         effect, n_groups = _design_effect(rows, prospect, weights, variance)
         p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, n_groups)
-        how = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
-        return EventEvidence(statistic, p_value, total_variance, effect, how, counts, is_grouped=True)
+        description = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
+        return EventEvidence(statistic, p_value, total_variance, effect, description, counts, is_grouped=True)
     if total_variance >= SMALLEST_VARIANCE:
         noise = NullDistribution.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
         p_value = noise.p_value(statistic, prospect.tolerance)
@@ -124,7 +124,7 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
         )
     return EventEvidence(
         statistic,
-        _rare_p_value(counts, probability, happened),
+        _rare_p_value(counts, probability, is_event),
         total_variance,
         1.0,
         "Numbers of events and of less probable outcomes; exact Poisson-binomial tails, since few of the latter are expected.",
@@ -134,13 +134,13 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
 
 
 def _rare_p_value(
-    counts: "EventCounts", probability: NDArray[np.float64], happened: NDArray[np.bool_]
+    counts: "EventCounts", probability: NDArray[np.float64], is_event: NDArray[np.bool_]
 ) -> float:
     """Return a p-value from two counts: of events, and of rows with the less probable outcome."""
     likely = probability >= 0.5
     if likely.all() or not likely.any():  # both counts are the same
         return counts.p_value
-    unlikely = EventCounts.of(np.where(likely, 1 - probability, probability), happened != likely)
+    unlikely = EventCounts.of(np.where(likely, 1 - probability, probability), is_event != likely)
     return min(1.0, 2 * min(counts.p_value, unlikely.p_value))
 
 
@@ -175,13 +175,18 @@ def _design_effect(
     place = np.empty(rows.n_rows, dtype=np.intp)
     place[np.argsort(prospect.expected, kind="stable")] = np.arange(rows.n_rows) * N_PARTS // rows.n_rows
     cells = rows.groups * N_PARTS + place
-    own = np.bincount(cells, weights * residuals, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
+    residual_sums = np.bincount(cells, weights * residuals, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
     weight = np.bincount(cells, weights, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
     zero = np.zeros((n_groups, 1))
-    own, weight = (np.concatenate([zero, part.cumsum(axis=1)], axis=1) for part in (own, weight))
+    residual_sums, weight = (
+        np.concatenate([zero, part.cumsum(axis=1)], axis=1) for part in (residual_sums, weight)
+    )
     largest = 0.0
     for start in range(N_PARTS):
-        sums, weights_of = own[:, start + 1 :] - own[:, [start]], weight[:, start + 1 :] - weight[:, [start]]
+        sums, weights_of = (
+            residual_sums[:, start + 1 :] - residual_sums[:, [start]],
+            weight[:, start + 1 :] - weight[:, [start]],
+        )
         total = weights_of.sum(axis=0)
         centred = sums - weights_of * np.divide(
             sums.sum(axis=0), total, where=total > 0, out=np.zeros_like(total)
@@ -226,7 +231,7 @@ class EventCounts:
     of_event: bool
 
     @classmethod
-    def of(cls, probability: Vector, happened: NDArray[np.bool_]) -> Self:
+    def of(cls, probability: Vector, is_event: NDArray[np.bool_]) -> Self:
         """Count events, or non-events if the probabilities predict more events than non-events.
 
         >>> counts = EventCounts.of(np.full(1000, 0.006), np.arange(1000) < 12)
@@ -235,11 +240,11 @@ class EventCounts:
         """
         of_event = bool(probability.mean() <= 0.5)
         if not of_event:
-            probability, happened = 1 - probability, ~happened
-        cells = ScoreCells.of(probability, happened, None, MOST_CELLS)
-        return cls(cells.score, cells.count.sum(axis=1), int(happened.sum()), of_event)
+            probability, is_event = 1 - probability, ~is_event
+        cells = ScoreCells.of(probability, is_event, None, MOST_CELLS)
+        return cls(cells.score, cells.count.sum(axis=1), int(is_event.sum()), of_event)
 
-    def fewer(self, times: float) -> Self:
+    def at_effective_size(self, times: float) -> Self:
         """Return the counts at the effective sample size of grouped rows: row counts divided by the design effect."""
         count = self.count if times == 1 else np.ceil(self.count / times).astype(np.intp)
         return type(self)(self.probability, count, self.observed, self.of_event)
@@ -293,16 +298,16 @@ class EventCounts:
         return self._factor(alpha, too_high=True), self._factor(alpha, too_high=False)
 
     def _factor(self, alpha: float, *, too_high: bool) -> float | None:
-        def is_seen(factor: float) -> bool:
+        def is_detected(factor: float) -> bool:
             return self.power(1 / factor if too_high else factor, alpha) >= POWER
 
         largest = LARGEST_FACTOR if too_high else min(LARGEST_FACTOR, 1 / max(self.rate, 1 / LARGEST_FACTOR))
-        if self.expected == 0 or not is_seen(largest):
+        if self.expected == 0 or not is_detected(largest):
             return None
         low, high = 1.0, largest
         while high / low > 1.01:
             middle = float(np.sqrt(low * high))
-            low, high = (low, middle) if is_seen(middle) else (middle, high)
+            low, high = (low, middle) if is_detected(middle) else (middle, high)
         return high
 
     def _tails(self, numbers: NDArray[np.intp]) -> tuple[Vector, Vector]:

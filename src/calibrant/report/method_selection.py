@@ -62,7 +62,7 @@ class MethodSelection:
         The simplest method whose log-loss is within one standard error of the lowest.
     calibrator : str, Calibrator or None
         The chosen method as the user gave it.
-    near : tuple of str
+    near_best : tuple of str
         Names of other methods within one standard error.
     gain : Interval or None
         Log-loss of the chosen method minus that of the uncalibrated predictions, on held-out rows, with an interval that
@@ -82,7 +82,7 @@ class MethodSelection:
     comparison: Comparison | None = None
     chosen: MethodResult | None = None
     calibrator: str | Calibrator | None = None
-    near: tuple[str, ...] = ()
+    near_best: tuple[str, ...] = ()
     gain: Interval | None = None
     brier: Interval | None = None
     is_recommended: bool = False
@@ -174,11 +174,11 @@ def select_method(
         progress=progress,
     )
     ordered = [comparison.result(name) for name in names]
-    usable = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
-    if not usable:
+    fitted = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
+    if not fitted:
         return MethodSelection(sample, "every method failed", comparison)
-    near = _within_one_standard_error(comparison, usable)
-    chosen = near[0]
+    near_best = _within_one_standard_error(comparison, fitted)
+    chosen = near_best[0]
     assert chosen.predictions is not None
     after = rows.with_predictions(chosen.predictions) if drawn is None else _all_rows(rows, drawn, chosen)
     gain, brier = (
@@ -193,14 +193,16 @@ def select_method(
         )
         for loss in LOSSES
     )
-    is_much = not small_error or -gain.estimate >= NEGLIGIBLE_GAIN * rows.data.log_loss(baseline_of(rows))
-    is_recommended = (gain.high < 0 and is_much) or (has_infinite_loss(rows) and brier.high < 0)
+    is_large_enough = not small_error or -gain.estimate >= NEGLIGIBLE_GAIN * rows.data.log_loss(
+        baseline_of(rows)
+    )
+    is_recommended = (gain.high < 0 and is_large_enough) or (has_infinite_loss(rows) and brier.high < 0)
     return MethodSelection(
         sample,
         comparison=comparison,
         chosen=chosen,
         calibrator=names[chosen.name],
-        near=tuple(result.name for result in near[1:]),
+        near_best=tuple(result.name for result in near_best[1:]),
         gain=gain,
         brier=brier,
         is_recommended=is_recommended,
@@ -219,15 +221,15 @@ def most_rows(methods: Methods, n_classes: int) -> int:
     return max(1, min(SLOW_ROWS, SLOW_NUMBERS // n_classes))
 
 
-def _within_one_standard_error(comparison: Comparison, usable: list[MethodResult]) -> list[MethodResult]:
+def _within_one_standard_error(comparison: Comparison, fitted: list[MethodResult]) -> list[MethodResult]:
     """Return the methods within one standard error (of the paired difference) of the best, in order."""
-    best = min(usable, key=lambda result: result.scores["log_loss"])
-    near = []
-    for result in usable:
+    best = min(fitted, key=lambda result: result.scores["log_loss"])
+    near_best = []
+    for result in fitted:
         gap = comparison.difference(best.name, result.name)
         if result is best or gap.estimate <= gap.standard_error:
-            near.append(result)
-    return near
+            near_best.append(result)
+    return near_best
 
 
 def _all_rows(rows: EvaluationSet, sample_numbers: IntArray, chosen: MethodResult) -> EvaluationSet:

@@ -23,7 +23,7 @@ def recommendation(
         if selection.comparison is None
         else _method_rows(selection.comparison, baseline, has_infinite_loss(rows))
     )
-    how = _how(rows, selection)
+    how = _procedure(rows, selection)
     if selection.chosen is None or selection.gain is None or selection.after is None:
         return Recommendation(
             action="keep",
@@ -63,14 +63,14 @@ def recommendation(
     changed = rows.mean(after.predictions.predicted != rows.predictions.predicted)
     name = selection.chosen.name
     if selection.is_recommended:
-        headline = _to_calibrate(rows, selection, gain, share)
-        sentences = _costs(rows, after, accuracy, sharpness, changed)
+        headline = _headline_to_calibrate(rows, selection, gain, share)
+        sentences = _side_effects(rows, after, accuracy, sharpness, changed)
         if selection.brier is not None and selection.brier.low > 0:
             sentences += (
                 f"However, it raises the Brier score significantly, by {significant(selection.brier.estimate, 3)}.",
             )
     else:
-        headline = _to_keep(rows, selection, gain, share, p_value, level)
+        headline = _headline_to_keep(rows, selection, gain, share, p_value, level)
         sentences = ()
     return Recommendation(
         action="calibrate" if selection.is_recommended else "keep",
@@ -93,29 +93,29 @@ def recommendation(
     )
 
 
-def _to_calibrate(
+def _headline_to_calibrate(
     rows: EvaluationSet, selection: MethodSelection, gain: Estimate, share: float | None
 ) -> str:
     assert selection.chosen is not None
     name = selection.chosen.name
     if has_infinite_loss(rows):
         after = significant(selection.chosen.scores["log_loss"], 3)
-        said = f"Calibrate with {name}: the log-loss is infinite before calibration and {after} after"
+        headline = f"Calibrate with {name}: the log-loss is infinite before calibration and {after} after"
         if not selection.is_significant and selection.brier is not None:
-            said += f"; the Brier score falls by {significant(-selection.brier.estimate, 3)}"
-        return f"{said}."
-    gained = f"it lowers the log-loss on held-out rows by {significant(gain.value, 3)} nats per row"
+            headline += f"; the Brier score falls by {significant(-selection.brier.estimate, 3)}"
+        return f"{headline}."
+    gain_clause = f"it lowers the log-loss on held-out rows by {significant(gain.value, 3)} nats per row"
     if share is not None:
-        gained += f" ({percent(share)})"
+        gain_clause += f" ({percent(share)})"
     if selection.makes_no_mistakes:
         return (
-            f"Calibrate with {name}, but with caution: {gained}, but none of {counted(rows.n_rows, 'row')} is misclassified, so "
+            f"Calibrate with {name}, but with caution: {gain_clause}. None of {counted(rows.n_rows, 'row')} is misclassified, so "
             "the data cannot limit its confidence."
         )
-    return f"Calibrate with {name}: {gained}."
+    return f"Calibrate with {name}: {gain_clause}."
 
 
-def _to_keep(
+def _headline_to_keep(
     rows: EvaluationSet,
     selection: MethodSelection,
     gain: Estimate,
@@ -133,8 +133,8 @@ def _to_keep(
         )
     if p_value > 1 - level:
         return "Keep the probabilities as they are: no method gives a significant gain."
-    objection = f"the tests {'clearly ' if p_value < CLEAR else ''}reject calibration ({p_text(p_value)})"
-    brought = (
+    rejection = f"the tests {'clearly ' if p_value < CLEAR else ''}reject calibration ({p_text(p_value)})"
+    finding = (
         f"the gain of {name} may be noise"
         if gain.value is not None and gain.value > 0
         else "none of the methods tried gives a gain"
@@ -146,7 +146,7 @@ def _to_keep(
         )
     else:
         remedy = "more rows are needed to decide"
-    return f"Keep the probabilities as they are for now: {objection}, but {brought}; {remedy}."
+    return f"Keep the probabilities as they are for now: {rejection}, but {finding}; {remedy}."
 
 
 def _gain(difference: Interval, method: str, n_methods: int, baseline: str) -> Estimate:
@@ -190,37 +190,39 @@ def _gain_sentence(selection: MethodSelection, gain: Estimate, level: float, aga
     return f"{compared_methods} compared. {selection.chosen.name}{best} {verb} {size} nats per row{ends}{compared}."
 
 
-def _costs(
+def _side_effects(
     rows: EvaluationSet, after: EvaluationSet, accuracy: Estimate, sharpness: Estimate, changed: float
 ) -> tuple[str, ...]:
-    said = []
+    sentences = []
     two = rows.n_classes == 2
     if changed == 0 and two:
-        said.append(
+        sentences.append(
             "No probability crosses 50 %, so all predicted classes stay the same; decisions at other thresholds may change."
         )
     elif changed == 0:
-        said.append("It changes no decisions: all predicted classes, and thus the accuracy, stay the same.")
+        sentences.append(
+            "It changes no decisions: all predicted classes, and thus the accuracy, stay the same."
+        )
     else:
-        said.append(
+        sentences.append(
             f"It changes {percent(changed, 2)} of the predicted classes{' (threshold 50 %)' if two else ''}; accuracy goes from "
-            f"{percent(rows.mean(rows.hits), 2)} to {percent(rows.mean(after.hits), 2)}{_ends(accuracy)}."
+            f"{percent(rows.mean(rows.hits), 2)} to {percent(rows.mean(after.hits), 2)}{_change_interval(accuracy)}."
         )
     if two:
         before, mean_after = (rows.mean(some.predictions.probabilities[:, 1]) for some in (rows, after))
-        said.append(
+        sentences.append(
             f"The mean probability of {class_named(rows.class_names[1])} goes from {percent(before)} to "
             f"{percent(mean_after)}; its observed frequency is {percent(rows.mean(rows.data.labels == 1))}."
         )
     else:
-        said.append(
+        sentences.append(
             f"Mean confidence goes from {percent(rows.mean(rows.confidence))} to {percent(rows.mean(after.confidence))}"
-            f"{_ends(sharpness)}."
+            f"{_change_interval(sharpness)}."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
-def _ends(change: Estimate) -> str:
+def _change_interval(change: Estimate) -> str:
     if change.low is None or change.high is None:
         return ""
     sign_low, sign_high = ("-" if end < 0 else "+" for end in (change.low, change.high))
@@ -228,36 +230,36 @@ def _ends(change: Estimate) -> str:
 
 
 def _alternatives(selection: MethodSelection) -> tuple[str, ...]:
-    said = []
-    if selection.near:
-        said.append(f"Also within one standard error of the best: {', '.join(selection.near)}.")
+    sentences = []
+    if selection.near_best:
+        sentences.append(f"Also within one standard error of the best: {', '.join(selection.near_best)}.")
     if selection.comparison is not None:
         failed = [result.name for result in selection.comparison.results if result.failed]
         if failed:
-            said.append(f"Could not be fitted to these rows: {', '.join(failed)}.")
-    return tuple(said)
+            sentences.append(f"Could not be fitted to these rows: {', '.join(failed)}.")
+    return tuple(sentences)
 
 
-def _how(rows: EvaluationSet, selection: MethodSelection) -> str:
+def _procedure(rows: EvaluationSet, selection: MethodSelection) -> str:
     if selection.comparison is None:
         return f"No method was tried: {selection.reason}."
-    said = f"{selection.comparison.how}."
+    text = f"{selection.comparison.how}."
     if selection.rows.n_rows < rows.n_rows:
         rare = ""
         if selection.rows.weights is not None and rows.weights is None:
             rare = ", with rare classes oversampled and weighted back to their frequencies"
-        said += (
+        text += (
             f" These rows are a random sample of {rows.n_rows}{rare}. The chosen method, fitted to the sample, calibrates the "
             "remaining rows, so before and after are compared on all of them."
         )
-    return said
+    return text
 
 
-def _method_rows(comparison: Comparison, baseline: str, refuted: bool) -> tuple[MethodRow, ...]:
-    return tuple(_method_row(result, comparison, baseline, refuted) for result in comparison.results)
+def _method_rows(comparison: Comparison, baseline: str, has_zeros: bool) -> tuple[MethodRow, ...]:
+    return tuple(_method_row(result, comparison, baseline, has_zeros) for result in comparison.results)
 
 
-def _method_row(result: MethodResult, comparison: Comparison, baseline: str, refuted: bool) -> MethodRow:
+def _method_row(result: MethodResult, comparison: Comparison, baseline: str, has_zeros: bool) -> MethodRow:
     def score(name: str) -> float | None:
         return plain_float(result.scores.get(name))
 
@@ -265,7 +267,7 @@ def _method_row(result: MethodResult, comparison: Comparison, baseline: str, ref
         found = result.differences.get(name)
         if found is None:
             return None
-        if refuted and name == "brier_score":  # finite despite the zeros
+        if has_zeros and name == "brier_score":  # finite despite the zeros
             return estimate_of(title, comparison.difference(UNCALIBRATED, result.name, "brier"))
         return estimate_of(title, found, f"after calibration minus {baseline}")
 

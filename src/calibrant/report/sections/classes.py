@@ -195,7 +195,7 @@ def class_rows(
                 ece=float(before_ece[column]),
                 ece_noise=float(noise[column]),
                 lower_bound=lower_bound,
-                p_value=evidence.class_events[column].p_value_of_both,
+                p_value=evidence.class_events[column].combined_p_value,
                 adjusted_p_value=float(adjusted[column]),
                 direction=_direction(gap, slope) if is_off[column] else "none",
                 after_ece=None if after_ece is None else float(after_ece[column]),

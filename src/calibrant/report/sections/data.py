@@ -90,7 +90,7 @@ def settings_section(assessment: "Assessment") -> Section | None:
 def data_summary(rows: EvaluationSet, n_left_out: int, split: str) -> DataSummary:
     """Return the summary of all rows of positive weight; reads the predictions once, in blocks."""
     data = rows.data
-    confidence, own, n_zeros = _read(rows)
+    confidence, true_class, n_zeros = _confidences(rows)
     weights = data.weights
     _, counts = np.unique(confidence, return_counts=True)
     hits = data.predictions.predicted == data.labels
@@ -112,7 +112,7 @@ def data_summary(rows: EvaluationSet, n_left_out: int, split: str) -> DataSummar
         weighted=weights is not None,
         n_groups=rows.n_groups,
         n_zeros=n_zeros,
-        n_refuted=int(np.count_nonzero(own == 0)),
+        n_refuted=int(np.count_nonzero(true_class == 0)),
         n_distinct=len(counts),
         largest_tie=float(counts.max() / data.n_rows),
         mean_confidence=rows.mean(confidence),
@@ -122,14 +122,14 @@ def data_summary(rows: EvaluationSet, n_left_out: int, split: str) -> DataSummar
     )
 
 
-def _read(rows: EvaluationSet) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+def _confidences(rows: EvaluationSet) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """Return confidences, probabilities of the true class, and the number of probabilities that are exactly zero.
 
     Only zeros in given probabilities count: a softmax is never zero, though its float may be.
     """
     scores, space = rows.predictions.scores, rows.predictions.space
     predicted, labels = rows.predictions.predicted, rows.data.labels
-    confidence, own = np.empty(rows.n_rows), np.empty(rows.n_rows)
+    confidence, true_class = np.empty(rows.n_rows), np.empty(rows.n_rows)
 
     def read(block: slice) -> int:
         part = scores[block]
@@ -138,12 +138,12 @@ def _read(rows: EvaluationSet) -> tuple[NDArray[np.float64], NDArray[np.float64]
         every = np.arange(len(part))
         confidence[block] = np.minimum(probabilities[every, predicted[block]], 1.0)
         # A softmax that rounds to zero still has a finite logarithm.
-        own[block] = probabilities[every, labels[block]] if given else 1.0
+        true_class[block] = probabilities[every, labels[block]] if given else 1.0
         return int(part.size - np.count_nonzero(part)) if given else 0
 
     with BlockSums.over(rows.n_rows, rows.n_classes, scores.itemsize) as in_all_blocks:
         n_zeros = in_all_blocks(read)
-    return confidence, own, int(n_zeros)
+    return confidence, true_class, int(n_zeros)
 
 
 def repeatability(settings: dict[str, Any], seconds: dict[str, float]) -> Repeatability:

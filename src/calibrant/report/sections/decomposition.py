@@ -138,17 +138,17 @@ def decompositions(
     found = []
     losses: tuple[Loss, ...] = ("log", "brier")
     for loss in losses:
-        for stage, some in (("before", rows), ("after", after)):
-            if some is not None:
-                found.append(_decomposition(some, loss, stage, level))
+        for stage, subset in (("before", rows), ("after", after)):
+            if subset is not None:
+                found.append(_decomposition(subset, loss, stage, level))
     return tuple(found)
 
 
 def _decomposition(rows: EvaluationSet, loss: Loss, stage: str, level: float) -> DecompositionRow:
     held_out = _by_recalibration(rows, loss)
-    shown, definition = held_out, f"recalibration by {held_out.recalibrated_by}"
+    parts, definition = held_out, f"recalibration by {held_out.recalibrated_by}"
     if rows.n_classes == 2:
-        shown = decompose(
+        parts = decompose(
             rows.labels,
             rows.predictions,
             sample_weight=rows.weights,
@@ -156,16 +156,16 @@ def _decomposition(rows: EvaluationSet, loss: Loss, stage: str, level: float) ->
             method="isotonic",
             kind="positive",
         )
-        definition = f"{shown.recalibrated_by} (CORP); removable: {definition}"
+        definition = f"{parts.recalibrated_by} (CORP); removable: {definition}"
     if rows.groups is not None:
         definition += "; folds do not keep groups together"
     return DecompositionRow(
         loss=NAMES[loss],
         stage=stage,
-        score=shown.score,
-        miscalibration=_finite(shown.calibration),
-        discrimination=shown.discrimination,
-        uncertainty=shown.uncertainty,
+        score=parts.score,
+        miscalibration=_finite(parts.calibration),
+        discrimination=parts.discrimination,
+        uncertainty=parts.uncertainty,
         removable=_removable(held_out, level, definition),
         refinement=plain_float(held_out.refinement),
         definition=definition,
@@ -278,7 +278,8 @@ def _bar_sentence(row: DecompositionRow) -> str:
         number(one, style=TYPOGRAPHIC)
         for one in (row.score, row.miscalibration, row.discrimination, row.uncertainty)
     )
-    return f"{row.stage}: {score} = {miscalibration} miscalibration − {discrimination} discrimination + {uncertainty} uncertainty."
+    parts = f"{miscalibration} miscalibration − {discrimination} discrimination + {uncertainty} uncertainty"
+    return f"{row.stage}: {score} = {parts}."
 
 
 def _legend(with_base_rate: bool) -> Markup:

@@ -44,7 +44,7 @@ UNEVEN_WEIGHTS = 0.5
 
 # Limit of the rows that are searched for duplicates.
 COMPARED_ROWS = 100_000
-NEARLY_SURE = 0.999
+NEARLY_CERTAIN = 0.999
 
 # Coarse scores are detected on this number of rows, as multiples of 1 / m up to this m.
 GRID_ROWS, FINEST_GRID = 500, 1000
@@ -81,15 +81,15 @@ def pitfalls(
     found = [
         *_mistaken_input(rows),
         *_zeros(summary, rows, evidence),
-        *_rows(summary, evidence),
-        *_mistakes(summary, rows, level),
+        *_few_rows(summary, evidence),
+        *_no_mistakes(summary, rows, level),
         *_classes(summary, rows),
         *_ties(summary),
         *_weights(summary),
-        *_copies(rows),
+        *_duplicates(rows),
         *_methods(selection, advice),
-        *_parts(summary, rows, sample, selection),
-        *_always(summary, rows),
+        *_samples(summary, rows, sample, selection),
+        *_general(summary, rows),
     ]
     return tuple(sorted(found, key=lambda pitfall: pitfall.severity != "warning"))
 
@@ -105,8 +105,8 @@ def _note(text: str) -> Pitfall:
 def _mistaken_input(rows: EvaluationSet) -> list[Pitfall]:
     found = []
     if shift := rows.data.shift_of_labels:
-        said = shift_warning(rows.n_classes, shift)
-        found.append(_warning(f"{said[0].upper()}{said[1:]}"))
+        text = shift_warning(rows.n_classes, shift)
+        found.append(_warning(f"{text[0].upper()}{text[1:]}"))
     given = rows.predictions
     if given.space is Space.LOGITS and log_odds_look_like_probabilities(given.scores):
         found.append(
@@ -138,7 +138,7 @@ def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> lis
     return []
 
 
-def _rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
+def _few_rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
     if summary.n_rows < FEW_ROWS:
         verb = "is" if summary.n_rows == 1 else "are"
         return [
@@ -165,7 +165,7 @@ def _rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
     return []
 
 
-def _mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> list[Pitfall]:
+def _no_mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> list[Pitfall]:
     """Return a warning if no row is misclassified, with an upper confidence bound on the error rate."""
     if not rows.hits.all():
         return []
@@ -239,22 +239,22 @@ def _weights(summary: DataSummary) -> list[Pitfall]:
     ]
 
 
-def _copies(rows: EvaluationSet) -> list[Pitfall]:
+def _duplicates(rows: EvaluationSet) -> list[Pitfall]:
     """Return a warning if rows of probabilities are duplicated and no groups are given."""
     if rows.groups is not None or rows.n_rows < 20:
         return []
     # Probabilities rounded to 0 and 1 are naturally duplicated.
     n_compared = min(rows.n_rows, COMPARED_ROWS)
-    unsure = np.flatnonzero(rows.confidence[:n_compared] < NEARLY_SURE)
-    if len(unsure) < 20:
+    uncertain = np.flatnonzero(rows.confidence[:n_compared] < NEARLY_CERTAIN)
+    if len(uncertain) < 20:
         return []
-    scores = rows.predictions.scores[unsure]
+    scores = rows.predictions.scores[uncertain]
     mixture = np.random.default_rng(0).uniform(1, 2, (rows.n_classes, 2))
     keys = scores.astype(np.float64) @ mixture
     _, times = np.unique(keys, axis=0, return_counts=True)
     copies = (len(scores) - len(times)) / n_compared
     # So are coarse scores, such as those of trees or with few decimals.
-    if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or _is_on_a_grid(scores):
+    if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or is_on_a_grid(scores):
         return []
     return [
         _warning(
@@ -265,17 +265,17 @@ def _copies(rows: EvaluationSet) -> list[Pitfall]:
     ]
 
 
-def _is_on_a_grid(scores: NDArray[np.floating]) -> bool:
+def is_on_a_grid(scores: NDArray[np.floating]) -> bool:
     """Return whether all scores are multiples of a fraction 1 / m, like votes and rounded numbers.
 
-    >>> _is_on_a_grid(np.array([0.25, 0.5, 0.12])), _is_on_a_grid(np.array([0.2512, 0.4999, 0.1234567]))
+    >>> is_on_a_grid(np.array([0.25, 0.5, 0.12])), is_on_a_grid(np.array([0.2512, 0.4999, 0.1234567]))
     (True, False)
     """
     values = np.unique(scores[:GRID_ROWS].astype(np.float64))
     rounding = 8 * float(np.finfo(scores.dtype).eps)
     multiples = values * np.arange(1, FINEST_GRID + 1)[:, np.newaxis]
-    near = np.abs(multiples - np.round(multiples)) <= rounding * np.maximum(multiples, 1)
-    return bool(near.all(axis=1).any())
+    is_multiple = np.abs(multiples - np.round(multiples)) <= rounding * np.maximum(multiples, 1)
+    return bool(is_multiple.all(axis=1).any())
 
 
 def _methods(selection: MethodSelection, advice: Recommendation) -> list[Pitfall]:
@@ -304,7 +304,7 @@ def _methods(selection: MethodSelection, advice: Recommendation) -> list[Pitfall
     return found
 
 
-def _parts(
+def _samples(
     summary: DataSummary, rows: EvaluationSet, sample: EvaluationSet, selection: MethodSelection
 ) -> list[Pitfall]:
     found = []
@@ -331,7 +331,7 @@ def _parts(
     return found
 
 
-def _always(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
+def _general(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
     found = [
         _note(
             "Use held-out rows: if the classifier, or a calibrator already in use, was fitted to these rows, all results are "

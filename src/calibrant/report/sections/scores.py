@@ -226,8 +226,8 @@ def score_rows(
     if has_infinite_loss(rows):
         raised = rows.with_predictions(baseline_of(rows))
         raised_after = None if after is None else after.with_predictions(baseline_of(after))
-        how = f"; zeros raised to {rows.predictions.floor:.3g} and rows renormalised"
-        found.append(_loss(raised, raised_after, "log", how, level))
+        treatment = f"; zeros raised to {rows.predictions.floor:.3g} and rows renormalised"
+        found.append(_loss(raised, raised_after, "log", treatment, level))
     found += [_loss(rows, after, "brier", "", level), _accuracy(rows, after, level)]
     area = _area(rows, after, level, random_state)
     if area is not None:
@@ -243,8 +243,8 @@ def _loss(rows: EvaluationSet, after: EvaluationSet | None, loss: Loss, zeros: s
     if zeros:
         name, definition = f"{name}, zeros raised to the floor", definition + zeros
 
-    def of(some: EvaluationSet) -> Estimate:
-        return mean_estimate(name, row_losses(some.data, loss), some, level, definition)
+    def of(subset: EvaluationSet) -> Estimate:
+        return mean_estimate(name, row_losses(subset.data, loss), subset, level, definition)
 
     difference = None
     if after is not None:
@@ -285,8 +285,8 @@ def _area(
     rows: EvaluationSet, after: EvaluationSet | None, level: float, random_state: int
 ) -> ScoreRow | None:
     chosen = random_rows(rows, rows.n_rows, AREA_NUMBERS, random_state)
-    some, some_after = rows.take(chosen), None if after is None else after.take(chosen)
-    area = roc_area(some)
+    subset, subset_after = rows.take(chosen), None if after is None else after.take(chosen)
+    area = roc_area(subset)
     if area is None:
         return None
     definition = (
@@ -295,13 +295,13 @@ def _area(
         else "mean over classes of the one-vs-rest area under the ROC curve"
     )
     if chosen is not None:
-        definition += f"; on a random sample of {some.n_rows} rows"
-    before = area_estimate("AUROC", area, None, some, level, definition)
-    later = None if some_after is None else roc_area(some_after)
-    if some_after is None or later is None:
+        definition += f"; on a random sample of {subset.n_rows} rows"
+    before = area_estimate("AUROC", area, None, subset, level, definition)
+    later = None if subset_after is None else roc_area(subset_after)
+    if subset_after is None or later is None:
         return ScoreRow(before, None, None)
-    pooled = replace(area_estimate("AUROC", later, None, some_after, level, definition), note=POOLED)
-    difference = area_estimate("difference of AUROC", later, area, some, level, "after minus before")
+    pooled = replace(area_estimate("AUROC", later, None, subset_after, level, definition), note=POOLED)
+    difference = area_estimate("difference of AUROC", later, area, subset, level, "after minus before")
     return ScoreRow(before, pooled, replace(difference, low=None, high=None, note=POOLED))
 
 
@@ -340,9 +340,9 @@ def roc_area(rows: EvaluationSet) -> RocArea | None:
     value, influence = 0.0, np.zeros(rows.n_rows)
     for column in chosen:
         scores = np.ascontiguousarray(rows.predictions.probabilities[:, column])
-        area, moved = _one_class(scores, rows.data.labels == column, weights)
+        area, class_influence = _one_class(scores, rows.data.labels == column, weights)
         value += area / len(chosen)
-        influence += moved / len(chosen)
+        influence += class_influence / len(chosen)
     return RocArea(value, influence)
 
 
@@ -454,7 +454,7 @@ def _about(rows: EvaluationSet) -> str:
 def _bounds(rows: EvaluationSet, bound: LowerBound, after: LowerBound | None) -> list[ScoreRow]:
     about = f"mean absolute error of the probability {_about(rows)}"
 
-    def limit(of: LowerBound) -> Estimate:
+    def limit_row(of: LowerBound) -> Estimate:
         definition = (
             f"one-sided lower confidence bound on the {about}; each fold is compared with a recalibration fitted on earlier "
             "folds"
@@ -466,7 +466,7 @@ def _bounds(rows: EvaluationSet, bound: LowerBound, after: LowerBound | None) ->
             definition=definition,
         )
 
-    def whole(of: LowerBound) -> Estimate:
+    def estimate_row(of: LowerBound) -> Estimate:
         definition = (
             f"{about}, a lower bound in expectation; {of.recalibrator} recalibration fitted on other folds"
         )
@@ -476,7 +476,7 @@ def _bounds(rows: EvaluationSet, bound: LowerBound, after: LowerBound | None) ->
             )
         )
 
-    def part(name: str, of: LowerBound, value: float | None) -> Estimate:
+    def component_row(name: str, of: LowerBound, value: float | None) -> Estimate:
         definition = f"component of the cross-fitted L1 error from {meaning[name]}"
         return _not_negative(Estimate(name, plain_float(value), level=of.level, definition=definition))
 
@@ -484,12 +484,14 @@ def _bounds(rows: EvaluationSet, bound: LowerBound, after: LowerBound | None) ->
         "over-confidence": "rows whose probability is too extreme",
         "under-confidence": "rows whose probability is not extreme enough",
     }
-    found = [ScoreRow(row(bound), None if after is None else row(after), None) for row in (limit, whole)]
+    found = [
+        ScoreRow(row(bound), None if after is None else row(after), None) for row in (limit_row, estimate_row)
+    ]
     for name, attribute in (("over-confidence", "overconfidence"), ("under-confidence", "underconfidence")):
         found.append(
             ScoreRow(
-                part(name, bound, getattr(bound, attribute)),
-                None if after is None else part(name, after, getattr(after, attribute)),
+                component_row(name, bound, getattr(bound, attribute)),
+                None if after is None else component_row(name, after, getattr(after, attribute)),
                 None,
             )
         )
@@ -510,17 +512,17 @@ def _debiased(
 ) -> ScoreRow:
     metric = partial(debiased_ece, kind=kind, n_bins="cube_root")
 
-    def of(some: EvaluationSet) -> Estimate:
-        value = metric(some.labels, some.predictions, sample_weight=some.weights)
+    def of(subset: EvaluationSet) -> Estimate:
+        value = metric(subset.labels, subset.predictions, sample_weight=subset.weights)
         ends: tuple[float | None, float | None] = (None, None)
-        if some.n_rows > 1:
+        if subset.n_rows > 1:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrationWarning)
                 square = bootstrap(
                     partial(metric, signed=True),
-                    some.labels,
-                    some.predictions,
-                    **_options(some, level, random_state),
+                    subset.labels,
+                    subset.predictions,
+                    **_options(subset, level, random_state),
                 )
             ends = (_root(square.low), _root(square.high))
         return Estimate(
@@ -542,8 +544,8 @@ def _root(square: float) -> float | None:
 def _plain(
     rows: EvaluationSet, after: EvaluationSet | None, name: str, metric: Metric, definition: str, level: float
 ) -> ScoreRow:
-    def of(some: EvaluationSet) -> Estimate:
-        value = metric(some.labels, some.predictions, sample_weight=some.weights)
+    def of(subset: EvaluationSet) -> Estimate:
+        value = metric(subset.labels, subset.predictions, sample_weight=subset.weights)
         return Estimate(name, plain_float(value), level=level, definition=definition)
 
     return ScoreRow(of(rows), None if after is None else of(after), None)

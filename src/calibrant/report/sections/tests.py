@@ -96,7 +96,7 @@ def slope_estimates(rows: EvaluationSet, line: SlopeIntercept | None, level: flo
     found = [mean_gap(rows, level)]
     if line is not None:
         independent = "" if rows.groups is None else " for independent rows"
-        about = f"{line.event}{_certain(rows)}; profile-likelihood interval{independent}"
+        about = f"{line.event}{_replacement_note(rows)}; profile-likelihood interval{independent}"
         found += [
             _estimate(
                 "calibration slope",
@@ -114,21 +114,21 @@ def slope_estimates(rows: EvaluationSet, line: SlopeIntercept | None, level: flo
     return tuple(found)
 
 
-def _certain(rows: EvaluationSet) -> str:
+def _replacement_note(rows: EvaluationSet) -> str:
     """Return by which values exact zeros and ones, which have no log-odds, are replaced; empty if there are none."""
     given = rows.predictions
     if given.space is not Space.PROBABILITIES or given.declared_floor is not None:
         return ""
     every = np.arange(rows.n_rows)
     column = np.ones(rows.n_rows, dtype=np.intp) if rows.n_classes == 2 else given.predicted
-    own = given.scores[every, column]
-    certain = int(np.count_nonzero((own == 0) | (np.count_nonzero(given.scores, axis=1) == (own != 0))))
-    if certain == 0:
+    score = given.scores[every, column]
+    n_certain = int(np.count_nonzero((score == 0) | (np.count_nonzero(given.scores, axis=1) == (score != 0))))
+    if n_certain == 0:
         return ""
     log_odds = LogOdds(given)
     reach = np.abs(log_odds.of_class(1, "") if rows.n_classes == 2 else log_odds.of_predicted()).max()
     least = f"{expit(-reach):.3g}"
-    return f"; exact zeros and ones in {counted(certain, 'row')} are replaced by {least} and 1 - {least}"
+    return f"; exact zeros and ones in {counted(n_certain, 'row')} are replaced by {least} and 1 - {least}"
 
 
 def _estimate(name: str, coefficient: Coefficient, level: float, definition: str) -> Estimate:
