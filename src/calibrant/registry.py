@@ -11,7 +11,7 @@ from sklearn.base import clone
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 
-__all__ = ["COMPOSITIONS", "calibrator_class", "calibrator_classes", "calibrators", "make", "metrics"]
+__all__ = ["calibrator_class", "calibrator_classes", "calibrators", "make", "metrics"]
 
 ENTRY_POINT_GROUP = "calibrant.calibrators"
 

@@ -1,5 +1,8 @@
 """How an objective is minimised; every solver returns a :class:`Solution`."""
 
+import warnings
+from typing import Any
+
 from calibrant.solvers.bounded_newton import bounded_newton
 from calibrant.solvers.bracketed_newton import bracketed_newton
 from calibrant.solvers.logistic import logistic_newton, outcome_logistic, smoothed_targets
@@ -23,3 +26,10 @@ __all__ = [
     "quasi_newton",
     "smoothed_targets",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Valley":
+        warnings.warn("Valley is called LocalMinimum now; use that name.", DeprecationWarning, stacklevel=2)
+        return LocalMinimum
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

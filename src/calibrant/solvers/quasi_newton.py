@@ -13,14 +13,14 @@ from calibrant.solvers.solution import Status
 __all__ = ["LocalMinimum", "quasi_newton"]
 
 
-# Pairs of steps and gradients that are remembered; each costs two products with vectors.
+# Stored pairs of steps and gradients (limited-memory BFGS); each costs two inner products.
 MEMORY = 30
 
-ABNORMAL = 2  # scipy's number for a line search that found nothing better
+ABNORMAL = 2  # scipy's status of a line search without improvement
 
 
 class LocalMinimum(NamedTuple):
-    """Where a search by gradients stopped: a local minimum, if it converged."""
+    """Result of a quasi-Newton search: a local minimum, if it converged."""
 
     theta: Vector
     value: float

@@ -434,7 +434,7 @@ def test_a_class_may_come_after_the_first_rows_are_gone(method):
     early = np.flatnonzero(y != 3)[:2000]
     order = np.concatenate([early, np.setdiff1d(np.arange(6000), early)])
     X, y = X[order], y[order]
-    with pytest.warns(MissingClassWarning, match="none of the first 2000 rows has class 3"):
+    with pytest.warns(MissingClassWarning, match="no row of class 3 among the first 2000"):
         fitted = clone(method).partial_fit(X[:2000], y[:2000])
     assert np.isfinite(np.log(fitted.predict_proba(X))).all()
     for start in [*range(2000, 2010), *range(2010, 6000, 399)]:

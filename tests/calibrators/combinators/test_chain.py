@@ -98,7 +98,7 @@ def test_cross_fitting_keeps_logits_where_a_fold_lacks_a_class():
 
 def test_cross_fitting_that_leaves_one_class_is_refused():
     with pytest.raises(
-        ParameterError, match="cross_fit leaves one class only to fit on when fold 0 is held out"
+        ParameterError, match="cross_fit leaves a single class in the training rows when fold 0 is held out"
     ):
         Chain([TemperatureScaling(), VectorScaling()], cross_fit=[([0, 2], [1, 3])]).fit(P, Y)
 

@@ -354,7 +354,7 @@ def test_it_can_be_saved_with_its_words(tmp_path):
         ({"candidates": []}, "candidates must be 'default', 'thorough' or a list"),
         ({"candidates": [3]}, "candidates must be registry names or calibrators, but one is 3."),
         ({"candidates": ["temprature"]}, "did you mean 'temperature'"),
-        ({"candidates": ["vector"], "preserve_accuracy": True}, "keeps the predicted class"),
+        ({"candidates": ["vector"], "preserve_accuracy": True}, "preserves the predicted class"),
         ({"negligible": 1.0}, "negligible must be a number from 0 to below 1"),
         ({"time_budget": 0}, "time_budget must be a positive number of seconds, or None, not 0."),
         ({"cv": 1}, "cv must be a whole number of at least 2"),

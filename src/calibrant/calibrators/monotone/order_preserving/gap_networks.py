@@ -106,7 +106,7 @@ class GapNetwork:
     theta : ndarray
         Parameters of the network.
     solution : Solution
-        How the fit went.
+        Result of the solver.
     """
 
     family: GapFamily
