@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
 from calibrant.labelled_predictions import shift_warning
-from calibrant.mistaken_space import log_odds_look_like_probabilities
 from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
@@ -14,7 +13,7 @@ from calibrant.report.figures import figure
 from calibrant.report.plain import percent, quoted
 from calibrant.report.rows import Rows
 from calibrant.report.trial import Trial
-from calibrant.space import Space
+from calibrant.space import Space, log_odds_look_like_probabilities
 from calibrant.wording import counted
 
 __all__ = ["pitfalls"]
