@@ -255,7 +255,7 @@ REFUSED = {
     "labels of another shape": (
         lambda given: confidence_ece(MASKS[:, :2], given),
         LabelError,
-        r"labels must have the shape \(3, 4, 5\).*but are of shape \(3, 2, 5\); pass one",
+        r"labels must have the shape \(3, 4, 5\).*but have shape \(3, 2, 5\); pass one",
     ),
     "weights of another shape": (
         lambda given: confidence_ece(MASKS, given, sample_weight=np.ones((3, 4))),
