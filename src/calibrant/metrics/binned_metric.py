@@ -94,9 +94,7 @@ class BinnedMetric:
         with BlockSums.over(data.n_rows, n_events, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
 
-    def of_parts(
-        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
-    ) -> tuple[Float64Array, ...]:
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
         """Return the sums of the bins of every part."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
@@ -285,7 +283,7 @@ def sums_of_events(
     n_classes: int,
     part: IntArray | None = None,
     n_parts: int = 1,
-) -> tuple[NDArray[Any], Float64Array, Float64Array, Float64Array]:
+) -> tuple[AnyArray, Float64Array, Float64Array, Float64Array]:
     """Return count, weight, score sum and outcome sum per bin, (n_parts, S, groups, B); ``part`` is that of every row."""
     cells, shape = fixed_cells(events, partition, n_classes)
     if part is not None:

@@ -5,7 +5,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from calibrant.arrays import AnyArray, Float64Array
+from calibrant.arrays import AnyArray, Float64Array, IntArray
 from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -137,12 +137,10 @@ class _ClassError:
     def of(self, data: LabelledPredictions) -> Bins:
         return self.in_classes(data.classes).of(data)
 
-    def of_parts(
-        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
-    ) -> tuple[NDArray[np.float64], ...]:
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
         return self.in_classes(data.classes).of_parts(data, part, n_parts)
 
-    def from_arrays(self, *arrays: NDArray[np.float64]) -> Bins:
+    def from_arrays(self, *arrays: Float64Array) -> Bins:
         return BinnedMetric(SingleClass(0), self.scheme, self.norm).from_arrays(*arrays)
 
     def check_batches(self) -> None:

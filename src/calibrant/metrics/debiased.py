@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from calibrant.arrays import Float64Array, IntArray
 from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError

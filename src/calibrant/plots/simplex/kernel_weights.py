@@ -5,11 +5,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Matrix, Vector
-from calibrant.calibrators.neighbourhood.kernel import KernelCalibration, SimplexKernel, kernel_values
 from calibrant.arrays import AnyArray, Matrix, Vector
-from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
-from calibrant.calibrators.neighbourhood.kernel_values import SimplexKernel, kernel_values
+from calibrant.calibrators.neighbourhood.kernel import KernelCalibration, SimplexKernel, kernel_values
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_whole
 from calibrant.plots.display import Display, new_axes
