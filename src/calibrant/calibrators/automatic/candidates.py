@@ -11,6 +11,7 @@ from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.structured.structured_scaling import StructuredScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.objective import RowSource
 
 __all__ = ["IDENTITY", "Candidate", "chosen_candidates", "default_candidates"]
 
@@ -61,7 +62,7 @@ class Candidate:
         return self.name if isinstance(self.calibrator, Chain) else type(self.calibrator).__name__
 
 
-def default_candidates(data: LabelledPredictions, *, thorough: bool = False) -> list[Candidate]:
+def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool = False) -> list[Candidate]:
     """Return what suits the number of rows and classes, the cheap and simple first.
 
     From doing nothing over a temperature and increasing maps that all classes share to terms of every class at several

@@ -59,12 +59,17 @@ def stratified_folds(cv: Any, data: LabelledPredictions) -> list[Fold]:
     return folds_of_splits([(train, test) for train, test in splits if len(test)], data.weights)
 
 
+def n_trial_rows(n_classes: int) -> int:
+    """Return on how many rows candidates are tried at most."""
+    return max(TRIAL_ROWS, TRIAL_ENTRIES // n_classes)
+
+
 def trial_rows(data: LabelledPredictions) -> LabelledPredictions:
     """Return the rows to try candidates on: all, or a sample if there are very many.
 
     What tells candidates apart is known well enough from a part of a million rows, and each is fitted several times.
     """
-    limit = max(TRIAL_ROWS, TRIAL_ENTRIES // data.n_classes)
+    limit = n_trial_rows(data.n_classes)
     if data.n_rows <= limit:
         return data
     if data.groups is None:

@@ -1,7 +1,7 @@
 """AutoCalibration: the default, which chooses by rows held out and says what it chose."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,6 +26,7 @@ from calibrant.fit_cost import FitCost, FitPart, JointCost, announce_cost
 from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
+from calibrant.objective import RowSource
 from calibrant.options import check_choice, check_flag, is_number, is_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers.simplex_weights import likeliest_weights
@@ -423,8 +424,22 @@ class AutoCalibration(Calibrator):
         data, n_rows = data.with_counting_weights(), data.n_rows
         if data.groups is None and is_whole(self.cv, 2):
             data = merged_copies(data)
+        self._fit_trials(
+            trial_rows(data),
+            n_rows,
+            data,
+            lambda candidate: clone(candidate).fit_labelled(data, warn_of_absent=False),
+        )
+
+    def _fit_trials(
+        self,
+        sample: LabelledPredictions,
+        n_rows: int,
+        data: LabelledPredictions | RowSource,
+        fit: Callable[[Calibrator], Calibrator],
+    ) -> None:
+        """Try candidates on a sample of the rows, and fit those that are kept to all of them by ``fit``."""
         candidates = self._candidates(data)
-        sample = trial_rows(data)
         folds = stratified_folds(self.cv, sample)
         trials = tried(candidates, sample, folds, self.time_budget, data.n_rows)
         pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
@@ -433,13 +448,13 @@ class AutoCalibration(Calibrator):
         if gain.value < -CLEARLY_WORSE * gain.standard_error:
             rejected = "what was tried is clearly worse on rows held out"
         else:
-            self._set_parts([trial.candidate for trial in trials.judged], pool.weights, data)
+            self._set_parts([trial.candidate for trial in trials.judged], pool.weights, fit)
             if is_worse_than_identity(data, self._transform):
                 rejected = "what does well on rows held out does harm on all of them"
         weights = pool.weights
         if rejected:
             weights = np.eye(len(weights))[0]
-            self._set_parts([trial.candidate for trial in trials.judged], weights, data)
+            self._set_parts([trial.candidate for trial in trials.judged], weights, fit)
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
             self.decision_,
@@ -447,7 +462,7 @@ class AutoCalibration(Calibrator):
             rejected,
             n_rows if sample is data else sample.n_rows,
             len(folds),
-            self._measured(data.predictions),
+            self._measured(data.first.predictions if isinstance(data, RowSource) else data.predictions),
         )
 
     def _measured(self, predictions: Predictions) -> str:
@@ -469,7 +484,7 @@ class AutoCalibration(Calibrator):
         # A small weight of a number at the end of the float type is zero.
         return given.with_probabilities(mixed, kept).with_floor(TINY).without_zeros()
 
-    def _candidates(self, data: LabelledPredictions) -> list[Candidate]:
+    def _candidates(self, data: LabelledPredictions | RowSource) -> list[Candidate]:
         if isinstance(self.candidates, str) and self.candidates in ("default", "thorough"):
             found = default_candidates(data, thorough=self.candidates == "thorough")
         else:
@@ -485,15 +500,16 @@ class AutoCalibration(Calibrator):
         return kept
 
     def _set_parts(
-        self, candidates: list[Candidate], weights: NDArray[np.float64], data: LabelledPredictions
+        self,
+        candidates: list[Candidate],
+        weights: NDArray[np.float64],
+        fit: Callable[[Calibrator], Calibrator],
     ) -> None:
         parts = [
             (candidate, weight) for candidate, weight in zip(candidates, weights, strict=True) if weight > 0
         ]
         with held_back():  # they spoke of themselves alone; what matters is in the table
-            self.calibrators_ = [
-                clone(candidate.calibrator).fit_labelled(data, warn_of_absent=False) for candidate, _ in parts
-            ]
+            self.calibrators_ = [fit(candidate.calibrator) for candidate, _ in parts]
         self.weights_ = np.array([weight for _, weight in parts])
 
     def _check_parameters(self) -> None:

@@ -1,0 +1,146 @@
+"""Levels of scores: counts of the events of every class at every score, as a sketch that merges."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import Vector
+from calibrant.calibrators.reductions.event_scores import EventScores
+from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions, read_only
+from calibrant.space import Space
+
+__all__ = ["ClassLevels", "EventLevels", "cell_width"]
+
+# Different scores of a class that are kept as they are; of more, log-odds are rounded to cells.
+EXACT_LEVELS = 2**12
+
+# Cells per unit of log-odds for up to so many classes; fewer for more, so that all classes together stay as large.
+CELLS, CLASSES = 2**10, 16
+
+
+def cell_width(n_classes: int) -> float:
+    """Return the width of a cell of log-odds; scores move by at most half of it.
+
+    >>> cell_width(10), cell_width(1000)
+    (0.0009765625, 0.0625)
+    """
+    coarser = max(0, int(np.ceil(np.log2(n_classes / CLASSES))))
+    return 2.0**coarser / CELLS
+
+
+@dataclass(frozen=True, eq=False)
+class EventLevels:
+    """Weights of the rows of one event at each of its scores; two of them add up, whatever the order.
+
+    Up to :data:`EXACT_LEVELS` different scores are kept as they are. Of more, the log-odds are rounded to multiples of
+    ``width``. What becomes of a set of rows does not depend on how it was divided.
+
+    Attributes
+    ----------
+    width : float
+        Width of a cell of log-odds.
+    scores : ndarray of complex, shape (m,)
+        Score of the event, and that of its complement as the imaginary part; log-odds for cells.
+    weights : ndarray of shape (m, 2)
+        Weight of the rows without the event, and with it.
+    rounded : bool
+        Whether these are cells.
+    is_logits : bool
+    floor : float
+        For logarithms of zeros.
+    """
+
+    width: float
+    scores: NDArray[np.complex128]
+    weights: NDArray[np.float64]
+    rounded: bool
+    is_logits: bool
+    floor: float
+
+    @classmethod
+    def of(
+        cls, pair: Predictions, happened: NDArray[np.bool_], weights: Vector | None, width: float
+    ) -> Self:
+        """Count the rows of two columns: the rest and the event."""
+        is_logits = pair.space is Space.LOGITS
+        if is_logits:
+            scores = EventScores(pair).log_odds.astype(np.complex128)
+        else:
+            scores = pair.scores[:, 1] + 1j * pair.scores[:, 0].astype(np.float64)
+        counted = np.zeros((len(scores), 2))
+        counted[np.arange(len(scores)), happened.astype(np.intp)] = 1.0 if weights is None else weights
+        return cls(width, scores, counted, False, is_logits, pair.floor)._grouped()
+
+    def __add__(self, other: Self) -> Self:
+        first, second = (self, other) if self.rounded == other.rounded else (self._cells(), other._cells())
+        return type(self)(
+            self.width,
+            np.concatenate([first.scores, second.scores]),
+            np.concatenate([first.weights, second.weights]),
+            first.rounded,
+            self.is_logits,
+            self.floor,
+        )._grouped()
+
+    def _grouped(self) -> Self:
+        scores, place = np.unique(self.scores, return_inverse=True)
+        if not self.rounded and len(scores) > EXACT_LEVELS:
+            return self._cells()
+        weights = np.stack([np.bincount(place, column, len(scores)) for column in self.weights.T], axis=1)
+        return type(self)(self.width, scores, weights, self.rounded, self.is_logits, self.floor)
+
+    def _cells(self) -> Self:
+        if self.rounded:
+            return self
+        log_odds = self.scores.real
+        if not self.is_logits:
+            pair = np.stack([self.scores.imag, self.scores.real], axis=1)
+            log_odds = EventScores(Predictions(pair, Space.PROBABILITIES, None, self.floor)).log_odds
+        cells = np.round(log_odds / self.width)
+        return type(self)(
+            self.width, cells.astype(np.complex128), self.weights, True, self.is_logits, self.floor
+        )._grouped()
+
+    def rows(self) -> LabelledPredictions:
+        """Return at most two weighted rows of every level, in the space of the scores."""
+        outcomes, levels = np.nonzero(self.weights.T)
+        scores = self.scores[levels]
+        if self.is_logits or self.rounded:
+            log_odds = scores.real * (self.width if self.rounded else 1.0)
+            given = Predictions(
+                read_only(np.stack([np.zeros_like(log_odds), log_odds], axis=1)), Space.LOGITS, None, self.floor
+            )
+            if not self.is_logits:
+                given = Predictions(given.probabilities, Space.PROBABILITIES, None, self.floor)
+        else:
+            pair = np.stack([scores.imag, scores.real], axis=1)
+            given = Predictions(read_only(pair), Space.PROBABILITIES, None, self.floor)
+        return LabelledPredictions(given, outcomes, np.arange(2), self.weights[levels, outcomes])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLevels:
+    """:class:`EventLevels` of every class against the rest, or of the second class of two."""
+
+    levels: tuple[EventLevels, ...]
+
+    @classmethod
+    def of(cls, data: LabelledPredictions) -> Self:
+        """Count the rows of a batch for every class."""
+        width = cell_width(data.n_classes)
+        if data.n_classes == 2:
+            return cls((EventLevels.of(data.predictions, data.labels == 1, data.weights, width),))
+        against = AgainstRest(data.predictions)
+        return cls(
+            tuple(
+                EventLevels.of(against.column(column), data.labels == column, data.weights, width)
+                for column in range(data.n_classes)
+            )
+        )
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(tuple(mine + theirs for mine, theirs in zip(self.levels, other.levels, strict=True)))
