@@ -1,6 +1,6 @@
 """Levels of scores: counts of the events of every class at every score, as a sketch that merges."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -15,8 +15,8 @@ from calibrant.space import Space
 
 __all__ = ["ClassLevels", "EventLevels", "cell_width"]
 
-# Different scores of a class that are kept as they are; of more, log-odds are rounded to cells.
-EXACT_LEVELS = 2**12
+# Different scores of one class, and of all together, that are kept as they are; of more, log-odds are rounded to cells.
+EXACT_LEVELS, EXACT_LEVELS_OF_ALL = 2**16, 2**18
 
 # Cells per unit of log-odds for up to so many classes; fewer for more, so that all classes together stay as large.
 CELLS, CLASSES = 2**10, 16
@@ -32,15 +32,24 @@ def cell_width(n_classes: int) -> float:
     return 2.0**coarser / CELLS
 
 
+def exact_levels(n_classes: int) -> int:
+    """Return up to how many different scores of a class are kept as they are.
+
+    >>> exact_levels(2), exact_levels(10)
+    (65536, 26214)
+    """
+    return min(EXACT_LEVELS, EXACT_LEVELS_OF_ALL // n_classes)
+
+
 @dataclass(frozen=True, eq=False)
 class EventLevels:
     """Weights of the rows of one event at each of its scores; two of them add up, whatever the order.
 
-    Up to :data:`EXACT_LEVELS` different scores are kept as they are. Of more, the log-odds are rounded to multiples of
-    ``width``. What becomes of a set of rows does not depend on how it was divided.
+    Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``. What becomes of a set of rows does not depend on how it was divided.
 
     Attributes
     ----------
+    limit : int
     width : float
         Width of a cell of log-odds.
     scores : ndarray of complex, shape (m,)
@@ -54,6 +63,7 @@ class EventLevels:
         For logarithms of zeros.
     """
 
+    limit: int
     width: float
     scores: NDArray[np.complex128]
     weights: NDArray[np.float64]
@@ -63,7 +73,7 @@ class EventLevels:
 
     @classmethod
     def of(
-        cls, pair: Predictions, happened: NDArray[np.bool_], weights: Vector | None, width: float
+        cls, pair: Predictions, happened: NDArray[np.bool_], weights: Vector | None, n_classes: int
     ) -> Self:
         """Count the rows of two columns: the rest and the event."""
         is_logits = pair.space is Space.LOGITS
@@ -73,25 +83,25 @@ class EventLevels:
             scores = pair.scores[:, 1] + 1j * pair.scores[:, 0].astype(np.float64)
         counted = np.zeros((len(scores), 2))
         counted[np.arange(len(scores)), happened.astype(np.intp)] = 1.0 if weights is None else weights
-        return cls(width, scores, counted, False, is_logits, pair.floor)._grouped()
+        limit, width = exact_levels(n_classes), cell_width(n_classes)
+        return cls(limit, width, scores, counted, False, is_logits, pair.floor)._grouped()
 
     def __add__(self, other: Self) -> Self:
         first, second = (self, other) if self.rounded == other.rounded else (self._cells(), other._cells())
-        return type(self)(
-            self.width,
-            np.concatenate([first.scores, second.scores]),
-            np.concatenate([first.weights, second.weights]),
-            first.rounded,
-            self.is_logits,
-            self.floor,
+        return replace(
+            first,
+            scores=np.concatenate([first.scores, second.scores]),
+            weights=np.concatenate([first.weights, second.weights]),
         )._grouped()
 
     def _grouped(self) -> Self:
+        if not self.rounded and len(self.scores) > self.limit and len(np.unique(self.scores.real)) > self.limit:
+            return self._cells()
         scores, place = np.unique(self.scores, return_inverse=True)
-        if not self.rounded and len(scores) > EXACT_LEVELS:
+        if not self.rounded and len(scores) > self.limit:
             return self._cells()
         weights = np.stack([np.bincount(place, column, len(scores)) for column in self.weights.T], axis=1)
-        return type(self)(self.width, scores, weights, self.rounded, self.is_logits, self.floor)
+        return replace(self, scores=scores, weights=weights)
 
     def _cells(self) -> Self:
         if self.rounded:
@@ -101,9 +111,7 @@ class EventLevels:
             pair = np.stack([self.scores.imag, self.scores.real], axis=1)
             log_odds = EventScores(Predictions(pair, Space.PROBABILITIES, None, self.floor)).log_odds
         cells = np.round(log_odds / self.width)
-        return type(self)(
-            self.width, cells.astype(np.complex128), self.weights, True, self.is_logits, self.floor
-        )._grouped()
+        return replace(self, scores=cells.astype(np.complex128), rounded=True)._grouped()
 
     def rows(self) -> LabelledPredictions:
         """Return at most two weighted rows of every level, in the space of the scores."""
@@ -131,14 +139,14 @@ class ClassLevels:
     @classmethod
     def of(cls, data: LabelledPredictions) -> Self:
         """Count the rows of a batch for every class."""
-        width = cell_width(data.n_classes)
-        if data.n_classes == 2:
-            return cls((EventLevels.of(data.predictions, data.labels == 1, data.weights, width),))
+        n_classes = data.n_classes
+        if n_classes == 2:
+            return cls((EventLevels.of(data.predictions, data.labels == 1, data.weights, n_classes),))
         against = AgainstRest(data.predictions)
         return cls(
             tuple(
-                EventLevels.of(against.column(column), data.labels == column, data.weights, width)
-                for column in range(data.n_classes)
+                EventLevels.of(against.column(column), data.labels == column, data.weights, n_classes)
+                for column in range(n_classes)
             )
         )
 

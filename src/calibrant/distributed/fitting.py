@@ -85,8 +85,8 @@ def fit(
     driver holds the sums. The number and order of partitions make no difference beyond the rounding of these sums.
 
     Parametric methods, ensemble temperature scaling and chains of them get the parameters of a fit in memory. Isotonic,
-    Venn-Abers and binned maps see every different score as it is while a class has up to 4,096 of them, and else its
-    log-odds rounded to a multiple of 1/1024 (coarser for more than 16 classes).
+    Venn-Abers and binned maps see every different score as it is while a class has up to 65,536 of them (262,144 over K
+    for more than four classes), and else its log-odds rounded to a multiple of 1/1024 (coarser for more than 16 classes).
 
     Examples
     --------

@@ -55,6 +55,8 @@ class Layout:
     label, weight, key : str or None
     dtype : str
         Float type of the scores: float32 if all columns are at most that, else float64.
+    others : tuple of str
+        Further columns that are read.
     """
 
     scores: tuple[str, ...]
@@ -63,12 +65,13 @@ class Layout:
     weight: str | None = None
     key: str | None = None
     dtype: str = "float64"
+    others: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        others = [name for name in (self.label, self.weight, self.key) if name is not None]
-        return [*self.scores, *(name for name in dict.fromkeys(others) if name not in self.scores)]
+        roles = [name for name in (self.label, self.weight, self.key) if name is not None]
+        return list(dict.fromkeys([*self.scores, *roles, *self.others]))
 
     @property
     def n_classes(self) -> int:

@@ -22,7 +22,7 @@ from calibrant.objective.source import RowSource, floor_of
 from calibrant.options import is_whole
 from calibrant.predictions import Predictions, read_only
 
-__all__ = ["FOLDS", "JACKKNIFE", "SAMPLE", "PartitionedRows", "PartitionedSource"]
+__all__ = ["PartitionedRows", "PartitionedSource", "parts_of_rows"]
 
 Change = Callable[[LabelledPredictions], LabelledPredictions]
 Features = Callable[[Predictions], FloatArray]
@@ -54,6 +54,11 @@ def _hashes(data: LabelledPredictions) -> NDArray[np.uint64]:
     if data.groups is not None:
         return data.groups
     return content_hash(data.predictions.scores, data.labels)
+
+
+def parts_of_rows(data: LabelledPredictions, n_parts: int) -> NDArray[np.intp]:
+    """Return one of n parts for every row, by a hash of its key or content; independent of the folds."""
+    return part_of(_hashes(data), n_parts, JACKKNIFE)
 
 
 @dataclass(frozen=True, eq=False)
