@@ -1,21 +1,31 @@
 """From bins to one number: the code that all binned calibration errors share."""
 
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from calibrant.arrays import Float64Array, FloatArray, IntArray
-from calibrant.binning import BinningScheme, EqualMass, EqualWidth, Partition
+from calibrant.binning import BinningScheme, CubeRoot, EqualMass, EqualWidth, Partition
 from calibrant.errors import ParameterError
 
-__all__ = ["Norm", "Strategy", "check_fixed", "check_norm", "chosen_partition", "chosen_scheme", "gap_norms"]
+__all__ = [
+    "Norm",
+    "NumberOfBins",
+    "Strategy",
+    "check_fixed",
+    "check_norm",
+    "chosen_partition",
+    "chosen_scheme",
+    "gap_norms",
+]
 
 Strategy = Literal["uniform", "quantile"]
 Norm = float | Literal["max"]
+NumberOfBins = int | Literal["cube_root"]
 
 
-def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None) -> BinningScheme:
+def chosen_scheme(n_bins: NumberOfBins, strategy: Strategy, binning: BinningScheme | None) -> BinningScheme:
     """Return the scheme that the arguments of a metric ask for; ``binning`` takes precedence."""
     if binning is not None:
         if not callable(binning) or isinstance(binning, type):
@@ -24,13 +34,13 @@ def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None
                 "for given edges, pass FixedEdges(edges)."
             )
         return binning
-    if strategy == "uniform":
-        return EqualWidth(n_bins)
-    if strategy == "quantile":
-        return EqualMass(n_bins)
-    raise ParameterError(
-        f"strategy must be 'uniform' or 'quantile', not {strategy!r}; for other bins, pass binning=."
-    )
+    if strategy not in get_args(Strategy):
+        raise ParameterError(
+            f"strategy must be 'uniform' or 'quantile', not {strategy!r}; for other bins, pass binning=."
+        )
+    if isinstance(n_bins, str) and n_bins == "cube_root":
+        return CubeRoot(strategy)
+    return EqualWidth(n_bins) if strategy == "uniform" else EqualMass(n_bins)
 
 
 def chosen_partition(scheme: BinningScheme, scores: FloatArray, weights: Float64Array | None) -> Partition:

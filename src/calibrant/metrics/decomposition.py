@@ -12,7 +12,7 @@ from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.bin_errors import NumberOfBins, Strategy, chosen_partition, chosen_scheme
 from calibrant.metrics.cross_fitting import (
     EVENT_NAMES,
     EventKind,
@@ -183,7 +183,7 @@ def decompose(
     loss: Loss = "brier",
     method: Method = "auto",
     kind: EventKind | Literal["auto"] = "auto",
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "quantile",
     binning: BinningScheme | None = None,
     recalibrator: Recalibrator = "auto",
