@@ -138,7 +138,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if len(present) < data.n_classes:
             if warn_of_absent:
                 self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
-            if not self.traits.shares_parameters:
+            if self._is_restricted_to_present_classes:
                 self._set_present(present, data.total_weight)
                 data = data.restricted_to(present)
         try:
@@ -456,6 +456,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Whether all batches so far hold one class only, so that there is no map yet."""
         return bool(vars(self).get("memory_", {}).get("waits", False))
 
+    @property
+    def _is_restricted_to_present_classes(self) -> bool:
+        """Whether the map is fitted and applied conditionally on the classes that occur in the calibration set."""
+        return not self.traits.shares_parameters
+
     def _check_parameters(self) -> None:
         """Refuse parameters that have no meaning, before anything is computed."""
 
@@ -539,11 +544,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         shown = ", ".join(repr(label) for label in self.classes_[absent[:SHOWN]].tolist())
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
         they, them = ("it keeps", "it") if len(absent) == 1 else ("they keep", "them")
-        effect = (
-            f"the map shared by all classes is applied to {them} unchecked"
-            if self.traits.shares_parameters
-            else f"{they} the share of probability that the classifier gives {them}"
-        )
+        if self.traits.shares_parameters:
+            effect = f"the map shared by all classes is applied to {them} unchecked"
+        elif self._is_restricted_to_present_classes:
+            effect = f"{they} the share of probability that the classifier gives {them}"
+        else:
+            effect = f"only maps shared by all classes are applied to {them}"
         warn_user(f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning)
 
 
