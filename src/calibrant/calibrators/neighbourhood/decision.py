@@ -28,6 +28,7 @@ from calibrant.calibrators.neighbourhood.point_folds import point_folds
 from calibrant.calibrators.neighbourhood.point_losses import PointLosses, as_they_came, better_floor
 from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.fit_cost import FitCost
 from calibrant.graph import TracedPredictions
 from calibrant.graph.apply import mapped
 from calibrant.graph.order import FirstOfLeast
@@ -324,6 +325,7 @@ class DecisionCalibration(Calibrator):
     (array([0, 1]), array([1, 1]))
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.05, classes=0.5)
     traits = Traits(contains_identity=True)
     structure: ClassVar[tuple[str, ...]] = ("violation_of", "crop")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"decision": {}}
