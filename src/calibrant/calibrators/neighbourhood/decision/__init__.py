@@ -33,6 +33,7 @@ from calibrant.calibrators.neighbourhood.held_out_losses import (
 )
 from calibrant.calibrators.neighbourhood.points import Crop, Points, check_crop, settled_epsilon, traced_crop
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.fit_cost import FitCost
 from calibrant.graph import TracedPredictions
 from calibrant.graph.apply import mapped
 from calibrant.graph.order import FirstOfLeast
@@ -329,6 +330,7 @@ class DecisionCalibration(Calibrator):
     (array([0, 1]), array([1, 1]))
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.05, classes=0.5)
     traits = Traits(contains_identity=True)
     structure: ClassVar[tuple[str, ...]] = ("violation_of", "crop")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"decision": {}}
