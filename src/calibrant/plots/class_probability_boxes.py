@@ -102,6 +102,7 @@ MOST, WORST = 10, 6
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---", "***", "|||")
 
 
+@dataclass(eq=False, repr=False)
 class ClassProbabilityBoxDisplay(PredictionDisplay):
     """Box plots of the probability of every class, grouped by true class.
 
@@ -131,12 +132,9 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
     (array([0.6 , 0.25, 0.15]), array([2, 1, 1]))
     """
 
-    def __init__(
-        self, statistics: BoxStatistics, names: tuple[str, ...], title: str = "Probabilities by true class"
-    ) -> None:
-        self.statistics = statistics
-        self.names = names
-        self.title = title
+    statistics: BoxStatistics
+    names: tuple[str, ...]
+    title: str = "Probabilities by true class"
 
     @classmethod
     def from_predictions(

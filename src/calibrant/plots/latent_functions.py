@@ -147,6 +147,7 @@ LOWEST = 0.005  # fraction of scores left of the plot
 MOST_SCORES = 2_000_000
 
 
+@dataclass(eq=False, repr=False)
 class LatentFunctionDisplay(Display):
     r"""Plot of latent functions g of :math:`\hat q = \mathrm{softmax}(g(z_1), \dots, g(z_K))` over the observed scores.
 
@@ -187,23 +188,13 @@ class LatentFunctionDisplay(Display):
     (np.float64(0.5), np.float64(0.5))
     """
 
-    def __init__(
-        self,
-        scores: Vector,
-        functions: tuple[LatentFunction, ...],
-        reference: float,
-        axis: ScoreAxis,
-        edges: Vector,
-        largest: IntArray,
-        others: IntArray,
-    ) -> None:
-        self.scores = scores
-        self.functions = functions
-        self.reference = reference
-        self.axis = axis
-        self.edges = edges
-        self.largest = largest
-        self.others = others
+    scores: Vector
+    functions: tuple[LatentFunction, ...]
+    reference: float
+    axis: ScoreAxis
+    edges: Vector
+    largest: IntArray
+    others: IntArray
 
     @classmethod
     def from_estimator(

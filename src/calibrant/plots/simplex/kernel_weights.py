@@ -1,5 +1,6 @@
 """KernelWeightsDisplay: weights of kernel calibration around one prediction."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = ["KernelWeightsDisplay"]
 MOST_ROWS = 1000
 
 
+@dataclass(eq=False, repr=False)
 class KernelWeightsDisplay(Display):
     r"""Plot of the kernel weights of kernel calibration on the simplex, around one prediction.
 
@@ -60,23 +62,13 @@ class KernelWeightsDisplay(Display):
     (1.0, 0.0)
     """
 
-    def __init__(
-        self,
-        cells: Matrix,
-        values: Vector,
-        point: Vector,
-        rows: Matrix,
-        weights: Vector,
-        names: tuple[str, ...],
-        title: str = "Kernel weights",
-    ) -> None:
-        self.cells = cells
-        self.values = values
-        self.point = point
-        self.rows = rows
-        self.weights = weights
-        self.names = names
-        self.title = title
+    cells: Matrix
+    values: Vector
+    point: Vector
+    rows: Matrix
+    weights: Vector
+    names: tuple[str, ...]
+    title: str = "Kernel weights"
 
     @classmethod
     def from_kernel(
