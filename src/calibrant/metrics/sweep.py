@@ -259,10 +259,10 @@ class _EqualMassSweep(_Sweep):
     """The bins of :class:`~calibrant.binning.EqualMass`, for any number of bins from one sort."""
 
     def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
-        wanted = self.total * number / n_bins
-        upper = np.clip(np.searchsorted(self.weight_below, wanted), 1, self.n_levels)
-        below = wanted - self.weight_below[upper - 1]
-        above = self.weight_below[upper] - wanted
+        target = self.total * number / n_bins
+        upper = np.clip(np.searchsorted(self.weight_below, target), 1, self.n_levels)
+        below = target - self.weight_below[upper - 1]
+        above = self.weight_below[upper] - target
         cuts: IntArray = upper - (below < above - MASS_TOLERANCE * self.total)
         return cuts
 

@@ -134,7 +134,7 @@ def _of_probabilities(calibrator: GaussianProcessCalibration) -> bool:
 
 def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreAxis) -> Matrix:
     """Return the mapped scores with the other scores of each row, (r, m), up to a constant of the row."""
-    if calibrator.present_columns_ is not None:  # the map knows the classes that had calibration rows
+    if calibrator.present_columns_ is not None:  # the map is only for classes with calibration rows
         rows = rows.restricted_to(calibrator.present_columns_)
     scores = rows.logits if axis == "logits" else rows.log_probabilities
     in_logits = Predictions(scores, Space.LOGITS, None, calibrator.floor_)

@@ -45,7 +45,7 @@ class Hyperbola:
     Attributes
     ----------
     asymptote, slope : float
-        a and b, both non-negative: losses are, and more rows do no harm on average.
+        a and b, both non-negative: losses are non-negative, and on average do not increase with the number of rows.
     covariance : ndarray of shape (2, 2)
         Covariance of a and b; infinite for fewer than three points.
     """
