@@ -24,7 +24,7 @@ __all__ = ["hosmer_lemeshow_test"]
 
 
 # A softmax is never exactly zero, although its float64 value may be.
-LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)
+MIN_SOFTMAX = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def _probability_and_complement(predictions: Predictions, columns: IntArray) -> 
 
     with BlockSums.over(*predictions.scores.shape) as over_all_rows:
         over_all_rows(read)
-    least = LEAST_SOFTMAX if predictions.space is Space.LOGITS else 0.0
+    least = MIN_SOFTMAX if predictions.space is Space.LOGITS else 0.0
     # Rows sum to one only up to rounding; probabilities are capped at one.
     return np.clip(own, least, 1.0), np.clip(others, least, 1.0)
 
@@ -90,7 +90,7 @@ EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
 
 # Expected events, and non-events, from which the chi-square approximation of a group is adequate.
-ENOUGH = 5.0
+MIN_EXPECTED = 5.0
 
 # Fifty times 0.1 sums to five only up to rounding.
 ROUNDING = 1e-9
@@ -105,7 +105,7 @@ def hosmer_lemeshow_test(
     n_bins: int = 10,
     fitted: bool = False,
     variance: Variance = "rows",
-    min_expected: float = ENOUGH,
+    min_expected: float = MIN_EXPECTED,
 ) -> TestResult:
     r"""Hosmer-Lemeshow goodness-of-fit test of an event's probabilities.
 
@@ -200,7 +200,7 @@ def hosmer_lemeshow_test(
     p_value = 0.0 if refuted else float(chdtrc(degrees, statistic)) if n_groups else 1.0
     least = groups.least_count()
     caution = None
-    if n_groups and not refuted and least < ENOUGH * (1 - ROUNDING):
+    if n_groups and not refuted and least < MIN_EXPECTED * (1 - ROUNDING):
         caution = small_sample_caution(data.n_rows) or (
             f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
         )

@@ -27,7 +27,7 @@ __all__ = ["BinSensitivity", "BinSensitivityDisplay", "bin_sensitivity"]
 
 
 # Limit of simulated labels; with more rows the sums over bins are practically normal.
-MOST_DRAWS = 20_000_000
+MAX_DRAWS = 20_000_000
 
 QUANTILE = 0.95
 
@@ -158,7 +158,7 @@ def bin_sensitivity(
         of_rows = partial(function, data.labels, data.predictions, sample_weight=data.weights, **options)
         return np.array([of_rows(n_bins=int(number)) for number in numbers])
 
-    if data.n_rows * n_resamples <= MOST_DRAWS:
+    if data.n_rows * n_resamples <= MAX_DRAWS:
         draws = _simulated(data, error, numbers, n_resamples, generator)
         noise = draws.mean(axis=0)
     else:

@@ -20,7 +20,7 @@ __all__ = ["KernelWeightsDisplay"]
 
 
 # Largest number of calibration rows that are drawn, those with the largest weights.
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 @dataclass(eq=False, repr=False)
@@ -193,7 +193,7 @@ class KernelWeightsDisplay(Display):
         draw_cells(self.ax_, self.cells, colours(self.values))
         title = self.title
         if len(self.rows):
-            heaviest = np.argsort(self.weights, kind="stable")[-MOST_ROWS:]
+            heaviest = np.argsort(self.weights, kind="stable")[-MAX_ROWS:]
             areas = 9 * self.weights[heaviest] / max(float(self.weights.max()), np.finfo(np.float64).tiny)
             x, y = planar(self.rows[heaviest]).T
             self.ax_.scatter(x, y, np.maximum(areas, 0.5), color=INK, alpha=0.75, linewidth=0)
