@@ -12,7 +12,7 @@ from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import Strategy, chosen_partition, chosen_scheme
 from calibrant.metrics.cross_fitting import (
     EVENT_NAMES,
     EventKind,

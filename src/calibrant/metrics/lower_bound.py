@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from calibrant.arrays import IntArray, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, check_norm
+from calibrant.metrics.binned_metric import Norm, check_norm
 from calibrant.metrics.cross_fitting import (
     EVENT_NAMES,
     EventKind,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.equal_mass import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme, gap_norms
+from calibrant.metrics.binned_metric import Norm, Strategy, check_norm, chosen_scheme, gap_norms
 from calibrant.metrics.declaration import metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.isotonic import Levels, levels

@@ -11,8 +11,8 @@ from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.binned import confidence_ece
 from calibrant.metrics.classwise import class_ece, classwise_ece
+from calibrant.metrics.confidence import confidence_ece
 from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.declaration import evaluator
 from calibrant.metrics.events import Kind, events

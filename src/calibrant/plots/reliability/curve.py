@@ -11,7 +11,7 @@ from calibrant.arrays import AnyArray, FloatArray, IntArray, Vector
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth
 from calibrant.intervals import bin_intervals
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import Strategy, chosen_partition, chosen_scheme
 from calibrant.numerics.isotonic import IsotonicFit, isotonic_fit
 from calibrant.options import check_choice, check_level, check_whole, random_source
 from calibrant.plots.event_rows import EventKind, EventRows

@@ -8,7 +8,7 @@ import numpy as np
 from calibrant.arrays import AnyArray, Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
-from calibrant.metrics.bin_errors import Strategy
+from calibrant.metrics.binned_metric import Strategy
 from calibrant.options import check_choice
 from calibrant.plots.display import PredictionDisplay, panels
 from calibrant.plots.event_rows import EventKind
