@@ -17,7 +17,7 @@ from calibrant.space import Space
 __all__ = ["Event"]
 
 # A softmax is never exactly zero, although its float64 value may be.
-LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)
+MIN_SOFTMAX = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,6 @@ def _probability_and_complement(predictions: Predictions, columns: IntArray) -> 
 
     with BlockSums.over(*predictions.scores.shape) as over_all_rows:
         over_all_rows(read)
-    least = LEAST_SOFTMAX if predictions.space is Space.LOGITS else 0.0
+    least = MIN_SOFTMAX if predictions.space is Space.LOGITS else 0.0
     # Rows sum to one only up to rounding; probabilities are capped at one.
     return np.clip(own, least, 1.0), np.clip(others, least, 1.0)

@@ -23,7 +23,7 @@ EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
 
 # Expected events, and non-events, from which the chi-square approximation of a group is adequate.
-ENOUGH = 5.0
+MIN_EXPECTED = 5.0
 
 # Fifty times 0.1 sums to five only up to rounding.
 ROUNDING = 1e-9
@@ -38,7 +38,7 @@ def hosmer_lemeshow_test(
     n_bins: int = 10,
     fitted: bool = False,
     variance: Variance = "rows",
-    min_expected: float = ENOUGH,
+    min_expected: float = MIN_EXPECTED,
 ) -> TestResult:
     r"""Hosmer-Lemeshow goodness-of-fit test of an event's probabilities.
 
@@ -133,7 +133,7 @@ def hosmer_lemeshow_test(
     p_value = 0.0 if refuted else float(chdtrc(degrees, statistic)) if n_groups else 1.0
     least = groups.least_count()
     caution = None
-    if n_groups and not refuted and least < ENOUGH * (1 - ROUNDING):
+    if n_groups and not refuted and least < MIN_EXPECTED * (1 - ROUNDING):
         caution = small_sample_caution(data.n_rows) or (
             f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
         )

@@ -9,8 +9,16 @@ from calibrant.arrays import AnyArray, Float64Array, IntArray
 from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, NumberOfBins, Strategy, check_fixed, check_norm, chosen_scheme
-from calibrant.metrics.binned_metric import BinnedMetric, Reduction
+from calibrant.metrics.binned_metric import (
+    BinnedMetric,
+    Norm,
+    NumberOfBins,
+    Reduction,
+    Strategy,
+    check_fixed,
+    check_norm,
+    chosen_scheme,
+)
 from calibrant.metrics.declaration import Evaluator, metric
 from calibrant.metrics.events import EveryClass, SingleClass
 from calibrant.predictions import Predictions

@@ -12,7 +12,13 @@ from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import NumberOfBins, Strategy, check_fixed, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import (
+    NumberOfBins,
+    Strategy,
+    check_fixed,
+    chosen_partition,
+    chosen_scheme,
+)
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, events
 from calibrant.predictions import Predictions

@@ -7,8 +7,14 @@ from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, NumberOfBins, Strategy, chosen_scheme
-from calibrant.metrics.binned_metric import BinnedMetric, Reduction
+from calibrant.metrics.binned_metric import (
+    BinnedMetric,
+    Norm,
+    NumberOfBins,
+    Reduction,
+    Strategy,
+    chosen_scheme,
+)
 from calibrant.metrics.declaration import metric
 from calibrant.metrics.events import PredictedClass, TopRanks
 

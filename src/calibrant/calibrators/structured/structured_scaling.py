@@ -24,9 +24,8 @@ from calibrant.calibrators.structured.structured_map import (
     structured_penalty,
 )
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.graph import TracedPredictions, Value
 from calibrant.fit_cost import FitCost
-from calibrant.graph import TracedPredictions
+from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles

@@ -4,8 +4,7 @@ from typing import Any
 
 from calibrant.binning import BinningScheme
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, NumberOfBins, Strategy, chosen_scheme
-from calibrant.metrics.binned_metric import BinnedMetric
+from calibrant.metrics.binned_metric import BinnedMetric, Norm, NumberOfBins, Strategy, chosen_scheme
 from calibrant.metrics.declaration import metric
 from calibrant.metrics.events import PredictedClass
 
