@@ -1,4 +1,4 @@
-"""Column operations: choose and join columns, one class against the rest, floors for zeros."""
+"""Column operations: selection and concatenation of columns, one-vs-rest, floors for zeros."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Order operations: sorting a row, undoing it, and restoring what rounding has changed."""
+"""Order operations: sort a row, invert the sort, and restore an arg-max or order that rounding has changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MOST_PAIRS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Restore(Operation):
-    """The first value with the arg-max, or the order, of the second, where rounding has changed it.
+    """The first value with the arg-max, or the order, of the second, which rounding may have changed.
 
     Both values have the same arg-max or order in exact arithmetic. ``"argmax"``: the entry in the column of the
     second value's largest entry becomes the largest, by one rounding step where it must. ``"order"``: entries that must
