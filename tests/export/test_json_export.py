@@ -59,7 +59,7 @@ def test_infinite_bounds_are_text(tmp_path):
 
 def test_verify_compares_with_the_calibrator(path):
     assert verify(path, fitted("isotonic", 3)).holds
-    with pytest.raises(ExportError, match="does not compute what the calibrator does"):
+    with pytest.raises(ExportError, match="differs from the calibrator"):
         verify(path, fitted("temperature", 3))
 
 

@@ -268,7 +268,7 @@ def test_a_file_says_what_it_is_and_is_checked(tmp_path):
     assert about["dialect"] == "postgres"
     assert 'FROM "scores"."today"' in text
     assert verify(path, fitted("beta", 3)).holds
-    with pytest.raises(ExportError, match="does not compute"):
+    with pytest.raises(ExportError, match="differs from the calibrator"):
         verify(path, fitted("temperature", 3))
 
 

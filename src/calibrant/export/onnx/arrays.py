@@ -1,4 +1,4 @@
-"""Symbolic arrays: formulas on them become nodes of an ONNX graph, as plain data."""
+"""Symbolic arrays: operations on them are recorded as nodes of an ONNX graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,16 +19,16 @@ COLUMNS = 1  # the axis along a row
 
 @dataclass(eq=False)
 class Nodes:
-    """A list of ONNX nodes: those of the model, or of the body of a loop or branch.
+    """A list of ONNX nodes: the model, or the body of a loop or branch.
 
     Attributes
     ----------
     nodes : list of tuple
         Operator, names of inputs, names of outputs, attributes; an attribute may be a :class:`Nodes`.
     inputs, outputs : list of Symbol
-        For bodies only.
+        For bodies.
     is_loop : bool
-        Whether the inputs begin with a number and a condition, and the outputs with a condition, which are single values.
+        Whether the inputs start with a number and a condition and the outputs with a condition, all scalars.
     """
 
     nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Symbol:
-    """A result of a node; operators add nodes."""
+    """The result of a node; Python operators add nodes."""
 
     owner: "SymbolicArrays"
     name: str
@@ -199,7 +199,7 @@ class SymbolicArrays(Arrays):
     def function(self, name: str, x: Symbol) -> Symbol:
         """Return a function of every entry."""
         if name == "log1p":
-            # Kahan's: the error of 1 + x is made up for.
+            # Kahan's formula, which compensates for the error of 1 + x.
             u = x + 1.0
             is_one = u == 1.0
             exact = self.emit("Log", [u], x.kind) * x / self.where(is_one, 1.0, u - 1.0)

@@ -1,4 +1,4 @@
-"""Every operation of a map graph as terms of SQL."""
+"""SQL terms of every operation of a map graph."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -329,7 +329,7 @@ LOWEST = number(-np.finfo(np.float64).max)
 
 
 def _rest_of_largest(a: Arithmetic, xs: Terms, logits: bool) -> tuple[Term, Term, Term]:
-    """Return the column of the largest, the largest, and the sum of the others, of logits its logarithm; named."""
+    """Return the arg-max, the largest entry, and the sum of the others (for logits its logarithm), as names."""
     index, top = a.query.argmax(xs)
     if not logits:
         others = [when(is_place(index, column), ZERO, x) for column, x in enumerate(xs)]

@@ -37,11 +37,11 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class CalibrationModule(torch.nn.Module):
-    """A fitted calibrator for torch: scores (n, K) in, calibrated probabilities (n, K) out.
+    """A fitted calibrator as a torch module, from scores (n, K) to calibrated probabilities (n, K).
 
-    Fitted arrays are buffers. They move with the module and stay float64, whatever type the module is cast to; results
-    have the float type of the input. float16 and bfloat16 are computed in float32; autocast is off inside. The derivative is that
-    of the map: zero for step functions.
+    Fitted arrays are buffers. They move with the module and stay float64 when the module is cast; results have the float type
+    of the input. float16 and bfloat16 are computed in float32; autocast is disabled inside. The derivative is that of the map,
+    which is zero for step functions.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class CalibrationModule(torch.nn.Module):
         self.space = exportable.graph.space.value
         self.classes = exportable.classes
         self._graph = exportable.graph
-        # One row through all formulas finds the arrays that they need.
+        # Applying all formulas to one row registers the arrays that they need.
         row = torch.full((1, self._graph.n_columns), 1 / self._graph.n_columns, dtype=torch.float64)
         with torch.no_grad():
             self._applied(row, self._registered)
@@ -93,7 +93,7 @@ class CalibrationModule(torch.nn.Module):
             return self._applied(scores.float(), self._found).to(scores.dtype)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> "CalibrationModule":
-        """Move buffers to where the module goes; their float type stays."""
+        """Move buffers to the device of the module; their float type stays."""
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, before in kept.items():
@@ -103,12 +103,12 @@ class CalibrationModule(torch.nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Return what goes in and the classes."""
+        """Return space, number of classes and number of operations."""
         return f"space={self.space!r}, classes={len(self.classes)}, operations={len(self._graph.nodes)}"
 
 
 def _without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Switch autocast off where it is on: products of bfloat16 would lose three digits."""
+    """Disable autocast: products in bfloat16 would lose three digits."""
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         context: AbstractContextManager[Any] = torch.autocast(device, enabled=False)
         return context
