@@ -124,7 +124,7 @@ def _read(text: bytes) -> Exportable:
         raise UnreadableError(f"is not a {FORMAT}: it names another format; pass a file that export wrote")
     version = content.get("version")
     if type(version) is not int or version < 1:
-        raise UnreadableError(f"is damaged: the version {quoted(version)} makes no sense")
+        raise UnreadableError(f"is damaged: the version {quoted(version)} is invalid")
     if version > VERSION:
         raise UnreadableError(
             f"was written by a newer calibrant (version {quoted(version)} of the format; this one reads {VERSION}); "

@@ -138,7 +138,7 @@ def metadata(path: Path) -> dict[str, Any]:
             f"{path} is an ONNX model that calibrant did not write; pass a file that export wrote."
         ) from error
     if space not in list(Space) or type(classes) is not list:
-        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
+        raise FileFormatError(f"{path} is damaged: its metadata are invalid; export the calibrator again.")
     return {"space": space, "classes": [str(label) for label in classes]}
 
 

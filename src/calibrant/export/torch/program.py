@@ -110,7 +110,7 @@ def _loaded(path: Path) -> tuple[Any, dict[str, Any]]:
     except (KeyError, TypeError, ValueError, RecursionError):
         makes_sense = False
     if not makes_sense:
-        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
+        raise FileFormatError(f"{path} is damaged: its metadata are invalid; export the calibrator again.")
     return program, told
 
 
