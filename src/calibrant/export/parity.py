@@ -206,22 +206,6 @@ DRAWS = 6
 
 GOLDEN = (1 + np.sqrt(5)) / 2
 
-# They select and compare numbers without rounding.
-EXACT = frozenset(
-    {
-        "bound-gaps",
-        "clip",
-        "columns",
-        "constant",
-        "first-of-least",
-        "join",
-        "restore",
-        "sort-descending",
-        "switch",
-    }
-    | {"unsort", "widen"}
-)
-
 WIDE = np.dtype(np.float64)
 
 
@@ -498,7 +482,7 @@ def _run(
                 if seen is not None and isinstance(operation, Piecewise | Ramps | TreeMeans):
                     seen.append(given[0])
                 result = operation.kernel(WIDE if graph.is_wide[number] else kind)(None, *given)
-            if draw is not None and operation.name not in EXACT:
+            if draw is not None and operation.rounds:
                 result = _moved(result, draw + number, 2)
             values.append(result)
     return values[-1]

@@ -37,6 +37,7 @@ class Columns(Operation):
     columns: IntArray
 
     name: ClassVar[str] = "columns"
+    rounds: ClassVar[bool] = False
     may_return_its_value: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
@@ -59,6 +60,7 @@ class Join(Operation):
     columns: IntArray
 
     name: ClassVar[str] = "join"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = None
 
     def width(self, widths: Sequence[int]) -> int:
@@ -93,6 +95,7 @@ class Constant(Operation):
     numbers: NDArray[np.float64]
 
     name: ClassVar[str] = "constant"
+    rounds: ClassVar[bool] = False
 
     def width(self, widths: Sequence[int]) -> int:  # noqa: ARG002
         return len(self.numbers)
@@ -217,6 +220,7 @@ class BoundGaps(Operation):
     """
 
     name: ClassVar[str] = "bound-gaps"
+    rounds: ClassVar[bool] = False
     may_return_its_value: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:

@@ -46,6 +46,9 @@ class Operation(ABC):
     overwrites: ClassVar[bool] = False
     """Whether the kernel may write its result over its first value."""
 
+    rounds: ClassVar[bool] = True
+    """Whether results are rounded; operations that select and compare numbers are exact."""
+
     may_return_its_value: ClassVar[bool] = False
     """Whether the kernel may return its first value, or a view of it, instead of a new array."""
 

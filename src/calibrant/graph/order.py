@@ -30,6 +30,7 @@ class Restore(Operation):
     kept: Kept
 
     name: ClassVar[str] = "restore"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
     overwrites: ClassVar[bool] = True
 
@@ -74,6 +75,7 @@ class SortDescending(Operation):
     n_largest: int
 
     name: ClassVar[str] = "sort-descending"
+    rounds: ClassVar[bool] = False
 
     def width(self, widths: Sequence[int]) -> int:
         if not 1 <= self.n_largest <= widths[0]:
@@ -98,6 +100,7 @@ class Unsort(Operation):
     """
 
     name: ClassVar[str] = "unsort"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
 
     def width(self, widths: Sequence[int]) -> int:
@@ -139,6 +142,7 @@ class FirstOfLeast(Operation):
     tolerance: float
 
     name: ClassVar[str] = "first-of-least"
+    rounds: ClassVar[bool] = False
 
     def width(self, widths: Sequence[int]) -> int:
         return widths[0]

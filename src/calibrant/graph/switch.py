@@ -30,6 +30,7 @@ class Switch(Operation):
     branch_of_column: NDArray[np.intp]
 
     name: ClassVar[str] = "switch"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
 
     def width(self, widths: Sequence[int]) -> int:
