@@ -52,6 +52,7 @@ def test_every_method_in_duckdb():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::calibrant.errors.ConvergenceWarning")  # of matrices for 320 rows
 @pytest.mark.parametrize(
     ("n_classes", "absent"), [(2, False), (3, False), (4, True), (10, False), (100, False)]
 )

@@ -222,16 +222,19 @@ class Arithmetic:
         Whether the system can round to float32.
     underflows : bool
         Whether underflow is an error in the system.
+    given : {"float32", "float64"}
+        Float type of the first argument, in which knots are compared.
     """
 
     query: Query
     kind: str = "float64"
     casts: bool = True
     underflows: bool = False
+    given: str = "float64"
 
-    def as_kind(self, kind: str) -> "Arithmetic":
+    def as_kind(self, kind: str, given: str = "float64") -> "Arithmetic":
         """Return the arithmetic of another float type."""
-        return Arithmetic(self.query, kind, self.casts, self.underflows)
+        return Arithmetic(self.query, kind, self.casts, self.underflows, given)
 
     def rounded(self, term: Term) -> Term:
         """Return a term in the float type."""
