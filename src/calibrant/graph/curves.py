@@ -16,7 +16,7 @@ from calibrant.numerics.knot_search import Search, bit_search, entries, knot_sea
 __all__ = ["Piecewise", "Ramps"]
 
 
-# Up to this number of rows all columns are searched together; beyond, one after the other.
+# Up to this number of rows, all columns are searched together, then one after the other.
 ROWS_TOGETHER = 64
 
 # Up to this number of comparisons, an entry is compared with all knots of its column.
@@ -249,7 +249,7 @@ class Piecewise(Operation):
 
     @cached_property
     def _table(self) -> Vector:
-        """All numbers of every segment: coefficients, the last one first, the origin, and the bounds."""
+        """All parameters of every segment: coefficients, highest degree first, the origin, and the bounds."""
         bounds = [bound for bound in (self.lower, self.upper) if bound is not None]
         return np.stack([*self.coefficients[::-1], self.origins, *bounds])
 
@@ -273,7 +273,7 @@ class Piecewise(Operation):
         most = int(self.n_knots.max())
         if most * len(self.n_knots) > MOST_COMPARED:
             return self._joint_search(kind)[0]
-        # Nothing is above a place without a knot.
+        # Comparisons with the padding are false.
         padded = np.full((len(self.n_knots), most), np.nan, kind)
         padded[np.arange(most) < self.n_knots[:, np.newaxis]] = knots
         reached = np.greater_equal if self.closed == "left" else np.greater
@@ -287,7 +287,7 @@ class Piecewise(Operation):
         return search
 
     def _values_of_few(self, x: FloatArray) -> Vector:
-        """Return the values of few rows: :meth:`_values` with as few calls as it takes, to the same bits."""
+        """Return the values of few rows: :meth:`_values` with fewer NumPy calls and the same bits."""
         parts = self._table.take(self._few_search(x.dtype)(x), 1, None, "clip")
         y: Vector = parts[0]
         degree = len(self.coefficients) - 1
