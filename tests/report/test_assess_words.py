@@ -107,14 +107,14 @@ def test_numbers_are_named_without_quotation_marks_and_words_with_them():
 def test_asking_for_no_method_is_not_called_a_failure():
     for methods in ([], ["uncalibrated"]):
         advice = assess(Y, P, methods=methods).recommendation
-        assert advice.headline == "Keep the probabilities as they are: no methods were given."
+        assert advice.headline == "Keep the uncalibrated predictions: no methods were given."
         assert "collect" not in advice.more_rows
 
 
 def test_a_method_that_loses_is_said_to_lose():
     advice = assess(*drawn(60, 3, seed=5), methods=["temperature"]).recommendation
     assert advice.gain.value < 0
-    assert "would lose 0." in advice.sentences[0]
+    assert "would raise the log-loss by 0." in advice.sentences[0]
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])

@@ -129,7 +129,7 @@ def reason_not_to_fit(rows: EvaluationSet) -> str:
         verb = "is" if rows.n_rows == 1 else "are"
         return f"{counted(rows.n_rows, 'row')} {verb} too few to fit and evaluate a method; at least {FEWEST_ROWS} are needed"
     if rows.n_present < 2:
-        return "all rows have the same true class, so no calibrator can be fitted for the others"
+        return "all rows have the same true class, so calibrators of the other classes cannot be fitted"
     if rows.n_groups is not None and rows.n_groups < 2:
         return "all rows belong to one group, so cross-validation is impossible"
     return ""

@@ -69,7 +69,10 @@ __all__ = [
     "stages_of",
 ]
 
-INFINITE = "∞ means that the true class of at least one row had probability exactly zero; the data summary counts such rows."
+INFINITE = (
+    "A log-loss is infinite if the true class of at least one row had probability exactly zero; the data summary counts these "
+    "rows."
+)
 
 # Names of metrics for which replacing underscores is not enough.
 TITLES = {
