@@ -88,12 +88,13 @@ def test_an_error_below_zero_is_shown_as_none_with_its_estimate_in_the_note():
 
 def test_one_row_and_one_class_have_their_singular():
     alone = assess(Y[:1], P[:1])
-    assert any(text.startswith("1 row is few") for text in texts(alone))
+    assert any("small (1 row)." in text for text in texts(alone))
     assert "1 row is too few" in alone.recommendation.headline
     once = np.where(Y == 2, 0, Y)
     once[0] = 2
     assert any(
-        "1 class has fewer than 20 rows: 2. Its row" in text for text in texts(assess(once, P, methods=[]))
+        "1 class has fewer than 20 rows: 2. Its estimates" in text
+        for text in texts(assess(once, P, methods=[]))
     )
 
 
