@@ -344,7 +344,7 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
 
 
 def _side(estimate: Estimate) -> str:
-    """Return on which side of zero the interval lies; marks are filled if it excludes zero, else hollow."""
+    """Return the side of zero of the interval; marks are filled if it excludes zero, else hollow."""
     if estimate.high is not None and estimate.high < 0:
         return "better"
     return "worse" if estimate.low is not None and estimate.low > 0 else "open"

@@ -173,7 +173,7 @@ def _no_mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> lis
     units = summary.n_groups if summary.n_groups is not None else int(summary.effective_rows)
     if units < 1:
         return []
-    # The one-sided bound is the upper end of a two-sided interval with twice the error probability.
+    # A one-sided bound is the upper end of a two-sided interval with twice the error probability.
     _, most = clopper_pearson(0, units, max(2 * level - 1, 0.01))
     among = counted(rows.n_rows, "row") if rows.groups is None else f"{rows.n_rows} rows of {units} groups"
     return [
@@ -254,7 +254,7 @@ def _duplicates(rows: EvaluationSet) -> list[Pitfall]:
     keys = scores.astype(np.float64) @ mixture
     _, times = np.unique(keys, axis=0, return_counts=True)
     copies = (len(scores) - len(times)) / n_compared
-    # So are coarse scores, such as those of trees or with few decimals.
+    # Coarse scores, such as those of trees or with few decimals, are naturally duplicated too.
     if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or is_on_a_grid(scores):
         return []
     return [
