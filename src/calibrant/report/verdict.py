@@ -158,7 +158,7 @@ def _headline(
         assert evidence.smallest_detectable is not None
         return (
             f"No evidence of miscalibration; an error of {in_points(evidence.smallest_detectable)} or more is detected with a "
-            f"power of {POWER_TEXT}."
+            f"power of at least {POWER_TEXT}."
         )
     if status == "too-few-events":
         assert evidence.events is not None
