@@ -376,7 +376,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Pitfall:
-    """A caveat: something to know before relying on a number."""
+    """A caveat on the results."""
 
     severity: Literal["warning", "note"]
     text: str
