@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from calibrant.arrays import FloatArray, IntArray, Vector
-from calibrant.graph.few_rows import FEW_ROWS
 from calibrant.graph.operation import GraphError, Kernel, Operation, new_value
+from calibrant.graph.rows import FEW_ROWS
 from calibrant.numerics.interpolated import CubicTable
 from calibrant.numerics.knot_search import Search, bit_search, entries, knot_search, stacked_search
 

@@ -165,3 +165,17 @@ def test_the_basin_of_the_brier_score_does_not_depend_on_the_order_of_rows():
 def test_bounds_without_meaning_are_refused(bounds):
     with pytest.raises(ParameterError, match="bounds must be two positive numbers around 1"):
         TemperatureScaling(bounds=bounds).fit([[0.6, 0.4], [0.4, 0.6]], [0, 1])
+
+
+@pytest.mark.parametrize("loss", ["log", "brier"])
+def test_the_temperature_is_the_same_to_the_last_digit_however_rows_are_counted(loss):
+    """Otherwise the last digit would decide which tempered scores are ties for isotonic regression."""
+    for seed in range(40):
+        logits, labels = some_logits(n_rows=40, seed=seed)
+        twice = np.arange(40) % 3 == 0
+        repeated = np.concatenate([np.flatnonzero(twice), np.arange(40)[::-1]])
+        weighted = TemperatureScaling(loss=loss).fit(
+            Predictions.from_logits(logits), labels, np.where(twice, 2.0, 1.0)
+        )
+        other = TemperatureScaling(loss=loss).fit(Predictions.from_logits(logits[repeated]), labels[repeated])
+        assert weighted.inverse_temperature_ == other.inverse_temperature_

@@ -8,6 +8,7 @@ import numpy as np
 from calibrant.arrays import FloatArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.rounding import with_bits
 from calibrant.objective import (
     ArrayRows,
     BrierLoss,
@@ -35,6 +36,8 @@ LOSSES = {"log": CrossEntropy(), "brier": BrierLoss()}
 EVENT_BOUNDS = (1e-6, 1e6)  # of the inverse temperature, relative to one that gives log-odds of unit size
 
 SAMPLE_ROWS = 1000  # determine beta to one per cent, from where two or three passes over all rows suffice
+
+DIGITS = 36  # bits of an inverse temperature: far more than rows determine, fewer than sums agree in
 
 SCRAMBLING = 1e4 * (5**0.5 - 1) / 2  # irrational, so that regular rows are scrambled too
 
@@ -65,6 +68,9 @@ def fit_inverse_temperature(
         found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
         identity_loss = mean_loss(1.0)[0]
     beta, value, status = found.argument, found.value, found.status
+    if status is Status.CONVERGED:
+        # The last digits depend on the order in which rows are added up, and would decide ties of tempered scores.
+        beta = float(with_bits(np.array(beta), DIGITS))
     if value > identity_loss:
         beta, value, status = 1.0, identity_loss, Status.IDENTITY
     return Solution(

@@ -17,8 +17,8 @@ from calibrant.cli.result import Result, Section
 from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.waiting import Waiting, messages_in
 from calibrant.metrics import brier_score, log_loss
-from calibrant.tables.opening import open_source
-from calibrant.tables.table import PredictionFile, Table
+from calibrant.tables.file_set import open_source
+from calibrant.tables.prediction_file import PredictionFile, Table
 from calibrant.wording import LONGEST_NAME, counted
 
 __all__ = ["fit"]

@@ -14,8 +14,8 @@ from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.persistence.replacing import replacing
 from calibrant.report import assess
-from calibrant.tables.opening import open_source
-from calibrant.tables.table import PredictionFile
+from calibrant.tables.file_set import open_source
+from calibrant.tables.prediction_file import PredictionFile
 
 __all__ = ["report"]
 
