@@ -1,4 +1,4 @@
-"""Top-label reduction: one binary map for each predicted class."""
+"""Top-label calibration: one binary map per predicted class."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
