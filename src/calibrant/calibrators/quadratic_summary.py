@@ -1,4 +1,4 @@
-"""Batches of a parametric method: earlier rows as a quadratic expansion of their loss."""
+"""Batch summary of a parametric method: a quadratic approximation of the loss of earlier rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self

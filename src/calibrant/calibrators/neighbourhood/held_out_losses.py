@@ -1,4 +1,4 @@
-"""Mean losses of points, and what is known about them without any calibration."""
+"""Folds of calibration points, and their mean losses with and without calibration."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

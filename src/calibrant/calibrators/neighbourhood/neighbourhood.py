@@ -1,4 +1,4 @@
-"""Neighbourhood: the calibrator that takes away what went wrong nearby, whatever nearby means."""
+"""Base of neighbourhood methods: subtract a local mean of the calibration errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Calibration points: the different predictions, how much each weighs, and how wrong it was on average."""
+"""Calibration points: distinct predictions with weights and mean errors, their distances, and cropping."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field

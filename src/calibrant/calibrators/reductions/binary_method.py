@@ -1,4 +1,4 @@
-"""Binary methods: a map of the probability of one event; more than two classes go one against the rest."""
+"""Base of binary methods: a map of the probability of one event, and one-vs-rest for more classes."""
 
 from abc import abstractmethod
 from copy import copy

@@ -1,4 +1,4 @@
-"""Repairs: predictions that are repaired where they are worst, one partition after another."""
+"""Repairs of decision calibration: partitions with the largest violation, and their corrections."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

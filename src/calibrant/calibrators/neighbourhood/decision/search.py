@@ -1,4 +1,4 @@
-"""How many repairs are worth while: by points that were held out."""
+"""Number of repairs of decision calibration, by cross-validation."""
 
 from typing import Literal, NamedTuple
 
