@@ -160,7 +160,7 @@ class Arrays(ABC):
     def search(
         self, x: Array, knots: NDArray[np.float64], n_knots: NDArray[np.intp], *, closed_left: bool
     ) -> Array:
-        """Return segments as :func:`calibrant.numerics.knot_search.stacked_search` numbers them.
+        """Return segments as :func:`calibrant.graph.curves.stacked_search` numbers them.
 
         A single number in ``n_knots`` is shared by all columns.
         """

@@ -1,4 +1,4 @@
-"""Numbers with fewer digits, so that what differs by rounding only is equal."""
+"""Rounding: fewer digits, midpoints of floats, and arg-min with ties within rounding."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The logit map of structured scaling: a map shared by all classes, then weights and intercepts of each."""
+"""Logit map of structured scaling: a shared map, then class-wise terms, with its curvature and penalty."""
 
 from dataclasses import dataclass
 from itertools import accumulate

@@ -1,4 +1,4 @@
-"""The variational bound of the latent process and its gradient."""
+"""Variational bound of the latent Gaussian process and its gradient."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Networks that stretch the gaps between the sorted scores of a row, and their fit."""
+"""Networks that rescale the gaps between the sorted scores of a row, and their fit."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, Self

@@ -1,4 +1,4 @@
-"""One increasing function for the scores of all classes: the integral of a small network."""
+"""Increasing function of the scores, shared by all classes: the integral of a small positive network."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Scores at the best temperature: what one increasing function for all classes is applied to."""
+"""Scores at the best temperature, the inputs of order-preserving maps."""
 
 from dataclasses import dataclass
 from typing import Literal
