@@ -247,7 +247,7 @@ def test_a_process_that_is_killed_costs_only_its_own_unit(tmp_path):
     assert (summary.done, summary.failed) == (1, 3)
     assert (
         records[1].message
-        == "the trial 'trouble' failed: its process was killed, perhaps for want of memory."
+        == "the trial 'trouble' failed: its process was killed, possibly because it ran out of memory."
     )
 
 

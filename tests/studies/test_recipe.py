@@ -325,7 +325,7 @@ def test_own_code_that_is_not_there(tmp_path):
     [
         ("def run(:\n", "trial.py cannot be read, SyntaxError"),
         ("def other(): pass\n", "there is no 'run' in trial.py"),
-        ("run = 7\n", "trial.py:run is no function, but int"),
+        ("run = 7\n", "trial.py:run is not a function, but int"),
         ("def run(*, seed, data_folder, levels): pass\n", "cannot be called with seed, data_folder, level: "),
     ],
 )
@@ -346,7 +346,7 @@ def test_the_code_of_a_trial_is_checked_by_its_source(code, said, tmp_path):
             "cannot be imported, ModuleNotFoundError: No module named 'no_such_module'",
         ),
         ("def run(**_): pass\nraise SystemExit(3)\n", "cannot be imported, SystemExit: 3"),
-        ("run = 'text'.upper()\n", "trial.py:run is no function, but str"),
+        ("run = 'text'.upper()\n", "trial.py:run is not a function, but str"),
     ],
 )
 def test_the_code_of_a_trial_is_imported_before_anything_runs(code, said, tmp_path):

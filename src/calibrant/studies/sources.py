@@ -55,7 +55,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def is_table(name: str) -> bool:
-    """Tell by its name whether a file has columns, and neither arrays nor pickled objects.
+    """Return whether a file is a table, judged by its name, and not an NPZ file or a pickle.
 
     >>> is_table("iris.csv"), is_table("iris.npz"), is_table("resnet.p")
     (True, False, False)
@@ -64,7 +64,7 @@ def is_table(name: str) -> bool:
 
 
 def check_columns(path: Path, options: Mapping[str, Any], *, needed: bool) -> None:
-    """Refuse a table without the column of the labels, where one is named or needed; only its head is read."""
+    """Refuse a table without its label column; only the header is read."""
     label = options.get("label")
     if not is_table(path.name) or (label is None and not needed):
         return
@@ -72,7 +72,7 @@ def check_columns(path: Path, options: Mapping[str, Any], *, needed: bool) -> No
         with open_source(path) as source:
             columns = tuple(source.columns)
     except (FileFormatError, MissingExtraError, OSError):
-        return  # told by the units, in full
+        return  # The units will report it.
     _check_label(path, label, columns)
 
 
@@ -80,15 +80,15 @@ def _check_label(path: Path, label: Any, columns: Sequence[str]) -> None:
     if label not in columns:
         asked = "" if label is None else f"there is no column {label!r}; "
         raise StudyDataError(
-            f"{path}: {asked}say by label which column has the classes; there are {', '.join(columns)}."
+            f'{path}: {asked}name the column of the classes by label = "..."; there are {", ".join(columns)}.'
         )
 
 
 def read_features(path: Path, options: Mapping[str, Any]) -> StudyData:
-    """Read rows for classifiers.
+    """Read features and labels.
 
-    NPZ files hold ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``; or these and ``X_cal`` and
-    ``y_cal``. In CSV, Parquet and Feather files every column but the ``label`` is a feature.
+    NPZ files hold ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``; or these with ``X_cal`` and
+    ``y_cal``. In CSV, Parquet and Feather files every column except ``label`` is a feature.
     """
     if path.suffix.lower() != ".npz":
         return _told(path, lambda: _from_table(path, options))
@@ -107,13 +107,12 @@ def read_features(path: Path, options: Mapping[str, Any]) -> StudyData:
 
 
 def read_scores(path: Path, options: Mapping[str, Any], test_path: Path | None = None) -> StudyData:
-    """Read outputs of a classifier, with or without a division into calibration and test rows.
+    """Read predictions of a classifier, with or without a split into calibration and test sets.
 
-    NPZ files hold ``logits`` or ``probs``, and ``y``; with ``val_`` and ``test_`` before these names the rows are divided
-    already. Pickles are the pairs ``((logits, y), (logits, y))`` of the published networks, calibration rows first.
-    CSV, Parquet and Feather files are read by :func:`calibrant.tables.read_predictions`; ``space`` says what the
-    scores are. ``test_path`` is a second file with the test rows. The option ``truth`` names an array of true
-    probabilities, or of votes.
+    NPZ files hold ``logits`` or ``probs``, and ``y``; with the prefixes ``val_`` and ``test_`` the rows are already split.
+    Pickles are the pairs ``((logits, y), (logits, y))`` of the published networks, calibration set first. CSV, Parquet and
+    Feather files are read by :func:`calibrant.tables.read_predictions`; ``space`` is the kind of scores. ``test_path`` is
+    a second file with the test set. The option ``truth`` names an array of true probabilities, or of votes.
     """
     if test_path is not None:
         return _told(
@@ -133,7 +132,7 @@ def read_scores(path: Path, options: Mapping[str, Any], test_path: Path | None =
 
 
 def read_top_label(path: Path) -> StudyData:
-    """Read confidences alone: whether a prediction is right is the question, so there are two classes, wrong and right.
+    """Read confidences as a binary problem whose classes are "wrong" and "right".
 
     An NPZ file holds ``confidence`` and either ``correct``, or ``pred`` and ``y``.
     """
@@ -146,8 +145,7 @@ def read_top_label(path: Path) -> StudyData:
     correct = arrays["correct"] if "correct" in arrays else arrays["pred"] == arrays["y"]
     if confidence.ndim != 1 or correct.shape != confidence.shape:
         raise StudyDataError(
-            f"{path}: confidence has shape {confidence.shape} and what tells the right ones {correct.shape}; "
-            "one entry per row is needed."
+            f"{path}: confidence has shape {confidence.shape} and correct {correct.shape}; give one entry per row."
         )
     if not np.isin(correct, (0, 1)).all():
         raise StudyDataError(f"{path}: correct must be 0 or 1 in every row.")
@@ -156,7 +154,7 @@ def read_top_label(path: Path) -> StudyData:
 
 
 def _told(path: Path, make: Any) -> StudyData:
-    """Return what is made, or say in which file the trouble is."""
+    """Return what ``make`` returns, or raise its error with the name of the file."""
     try:
         data: StudyData = make()
     except (StudyDataError, PredictionError, LabelError, WeightError, FileFormatError) as error:
@@ -213,7 +211,7 @@ def _pair(
     if len(found) != 1 or len(labels) != 1:
         what = "scores" if len(found) != 1 else "labels"
         raise StudyDataError(
-            f"{path} has the arrays {', '.join(arrays)}; which are the {what} is not clear, so name them as "
+            f"{path} has the arrays {', '.join(arrays)}, and it is unclear which are the {what}; name them "
             f"{prefix}logits or {prefix}probs, and {prefix}y."
         )
     name, chosen = found[0]
@@ -256,11 +254,11 @@ def _undivided(path: Path, options: Mapping[str, Any]) -> tuple[Predictions, NDA
     if path.suffix.lower() == ".npz":
         return _pair(path, _arrays(path), options)
     if path.suffix.lower() in PICKLE_ENDINGS:
-        raise StudyDataError(f"{path} is a pickle of calibration and test rows; give it alone.")
+        raise StudyDataError(f"{path} is a pickle of calibration and test sets; remove the option test.")
     space = _space(options)
     if space is None:
         raise StudyDataError(
-            f"{path}: say what the scores are by space = 'probabilities' or space = 'logits'."
+            f"{path}: add space = 'probabilities' or space = 'logits'."
         )
     table = read_predictions(path, space=space, **{key: options[key] for key in OF_TABLES if key in options})
     return table.predictions, table.labels
@@ -280,21 +278,21 @@ def _from_table(path: Path, options: Mapping[str, Any]) -> StudyData:
 
 BYTES_AT_A_TIME = 1 << 20
 
-# Files are hashed once as long as they stay as they are; few sets are kept in memory.
+# A file is hashed once while it is unchanged; few data sets are kept in memory.
 _HASHES: dict[tuple[str, int, int], str] = {}
 _LOADED: dict[tuple[Any, ...], StudyData] = {}
 KEPT_SETS = 4
 
 
 class AbsentDataError(StudyDataError):
-    """The file of a data set is not there."""
+    """The file of a data set does not exist."""
 
 
 def find_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> Path | None:
-    """Return where the file of a data set is, None for one that is generated; refuse one that is absent.
+    """Return the path of a data set's file, None if it is generated; raise if a file does not exist.
 
-    Files are relative to the folder of data, or to that of the recipe if there is none; own ones beside the recipe are
-    found as well. A generator that reads files names them in the option ``files``.
+    Paths are relative to the data folder or to the folder of the recipe. A generator that reads files lists them in the
+    option ``files``.
     """
     if spec.kind == "generated":
         for name in spec.options.get("files", ()):
@@ -304,7 +302,7 @@ def find_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
 
 
 def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> None:
-    """Refuse a data set that is absent, or whose table lacks the column of the labels, by its first line alone."""
+    """Refuse a data set whose file does not exist, or whose table lacks its label column, without reading the rows."""
     path = find_source(spec, data_folder, recipe_folder)
     if path is None:
         return
@@ -317,9 +315,9 @@ def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) 
 
 
 def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> str:
-    """Return a hash of all that a data set depends on: the content of its files, or the code that makes it, and its options.
+    """Return a hash of everything that a data set depends on: contents of files, code of a generator, and options.
 
-    Neither names nor places of files matter.
+    Names and paths of files do not matter.
     """
     content = [spec.kind, json.dumps(_options(spec), sort_keys=True)]
     path = find_source(spec, data_folder, recipe_folder)
@@ -336,7 +334,7 @@ def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
 
 
 def load(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, seed: int) -> StudyData:
-    """Return the rows of a data set; ``seed`` is passed on to a generator and is of no account otherwise."""
+    """Load a data set; ``seed`` is passed to a generator and ignored otherwise."""
     path = find_source(spec, data_folder, recipe_folder)
     generated = path is None
     key = (
@@ -390,7 +388,7 @@ def _generated(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, se
 
 
 def _options(spec: DataSpec) -> Any:
-    """Return the options that determine the rows."""
+    """Return the options in canonical form."""
     return spec.canonical()["options"]
 
 
@@ -414,7 +412,7 @@ def _found(source: str, name: str, data_folder: Path | None, recipe_folder: Path
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file; one that stays as it is is read once."""
+    """Return the SHA-256 of a file; an unchanged file is read once."""
     try:
         status = os.stat(path)
         known = (str(path.resolve()), status.st_mtime_ns, status.st_size)
