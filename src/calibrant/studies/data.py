@@ -199,7 +199,9 @@ class StudyData:
     def _parts(self) -> list[Rows]:
         found = [part for part in (self.rows, self.training, self.calibration, self.test) if part is not None]
         if not found:
-            raise StudyDataError("the data set has no rows; create it with StudyData.from_features or from_scores.")
+            raise StudyDataError(
+                "the data set has no rows; create it with StudyData.from_features or from_scores."
+            )
         return found
 
 
@@ -230,9 +232,7 @@ def _column(y: Any) -> NDArray[Any]:
         labels = labels.astype(str)
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all() or (labels != np.round(labels)).any():
-            raise StudyDataError(
-                "labels must be integers or text, but some are fractions or not finite."
-            )
+            raise StudyDataError("labels must be integers or text, but some are fractions or not finite.")
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubU":
         raise StudyDataError(f"labels must be integers or text, not {labels.dtype}.")

@@ -1,4 +1,4 @@
-"""The recipe's own code: classes and functions that it names by file or module, checked as text before they are imported."""
+"""The recipe's own code: its classes and functions, checked as text before they are imported."""
 
 import ast
 import hashlib
@@ -39,7 +39,7 @@ def reference_parts(reference: str) -> tuple[str, str]:
     place, _, name = reference.rpartition(":")
     if not place or not name.isidentifier():
         raise RecipeError(
-            f"code is written as file.py:name or package.module:name, not {reference!r}."
+            f"code is written as file.py:name or package.module:name, not {reference!r}; the name follows the colon."
         )
     return place, name
 

@@ -1,4 +1,4 @@
-"""Checks of tables and pictures against all that a recipe could give, before anything is run."""
+"""Checks of tables and figures against the labels and measures of a recipe, before anything runs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ __all__ = [
 
 MOST_NAMES = 12
 ANYTHING = "\0"
-"""Among the values of a label, that there are others which are not known before the run."""
+"""Marks a label that has further values, which are unknown before the run."""
 
 LABELS_OF_PICTURES = {
     "critical-difference": ("tasks", "columns"),
@@ -32,26 +32,25 @@ LABELS_OF_PICTURES = {
     "chosen": ("by",),
     "probabilities": (),
 }
-"""Options of pictures that are labels of units."""
+"""Options of figures that are labels of units."""
 
 Levels = dict[str, dict[str, None]]
 
 
 def check_shown(plan: AnyPlan) -> None:
-    """Refuse tables and pictures that ask for what no unit could have, and figures of papers that cannot be read.
+    """Refuse tables and figures with labels or values that no unit has, and unreadable files of published numbers.
 
-    Units of the whole recipe and of all its forms count, with data that are absent: a form may lack what a table shows.
-    A recipe whose file is not to be found any more is checked for its figures alone.
+    Units of the complete recipe and of all forms count, including those of missing data, because a form need not contain
+    everything that a table shows. If the recipe file no longer exists, only the published numbers are checked.
 
     Parameters
     ----------
     plan : Plan
-        With the recipe whose tables and pictures are meant.
 
     Raises
     ------
     RecipeError
-        If there is one.
+        If a table or figure is invalid.
     """
     recipe = plan.recipe
     for table in recipe.tables:
@@ -75,7 +74,7 @@ def check_shown(plan: AnyPlan) -> None:
 
 
 def _all_forms(recipe: Recipe) -> list[Recipe]:
-    """Return the whole recipe and all its forms, which have to be read again where this is one of them."""
+    """Return the complete recipe and all its forms, which are read from the file."""
     file = recipe.folder / FILE_NAME
     if recipe.folder.name != recipe.name or not file.is_file():
         file = recipe.folder / f"{recipe.name}.toml"
@@ -94,7 +93,7 @@ def _levels(labels: Iterable[Mapping[str, Any]]) -> Levels:
 
 
 def _add(levels: Levels, recipe: Recipe) -> None:
-    """Add all labels that units of a recipe have, with their values."""
+    """Add all labels of the units of a recipe, with their values."""
 
     def add(name: str, values: Iterable[Any]) -> None:
         levels.setdefault(name, {}).update(dict.fromkeys(map(label_text, values)))
@@ -129,7 +128,7 @@ def _check_table(table: TableOptions, levels: Levels) -> None:
     for key, names, known in (
         ("control", [table.control], columns),
         ("relative_to", [table.relative_to], columns),
-        ("unranked", table.unranked, everything),  # one list may serve tables that leave some of it out
+        ("unranked", table.unranked, everything),  # One list may serve several tables.
     ):
         for name in names:
             if name:
@@ -163,7 +162,7 @@ def _check_picture(picture: PictureOptions, levels: Levels, forms: list[Recipe])
 
 
 def _columns(label: str, levels: Levels, where: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
-    """Return the names that a label may give, among those that are asked for."""
+    """Return the values of a label that satisfy the conditions."""
     if label == MEASURE:
         return list(measures)
     wanted = _texts(where[label]) if label in where else None
@@ -202,7 +201,7 @@ def _check_parameter(where: str, picture: Chosen, forms: list[Recipe]) -> None:
 
 
 def _parameters(calibrator: Any, prefix: str = "") -> list[str]:
-    """Return the names of parameters as records have them: those of a chain are numbered by stage."""
+    """Return the names of parameters as in records; those of a chain are prefixed by the stage."""
     names = [f"{prefix}{name}" for name in getattr(calibrator, "get_params", dict)()]
     for place, stage in enumerate(getattr(calibrator, "calibrators", None) or ()):
         names += _parameters(stage, f"{prefix}{place}.")

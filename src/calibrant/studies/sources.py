@@ -257,9 +257,7 @@ def _undivided(path: Path, options: Mapping[str, Any]) -> tuple[Predictions, NDA
         raise StudyDataError(f"{path} is a pickle of calibration and test sets; remove the option test.")
     space = _space(options)
     if space is None:
-        raise StudyDataError(
-            f"{path}: add space = 'probabilities' or space = 'logits'."
-        )
+        raise StudyDataError(f"{path}: add space = 'probabilities' or space = 'logits'.")
     table = read_predictions(path, space=space, **{key: options[key] for key in OF_TABLES if key in options})
     return table.predictions, table.labels
 

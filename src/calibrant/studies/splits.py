@@ -9,8 +9,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from calibrant.arrays import IntArray
 from calibrant.errors import RecipeError, StudyDataError
+from calibrant.presentation import counted
 from calibrant.studies.specifications import SplitSpec
-from calibrant.wording import counted
 
 __all__ = [
     "Split",

@@ -405,7 +405,9 @@ class Store:
             self._is_ours = True
             return
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is a database of another program; name another file for the store.")
+            raise StoreError(
+                f"{self.path} is a database of another program; name another file for the store."
+            )
         with self._transaction():
             # Another process may have created it meanwhile.
             if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION:

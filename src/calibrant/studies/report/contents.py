@@ -1,4 +1,4 @@
-"""What a report says: what was run, what failed, and all tables and pictures."""
+"""Contents of a report: what was run, what failed, and all tables and figures."""
 
 import os
 import platform
@@ -47,12 +47,12 @@ DATA_COLUMNS = (
     *map(Column, ("classes", "calibration rows", "test rows", "units done")),
 )
 FAILURE_COLUMNS = tuple(Column(name, False) for name in ("units", "how", "of", "message"))
-NOT_SHOWN = "Not shown, since nothing that was to be run belongs to it"
+NOT_SHOWN = "Not shown because no unit belongs to it"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Units that failed for one reason: how many, how, of what, and the message."""
+    """Units that failed for one reason: their number, status, common labels and message."""
 
     number: int
     status: str
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class ReportContents:
-    """All that a report says, in whatever form.
+    """Contents of a report in any format.
 
     Attributes
     ----------
@@ -70,16 +70,16 @@ class ReportContents:
     facts : tuple of (str, str)
         What was run.
     data_rows : tuple
-        The data sets.
+        One row per data set.
     absent : tuple of (str, str)
-        What was left out, and why.
+        Data sets and trials that were skipped, and why.
     failures : tuple of Failure
     tables : tuple of ResultTable
     pictures : tuple of DrawnPicture
     empty : tuple of str
-        Titles of tables and pictures that no unit belongs to, as in a form that leaves trials out.
+        Titles of tables and figures without units, for example in a form without trials.
     when : str
-        When the runs took place; empty if it is not known.
+        Times of the runs; empty if unknown.
     """
 
     title: str
@@ -124,7 +124,7 @@ def contents_of(
     predictions: Callable[[Results, Probabilities], Built] | None = None,
     runs: Sequence[Any] = (),
 ) -> ReportContents:
-    """Make all tables and pictures of a recipe and say what was run."""
+    """Compute all tables and figures of a recipe, and collect what was run."""
     recipe = results.recipe
     failures = contents_of_failures(results)
     rows = _data_rows(results)
@@ -150,7 +150,7 @@ def contents_of(
 
 
 def contents_of_failures(results: Results) -> list[Failure]:
-    """Return what failed, by reasons."""
+    """Return the failures, grouped by reason."""
     return [
         Failure(len(lines), status, _where(lines, results), _shortened(message))
         for (status, message), lines in results.failures().items()
@@ -184,7 +184,7 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
 
 
 def _time(results: Results) -> str:
-    # Several splits may share one training, which the key of what was trained tells.
+    # Several splits can share one training, which its key shows.
     trained = {
         unit.key: getattr(getattr(unit, "work", None), "training", unit.key) for unit in results.plan.units
     }
@@ -220,7 +220,7 @@ def _data_rows(results: Results) -> list[tuple[str, ...]]:
 
 
 def _span(lines: Sequence[Line], detail: str) -> str:
-    """Return a number that units have in their details, or from where to where it goes."""
+    """Return the number that units have in their details, or its range."""
     numbers = {line.details[detail] for line in lines if line.details.get(detail) is not None}
     if not numbers:
         return ""
@@ -229,7 +229,7 @@ def _span(lines: Sequence[Line], detail: str) -> str:
 
 
 def _where(lines: Sequence[Line], results: Results) -> str:
-    """Return what units have in common, label by label; splits and seeds only if others of the same tasks are not among them."""
+    """Return the labels that units share; splits and seeds only if other units of the same tasks did not fail."""
     parts = []
     hit = {line.key for line in lines}
     tasks = {_task(line) for line in lines}
@@ -255,7 +255,7 @@ def _shortened(message: str) -> str:
 
 
 def _absence(reason: str) -> str:
-    """Return why something was left out, in as few words as will do in a report.
+    """Return why something was skipped, in a few words for a report.
 
     >>> _absence("data set 'mine': there is no file a/mine.npz in /x/data; name the folder of your data.")
     'no file a/mine.npz'
@@ -265,7 +265,7 @@ def _absence(reason: str) -> str:
 
 
 def _without_folders(message: str) -> str:
-    """Return a message without the folders of this machine, which say nothing to others."""
+    """Return a message without the folders of this machine."""
     words = []
     for word in message.split(" "):
         bare = word.strip("'\"(),;:.")

@@ -1,4 +1,4 @@
-"""Units by the row and column of a table that they belong to, and numbers of them."""
+"""Units grouped into the cells of a table, and their means and standard deviations."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = [
 Row = tuple[str, ...]
 Task = tuple[str, ...]
 Place = tuple[Task, Hashable]
-"""A task and a split of it."""
+"""A task and a split."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class CellUnits:
     Attributes
     ----------
     values : dict
-        Task and split of every unit that is done -> the measure. Several units of one place are averaged.
+        Task and split of a finished unit -> the measure, averaged over units with the same task and split.
     planned : set
-        Tasks and splits of all units of the plan.
+        Tasks and splits of all units in the plan.
     """
 
     values: dict[Place, float] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class CellUnits:
 
     @property
     def complete(self) -> bool:
-        """Whether all units of the plan have a number, and there are any."""
+        """Whether there are units in the plan and all have a number."""
         return bool(self.planned) and len(self.values) == len(self.planned)
 
     def numbers(self) -> list[float]:
@@ -55,18 +55,18 @@ class CellUnits:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Cells of a table by row and column, with rows, columns and tasks in the order of the plan."""
+    """Cells of a table by row and column, in the order of the plan."""
 
     rows: list[Row]
     columns: list[str]
     cells: dict[tuple[Row, str], CellUnits]
 
     def cell(self, row: Row, column: str) -> CellUnits:
-        """Return the units of a cell, none if there are none."""
+        """Return the units of a cell."""
         return self.cells.get((row, column), CellUnits())
 
     def by_task(self, row: Row, columns: Sequence[str]) -> dict[Task, list[CellUnits]]:
-        """Return the cells of a row, one for every column, apart by task."""
+        """Return the cells of a row separately per task, one cell per column."""
         parts = [_apart(self.cell(row, column)) for column in columns]
         tasks = sorted({task for part in parts for task in part})
         return {task: [part.get(task, CellUnits()) for part in parts] for task in tasks}
@@ -80,10 +80,10 @@ def grouped(
     where: Mapping[str, Any] | None = None,
     level: float | None = None,
 ) -> Grouped:
-    """Sort units into cells; with a level, a unit counts one if it is above it and zero if not.
+    """Group units into cells; with a level, the value of a unit is whether the measure exceeds it.
 
-    A unit belongs to the table if it has the label of the columns and at least one of those of the rows; labels of rows
-    that it lacks count as empty. The task of a unit is all of its labels other than that of the columns and those of splits.
+    A unit belongs to the table if it has the label of the columns and at least one of the rows; missing row labels are
+    empty. The task of a unit consists of all its labels except those of the columns and of splits.
     """
     cells: dict[tuple[Row, str], CellUnits] = {}
     found_rows: dict[Row, None] = {}
@@ -93,7 +93,7 @@ def grouped(
     single = MEASURE not in (*rows, columns, *(names if len(measures) > 1 else ()))
     of_tasks = [label for label in names if label != columns and label not in SPLIT_LABELS]
     lines: Iterable[Line] = results.lines if not where else results.where(where)
-    # Rows and columns may themselves be labels of splits, which then tell no units apart.
+    # Labels of splits that are rows or columns do not distinguish splits.
     apart = [label if label not in (*rows, columns) else "" for label in SPLIT_LABELS]
     whole = all(apart)
     for line in lines:
@@ -145,7 +145,7 @@ def spread_over_splits(values: Mapping[Place, float]) -> float:
 def _mean(values: Sequence[float]) -> float:
     if not values:
         return math.nan
-    # Exact sums: methods that say the same tie, in whatever order their units come.
+    # Exact sums, so that equal methods tie for any order of units.
     return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(np.sum(values))
 
 
