@@ -22,16 +22,10 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
 from calibrant.predictions import Predictions
 from calibrant.studies.outputs import BaseOutputs, Part, averaged
-from calibrant.studies.own_code import check_reference, is_reference, load_object
+from calibrant.studies.own_code import check_reference, is_reference, load_object, one_line
 from calibrant.studies.specifications import CalibratorSpec
 
-__all__ = [
-    "Calibrated",
-    "calibrate",
-    "check_calibrator",
-    "make_calibrator",
-    "needs_own_code",
-]
+__all__ = ["Calibrated", "calibrate", "check_calibrator", "make_calibrator", "needs_own_code"]
 
 
 Map = Callable[[Predictions], Predictions]
@@ -339,8 +333,7 @@ def _made(name: str, method: str, parameters: Mapping[str, Any], recipe_folder: 
         else:
             calibrator = registry.make(method, **parameters)
     except (TypeError, ParameterError) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise RecipeError(f"calibrator {name!r}: {method} cannot be created: {text}.") from error
+        raise RecipeError(f"calibrator {name!r}: {method} cannot be created: {one_line(error)}.") from error
     _seed(calibrator, seed, parameters)
     return calibrator
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from calibrant.errors import PredictionError, RecipeError, StudyError
 from calibrant.notices import held_back
 from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
-from calibrant.studies.own_code import is_reference, load_object
+from calibrant.studies.own_code import is_reference, load_object, one_line
 from calibrant.studies.schema import close_to
 from calibrant.studies.specifications import ClassifierSpec
 
@@ -27,6 +28,7 @@ __all__ = [
     "PairwiseSVC",
     "SmallClassQDA",
     "check_classifier",
+    "coupled",
     "make_classifier",
     "scores_of",
     "trained",
@@ -221,12 +223,6 @@ def coupled(first: Float64Array, n_classes: int) -> Float64Array:
     return np.asarray(probabilities / total)
 
 
-def _nbayes(**parameters: Any) -> Any:
-    from sklearn.naive_bayes import GaussianNB
-
-    return GaussianNB(**parameters)
-
-
 def _logistic(**parameters: Any) -> Any:
     """Return one-vs-rest logistic regression, scikit-learn's default when the tables were made."""
     from sklearn.linear_model import LogisticRegression
@@ -235,84 +231,25 @@ def _logistic(**parameters: Any) -> Any:
     return OneVsRestClassifier(LogisticRegression(**{"solver": "liblinear", **parameters}))
 
 
-def _multinomial(**parameters: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(**{"max_iter": 1000, **parameters})
-
-
-def _adaboost(**parameters: Any) -> Any:
-    from sklearn.ensemble import AdaBoostClassifier
-
-    return AdaBoostClassifier(**{"n_estimators": 200, **parameters})
-
-
-def _forest(**parameters: Any) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(**{"n_estimators": 200, **parameters})
-
-
-def _boosting(**parameters: Any) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(**parameters)
-
-
-def _mlp(**parameters: Any) -> Any:
-    from sklearn.neural_network import MLPClassifier
-
-    return MLPClassifier(**parameters)
-
-
-def _tree(**parameters: Any) -> Any:
-    from sklearn.tree import DecisionTreeClassifier
-
-    return DecisionTreeClassifier(**{"max_depth": 5, **parameters})
-
-
-def _knn(**parameters: Any) -> Any:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return KNeighborsClassifier(**{"n_neighbors": 3, **parameters})
-
-
-def _lda(**parameters: Any) -> Any:
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-    return LinearDiscriminantAnalysis(**parameters)
-
-
-def _qda(**parameters: Any) -> Any:
-    return SmallClassQDA(**{"reg_param": 0.1, **parameters})
-
-
-def _svc_linear(**parameters: Any) -> Any:
-    return _svc(**{"kernel": "linear", "C": 0.025, **parameters})
-
-
-def _svc_rbf(**parameters: Any) -> Any:
-    return _svc(**{"gamma": 2.0, "C": 1.0, **parameters})
-
-
-def _svc(**parameters: Any) -> Any:
-    return PairwiseSVC(**parameters)
+def _estimator(reference: str, **defaults: Any) -> Callable[..., Any]:
+    """Return a constructor with defaults, whose module is imported at the first call."""
+    return lambda **parameters: load_object(reference, Path())(**{**defaults, **parameters})
 
 
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "logistic": _logistic,
-    "nbayes": _nbayes,
-    "forest": _forest,
-    "adas": _adaboost,
-    "lda": _lda,
-    "qda": _qda,
-    "tree": _tree,
-    "knn": _knn,
-    "mlp": _mlp,
-    "svc-linear": _svc_linear,
-    "svc-rbf": _svc_rbf,
-    "multinomial": _multinomial,
-    "boosting": _boosting,
+    "nbayes": _estimator("sklearn.naive_bayes:GaussianNB"),
+    "forest": _estimator("sklearn.ensemble:RandomForestClassifier", n_estimators=200),
+    "adas": _estimator("sklearn.ensemble:AdaBoostClassifier", n_estimators=200),
+    "lda": _estimator("sklearn.discriminant_analysis:LinearDiscriminantAnalysis"),
+    "qda": partial(SmallClassQDA, reg_param=0.1),
+    "tree": _estimator("sklearn.tree:DecisionTreeClassifier", max_depth=5),
+    "knn": _estimator("sklearn.neighbors:KNeighborsClassifier", n_neighbors=3),
+    "mlp": _estimator("sklearn.neural_network:MLPClassifier"),
+    "svc-linear": partial(PairwiseSVC, kernel="linear", C=0.025),
+    "svc-rbf": partial(PairwiseSVC, gamma=2.0, C=1.0),
+    "multinomial": _estimator("sklearn.linear_model:LogisticRegression", max_iter=1000),
+    "boosting": _estimator("sklearn.ensemble:HistGradientBoostingClassifier"),
 }
 r"""Name of a classifier -> its constructor.
 
@@ -366,8 +303,9 @@ def make_classifier(spec: ClassifierSpec, seed: int, recipe_folder: Path) -> Any
                 **{name: seed for name in known if name.rpartition("__")[2] == "random_state"}
             )
     except (TypeError, ValueError) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise RecipeError(f"classifier {spec.name!r}: {spec.estimator} cannot be created: {text}.") from error
+        raise RecipeError(
+            f"classifier {spec.name!r}: {spec.estimator} cannot be created: {one_line(error)}."
+        ) from error
     return classifier
 
 

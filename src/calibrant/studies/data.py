@@ -14,11 +14,7 @@ from calibrant.options import real_array
 from calibrant.predictions import Predictions
 from calibrant.synthetic.task import SyntheticTask
 
-__all__ = [
-    "Rows",
-    "StudyData",
-    "Truth",
-]
+__all__ = ["Rows", "StudyData", "Truth"]
 
 Truth = NDArray[np.float64] | SyntheticTask
 """True probabilities of rows, (n, K), or the synthetic task that they were drawn from."""

@@ -23,13 +23,7 @@ from calibrant.studies.store import Store
 from calibrant.studies.units import Answer, Context, GridWork, Pause, Task, Training, Unit, UnitTask
 from calibrant.studies.workers import WorkerDiedError, Workers, opened, processors
 
-__all__ = [
-    "Progress",
-    "Schedule",
-    "Summary",
-    "TimeLeft",
-    "run",
-]
+__all__ = ["Progress", "Schedule", "Summary", "TimeLeft", "run", "versions"]
 
 
 Group = tuple[Hashable, ...]
@@ -419,7 +413,7 @@ class _Session:
                 jobs=self.workers.jobs,
                 backend=self.backend,
                 processors=processors(),
-                versions=_versions(),
+                versions=versions(),
             )
         self._say("")
         with Writer(self.store, self.number, self.start) as self.writer:
@@ -504,7 +498,7 @@ def _without_calibrator(labels: Mapping[str, Any]) -> dict[str, Any]:
     return {key: labels[key] for key in ("data", "classifier") if key in labels}
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Return the versions and the system, which can change results besides the recipe."""
     found = {"python": platform.python_version(), "calibrant": calibrant.__version__}
     for name in ("numpy", "scipy", "scikit-learn", "joblib"):

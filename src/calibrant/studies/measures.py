@@ -27,13 +27,7 @@ from calibrant.synthetic import TrueErrors, true_errors
 from calibrant.synthetic.level_sets import conditional_sizes
 from calibrant.synthetic.task import SyntheticTask
 
-__all__ = [
-    "TRUE_NAMES",
-    "check_measure",
-    "higher_by_default",
-    "measure",
-    "measure_all",
-]
+__all__ = ["TRUE_NAMES", "check_measure", "higher_by_default", "measure", "measure_all"]
 
 
 TRUE = "true."

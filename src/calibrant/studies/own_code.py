@@ -22,12 +22,18 @@ __all__ = [
     "is_reference",
     "load_function",
     "load_object",
+    "one_line",
     "source_of",
 ]
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 EMPTY = inspect.Parameter.empty
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an error on one line, without its full stop."""
+    return " ".join(str(error).split()).removesuffix(".")
 
 
 def reference_parts(reference: str) -> tuple[str, str]:
@@ -114,8 +120,9 @@ def defined_name(reference: str, recipe_folder: Path) -> ast.AST | None:
             warnings.simplefilter("ignore")
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise RecipeError(f"{reference}: {place} cannot be read, {type(error).__name__}: {text}.") from error
+        raise RecipeError(
+            f"{reference}: {place} cannot be read, {type(error).__name__}: {one_line(error)}."
+        ) from error
     except OSError as error:
         raise RecipeError(f"{reference}: {place} cannot be read: {error.strerror or error}.") from error
     found: ast.AST | None = None
@@ -272,9 +279,8 @@ def _module(place: str, reference: str, recipe_folder: Path) -> ModuleType:
     except RecipeError:
         raise
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
         raise RecipeError(
-            f"{reference}: {place} cannot be imported, {type(error).__name__}: {text}."
+            f"{reference}: {place} cannot be imported, {type(error).__name__}: {one_line(error)}."
         ) from error
 
 

@@ -13,15 +13,12 @@ from calibrant.studies.outputs import OutputsRequest, needs_training, outputs_ke
 from calibrant.studies.own_code import code_fingerprint, is_reference
 from calibrant.studies.recipe import Recipe
 from calibrant.studies.results import Record
-from calibrant.studies.sources import AbsentDataError, check_source, file_hash
+from calibrant.studies.sources import AbsentDataError, check_source, file_hash, find_file, place_of
 from calibrant.studies.specifications import CalibratorSpec, DataSpec, MeasureSpec, TrialSpec
 from calibrant.studies.splits import splits_of
 from calibrant.studies.units import GridWork, TrialWork, Unit
 
-__all__ = [
-    "Plan",
-    "plan",
-]
+__all__ = ["Plan", "plan"]
 
 
 FORMAT = 1
@@ -210,7 +207,9 @@ def _grid(recipe: Recipe, data: DataSpec, folder: Path | None, measures: str) ->
 
 
 def _trials(recipe: Recipe, trial: TrialSpec, folder: Path | None) -> Iterator[Unit]:
-    hashes = [file_hash(_find(name, trial, folder, recipe.folder)) for name in trial.files]
+    hashes = [
+        file_hash(find_file(name, f"trial {trial.name!r}", folder, recipe.folder)) for name in trial.files
+    ]
     crossed = [name for name, value in trial.parameters.items() if isinstance(value, list)]
     for combination in product(*(trial.parameters[name] for name in crossed)):
         chosen = dict(zip(crossed, combination, strict=True))
@@ -243,20 +242,5 @@ def _files_of(data: DataSpec) -> list[str]:
 
 def _reason(names: Iterable[str], *folders: Path | None) -> str:
     """Return which files do not exist, in a few words for a report."""
-    missing = [name for name in names if _place(name, folders) is None]
+    missing = [name for name in names if place_of(name, folders) is None]
     return f"there is no file {', '.join(missing)}"
-
-
-def _place(name: str, folders: Iterable[Path | None]) -> Path | None:
-    places = [folder / name for folder in folders if folder is not None]
-    return next((path for path in places if path.is_file()), None)
-
-
-def _find(name: str, trial: TrialSpec, folder: Path | None, recipe_folder: Path) -> Path:
-    path = _place(name, (folder, recipe_folder))
-    if path is None:
-        raise AbsentDataError(
-            f"trial {trial.name!r}: there is no file {name} in {folder or recipe_folder}; "
-            "name the folder of your data by --data or CALIBRANT_DATA."
-        )
-    return path

@@ -26,6 +26,8 @@ __all__ = [
     "Outcome",
     "Record",
     "Results",
+    "columns_text",
+    "csv_text",
     "label_text",
 ]
 

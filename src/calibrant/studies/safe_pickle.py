@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import StudyDataError
+from calibrant.studies.own_code import one_line
 
-__all__ = [
-    "load_pickle",
-]
+__all__ = ["load_pickle"]
 
 
 PLAIN_TYPE = re.compile(r"[biufSU]\d{1,6}")
@@ -395,9 +394,8 @@ def load_pickle(path: Path) -> Any:
     try:
         return _Machine(content).run()
     except pickle.UnpicklingError as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
         raise StudyDataError(
-            f"{path} is not a pickle of numpy arrays alone: {reason}; save the arrays with numpy.savez."
+            f"{path} is not a pickle of numpy arrays alone: {one_line(error)}; save the arrays with numpy.savez."
         ) from error
     except MemoryError:
         raise StudyDataError(f"{path} needs more memory than is available; it may be damaged.") from None

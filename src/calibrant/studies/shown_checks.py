@@ -14,9 +14,7 @@ from calibrant.studies.splits import splits_of
 from calibrant.studies.tables import read_figures
 from calibrant.studies.tables.options import TableOptions
 
-__all__ = [
-    "check_shown",
-]
+__all__ = ["check_shown"]
 
 MOST_NAMES = 12
 ANYTHING = "\0"

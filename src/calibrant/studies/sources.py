@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from calibrant.errors import (
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.studies.data import StudyData
-from calibrant.studies.own_code import code_fingerprint, load_function
+from calibrant.studies.own_code import code_fingerprint, load_function, one_line
 from calibrant.studies.safe_pickle import load_pickle
 from calibrant.studies.specifications import DataSpec
 from calibrant.tables import read_predictions
@@ -34,10 +34,12 @@ __all__ = [
     "AbsentDataError",
     "check_source",
     "file_hash",
+    "find_file",
     "find_source",
     "fingerprint",
     "is_table",
     "load",
+    "place_of",
     "read_scores",
 ]
 
@@ -294,9 +296,9 @@ def find_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
     """
     if spec.kind == "generated":
         for name in spec.options.get("files", ()):
-            _found(str(name), spec.name, data_folder, recipe_folder)
+            find_file(str(name), f"data set {spec.name!r}", data_folder, recipe_folder)
         return None
-    return _found(spec.source, spec.name, data_folder, recipe_folder)
+    return find_file(spec.source, f"data set {spec.name!r}", data_folder, recipe_folder)
 
 
 def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> None:
@@ -322,7 +324,10 @@ def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
     if path is None:
         content += [spec.source, code_fingerprint(spec.source, recipe_folder)]
         files = spec.options.get("files", ())
-        content += [file_hash(_found(str(name), spec.name, data_folder, recipe_folder)) for name in files]
+        content += [
+            file_hash(find_file(str(name), f"data set {spec.name!r}", data_folder, recipe_folder))
+            for name in files
+        ]
     else:
         content.append(file_hash(path))
     test = _test_path(spec, data_folder, recipe_folder)
@@ -376,8 +381,7 @@ def _generated(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, se
     except (StudyError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise StudyDataError(f"{spec.source}: {type(error).__name__}: {text}.") from error
+        raise StudyDataError(f"{spec.source}: {type(error).__name__}: {one_line(error)}.") from error
     if not isinstance(data, StudyData):
         raise StudyDataError(
             f"data set {spec.name!r}: {spec.source} returned {type(data).__name__}; it must return a StudyData."
@@ -394,19 +398,24 @@ def _test_path(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) ->
     other = spec.options.get("test")
     if other is None or spec.kind != "scores":
         return None
-    return _found(str(other), spec.name, data_folder, recipe_folder)
+    return find_file(str(other), f"data set {spec.name!r}", data_folder, recipe_folder)
 
 
-def _found(source: str, name: str, data_folder: Path | None, recipe_folder: Path) -> Path:
-    folders = [recipe_folder] if data_folder is None else [data_folder, recipe_folder]
-    for folder in folders:
-        path = folder / source
-        if path.is_file():
-            return path
-    raise AbsentDataError(
-        f"data set {name!r}: there is no file {source} in {folders[0]}; name the folder of your data by --data or "
-        "CALIBRANT_DATA."
-    )
+def find_file(name: str, where: str, data_folder: Path | None, recipe_folder: Path) -> Path:
+    """Return the path of a file in the data folder or in the folder of the recipe."""
+    path = place_of(name, (data_folder, recipe_folder))
+    if path is None:
+        raise AbsentDataError(
+            f"{where}: there is no file {name} in {data_folder or recipe_folder}; name the folder of your data by "
+            "--data or CALIBRANT_DATA."
+        )
+    return path
+
+
+def place_of(name: str, folders: Iterable[Path | None]) -> Path | None:
+    """Return the first of some folders' files of that name; None if there is none."""
+    paths = (folder / name for folder in folders if folder is not None)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def file_hash(path: Path) -> str:

@@ -12,13 +12,7 @@ from calibrant.errors import RecipeError, StudyDataError
 from calibrant.presentation import counted
 from calibrant.studies.specifications import SplitSpec
 
-__all__ = [
-    "Split",
-    "divided_rows",
-    "outer_fold",
-    "split_seed",
-    "splits_of",
-]
+__all__ = ["Split", "divided_rows", "outer_fold", "split_seed", "splits_of"]
 
 
 # Uses of random numbers; each has its own stream.

@@ -14,12 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from calibrant.errors import StoreError
+from calibrant.studies.own_code import one_line
 from calibrant.studies.results import DONE, FAILED, TOO_SLOW, Record
 
-__all__ = [
-    "Run",
-    "Store",
-]
+__all__ = ["Run", "Store"]
 
 
 RUN_COLUMNS = (
@@ -129,7 +127,7 @@ def reason_of(error: Exception) -> str:
     """Return the message of the operating system or of SQLite in one line."""
     if isinstance(error, OSError):
         return os.strerror(error.errno) if error.errno else str(error)
-    return " ".join(str(error).split())
+    return one_line(error)
 
 
 FORMAT = 2  # of which 1 has no checksums

@@ -20,7 +20,7 @@ from calibrant.persistence.limits import REPEAT_SECONDS, TimeIsUpError, repeated
 from calibrant.studies.calibration import calibrate
 from calibrant.studies.measures import measure_all
 from calibrant.studies.outputs import BaseOutputs, OutputsCache, OutputsRequest, base_outputs
-from calibrant.studies.own_code import load_object
+from calibrant.studies.own_code import load_object, one_line
 from calibrant.studies.results import DONE, FAILED, TOO_SLOW, Outcome
 from calibrant.studies.specifications import CalibratorSpec, MeasureSpec
 from calibrant.studies.splits import split_seed
@@ -31,7 +31,6 @@ __all__ = [
     "GridWork",
     "Pause",
     "Task",
-    "TimeIsUpError",
     "Training",
     "TrialWork",
     "Unit",
@@ -401,7 +400,7 @@ def perform(task: Task, context: Context) -> Answer:
 
 
 def _said(error: BaseException) -> str:
-    text = " ".join(str(error).split()).rstrip(".")
+    text = one_line(error)
     if isinstance(error, StudyError):  # a complete sentence
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

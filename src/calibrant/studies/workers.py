@@ -15,12 +15,7 @@ from calibrant.options import is_whole
 from calibrant.studies.results import FAILED
 from calibrant.studies.units import Answer, Context, Task, Training, UnitTask, counted_warnings, perform
 
-__all__ = [
-    "WorkerDiedError",
-    "Workers",
-    "dask_backend",
-    "opened",
-]
+__all__ = ["WorkerDiedError", "Workers", "dask_backend", "opened", "processors"]
 
 
 def dask_backend(client: Any, wait_seconds: float) -> Any:

@@ -24,13 +24,7 @@ from calibrant.studies.results import Results, columns_text, label_text
 from calibrant.studies.splits import split_seed
 from calibrant.studies.units import GridWork
 
-__all__ = [
-    "DrawnPicture",
-    "draw_picture",
-    "has_units",
-    "pictures_of_predictions",
-    "svg_of",
-]
+__all__ = ["DrawnPicture", "draw_picture", "has_units", "pictures_of_predictions", "svg_of"]
 
 
 def pictures_of_predictions(

@@ -12,11 +12,7 @@ from calibrant.arrays import Vector
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import BAR, FAINT, INK, INTERVAL, LABEL_SIZE, SERIES, TITLE_SIZE, look
 
-__all__ = [
-    "BarsDisplay",
-    "Curve",
-    "LinesDisplay",
-]
+__all__ = ["BarsDisplay", "Curve", "LinesDisplay"]
 
 
 MOST_TICKS = 8

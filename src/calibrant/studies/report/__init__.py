@@ -13,9 +13,7 @@ from calibrant.studies.report.page import report_page
 from calibrant.studies.results import Results, columns_text
 from calibrant.studies.shown_checks import check_shown
 
-__all__ = [
-    "write_report",
-]
+__all__ = ["write_report"]
 
 FORMATS = ("csv", "markdown", "html")
 

@@ -1,12 +1,10 @@
 """Contents of a report: what was run, what failed, and all tables and figures."""
 
 import os
-import platform
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from calibrant.presentation import (
@@ -21,6 +19,7 @@ from calibrant.presentation import (
     counted,
     duration,
 )
+from calibrant.studies.execution import versions
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
 from calibrant.studies.pictures.kinds import Built
 from calibrant.studies.pictures.options import Probabilities
@@ -28,14 +27,8 @@ from calibrant.studies.results import DONE, FAILED, OPEN, SPLIT_LABELS, TOO_SLOW
 from calibrant.studies.tables import make_table
 from calibrant.studies.tables.options import ResultTable
 
-__all__ = [
-    "Failure",
-    "ReportContents",
-    "contents_of",
-    "contents_of_failures",
-]
+__all__ = ["Failure", "ReportContents", "contents_of", "contents_of_failures"]
 
-PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 MOST_VALUES = 4
 MOST_FAILURES = 40
 LONGEST_MESSAGE = 300
@@ -175,9 +168,9 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
     trials = results.levels("trial")
     if trials:
         facts.append(("trials", ", ".join(map(label_text, trials))))
-    versions = dict(getattr(runs[-1], "versions", {}) or {}) if runs else _versions()
+    found = dict(getattr(runs[-1], "versions", {}) or {}) if runs else versions()
     processors = getattr(runs[-1], "processors", None) if runs else os.cpu_count()
-    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in versions.items())))
+    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in found.items())))
     if processors:
         facts.append(("processors", str(processors)))
     return facts
@@ -273,16 +266,6 @@ def _without_folders(message: str) -> str:
             word = word.replace(bare, bare.rstrip("/").rpartition("/")[2])
         words.append(word)
     return " ".join(words)
-
-
-def _versions() -> dict[str, str]:
-    found = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _when(runs: Sequence[Any]) -> str:

@@ -21,10 +21,7 @@ from calibrant.studies.tables.ranks import (
     sentences_on_ranks,
 )
 
-__all__ = [
-    "make_table",
-    "read_figures",
-]
+__all__ = ["make_table", "read_figures"]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,7 @@ import numpy as np
 
 from calibrant.studies.results import MEASURE, SPLIT_LABELS, Line, Results
 
-__all__ = [
-    "CellUnits",
-    "Grouped",
-    "grouped",
-    "mean_over_tasks",
-    "spread_over_splits",
-]
+__all__ = ["CellUnits", "Grouped", "Place", "Row", "grouped", "mean_over_tasks", "spread_over_splits"]
 
 Row = tuple[str, ...]
 Task = tuple[str, ...]

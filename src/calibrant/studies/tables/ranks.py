@@ -13,13 +13,7 @@ from calibrant.ranking.ranks import Ties, ranks_of
 from calibrant.studies.tables.cells import CellUnits, Grouped, Place, Row, mean_over_tasks
 from calibrant.studies.tables.options import TableOptions
 
-__all__ = [
-    "Ranking",
-    "ranking_of_rows",
-    "ranking_of_tasks",
-    "ranks_in_row",
-    "sentences_on_ranks",
-]
+__all__ = ["Ranking", "ranking_of_rows", "ranking_of_tasks", "ranks_in_row", "sentences_on_ranks"]
 
 PUBLISHED_CONSTANTS = {9: 2.724}
 """Critical values of the Bonferroni-Dunn test that are widely copied and differ from the exact value."""
