@@ -262,7 +262,7 @@ def test_a_second_run_on_the_same_store_is_refused(tmp_path):
     ("options", "said"),
     [
         ({"backend": "mpi"}, "there is no backend 'mpi'; choose one of loky, threading, dask"),
-        ({"jobs": 0}, "jobs must be a whole number of at least 1, or -1"),
+        ({"jobs": 0}, "jobs must be an integer of at least 1, or -1"),
         ({"scheduler": "tcp://host:1"}, "a scheduler is for the backend"),
     ],
 )

@@ -202,12 +202,12 @@ WRONG = {
     "text for a number": (
         'kind = "given"',
         'kind = "given"\nrepeats = "5"',
-        "repeats must be a whole number, not '5'",
+        "repeats must be an integer, not '5'",
     ),
     "true for a number": (
         'kind = "given"',
         'kind = "given"\nrepeats = true',
-        "repeats must be a whole number, not True",
+        "repeats must be an integer, not True",
     ),
     "no repeat": ('kind = "given"', 'kind = "given"\nrepeats = 0', "repeats must be at least 1, not 0"),
     "no time": ('title = "Mine"', 'title = "Mine"\nlimit_seconds = 0', "limit_seconds must be above zero"),

@@ -359,12 +359,12 @@ def _fitted(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) ->
         calibrator = make_calibrator(spec, recipe_folder, seed, **parameters)
         return fitted_map(calibrator, rows, labels, spec.name), calibrator
 
-    def whole(parameters: Mapping[str, Any]) -> tuple[Map, dict[str, Any]]:
+    def fit_all(parameters: Mapping[str, Any]) -> tuple[Map, dict[str, Any]]:
         mapping, calibrator = fit(part.calibration, part.calibration_labels, parameters)
         return mapping, {**parameters, **chosen_parameters(calibrator)}
 
     if not spec.grid:
-        return whole({})
+        return fit_all({})
     native = natively_searched(spec, make_calibrator(spec, recipe_folder, seed))
     if native is not None:
         mapping, calibrator = fit(part.calibration, part.calibration_labels, native)
@@ -375,7 +375,7 @@ def _fitted(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) ->
     if best is None:
         best = best_parameters(part, spec, seed, lambda rows, labels, point: fit(rows, labels, point)[0])
     if spec.select == "training" or spec.refit == "whole":
-        return whole(best)
+        return fit_all(best)
     maps = [
         fit(part.calibration.take(rest), part.calibration_labels[rest], best)[0]
         for rest, _ in fold_rows(part.calibration_labels, spec.folds, seed)

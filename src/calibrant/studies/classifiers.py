@@ -61,7 +61,7 @@ class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on features (n, d) and labels (n,)."""
         features, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
         self.classes_, counts = np.unique(labels, return_counts=True)
-        self.log_shares_ = np.log(counts / len(labels))
+        self.log_priors_ = np.log(counts / len(labels))
         self.means_, self.scalings_, self.rotations_ = [], [], []
         for label, count in zip(self.classes_, counts, strict=True):
             rows = features[labels == label]
@@ -81,10 +81,10 @@ class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return probabilities, (n, K)."""
         features = np.asarray(X, dtype=np.float64)
         scores = [
-            share
+            log_prior
             - 0.5 * ((((features - mean) @ rotation) ** 2 / variances).sum(axis=1) + np.log(variances).sum())
-            for share, mean, rotation, variances in zip(
-                self.log_shares_, self.means_, self.rotations_, self.scalings_, strict=True
+            for log_prior, mean, rotation, variances in zip(
+                self.log_priors_, self.means_, self.rotations_, self.scalings_, strict=True
             )
         ]
         return np.asarray(softmax(np.column_stack(scores)))

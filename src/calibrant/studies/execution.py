@@ -489,8 +489,8 @@ def _has_more_time(record: Record, limit: float | None) -> bool:
         return True
     earlier = record.details.get("limit_seconds")
     if earlier is None:  # Earlier versions wrote it only into the message.
-        said = re.search(r"took more than (\S+) seconds", record.message)
-        earlier = None if said is None else float(said[1])
+        limit_text = re.search(r"took more than (\S+) seconds", record.message)
+        earlier = None if limit_text is None else float(limit_text[1])
     return earlier is not None and earlier < limit
 
 

@@ -239,7 +239,7 @@ def check_measure(spec: MeasureSpec) -> None:
     else:
         _function(spec)
     if spec.test and (not isinstance(spec.resamples, int) or spec.resamples < 1):
-        raise RecipeError(f"measure {spec.name!r}: resamples must be a whole number of at least 1.")
+        raise RecipeError(f"measure {spec.name!r}: resamples must be an integer of at least 1.")
 
 
 def higher_by_default(metric: str, test: bool) -> bool:

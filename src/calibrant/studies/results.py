@@ -1,4 +1,4 @@
-"""Results: the units of a plan with what came of each, as one long table."""
+"""Results: the units of a plan with their results, as one long table."""
 
 import csv
 import math

@@ -149,12 +149,12 @@ def _check_picture(picture: PictureOptions, levels: Levels, forms: list[Recipe])
             for label in (picture.by, picture.series)
             for name in _columns(label, levels, picture.where, [picture.measure])
         ]
-        said = f"{where} has relative_to = {picture.relative_to!r}, which is none of its bars"
-        _check_name(said, picture.relative_to, known)
+        problem = f"{where} has relative_to = {picture.relative_to!r}, which is none of its bars"
+        _check_name(problem, picture.relative_to, known)
     if isinstance(picture, CriticalDifference) and picture.control:
         columns = _columns(picture.columns or "calibrator", levels, picture.where, ())
-        said = f"{where} has control = {picture.control!r}, which is none of its columns"
-        _check_name(said, picture.control, columns)
+        problem = f"{where} has control = {picture.control!r}, which is none of its columns"
+        _check_name(problem, picture.control, columns)
     if isinstance(picture, Chosen):
         _check_parameter(where, picture, forms)
 
@@ -179,8 +179,8 @@ def _check_conditions(
         if label not in levels:
             _check_name(f"{where} asks for units by {key or label!r}, which no unit has", label, levels)
         for text in _texts(asked):
-            said = f"{where} asks for {key or label} = {text!r}, which no unit has"
-            _check_name(said, text, levels[label])
+            problem = f"{where} asks for {key or label} = {text!r}, which no unit has"
+            _check_name(problem, text, levels[label])
 
 
 def _check_parameter(where: str, picture: Chosen, forms: list[Recipe]) -> None:
@@ -194,8 +194,8 @@ def _check_parameter(where: str, picture: Chosen, forms: list[Recipe]) -> None:
                     return
                 names.update(dict.fromkeys(_parameters(make_calibrator(spec, form.folder, 0))))
     calibrators = " and ".join(picture.calibrator)
-    said = f"{where} asks for the parameter {picture.parameter!r}, which {calibrators} does not have"
-    _check_name(said, picture.parameter, names)
+    problem = f"{where} asks for the parameter {picture.parameter!r}, which {calibrators} does not have"
+    _check_name(problem, picture.parameter, names)
 
 
 def _parameters(calibrator: Any, prefix: str = "") -> list[str]:
@@ -210,7 +210,7 @@ def _texts(asked: Any) -> list[str]:
     return [label_text(each) for each in (asked if isinstance(asked, list | tuple) else [asked])]
 
 
-def _check_name(said: str, name: str, known: Iterable[str]) -> None:
+def _check_name(problem: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
     if name not in names and ANYTHING not in names:
-        raise RecipeError(f"{said}; {close_to(name, names, MOST_NAMES)}")
+        raise RecipeError(f"{problem}; {close_to(name, names, MOST_NAMES)}")

@@ -93,19 +93,19 @@ def read_features(path: Path, options: Mapping[str, Any]) -> StudyData:
     ``y_cal``. In CSV, Parquet and Feather files every column except ``label`` is a feature.
     """
     if path.suffix.lower() != ".npz":
-        return _told(path, lambda: _from_table(path, options))
+        return _with_path(path, lambda: _from_table(path, options))
     arrays = _arrays(path)
     if {"X_train", "y_train", "X_test", "y_test"} <= arrays.keys():
         pairs: dict[str, Any] = {"train": (arrays["X_train"], arrays["y_train"])}
         for name in ("cal", "val", "calibration"):
             if {f"X_{name}", f"y_{name}"} <= arrays.keys():
                 pairs["calibration"] = arrays[f"X_{name}"], arrays[f"y_{name}"]
-        return _told(path, lambda: StudyData.from_features(arrays["X_test"], arrays["y_test"], **pairs))
+        return _with_path(path, lambda: StudyData.from_features(arrays["X_test"], arrays["y_test"], **pairs))
     if "X" not in arrays or "y" not in arrays:
         raise StudyDataError(
             f"{path} has the arrays {', '.join(arrays)}; X and y, or X_train, y_train, X_test and y_test, are needed."
         )
-    return _told(path, lambda: StudyData.from_features(arrays["X"], arrays["y"]))
+    return _with_path(path, lambda: StudyData.from_features(arrays["X"], arrays["y"]))
 
 
 def read_scores(path: Path, options: Mapping[str, Any], test_path: Path | None = None) -> StudyData:
@@ -117,20 +117,20 @@ def read_scores(path: Path, options: Mapping[str, Any], test_path: Path | None =
     a second file with the test set. The option ``truth`` names an array of true probabilities, or of votes.
     """
     if test_path is not None:
-        return _told(
+        return _with_path(
             path, lambda: StudyData.from_split(_undivided(path, options), _undivided(test_path, options))
         )
     if path.suffix.lower() in PICKLE_ENDINGS:
-        return _told(path, lambda: _from_pickle(load_pickle(path), options))
+        return _with_path(path, lambda: _from_pickle(load_pickle(path), options))
     if path.suffix.lower() == ".npz":
         arrays = _arrays(path)
         parts = _divided(path, arrays, options)
         if parts is not None:
             truth = _truth(path, arrays, options)
-            return _told(path, lambda: StudyData.from_split(*parts, truth=truth))
+            return _with_path(path, lambda: StudyData.from_split(*parts, truth=truth))
         truth = _truth(path, arrays, options)
-        return _told(path, lambda: StudyData.from_scores(*_pair(path, arrays, options), truth=truth))
-    return _told(path, lambda: StudyData.from_scores(*_undivided(path, options)))
+        return _with_path(path, lambda: StudyData.from_scores(*_pair(path, arrays, options), truth=truth))
+    return _with_path(path, lambda: StudyData.from_scores(*_undivided(path, options)))
 
 
 def read_top_label(path: Path) -> StudyData:
@@ -151,11 +151,11 @@ def read_top_label(path: Path) -> StudyData:
         )
     if not np.isin(correct, (0, 1)).all():
         raise StudyDataError(f"{path}: correct must be 0 or 1 in every row.")
-    data = _told(path, lambda: StudyData.from_scores(confidence, correct.astype(np.int64)))
+    data = _with_path(path, lambda: StudyData.from_scores(confidence, correct.astype(np.int64)))
     return StudyData(np.array(["wrong", "right"]), rows=data.rows)
 
 
-def _told(path: Path, make: Any) -> StudyData:
+def _with_path(path: Path, make: Any) -> StudyData:
     """Return what ``make`` returns, or raise its error with the name of the file."""
     try:
         data: StudyData = make()

@@ -73,8 +73,8 @@ def check_tables(connection: sqlite3.Connection) -> bool:
 
 def check_pages(connection: sqlite3.Connection) -> None:
     """Refuse a file whose pages are inconsistent; takes about as long as reading it."""
-    (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if said != "ok":
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
         raise DamagedError("its pages are inconsistent")
 
 
@@ -87,10 +87,10 @@ def checksum(row: Iterable[Any]) -> str:
     return hashlib.blake2b(json.dumps(list(row)).encode(), digest_size=16).hexdigest()
 
 
-def check_row(row: Sequence[Any], kept: Any, what: str) -> None:
+def check_row(row: Sequence[Any], stored: Any, what: str) -> None:
     """Refuse a row whose checksum does not match."""
     try:
-        sound = kept == checksum(row)
+        sound = stored == checksum(row)
     except (TypeError, ValueError):  # bytes instead of text
         sound = False
     if not sound:
@@ -209,7 +209,7 @@ class Store:
             )
         if self.path.is_dir():
             raise StoreError(f"{self.path} is a folder and cannot be opened as a store; name a file.")
-        with self._told():
+        with self._naming_file():
             # Transactions are explicit; a lock serialises the threads of this process.
             self._connection = sqlite3.connect(
                 self.path, timeout=30.0, isolation_level=None, check_same_thread=False
@@ -240,7 +240,7 @@ class Store:
     def keys(self, status: str | None = None) -> set[str]:
         """Return the keys of all records, or of those with a given status."""
         chosen = "" if status is None else " WHERE status = ?"
-        with self._told():
+        with self._naming_file():
             rows = self._connection.execute(
                 f"SELECT key FROM records{chosen}", () if status is None else (status,)
             )
@@ -248,7 +248,7 @@ class Store:
 
     def keys_of_study(self, study: str) -> set[str]:
         """Return the keys of all records written by runs of a study; several studies can share a file."""
-        with self._told():
+        with self._naming_file():
             rows = self._connection.execute(
                 "SELECT key FROM records JOIN runs ON records.run = runs.number WHERE runs.study = ?",
                 (study,),
@@ -289,7 +289,7 @@ class Store:
         """Return all records, or those with the given keys, sorted by key; refuse records that were altered."""
         wanted = None if keys is None else set(keys)
         found: list[Record] = []
-        with self._told():
+        with self._naming_file():
             for row in self._rows("records", RECORD_COLUMNS, "key"):
                 key, labels, status, numbers, details, message, seconds, _ = row
                 what = f"the record {str(key)[:8]!r}"
@@ -344,7 +344,7 @@ class Store:
 
     def runs(self) -> list[Run]:
         """Return all runs that wrote to this store, in order."""
-        with self._told():
+        with self._naming_file():
             found = []
             for number, *row in self._rows("runs", RUN_COLUMNS, "number"):
                 columns = dict(zip(RUN_COLUMNS[1:], row, strict=True))
@@ -354,8 +354,10 @@ class Store:
 
     def _rows(self, table: str, columns: Sequence[str], order: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table after verifying their checksums."""
-        kept = "checksum" if self._has_checksums else "NULL"
-        rows = self._connection.execute(f"SELECT {', '.join(columns)}, {kept} FROM {table} ORDER BY {order}")
+        stored = "checksum" if self._has_checksums else "NULL"
+        rows = self._connection.execute(
+            f"SELECT {', '.join(columns)}, {stored} FROM {table} ORDER BY {order}"
+        )
         for *row, sum_kept in rows:
             if self._has_checksums:
                 check_row(row, sum_kept, f"the row {str(row[0])[:8]!r} of the table {table}")
@@ -420,7 +422,7 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Return a context whose changes are committed together or rolled back."""
-        with self._told():
+        with self._naming_file():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 if not self._has_checksums and self._is_ours:
@@ -445,7 +447,7 @@ class Store:
         self._has_checksums = True
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _naming_file(self) -> Iterator[None]:
         """Raise one-sentence errors about the file."""
         try:
             with self._lock:

@@ -374,7 +374,7 @@ def perform(task: Task, context: Context) -> Answer:
     _leave_interrupts_to_the_parent()
     start = time.perf_counter()
     status, message, outcome = DONE, "", Outcome({})
-    with noticed_interrupts() as interrupts, one_thread(), one_blas_thread(), counted_warnings() as counts:
+    with signal_exceptions() as interrupts, one_thread(), one_blas_thread(), counted_warnings() as counts:
         try:
             with limited(context.limit_seconds):
                 outcome = task.run(context)
@@ -386,9 +386,9 @@ def perform(task: Task, context: Context) -> Answer:
         except MemoryError:
             status, message = FAILED, f"{task.subject} failed: out of memory."
         except PartFailedError as part:
-            status, message = FAILED, f"{part.subject} failed: {_said(part.error)}."
+            status, message = FAILED, f"{part.subject} failed: {_reason(part.error)}."
         except BaseException as error:
-            status, message = FAILED, f"{task.subject} failed: {_said(error)}."
+            status, message = FAILED, f"{task.subject} failed: {_reason(error)}."
     if interrupts:
         raise interrupts[0]
     details = dict(outcome.details)
@@ -399,7 +399,7 @@ def perform(task: Task, context: Context) -> Answer:
     return Answer(task, status, outcome.values, details, message, time.perf_counter() - start)
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     text = one_line(error)
     if isinstance(error, StudyError):  # a complete sentence
         return text
@@ -413,12 +413,12 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 @contextmanager
-def noticed_interrupts() -> Iterator[list[BaseException]]:
+def signal_exceptions() -> Iterator[list[BaseException]]:
     """Return a context with a list of exceptions raised by signals, to tell them from those that the task raises itself.
 
     Signals reach only the main thread.
     """
-    noticed: list[BaseException] = []
+    raised: list[BaseException] = []
     before: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -426,17 +426,17 @@ def noticed_interrupts() -> Iterator[list[BaseException]]:
             if callable(handler):
                 before[number] = handler
 
-    def notice(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         try:
             before[signal.Signals(number)](number, frame)
         except BaseException as error:
-            noticed.append(error)
+            raised.append(error)
             raise
 
     try:
         for number in before:
-            signal.signal(number, notice)
-        yield noticed
+            signal.signal(number, record)
+        yield raised
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -118,9 +118,7 @@ def opened(backend: str, jobs: int, scheduler: str | None = None) -> Iterator[Wo
     if backend not in BACKENDS:
         raise StudyError(f"there is no backend {backend!r}; choose one of {', '.join(BACKENDS)}.")
     if jobs != -1 and not is_whole(jobs, 1):
-        raise StudyError(
-            f"jobs must be a whole number of at least 1, or -1 for all processors, not {jobs!r}."
-        )
+        raise StudyError(f"jobs must be an integer of at least 1, or -1 for all processors, not {jobs!r}.")
     if scheduler is not None and backend != "dask":
         raise StudyError(f'a scheduler is for the backend "dask", not for {backend!r}.')
     if backend == "dask":

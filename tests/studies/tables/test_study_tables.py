@@ -434,7 +434,7 @@ def test_absent_figures_are_refused(tmp_path):
         ({"name": "t"}, "names no measure"),
         ({"name": "t", "measure": "log_los"}, "asks for the measure 'log_los'"),
         ({"name": "t", "measure": "log_loss", "digit": 3}, "unknown key 'digit'; did you mean 'digits'"),
-        ({"name": "t", "measure": "log_loss", "digits": 2.5}, "digits must be a whole number"),
+        ({"name": "t", "measure": "log_loss", "digits": 2.5}, "digits must be an integer"),
         ({"name": "t", "measure": "log_loss", "show": "mean"}, "show must be one of value, average rank"),
         ({"name": "t", "measure": "log_loss", "ranks": 1}, "ranks must be true or false, not 1"),
         ({"name": "t", "measure": "log_loss", "scale": True}, "scale must be a number, not True"),

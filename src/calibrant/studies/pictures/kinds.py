@@ -114,11 +114,11 @@ def _pass_rate(results: Results, picture: PassRate) -> Built:
     values = np.array([[groups.cell(row, column).mean for column in groups.columns] for row in groups.rows])
     if not values.size:
         return _nothing()
-    whole = ~np.isnan(values).any(axis=1)
-    if not whole.any() or len(groups.columns) < 2:
+    complete = ~np.isnan(values).any(axis=1)
+    if not complete.any() or len(groups.columns) < 2:
         return _nothing()
-    display = _UnitPassRateDisplay.from_p_values(values[whole], names=groups.columns, alpha=picture.level)
-    return _one(display, _left_out(int((~whole).sum()), len(whole), "unit"))
+    display = _UnitPassRateDisplay.from_p_values(values[complete], names=groups.columns, alpha=picture.level)
+    return _one(display, _left_out(int((~complete).sum()), len(complete), "unit"))
 
 
 def _lines(results: Results, picture: Lines) -> Built:
@@ -170,7 +170,7 @@ def _series(results: Results, picture: Series) -> Built:
             cell.planned.add(where)
             if value is not None and not math.isnan(value):
                 cell.values[where] = float(value)
-    said = (
+    unfinished = (
         f"{counted(open_units, 'unfinished trial')} {'is' if open_units == 1 else 'are'} not shown."
         if open_units
         else ""
@@ -181,7 +181,7 @@ def _series(results: Results, picture: Series) -> Built:
         _given(picture.label_x, picture.x),
         _given(picture.label_y, picture.y),
         "seeds",
-        notes=(said,),
+        notes=(unfinished,),
     )
 
 

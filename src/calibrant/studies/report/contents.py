@@ -155,7 +155,7 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
     done = f"{counts[DONE]} of {counted(len(results), 'unit')}"
     others = [f"{counts[status]} {word}" for status, word in WORDS.items() if counts[status]]
     facts = [
-        ("recipe", recipe.name + (f", form {recipe.form}" if recipe.form else ", whole")),
+        ("recipe", recipe.name + (f", form {recipe.form}" if recipe.form else ", complete")),
         ("done", ", ".join([done, *others])),
         ("time", _time(results)),
     ]

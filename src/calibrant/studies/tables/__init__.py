@@ -237,9 +237,9 @@ def _relative(
 ) -> list[TableCell]:
     """Divide a row by one of its cells; the scale applies to the quotients."""
     if options.relative_to not in columns:
-        said = f"There is no column {options.relative_to} to divide by."
-        if said not in notes:
-            notes.append(said)
+        note = f"There is no column {options.relative_to} to divide by."
+        if note not in notes:
+            notes.append(note)
         return [replace(cell, value=math.nan, sd=math.nan) for cell in line]
     divisor = line[list(columns).index(options.relative_to)].value / options.scale
     usable = math.isfinite(divisor) and divisor != 0
@@ -345,27 +345,27 @@ def _ranks_of_figures(
 
 def _on_ranking(groups: Grouped, ranking: Ranking, options: TableOptions) -> list[str]:
     what = "task" if options.show == "average rank" else "row"
-    said = []
+    notes = []
     empty = [
         column
         for column in groups.columns
         if column not in ranking.columns and column not in options.unranked
     ]
     if empty:
-        said.append(f"Not ranked because of missing numbers: {listed(empty, MOST_NAMES)}.")
+        notes.append(f"Not ranked because of missing numbers: {listed(empty, MOST_NAMES)}.")
     if ranking.left_out:
         number = len(ranking.left_out)
-        said.append(
+        notes.append(
             f"{counted(number, what)} {'is' if number == 1 else 'are'} not ranked because a column has no number: "
             f"{listed(ranking.left_out, MOST_NAMES)}."
         )
     if ranking.shortened:
         number = len(ranking.shortened)
-        said.append(
+        notes.append(
             f"{counted(number, what)} {'is' if number == 1 else 'are'} ranked only on units that all columns have: "
             f"{listed(ranking.shortened, MOST_NAMES)}."
         )
-    return said
+    return notes
 
 
 def _on_missing(cells: Sequence[Sequence[TableCell]], options: TableOptions) -> list[str]:

@@ -61,7 +61,7 @@ class Grouped:
 
     def by_task(self, row: Row, columns: Sequence[str]) -> dict[Task, list[CellUnits]]:
         """Return the cells of a row separately per task, one cell per column."""
-        parts = [_apart(self.cell(row, column)) for column in columns]
+        parts = [_by_task(self.cell(row, column)) for column in columns]
         tasks = sorted({task for part in parts for task in part})
         return {task: [part.get(task, CellUnits()) for part in parts] for task in tasks}
 
@@ -88,14 +88,16 @@ def grouped(
     of_tasks = [label for label in names if label != columns and label not in SPLIT_LABELS]
     lines: Iterable[Line] = results.lines if not where else results.where(where)
     # Labels of splits that are rows or columns do not distinguish splits.
-    apart = [label if label not in (*rows, columns) else "" for label in SPLIT_LABELS]
-    whole = all(apart)
+    split_labels = [label if label not in (*rows, columns) else "" for label in SPLIT_LABELS]
+    all_labels = all(split_labels)
     for line in lines:
         if not any(label in line.texts or label == MEASURE for label in rows):
             continue
         if columns not in line.texts and columns != MEASURE:
             continue
-        split: Hashable = line.split if whole else tuple(line.labels.get(label) for label in apart)
+        split: Hashable = (
+            line.split if all_labels else tuple(line.labels.get(label) for label in split_labels)
+        )
         for measure in measures:
             if not results.may_have(line, measure):
                 continue
@@ -143,7 +145,7 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(np.sum(values))
 
 
-def _apart(cell: CellUnits) -> dict[Task, CellUnits]:
+def _by_task(cell: CellUnits) -> dict[Task, CellUnits]:
     parts: dict[Task, CellUnits] = {}
     for place in cell.planned:
         parts.setdefault(place[0], CellUnits()).planned.add(place)

@@ -134,7 +134,7 @@ def sentences_on_ranks(ranking: Ranking, options: TableOptions, what: str = "tas
     # The test uses average ranks for ties, whatever the table shows.
     values = ranking.means * options.scale
     test = friedman_test(values.round(options.digits) if options.round_first else values)
-    said = [
+    sentences = [
         f"Friedman's test of {n_columns} columns on {counted(n_tasks, what)}: chi-square {test.statistic:.4g}, "
         f"{p_text(test.p_value)}; F {test.f_statistic:.4g}, {p_text(test.f_p_value)}."
     ]
@@ -147,8 +147,8 @@ def sentences_on_ranks(ranking: Ranking, options: TableOptions, what: str = "tas
         constant = PUBLISHED_CONSTANTS[n_columns]
         old = constant * math.sqrt(n_columns * (n_columns + 1) / (6 * n_tasks))
         published = f" ({old:.4g} with the constant {constant:g} of published tables)"
-    said.append(
+    sentences.append(
         f"Critical difference of average ranks at the 5 % level (Bonferroni-Dunn): {difference:.4g}{published}; "
         f"worse than {columns[best]} by at least that: {', '.join(worse) or 'none'}."
     )
-    return said
+    return sentences
