@@ -295,15 +295,6 @@ def test_the_predictions_in_the_file_are_those_of_the_report(shown):
     np.testing.assert_array_equal(np.asarray(found.labels).astype(int), labels)
 
 
-def test_without_jinja_the_report_is_printed_all_the_same(monkeypatch, tmp_path):
-    monkeypatch.setattr("calibrant.demo.run.scored_classifiers", lambda: [small()])
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    texts = []
-    run(tmp_path / "folder", texts.append)
-    assert texts[-1].startswith("No report was written: jinja2 is required")
-    assert "on handwritten digits" in texts[-2]
-
-
 # Command line
 
 

@@ -6,8 +6,8 @@ from report_rows import drawn, powered
 
 from calibrant.report import assess
 from calibrant.report.contents import Estimate
-from calibrant.report.error_rows import _not_negative
-from calibrant.report.pitfalls import _is_on_a_grid
+from calibrant.report.sections.pitfalls import is_on_a_grid
+from calibrant.report.sections.scores import _not_negative
 
 Y, P = drawn(300, 3)
 
@@ -88,12 +88,13 @@ def test_an_error_below_zero_is_shown_as_none_with_its_estimate_in_the_note():
 
 def test_one_row_and_one_class_have_their_singular():
     alone = assess(Y[:1], P[:1])
-    assert any(text.startswith("1 row is few") for text in texts(alone))
+    assert any("small (1 row)." in text for text in texts(alone))
     assert "1 row is too few" in alone.recommendation.headline
     once = np.where(Y == 2, 0, Y)
     once[0] = 2
     assert any(
-        "1 class has fewer than 20 rows: 2. Its row" in text for text in texts(assess(once, P, methods=[]))
+        "1 class has fewer than 20 rows: 2. Its estimates" in text
+        for text in texts(assess(once, P, methods=[]))
     )
 
 
@@ -107,14 +108,14 @@ def test_numbers_are_named_without_quotation_marks_and_words_with_them():
 def test_asking_for_no_method_is_not_called_a_failure():
     for methods in ([], ["uncalibrated"]):
         advice = assess(Y, P, methods=methods).recommendation
-        assert advice.headline == "Keep the probabilities as they are: no methods were given."
+        assert advice.headline == "Keep the uncalibrated predictions: no methods were given."
         assert "collect" not in advice.more_rows
 
 
 def test_a_method_that_loses_is_said_to_lose():
     advice = assess(*drawn(60, 3, seed=5), methods=["temperature"]).recommendation
     assert advice.gain.value < 0
-    assert "would lose 0." in advice.sentences[0]
+    assert "would raise the log-loss by 0." in advice.sentences[0]
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])
@@ -127,12 +128,11 @@ def test_rounded_scores_are_no_copies():
     rounded = np.round(P[:, 0], 2)
     found = assess((Y != 0).astype(int), np.column_stack([rounded, 1 - rounded]), methods=[])
     assert not any("pass groups=" in text for text in texts(found))
-    assert _is_on_a_grid(np.array([[1 / 7, 6 / 7], [3 / 7, 4 / 7]], dtype=np.float32))
-    assert not _is_on_a_grid(P)
+    assert is_on_a_grid(np.array([[1 / 7, 6 / 7], [3 / 7, 4 / 7]], dtype=np.float32))
+    assert not is_on_a_grid(P)
 
 
 def test_a_page_without_a_method_has_scores_and_not_a_before_and_after():
-    pytest.importorskip("jinja2")
     page = assess(Y, P, methods=[]).to_html()
     assert "Before and after" not in page
     assert "before and after</h2>" not in page

@@ -1,22 +1,18 @@
-"""The page as text: whole, valid, closed to the outside, and safe whatever classes are called."""
+"""The page as text: complete, valid, self-contained, and safe for any class names."""
 
 import json
 import re
-import sys
 from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 
 import pytest
 from sample_assessment import HOSTILE, sample_assessment
 
-from calibrant.errors import MissingExtraError
+from calibrant.presentation import Paragraph, Section
+from calibrant.report import SECTIONS as REPORT_SECTIONS
 from calibrant.report.contents import Estimate
-from calibrant.report.html.axes import Plot, bounds, path, ticks_between
-from calibrant.report.html.markup import Markup, element
-from calibrant.report.html.number_text import interval, number
-from calibrant.report.html.page import html_of
-from calibrant.report.html.reliability_chart import reliability_chart
-from calibrant.report.html.table import difference_cell
+from calibrant.report.document import report_page
+from calibrant.report.sections.reliability import reliability_chart
 
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 SECTIONS = (
@@ -80,7 +76,7 @@ def assessments():
 
 @pytest.fixture(scope="module")
 def pages(assessments):
-    return {name: html_of(assessment) for name, assessment in assessments.items()}
+    return {name: report_page(assessment) for name, assessment in assessments.items()}
 
 
 every_page = pytest.mark.parametrize("name", ["two", "ten", "thousand", "hostile"])
@@ -159,14 +155,14 @@ def test_hostile_names_are_text(pages):
 
 
 def test_a_hostile_title_is_text():
-    page = html_of(replace(sample_assessment(2), title="</title><script>alert(1)</script>"))
+    page = report_page(replace(sample_assessment(2), title="</title><script>alert(1)</script>"))
     assert Reader(page).tags.count("script") == 1
 
 
 def test_infinite_losses_are_shown_and_explained(pages):
     text = "".join(Reader(pages["hostile"]).text)
     assert "∞" in text
-    assert "∞ means that the true class of at least one row had probability exactly zero" in text
+    assert "the true class of at least one row had probability exactly zero" in text
 
 
 def test_all_classes_are_in_the_page(pages, assessments):
@@ -195,16 +191,16 @@ def test_every_table_has_a_caption_and_heads_with_a_scope(pages):
 
 
 @pytest.mark.parametrize("status", ["calibrated", "miscalibrated", "unclear"])
-def test_the_status_is_in_words(status):
+def test_the_status_is_learning_sentence(status):
     words = {"calibrated": "Calibrated", "miscalibrated": "Not calibrated", "unclear": "Unclear"}[status]
-    page = html_of(sample_assessment(2, status=status))
+    page = report_page(sample_assessment(2, status=status))
     assert re.search(rf'<p class="status">{words}', page)
 
 
 def test_the_banner_does_not_say_the_status_twice():
     sample = sample_assessment(2)
     verdict = replace(sample.verdict, headline="Not calibrated: they promise too much.")
-    page = html_of(replace(sample, verdict=verdict))
+    page = report_page(replace(sample, verdict=verdict))
     assert '<p class="status">Not calibrated</p>' in page
     assert '<p class="headline">They promise too much.</p>' in page
 
@@ -217,7 +213,7 @@ def test_parts_that_are_empty_are_left_out():
         bin_sensitivity=(), learning=None, pitfalls=(), example=None,
         recommendation=replace(sample.recommendation, methods=(), gain=None, accuracy_change=None),
     )  # fmt: skip
-    reader = Reader(html_of(bare))
+    reader = Reader(report_page(bare))
     found = [identifier for identifier in reader.identifiers if identifier in SECTIONS]
     assert found == ["verdict", "recommendation", "data", "repeat"]
     assert set(reader.references) <= set(reader.identifiers)
@@ -239,12 +235,6 @@ def test_a_single_row_in_a_single_bin_is_drawn():
     assert "1 row, 100.0" in picture
 
 
-def test_without_jinja2_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"calibrant\[report\]"):
-        html_of(sample_assessment(2))
-
-
 def without_numbers(value, key=""):
     """Return the same with every number gone that has the right to be: those of estimates, and those in tuples."""
     if isinstance(value, Estimate):
@@ -264,70 +254,48 @@ def without_numbers(value, key=""):
 
 
 def test_a_page_of_missing_numbers_is_a_page(assessments):
-    page = html_of(without_numbers(assessments["ten"]))
+    page = report_page(without_numbers(assessments["ten"]))
     text = " ".join(Reader(page).text)
     assert "None" not in text
     assert "–" in text
 
 
-# Parts
+@pytest.mark.parametrize("name", ["ten", "hostile"])
+def test_markdown_has_the_titles_of_the_page(pages, assessments, name):
+    titles = re.findall(r'<h2 id="[\w-]+">([^<]+)</h2>', pages[name])
+    assert len(titles) == len(SECTIONS)
+    lines = assessments[name].to_markdown().splitlines()
+    assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == titles
 
 
-def test_text_and_attributes_are_escaped_and_markup_is_not():
-    assert element("a", "<b>", title='"') == '<a title="&quot;">&lt;b&gt;</a>'
-    assert element("a", Markup("<b/>")) == "<a><b/></a>"
+def test_own_sections_are_in_the_page_and_in_its_contents(assessments):
+    def own(assessment):
+        return Section("own", "Own <section>", (Paragraph(f"{assessment.data.n_rows} rows."),))
 
+    def nothing(assessment):
+        return None
 
-def test_ticks_are_round_and_inside():
-    for low, high in ((0, 1), (-0.031, 0.0102), (0, 1e-7), (3, 40_000), (-5.2, -5.1)):
-        ticks = ticks_between(low, high)
-        assert 2 <= len(ticks) <= 8
-        assert all(low <= tick <= high for tick in ticks)
-
-
-def test_bounds_of_nothing_and_of_a_constant_have_a_width():
-    assert bounds([]) == (-0.06, 1.06)
-    low, high = bounds([2.0, None, 2.0])
-    assert low < 2 < high
-
-
-def test_a_line_is_broken_where_a_value_is_missing():
-    """At 0 to 100 in both directions, from the left edge at 0."""
-    plot = Plot.of((0.0, 1.0), (0.0, 1.0), left=0, top=0, right=100, height=100)
-    drawn = plot.line([(0.0, 0.0), (0.5, None), (1.0, 1.0)], "line")
-    assert 'd="M0 100M100 0"' in drawn
-    assert path([]) == ""
-
-
-def test_a_negative_number_has_a_true_minus_sign_and_no_zero_has_one():
-    assert number(-0.00001, tiny=False) == "0.0000"
-    assert number(-0.25) == "−0.2500"
-    assert interval(Estimate("", 0.1, -0.2, 0.4)) == "−0.2000 to 0.4000"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "higher_is_better", "tag"),
-    [(-2, -1, False, "better"), (1, 2, False, "worse"), (1, 2, True, "better"), (-1, 1, False, "open")],
-)
-def test_a_difference_is_judged_by_its_interval(low, high, higher_is_better, tag):
-    estimate = Estimate("loss", (low + high) / 2, low, high, higher_is_better=higher_is_better)
-    assert difference_cell(estimate).tag == tag
-
-
-def test_a_difference_without_an_interval_is_not_judged():
-    assert difference_cell(Estimate("loss", -1.0)).tag == ""
+    assessment = assessments["two"]
+    sections = [*REPORT_SECTIONS, own, nothing]
+    reader = Reader(assessment.to_html(sections=sections))
+    assert reader.identifiers.count("own") == 1
+    assert "own" in reader.references
+    assert "Own <section>" in reader.text
+    assert assessment.to_markdown(sections=sections).endswith(
+        f"## Own &lt;section&gt;\n\n{assessment.data.n_rows} rows.\n"
+    )
 
 
 def test_a_reader_can_try_the_recommended_calibrator():
     """The graph on the page gives what the page shows; without one there is neither a section nor an interpreter."""
     assessment = sample_assessment(3)
-    page = html_of(assessment)
+    page = report_page(assessment)
     (graph,) = [value for _, name, value in Reader(page).attributes if name == "data-graph"]
     content = json.loads(graph)
     assert content["format"] == "calibrant graph"
     assert content["classes"] == list(assessment.data.classes)
     assert "globalThis.calibrant" in page
-    without = html_of(replace(assessment, example=None))
+    without = report_page(replace(assessment, example=None))
     assert "data-graph" not in without
     assert "calibrant graph" not in without
     assert len(page) - len(without) < 40_000

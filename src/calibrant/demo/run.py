@@ -174,11 +174,7 @@ def _report(classifier: Scored, output: Path, write: Callable[[str], object]) ->
     title = f"{classifier.name.capitalize()} on handwritten digits"
     assessment = assess(labels, predictions, title=title)
     write(f"\n{assessment}\n")
-    try:
-        assessment.to_html(output / REPORT)
-    except MissingExtraError as error:
-        write(f"No report was written: {error}")
-        return
+    assessment.to_html(output / REPORT)
     write(f"The report is in {output / REPORT}. To create it from a file of predictions:")
     write(f"  {_command(path, predictions)}")
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from calibrant.arrays import IntArray, Vector
 from calibrant.calibrator import Calibrator
-from calibrant.comparison.random_folds import random_folds
+from calibrant.comparison.compare import random_folds
 from calibrant.errors import ParameterError
 from calibrant.intervals import bootstrap, loss_difference, paired_bootstrap
 from calibrant.intervals.groups import group_numbers

@@ -17,6 +17,7 @@ from calibrant.presentation.markdown import as_markdown
 from calibrant.presentation.markup import Markup, element, joined
 from calibrant.presentation.plain_data import as_json, from_plain, to_plain
 from calibrant.presentation.sentences import (
+    LONGEST_NAME,
     class_named,
     class_text,
     counted,
@@ -48,6 +49,7 @@ from calibrant.presentation.values import (
 )
 
 __all__ = [
+    "LONGEST_NAME",
     "PLAIN",
     "TYPOGRAPHIC",
     "Block",

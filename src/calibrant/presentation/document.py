@@ -118,6 +118,8 @@ class Section:
     blocks : tuple of Block
     source : str
         Words after the title, such as where numbers were published.
+    is_half : bool
+        Whether it shares the width of a page with a neighbour of half width.
     attributes : dict
         Attributes of the element on a page, for a script.
     """
@@ -126,6 +128,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     source: str = ""
+    is_half: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
 
 

@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
 from importlib.resources import files
+from itertools import groupby
 
 from calibrant.presentation.document import (
     Block,
@@ -20,7 +21,7 @@ from calibrant.presentation.markup import Markup, element, joined
 from calibrant.presentation.table import Cell, Column, Table
 from calibrant.presentation.values import TYPOGRAPHIC
 
-__all__ = ["as_html", "page"]
+__all__ = ["as_html", "as_html_sections", "page"]
 
 LONG_NAME = 40
 EMPTY_NAME = "(empty name)"
@@ -30,7 +31,7 @@ def as_html(content: Document | Section | Block) -> Markup:
     """Return a document, a section or a block as HTML; all text is escaped."""
     match content:
         case Document():
-            return joined(element("h1", content.title), *map(as_html, content.sections))
+            return joined(element("h1", content.title), as_html_sections(content.sections))
         case Section():
             return _section(content)
         case Paragraph():
@@ -48,6 +49,15 @@ def as_html(content: Document | Section | Block) -> Markup:
             return element("div", *map(as_html, content.blocks), class_="pair")
         case OnPage():
             return content.markup
+
+
+def as_html_sections(sections: Iterable[Section]) -> Markup:
+    """Return sections as HTML; neighbours of half width are beside each other on a wide page."""
+    parts = []
+    for is_half, group in groupby(sections, key=lambda section: section.is_half):
+        inside = joined(*map(as_html, group))
+        parts.append(element("div", inside, class_="side-by-side") if is_half else inside)
+    return joined(*parts)
 
 
 def page(title: str, body: Markup, *, style: str = "", script: str = "", generator: str = "calibrant") -> str:
@@ -104,11 +114,9 @@ def _section(section: Section) -> Markup:
 
 
 def _words(paragraph: Paragraph) -> list[str]:
-    return (
-        [element("strong", paragraph.opening), f" {paragraph.text}"]
-        if paragraph.opening
-        else [paragraph.text]
-    )
+    # A number and its percent sign stay on one line.
+    text = paragraph.text.replace(" %", f"{TYPOGRAPHIC.space}%")
+    return [element("strong", paragraph.opening), f" {text}"] if paragraph.opening else [text]
 
 
 def _facts(entries: Iterable[tuple[str, str]], title: str = "", class_: str | None = "facts") -> Markup:

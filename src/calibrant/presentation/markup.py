@@ -54,4 +54,4 @@ def _attribute(name: str, value: object) -> str:
     if value is True:
         return f" {name}"
     text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    return f' {name}="{escape(text)}"'
+    return f' {name}="{escape(text, quote=False).replace(chr(34), "&quot;")}"'

@@ -93,12 +93,17 @@ def decimals(
     assert value is not None
     size, sign = abs(value), _sign(value, signed, style)
     if tiny and 0 < size < 0.5 * 10**-digits:
-        if not style.has_powers:
-            return f"{sign}{size:.1e}"
-        mantissa, exponent = f"{size:.1e}".split("e")
-        return f"{sign}{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+        return f"{sign}{_with_power(f'{size:.1e}', style)}"
     text = f"{size:.{digits}f}"
     return f"{sign if float(text) else ''}{text}"
+
+
+def _with_power(text: str, style: Style) -> str:
+    """Return a number in E notation, with a power of ten if the style has them."""
+    if "e" not in text or not style.has_powers:
+        return text
+    mantissa, exponent = text.split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
 def number(
@@ -119,22 +124,28 @@ def number(
     return f"{_sign(value, signed, style)}{size:,.{n_decimals}f}"
 
 
-def significant(value: float | None, digits: int = 4, *, signed: bool = False, style: Style = PLAIN) -> str:
-    """Format a number for a sentence: significant digits, at most four decimals, no trailing zeros.
+def significant(
+    value: float | None, digits: int = 4, *, signed: bool = False, tiny: bool = False, style: Style = PLAIN
+) -> str:
+    """Format a number for a sentence: significant digits without trailing zeros.
+
+    Tiny numbers are rounded to four decimals, unless ``tiny``.
 
     >>> significant(0.123456), significant(-2.0, signed=True), significant(0.03125, 2), significant(None)
     ('0.1235', '-2', '0.031', '-')
     >>> significant(9.975e-05), significant(-3e-9), significant(-0.0), significant(123456.0)
     ('0.0001', '0.0000', '0', '123456')
+    >>> significant(9.98e-04, 3, tiny=True), significant(9.7e-05, 3, tiny=True, style=TYPOGRAPHIC)
+    ('0.000998', '9.7 × 10⁻⁵')
     """
     if special := _special(value, signed, style):
         return special
     assert value is not None
     size = abs(value)
-    if 0 < size < 0.001:
+    if 0 < size < 0.001 and not tiny:
         return decimals(value, 4, signed=signed, style=style)
     text = f"{size:.0f}" if size >= 10**digits else f"{size:.{digits}g}"
-    return f"{_sign(value, signed, style)}{text}"
+    return f"{_sign(value, signed, style)}{_with_power(text, style)}"
 
 
 def count(value: float | None, *, style: Style = PLAIN) -> str:
