@@ -288,7 +288,7 @@ def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _in_full(entry: Any, key: str) -> Any:
-    """Return a table for the short form, a name alone."""
+    """Return the table that a name is short for."""
     return {key: entry} if isinstance(entry, str) else entry
 
 

@@ -35,7 +35,7 @@ ALWAYS_MEASURED = ("fit_seconds", "predict_seconds")
 
 MUST_BE = {
     "string_type": "text",
-    "int_type": "a whole number",
+    "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
     "dict_type": "a table",
