@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.space import Space
 from calibrant.tables import open_source, read_predictions, rewrite
-from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.prediction_file import PredictionFile
+from calibrant.tables.score_checks import ScoreParser
 
 
 def write_rows(path, rows, header="y,p_cat,p_dog,p_owl"):

@@ -5,7 +5,6 @@ from pathlib import Path
 from calibrant.calibrator import Calibrator
 from calibrant.errors import PredictionError
 from calibrant.space import Space
-from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.columns import (
     ScoreColumns,
     affixes_around,
@@ -14,6 +13,7 @@ from calibrant.tables.columns import (
     shared_affixes,
     without_common_ends,
 )
+from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.source import LABEL_NAMES, Source
 
 __all__ = ["columns_for"]

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.space import Space
-from calibrant.tables.source import as_integers
 from calibrant.tables.columns import (
     ScoreColumns,
     labels_in,
@@ -18,6 +17,7 @@ from calibrant.tables.columns import (
     shared_affixes,
     without_common_ends,
 )
+from calibrant.tables.source import as_integers
 from calibrant.wording import counted
 
 __all__ = ["ClassMatch", "match_classes"]

@@ -112,7 +112,13 @@ class ParsedRows(CsvBatch):
     """Rows that pyarrow has split into columns: a line each, all with the same line end."""
 
     def __init__(
-        self, source: "CsvSource", first_row: int, first_line: int, rows: Any, line_end: bytes, is_closed: bool
+        self,
+        source: "CsvSource",
+        first_row: int,
+        first_line: int,
+        rows: Any,
+        line_end: bytes,
+        is_closed: bool,
     ) -> None:
         self.source, self.path, self.first_row, self.n_rows = source, source.path, first_row, rows.num_rows
         self.rows, self.line_end, self.is_closed, self._first_line = rows, line_end, is_closed, first_line
@@ -141,9 +147,7 @@ class ParsedRows(CsvBatch):
     def names(self, column: str) -> Names:
         """Return a column as text."""
         encoded = self.rows.column(column).combine_chunks().dictionary_encode()
-        return self._named(
-            column, encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.intp)
-        )
+        return self._named(column, encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.intp))
 
 
 class SplitRows(CsvBatch):
@@ -209,9 +213,9 @@ class CsvSource(Source):
         """Estimate the number of rows from the file size and the length of the first rows."""
         size = self.path.stat().st_size * (COMPRESSION if self.path.suffix.lower() in COMPRESSED else 1)
         rows = self._first_rows.rows
-        length = sum(
-            len(row.line_end) + sum(map(len, row.fields)) + len(row.fields) for row in rows
-        ) / len(rows)
+        length = sum(len(row.line_end) + sum(map(len, row.fields)) + len(row.fields) for row in rows) / len(
+            rows
+        )
         return max(int(size / length), len(rows))
 
     @cached_property
@@ -408,7 +412,9 @@ class CsvSink(Sink):
         for number, column in zip(self._numbers or [], texts, strict=False):
             cells[number] = column
         cells = [column.cast(pyarrow.large_binary()) for column in cells]
-        delimiter, end = (pyarrow.scalar(text, pyarrow.large_binary()) for text in (self._delimiter, batch.line_end))
+        delimiter, end = (
+            pyarrow.scalar(text, pyarrow.large_binary()) for text in (self._delimiter, batch.line_end)
+        )
         lines = compute.binary_join_element_wise(*cells, delimiter)
         lines = compute.binary_join_element_wise(lines, pyarrow.scalar(b"", pyarrow.large_binary()), end)
         chunks = lines.chunks if isinstance(lines, pyarrow.ChunkedArray) else [lines]

@@ -271,9 +271,7 @@ class PredictionFile:
             assert match is not None
             coded = self._coded(rows, match)
             if is_first and coded.data is not None and coded.data.shift_of_labels:
-                warn_user(
-                    shift_warning(coded.data.n_classes, coded.data.shift_of_labels), CalibrationWarning
-                )
+                warn_user(shift_warning(coded.data.n_classes, coded.data.shift_of_labels), CalibrationWarning)
             visitor(coded)
             is_first = False
         self.match = match
@@ -381,9 +379,7 @@ def rows_per_batch(columns: ScoreColumns) -> int:
 
 def _add_places(occurring: dict[Label, str], batch: Batch, names: Names) -> bool:
     """Add labels that have not occurred before, with the positions of their first rows; return whether there are any."""
-    new = [
-        (code, label) for code, label in enumerate(names.values.tolist()) if label not in occurring
-    ]
+    new = [(code, label) for code, label in enumerate(names.values.tolist()) if label not in occurring]
     for code, label in new:
         occurring[label] = batch.place(names.first_row(code))
     return bool(new)

@@ -122,4 +122,3 @@ def rewrite(
             raise
         sink.finish()
     return done
-

@@ -9,8 +9,8 @@ from calibrant.cli.options import check_writable
 from calibrant.cli.score_meaning import check_meaning, noting_probabilities
 from calibrant.cli.waiting import Waiting
 from calibrant.space import Space
-from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.file_set import open_source
+from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.wording import counted

@@ -18,8 +18,8 @@ from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.streamed_evaluation import measured_in_batches
 from calibrant.cli.waiting import Waiting
 from calibrant.metrics.declaration import traits_of
-from calibrant.tables.file_set import open_source
 from calibrant.tables.columns import listed
+from calibrant.tables.file_set import open_source
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.wording import counted
 
