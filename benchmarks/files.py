@@ -43,6 +43,7 @@ DUCKDB = """
 import duckdb
 connection = duckdb.connect()
 connection.execute('SET threads = 1')
+connection.execute('SET enable_progress_bar = false')
 print('{:.6f} {:.6f}'.format(*connection.execute(sys.argv[1]).fetchone()))
 """
 
