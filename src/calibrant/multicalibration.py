@@ -31,7 +31,7 @@ PSEUDO_ROWS = 1.0
 """Added to the information of every segment, so that a few rows move nothing far."""
 
 
-class Multicalibration(BaseEstimator):
+class Multicalibration(BaseEstimator):  # type: ignore[misc]
     r"""Correct predictions within segments of side columns, such as sex, site or age.
 
     Every round finds the segment s and class k with the largest
@@ -173,7 +173,8 @@ class Multicalibration(BaseEstimator):
             return np.array(predictions.probabilities)
         members = self.segments_.members(self._with_score(side, predictions))
         logits = predictions.log_probabilities + members.T @ self.shifts_
-        return np.exp(log_softmax(logits)).astype(predictions.probabilities.dtype)
+        corrected: FloatArray = np.exp(log_softmax(logits)).astype(predictions.probabilities.dtype)
+        return corrected
 
     def shifts(self) -> dict[str, NDArray[Any]]:
         """Return the corrections as columns: segment, class and shift of the logit, without zeros, largest first."""
@@ -294,7 +295,8 @@ class _Rows:
         return rows
 
     def losses(self, logits: Float64Array) -> Float64Array:
-        losses: Float64Array = -log_softmax(logits)[np.arange(len(self.labels)), self.labels]
+        chosen = log_softmax(logits)[np.arange(len(self.labels)), self.labels]
+        losses: Float64Array = -chosen.astype(np.float64)
         return losses
 
 

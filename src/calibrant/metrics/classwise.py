@@ -137,9 +137,7 @@ class _ClassError:
     def of(self, data: LabelledPredictions) -> Bins:
         return self.in_classes(data.classes).of(data)
 
-    def of_parts(
-        self, data: LabelledPredictions, part: IntArray, n_parts: int
-    ) -> tuple[Float64Array, ...]:
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
         return self.in_classes(data.classes).of_parts(data, part, n_parts)
 
     def from_arrays(self, *arrays: Float64Array) -> Bins:

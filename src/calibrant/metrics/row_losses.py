@@ -223,9 +223,9 @@ class MeanMetric:
             np.bincount(part, values, n_parts).astype(np.float64, copy=False),
         )
 
-    def from_arrays(self, weight: Vector, total: Vector) -> MeanSums:
+    def from_arrays(self, *arrays: Vector) -> MeanSums:
         """Return the sums of one part."""
-        return MeanSums(float(weight), float(total))
+        return MeanSums(*map(float, arrays))
 
     def check_batches(self) -> None:
         """Do nothing: sums over rows always add up."""

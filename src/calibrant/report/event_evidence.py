@@ -11,7 +11,6 @@ from scipy.special import gammaincinv, ndtr, ndtri, pdtr, stdtr
 from scipy.stats import binom
 
 from calibrant.arrays import Vector
-from calibrant.hypothesis_tests.cumulative import PathNoise
 from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.metrics.utility import Prospect, Utility
 from calibrant.numerics.cumulative import RANGE, ScoreGroups

@@ -468,7 +468,9 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
             f"{where} holds features, but there is no classifier for it; add one to [classifiers]."
         )
     if not recipe.measures:
-        raise RecipeError(f"{where} is evaluated by nothing, since there is no measure; add one to [measures].")
+        raise RecipeError(
+            f"{where} is evaluated by nothing, since there is no measure; add one to [measures]."
+        )
     splits = recipe.splits_of(data)
     if data.kind in ("scores", "top-label") and splits.kind == "folds":
         raise RecipeError(
@@ -488,9 +490,7 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
         check_function(where, data.source, data.options.get("parameters", {}), recipe.folder)
     files = [data.source, str(data.options.get("test", ""))] if data.kind == "scores" else []
     if "space" not in data.options and any(file and is_table(file) for file in files):
-        raise RecipeError(
-            f'{where} is a table of scores; add space = "probabilities" or space = "logits".'
-        )
+        raise RecipeError(f'{where} is a table of scores; add space = "probabilities" or space = "logits".')
 
 
 def _check_label(recipe: Recipe, where: str, name: str) -> None:

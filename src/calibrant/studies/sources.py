@@ -274,7 +274,7 @@ def _from_table(path: Path, options: Mapping[str, Any]) -> StudyData:
         features, labels = [], []
         for batch in source.batches(100_000, list(source.columns)):
             features.append(np.asarray(batch.scores(names), dtype=np.float64))
-            labels.append(batch.names(str(label)))
+            labels.append(batch.names(str(label)).array)
     return StudyData.from_features(np.concatenate(features), np.concatenate(labels))
 
 

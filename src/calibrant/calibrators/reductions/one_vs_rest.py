@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +143,11 @@ class OneVsRest(Calibrator):
             )
         self._keep_identity_if_better(data, self._transform)
 
-    def _fit_source(self, source: RowSource) -> None:
+    def _fit_source(
+        self,
+        source: RowSource,
+        fit: Callable[[Any, RowSource], Calibrator] = lambda base, of_class: base.fit_rows(of_class),
+    ) -> None:
         """Fit rows that need not be in memory, class by class."""
         self.identity_kept_ = False
         self.calibrators_ = []
@@ -154,7 +158,7 @@ class OneVsRest(Calibrator):
                         AgainstRest(data.predictions).column(column), data.labels == column, data.weights
                     )
                 )
-                self.calibrators_.append(clone(self.base).fit_rows(of_class))
+                self.calibrators_.append(fit(clone(self.base), of_class))
         self._keep_identity_if_better(source, self._transform)
 
     def _keep_identity_if_better(

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from calibrant.intervals import clopper_pearson
 from calibrant.labelled_predictions import shift_warning
-from calibrant.mistaken_space import log_odds_look_like_probabilities
 from calibrant.presentation import (
     Bullets,
     OnPage,
@@ -21,20 +20,13 @@ from calibrant.presentation import (
     quoted,
     significant,
 )
-from calibrant.report.class_rows import noise_of_ece
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
 from calibrant.report.evidence import Evidence
 from calibrant.report.method_selection import MethodSelection
 from calibrant.report.sections.classes import noise_of_ece
-from calibrant.space import Space
-from calibrant.report.figures import figure
-from calibrant.report.plain import percent, quoted
-from calibrant.report.rows import Rows
-from calibrant.report.trial import Trial
 from calibrant.space import Space, log_odds_look_like_probabilities
-from calibrant.wording import counted
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
