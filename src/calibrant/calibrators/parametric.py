@@ -15,7 +15,7 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators.quadratic_summary import QuadraticSummary
 from calibrant.calibrators.reductions.binary_method import BinaryMethod, OneVsRestBatches
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
+from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
@@ -166,20 +166,6 @@ class EventScaling(Parametric, BinaryMethod):
     def _event_family(self) -> Family:
         """Return the family of one event."""
 
-    def fit_rows(self, source: RowSource) -> Self:
-        """Fit out-of-core rows; see :meth:`calibrant.TemperatureScaling.fit_rows`."""
-        fit_source(self, source, self._fit_source)
-        return self
-
-    def _fit_source(self, source: RowSource) -> None:
-        self._check_parameters()
-        source = source.with_counting_weights()
-        if source.n_classes == 2:
-            self._fit_event_source(source)
-        else:
-            self.one_vs_rest_ = OneVsRest(clone(self))
-            fit_source(self.one_vs_rest_, source, self.one_vs_rest_._fit_source, warn_of_absent=False)
-
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         data = LabelledPredictions(scores.predictions, outcomes.astype(np.intp), np.arange(2), weights)
         self._fit_event_source(ArraySource(data))
@@ -221,27 +207,6 @@ class EventScaling(Parametric, BinaryMethod):
         state: dict[str, Any],  # noqa: ARG002
     ) -> FeatureRows:
         return ArrayRows(family.features(data.predictions), as_targets(data.labels), data.weights)
-
-
-def fit_source(calibrator: Any, source: RowSource, fit: Any, *, warn_of_absent: bool = True) -> None:
-    """Fit a source of rows as :meth:`~calibrant.calibrator.Calibrator.fit_labelled` fits rows in memory."""
-    present = np.flatnonzero(source.class_weights)
-    calibrator._check_classes(present, source.n_rows, source.classes)
-    calibrator._set_inputs(source.first)
-    source = source.mapped(
-        lambda data: replace(data, predictions=data.predictions.with_floor(calibrator.floor_))
-    )
-    if len(present) < source.n_classes:
-        if warn_of_absent:
-            calibrator._warn_of_absent(np.setdiff1d(np.arange(source.n_classes), present))
-        if calibrator._is_restricted_to_present_classes:
-            calibrator._set_present(present, source.total_weight)
-            source = source.mapped(lambda data: data.restricted_to(present))
-    try:
-        fit(source)
-    except BaseException:
-        calibrator._forget()
-        raise
 
 
 def as_targets(labels: NDArray[Any]) -> Vector:

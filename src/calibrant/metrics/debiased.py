@@ -173,7 +173,7 @@ class _DebiasedError:
         )
 
     def of_parts(
-        self, data: LabelledPredictions, part: NDArray[np.intp], n_parts: int
+        self, data: LabelledPredictions, part: IntArray, n_parts: int
     ) -> tuple[Float64Array, ...]:
         """Return the sums of every part for every event, (n_parts, E, B) each."""
         self.check_batches()

@@ -73,7 +73,7 @@ def parsed_by_pyarrow(
     n_returns = text.count(b"\r")
     if n_returns and n_returns != text.count(b"\r\n"):
         return None
-    if len(names) == 1 and any(text.startswith(end) or LINE_END + end in text for end in (LINE_END, b"\r\n")):
+    if any(text.startswith(end) or LINE_END + end in text for end in (LINE_END, b"\r\n")):
         return None
     if QUOTE in text and _quotes_hide_structure(text, delimiter):
         return None

@@ -23,7 +23,7 @@ from calibrant.tables.source import Batch, Names, Source, as_integers
 
 __all__ = ["CodedRows", "PredictionFile", "Table", "read_predictions", "rows_per_batch"]
 
-LARGEST_BATCH = 2**16  # rows
+LARGEST_BATCH = 2**15  # rows
 SCORES_PER_BATCH = 2**22
 FEWEST_RIGHT = 0.4  # accuracy for two classes below which the scores may be those of the other class
 

@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from copy import copy
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,13 @@ from calibrant.arrays import Vector
 from calibrant.batches import Part, Summary, learn_batch, learn_rows
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores, binary_problem
+from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
 from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered
+from calibrant.objective.source import RowSource
+from calibrant.predictions import read_only
 
 __all__ = ["BinaryMethod", "EventCounts", "OneVsRestBatches"]
 
@@ -51,6 +55,38 @@ class BinaryMethod(Calibrator):
             self._fit_event(EventScores(data.predictions), data.labels == 1, data.weights)
         else:
             self.one_vs_rest_ = OneVsRest(clone(self)).fit_labelled(data, warn_of_absent=False)
+
+    def fit_rows(self, source: RowSource) -> Self:
+        """Fit rows that need not be in memory; see :meth:`calibrant.TemperatureScaling.fit_rows`.
+
+        Methods without a formula, such as isotonic regression, hold the scores of one class at a time in memory.
+        """
+        fit_source(self, source, self._fit_source)
+        return self
+
+    def _fit_source(self, source: RowSource) -> None:
+        self._check_parameters()
+        source = source.with_counting_weights()
+        if source.n_classes == 2:
+            self._fit_event_source(source)
+        else:
+            self.one_vs_rest_ = OneVsRest(clone(self))
+            fit_source(self.one_vs_rest_, source, self.one_vs_rest_._fit_source, warn_of_absent=False)
+
+    def _fit_event_source(self, source: RowSource) -> None:
+        """Fit the map of one event to the scores of all rows."""
+        first = source.first.predictions
+        scores = np.empty((source.n_rows, 2), first.scores.dtype)
+        for column in range(2):
+            scores[:, column] = source.per_row(
+                lambda data, column=column: data.predictions.scores[:, column],  # type: ignore[misc]
+                scores.dtype,
+            )
+        outcomes = source.per_row(lambda data: data.labels == 1, np.bool_)
+        weights = None
+        if source.is_weighted:
+            weights = source.per_row(lambda data: np.asarray(data.weights))
+        self._fit_event(EventScores(replace(first, scores=read_only(scores))), outcomes, weights)
 
     def _mapped_event(self, event: Event) -> Event:
         return super()._mapped_event(event) if self._has_seen_one_class else self._traced_event(event)

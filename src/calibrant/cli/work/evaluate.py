@@ -26,7 +26,7 @@ from calibrant.wording import counted
 __all__ = ["evaluate"]
 
 BYTES_PER_SCORE = 48  # approximate memory, with copies
-SCORES_TO_STREAM = 10_000_000  # beyond, a bootstrap takes minutes
+SCORES_TO_STREAM = 5_000_000  # beyond, a bootstrap takes minutes
 
 
 def evaluate(

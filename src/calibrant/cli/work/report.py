@@ -42,7 +42,8 @@ def report(
         made(name)
     with Waiting("reading") as waiting, open_source(file) as source:
         predictions = PredictionFile(source, **choice)
-        table = predictions.read()
+        waiting.expected_rows = source.approximate_rows()
+        table = predictions.read(waiting.rows)
         check_declared(file, table.predictions)
         assessment = assess(
             table.labels,
