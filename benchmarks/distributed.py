@@ -105,7 +105,9 @@ def main() -> None:
     size = sum(path.stat().st_size for path in folder.glob("*.parquet"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{given.rows:,} x {given.classes} in {size / 1e6:,.0f} MB of Parquet; {cores} cores")
-    print(f"{'step':<12} {'passes':>6} {'CPU s':>8} {'x read':>7} {'ns/row':>7} {'elapsed s':>9} {'peak MB':>8}")
+    print(
+        f"{'step':<12} {'passes':>6} {'CPU s':>8} {'x read':>7} {'ns/row':>7} {'elapsed s':>9} {'peak MB':>8}"
+    )
     floor = None
     for name in given.steps:
         cost = measured(name, folder)
@@ -120,7 +122,9 @@ def main() -> None:
         if name != "read":
             hours = [f"{per_row * rows / 1e9 / 3600:.2f} h for {rows:.0e} rows" for rows in LARGER]
             moved = cost["passes"] * size / given.rows
-            print(f"{'':<12} extrapolated: {', '.join(hours)} on one core; {moved:,.0f} bytes read per row in all")
+            print(
+                f"{'':<12} extrapolated: {', '.join(hours)} on one core; {moved:,.0f} bytes read per row in all"
+            )
 
 
 if __name__ == "__main__":

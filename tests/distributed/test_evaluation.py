@@ -34,9 +34,7 @@ def test_intervals_are_those_of_the_jackknife_over_hashed_parts(function):
     logits, labels = rows(2000)
     (interval,) = evaluate(table_of(logits, labels), metrics=[function], level=0.9, **LOGITS).values()
     part = part_of(content_hash(logits, labels), 100, JACKKNIFE)
-    without = [
-        function(labels[part != number], given(logits[part != number])) for number in np.unique(part)
-    ]
+    without = [function(labels[part != number], given(logits[part != number])) for number in np.unique(part)]
     m = len(without)
     error = np.sqrt((m - 1) / m * ((without - np.mean(without)) ** 2).sum())
     half = student.ppf(0.95, m - 1) * error

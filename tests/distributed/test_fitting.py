@@ -1,7 +1,5 @@
 """Fits over partitions of files on this machine equal fits in memory, whatever the partitions."""
 
-import warnings
-
 import duckdb
 import hypothesis
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 from hypothesis import strategies as st
 from partitions_of_rows import (
     LOGITS,
-    N_ROWS,
     PROMISED,
     given,
     promised,
@@ -23,9 +20,9 @@ from partitions_of_rows import (
 )
 from sklearn.base import clone
 
-from calibrant import Chain, IsotonicCalibration, OneVsRest, Predictions, TemperatureScaling, registry
+from calibrant import Chain, IsotonicCalibration, OneVsRest, TemperatureScaling, registry
 from calibrant.distributed import fit
-from calibrant.distributed.engine import Engine, Task, TreeSum
+from calibrant.distributed.engine import Engine, TreeSum
 from calibrant.distributed.in_process import InProcess, TableRows
 from calibrant.errors import LabelError, MissingClassWarning, ParameterError, PartitionError
 
@@ -89,9 +86,7 @@ def test_probabilities_with_zeros_and_weights(name):
     expected = clone(method).fit(probabilities, labels, weights)
     partitions = tables_of(probabilities, labels, [0, 1, 2, 400], weights)
     table = pa.concat_tables(partitions)
-    fitted = fit(
-        method, table, label="y", columns="p_*", space="probabilities", sample_weight="w"
-    )
+    fitted = fit(method, table, label="y", columns="p_*", space="probabilities", sample_weight="w")
     assert fitted.floor_ == expected.floor_
     assert fitted.predict_proba(probabilities) == pytest.approx(
         expected.predict_proba(probabilities), abs=1e-9
@@ -181,7 +176,9 @@ def test_relations_of_duckdb_and_csv_files_and_data_sets(tmp_path):
 
 def test_columns_that_are_part_of_the_path(tmp_path):
     logits, labels = rows(900)
-    ds.write_dataset(table_of(logits, labels), tmp_path, format="parquet", partitioning=["y"], partitioning_flavor="hive")
+    ds.write_dataset(
+        table_of(logits, labels), tmp_path, format="parquet", partitioning=["y"], partitioning_flavor="hive"
+    )
     fitted = fit(TemperatureScaling(), str(tmp_path), **LOGITS)
     expected = TemperatureScaling().fit(given(logits), labels)
     assert fitted.temperature_ == pytest.approx(expected.temperature_, rel=1e-9)
@@ -303,7 +300,9 @@ def test_probabilities_that_do_not_sum_to_one():
     with pytest.raises(ValueError, match=r"the table, row 3: probabilities sum to 1.2 and not to 1"):
         fit(TemperatureScaling(), table, label="y", columns="p_*", space="probabilities")
     negative = pa.table({"p_0": [0.5, 1.5], "p_1": [0.5, -0.5], "y": [0, 1]})
-    with pytest.raises(ValueError, match=r"the table, row 2: probability in column 'p_1' is out of range: -0.5"):
+    with pytest.raises(
+        ValueError, match=r"the table, row 2: probability in column 'p_1' is out of range: -0.5"
+    ):
         fit(TemperatureScaling(), negative, label="y", columns="p_*", space="probabilities")
 
 
@@ -311,7 +310,9 @@ def test_an_unknown_label(tmp_path):
     paths = bad(tmp_path, lambda table: with_value(table, "y", 64, 9))
     with pytest.raises(LabelError, match=r"the rarest label, 9, is first in .*part-1.parquet, row 65\.$"):
         fit(TemperatureScaling(), paths, **LOGITS)
-    with pytest.raises(LabelError, match=r"part-1.parquet, row 65: the label 9 is not among the classes 0, 1, 2, 3"):
+    with pytest.raises(
+        LabelError, match=r"part-1.parquet, row 65: the label 9 is not among the classes 0, 1, 2, 3"
+    ):
         fit(TemperatureScaling(), paths, classes=[0, 1, 2, 3], **LOGITS)
 
 
@@ -323,7 +324,9 @@ def test_a_row_without_a_label(tmp_path):
 
 def test_a_file_without_one_of_the_columns(tmp_path):
     paths = bad(tmp_path, lambda table: table.drop_columns(["p_3"]))
-    with pytest.raises(ValueError, match=r"part-1.parquet has no column 'p_3', but only 'p_0', 'p_1', 'p_2', 'y'"):
+    with pytest.raises(
+        ValueError, match=r"part-1.parquet has no column 'p_3', but only 'p_0', 'p_1', 'p_2', 'y'"
+    ):
         fit(TemperatureScaling(), paths, **LOGITS)
 
 
@@ -349,7 +352,7 @@ def test_a_file_that_is_lost(tmp_path):
     (tmp_path / "part-1.parquet").unlink()
     with pytest.raises(PartitionError, match=r"part-1.parquet cannot be read \(.*\); restore it"):
         fit(TemperatureScaling(), data, **LOGITS)
-    with pytest.raises(PartitionError, match="part-1.parquet is not there; correct the path"):
+    with pytest.raises(PartitionError, match=r"part-1.parquet is not there; correct the path"):
         fit(TemperatureScaling(), paths, **LOGITS)
 
 

@@ -116,7 +116,9 @@ def test_workers_that_die_whenever_they_hold_a_partition(client, tmp_path):
     try:
         fitted = TemperatureScaling()
         mortal = dask.delayed(kills_its_worker, pure=False)(table_of(logits, labels), str(tmp_path), 2)
-        with pytest.raises(PartitionError, match="gave up a partition because workers died.*nothing was fitted"):
+        with pytest.raises(
+            PartitionError, match=r"gave up a partition because workers died.*nothing was fitted"
+        ):
             fit(fitted, [dask.delayed(table_of(logits, labels)), mortal], **LOGITS)
         assert not [name for name in vars(fitted) if name.endswith("_")]
     finally:

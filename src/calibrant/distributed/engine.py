@@ -12,7 +12,17 @@ from calibrant.distributed.layout import Layout, Piece
 from calibrant.errors import PartitionError
 from calibrant.numerics.row_blocks import State, one_blas_thread, one_thread
 
-__all__ = ["Engine", "Failure", "Task", "TreeSum", "dumped", "lost", "merged", "partial_sum", "partial_sum_of_dump"]
+__all__ = [
+    "Engine",
+    "Failure",
+    "Task",
+    "TreeSum",
+    "dumped",
+    "lost",
+    "merged",
+    "partial_sum",
+    "partial_sum_of_dump",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
-"""Evaluate predictions in partitions: every metric that is a function of sums over rows, with a jackknife interval."""
+"""Evaluate predictions in partitions: metrics that are functions of sums over rows, with jackknife intervals."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import nan, sqrt
 from typing import Any, Self
 
@@ -102,7 +103,9 @@ def _chosen(metrics: Sequence[str | Metric] | None) -> dict[str, Metric]:
     for metric in DEFAULT if metrics is None else metrics:
         if isinstance(metric, str):
             if metric not in known:
-                raise ParameterError(f"there is no metric {metric!r}; in partitions there are {streaming_metrics()}.")
+                raise ParameterError(
+                    f"there is no metric {metric!r}; in partitions there are {streaming_metrics()}."
+                )
             function: Metric = known[metric]
             if options_of(function).get("strategy") == "quantile" and metric in streaming_metrics():
                 function = partial(function, strategy="uniform")  # equal-mass bins need all scores
@@ -138,10 +141,7 @@ class _PartSums:
         data = data.take(order)
         parts = [_parts(metric) for metric in metrics]
         return cls(
-            {
-                part: [metric.of(some) for metric in parts]
-                for part, some in _slices(data, bounds.tolist())
-            }
+            {part: [metric.of(some) for metric in parts] for part, some in _slices(data, bounds.tolist())}
         )
 
     def __add__(self, other: Self) -> Self:
@@ -157,7 +157,7 @@ class _PartSums:
 
 
 def _slices(data: LabelledPredictions, bounds: list[int]) -> Iterator[tuple[int, LabelledPredictions]]:
-    for part, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for part, (start, stop) in enumerate(pairwise(bounds)):
         if stop > start:
             yield part, data.take(slice(start, stop))
 

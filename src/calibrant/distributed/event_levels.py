@@ -45,7 +45,8 @@ def exact_levels(n_classes: int) -> int:
 class EventLevels:
     """Weights of the rows of one event at each of its scores; two of them add up, whatever the order.
 
-    Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``. What becomes of a set of rows does not depend on how it was divided.
+    Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``.
+    What becomes of a set of rows does not depend on how it was divided.
 
     Attributes
     ----------
@@ -95,12 +96,17 @@ class EventLevels:
         )._grouped()
 
     def _grouped(self) -> Self:
-        if not self.rounded and len(self.scores) > self.limit and len(np.unique(self.scores.real)) > self.limit:
+        if (
+            not self.rounded
+            and len(self.scores) > self.limit
+            and len(np.unique(self.scores.real)) > self.limit
+        ):
             return self._cells()
         scores, place = np.unique(self.scores, return_inverse=True)
         if not self.rounded and len(scores) > self.limit:
             return self._cells()
-        weights = np.stack([np.bincount(place, column, len(scores)) for column in self.weights.T], axis=1)
+        counted = [np.bincount(place, column, len(scores)) for column in self.weights.T]
+        weights = np.stack(counted, axis=1).astype(np.float64, copy=False)
         return replace(self, scores=scores, weights=weights)
 
     def _cells(self) -> Self:
@@ -120,7 +126,10 @@ class EventLevels:
         if self.is_logits or self.rounded:
             log_odds = scores.real * (self.width if self.rounded else 1.0)
             given = Predictions(
-                read_only(np.stack([np.zeros_like(log_odds), log_odds], axis=1)), Space.LOGITS, None, self.floor
+                read_only(np.stack([np.zeros_like(log_odds), log_odds], axis=1)),
+                Space.LOGITS,
+                None,
+                self.floor,
             )
             if not self.is_logits:
                 given = Predictions(given.probabilities, Space.PROBABILITIES, None, self.floor)
@@ -151,4 +160,6 @@ class ClassLevels:
         )
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(tuple(mine + theirs for mine, theirs in zip(self.levels, other.levels, strict=True)))
+        return type(self)(
+            tuple(mine + theirs for mine, theirs in zip(self.levels, other.levels, strict=True))
+        )

@@ -34,7 +34,13 @@ __all__ = ["fit"]
 Method = TypeVar("Method", bound=Calibrator)
 
 # Maps that depend on the rows through the counts of events at every score.
-BY_LEVELS = (IsotonicCalibration, VennAbersCalibration, NearIsotonicCalibration, HistogramBinning, BayesianBinning)
+BY_LEVELS = (
+    IsotonicCalibration,
+    VennAbersCalibration,
+    NearIsotonicCalibration,
+    HistogramBinning,
+    BayesianBinning,
+)
 
 
 def fit(
@@ -113,10 +119,7 @@ def _check_possible(method: Any) -> None:
             _check_possible(stage)
     elif isinstance(method, OneVsRest):
         _check_possible(method.base)
-    elif not (
-        hasattr(method, "fit_rows")
-        or isinstance(method, (*BY_LEVELS, AutoCalibration, Identity))
-    ):
+    elif not (hasattr(method, "fit_rows") or isinstance(method, (*BY_LEVELS, AutoCalibration, Identity))):
         name = type(method).__name__ + ("(cross_fit=...)" if isinstance(method, Chain) else "")
         raise ParameterError(
             f"{name} needs all rows at once and cannot be fitted to partitions; fit TemperatureScaling, "
@@ -159,7 +162,7 @@ def _fit_levels(method: BinaryMethod, source: RowSource) -> None:
 
 
 def _fit_one_vs_rest(method: OneVsRest, source: RowSource) -> None:
-    method._fit_source(source, lambda base, of_class: _fit(base, of_class))
+    method._fit_source(source, _fit)
 
 
 def _fit_chain(method: Chain, source: RowSource) -> None:

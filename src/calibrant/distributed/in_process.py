@@ -129,7 +129,11 @@ def file_partitions(dataset: Any) -> list[FileRows]:
         path = getattr(fragment, "path", None) or "the table"
         try:
             groups = fragment.split_by_row_group()
-        except (AttributeError, OSError, ValueError):  # another format, or a file that a pass will find missing
+        except (
+            AttributeError,
+            OSError,
+            ValueError,
+        ):  # another format, or a file that a pass will find missing
             groups = [fragment]
         first = 0
         for group in groups:

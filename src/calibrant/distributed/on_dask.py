@@ -39,11 +39,13 @@ class OnDask(Engine):
         self.schema, self.partitions, self.names = schema, partitions, names
 
     def partials(self, task: Task[State]) -> Iterable[State | Failure | None]:
-        from dask import delayed
+        from dask.delayed import delayed
 
         dump = delayed(dumped(task), pure=False)
         run, merge = delayed(_run, pure=False), delayed(merged, pure=False)
-        parts = [run(partition, dump, name) for partition, name in zip(self.partitions, self.names, strict=True)]
+        parts = [
+            run(partition, dump, name) for partition, name in zip(self.partitions, self.names, strict=True)
+        ]
         while len(parts) > 1:
             parts = [merge(parts[at : at + MERGED_AT_ONCE]) for at in range(0, len(parts), MERGED_AT_ONCE)]
         return [_computed(parts[0])] if parts else []
@@ -62,7 +64,12 @@ def _computed(result: Any) -> Any:
         raise lost(getattr(error, "filename", None) or "a partition", error) from error
     except Exception as error:
         # The classes are those of ``distributed``, which need not be there.
-        if type(error).__name__ in ("KilledWorker", "CancelledError", "FutureCancelledError", "NoSchedulerError"):
+        if type(error).__name__ in (
+            "KilledWorker",
+            "CancelledError",
+            "FutureCancelledError",
+            "NoSchedulerError",
+        ):
             raise PartitionError(
                 "the cluster gave up a partition because workers died while they held it; nothing was fitted or written: "
                 "give workers more memory, or use smaller partitions."

@@ -99,13 +99,12 @@ def _merged_group(table: Any) -> Any:
 
 def _collected(parts: Any) -> list[Any]:
     """Run a job; what Spark cannot do becomes one sentence."""
-    from pyspark.errors import PySparkException
-    from py4j.protocol import Py4JError
-
     try:
         rows: list[Any] = parts.collect()
-    except (PySparkException, Py4JError) as error:
-        raise PartitionError(_reason(str(error))) from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
+            raise PartitionError(_reason(str(error))) from error
+        raise
     return rows
 
 
@@ -116,7 +115,12 @@ def _reason(trace: str) -> str:
             if sign in line:
                 path = next((word for word in line.split() if "/" in word), "a file")
                 return f"{path.strip('.,')} cannot be read because it is not there; restore it, or list the files again."
-    if "crashed" in trace or "ExecutorLost" in trace or "exited unexpectedly" in trace or "SparkContext" in trace:
+    if (
+        "crashed" in trace
+        or "ExecutorLost" in trace
+        or "exited unexpectedly" in trace
+        or "SparkContext" in trace
+    ):
         return (
             "Spark gave up a partition because its worker died too often; nothing was fitted or written: give executors "
             "more memory, or use smaller partitions."

@@ -77,7 +77,7 @@ def predict_proba(
         spark_frame = partitions.frame  # type: ignore[attr-defined]
         return spark_frame.mapInArrow(mapping.batches, _spark_schema(spark_frame, mapping))
     if is_delayed_list(frame):
-        from dask import delayed
+        from dask.delayed import delayed
 
         schema = engine_of(frame).schema
         mapping = _Mapping.of(calibrator, schema, columns, space, prefix)
@@ -171,9 +171,7 @@ class _Mapping:
 
         result = frame.copy(deep=False)
         scores = pa.Table.from_pandas(frame[list(self.layout.scores)], preserve_index=False)
-        found = [
-            self.batch(batch) for batch in scores.to_batches(max_chunksize=self.layout.piece_rows)
-        ]
+        found = [self.batch(batch) for batch in scores.to_batches(max_chunksize=self.layout.piece_rows)]
         kind = np.dtype(self.layout.dtype)
         for name in self.names:
             parts = [batch.column(name).to_numpy() for batch in found]

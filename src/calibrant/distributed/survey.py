@@ -118,7 +118,9 @@ def classes_of(survey: Survey, layout: Layout, classes: Sequence[Any] | None) ->
     if classes is not None:
         given = np.asarray(classes)
         if given.shape != (layout.n_classes,) or len(np.unique(given)) < len(given):
-            raise LabelError(f"classes must be {layout.n_classes} different labels, not {listed(list(classes))}.")
+            raise LabelError(
+                f"classes must be {layout.n_classes} different labels, not {listed(list(classes))}."
+            )
         return given
     names = np.array(layout.scores) if len(layout.scores) > 1 else None
     labels = list(survey.labels)
