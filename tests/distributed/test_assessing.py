@@ -26,7 +26,13 @@ def test_a_report_has_exact_numbers_first_and_does_not_depend_on_the_partitions(
     assert names == ["log-loss of all rows", "Brier score of all rows", "accuracy of all rows"]
     for row, function in zip(
         (*first.scores[:3], *first.errors[:2]),
-        (metrics.log_loss, metrics.brier_score, metrics.accuracy, metrics.confidence_ece, metrics.classwise_ece),
+        (
+            metrics.log_loss,
+            metrics.brier_score,
+            metrics.accuracy,
+            metrics.confidence_ece,
+            metrics.classwise_ece,
+        ),
         strict=True,
     ):
         assert row.before.value == pytest.approx(function(labels, given(logits)), rel=1e-9)
