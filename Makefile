@@ -17,8 +17,14 @@ $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(BIN)/python $(PIP_INSTALL) --constraint constraints/tested.txt --editable '.[dev]'
 	touch $@
 
-demo: install
+# The demo needs neither linters nor torch; a complete installation serves it as well.
+demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.installed-demo)
 	$(BIN)/python -m calibrant.demo
+
+$(VENV)/.installed-demo: pyproject.toml constraints/tested.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP_INSTALL) --constraint constraints/tested.txt --editable '.[plots,report,cli]'
+	touch $@
 
 test: install
 	$(BIN)/python -m pytest -n 2

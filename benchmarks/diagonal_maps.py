@@ -15,8 +15,8 @@ from baselines import FOLDER, halves
 
 from calibrant import Predictions
 from calibrant.calibrators.inner_folds import choose_by_folds
-from calibrant.calibrators.monotone.increasing_network import fit_increasing_network
 from calibrant.calibrators.monotone.order_preserving import fit_shared_map
+from calibrant.calibrators.monotone.order_preserving.increasing_network import fit_increasing_network
 from calibrant.labelled_predictions import LabelledPredictions
 
 FOLDERS = ("kull_nn", "cifar_pytorch_models")

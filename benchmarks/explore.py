@@ -160,8 +160,8 @@ def is_not_above_the_identity(name: str, problem: Problem, _: np.random.Generato
         return means[0], means[1]
 
     of_identity, of_method = losses(identity), losses(calibrator.fit(problem.X, problem.y, problem.weights))
-    # The floor hides how far off huge logits are: it counts where one of the two is infinite without it.
-    reading = 0 if np.isfinite([of_identity[0], of_method[0]]).all() else 1
+    # The floor hides how far off huge logits are: there it counts where one of the two is infinite without it.
+    reading = 0 if problem.is_logits and np.isfinite([of_identity[0], of_method[0]]).all() else 1
     before, after = of_identity[reading], of_method[reading]
     return "" if after <= before + 1e-6 * (1 + before) else f"loss {after:.6g}, identity {before:.6g}"
 

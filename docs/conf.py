@@ -21,6 +21,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "mathml",
     "method_tables",
+    "public_names",
 ]
 exclude_patterns = ["_build"]
 nitpicky = True

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import DTypeLike, NDArray
 
-from calibrant.mistaken_space import look_like_probabilities
+from calibrant.space import look_like_probabilities
 
 FLOATS = st.sampled_from([np.float32, np.float64])
 

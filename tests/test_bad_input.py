@@ -79,7 +79,7 @@ BAD_PROBABILITIES = {
     ),
     "one column above one": (
         [0.2, 1.5],
-        r"one column means the probability of the positive class of two, from 0 to 1, but row 1 is 1\.5",
+        r"a single column is the probability of the positive class, from 0 to 1, but row 1 is 1\.5",
         r"for log-odds, use Predictions\.from_logits",
     ),
     "one column below zero": (
@@ -253,7 +253,7 @@ def test_bad_weights_are_refused(given, what, advice):
 def test_two_classes_with_more_than_two_labels(given, labels):
     message = refusal(LabelError, LabelledPredictions.parse, given, labels)
     assert_one_sentence_with_advice(
-        message, r"for two classes .* met 3 different labels \[", r"pass one column per class"
+        message, r"have two classes .* 3 different values \[", r"pass one column per class"
     )
 
 

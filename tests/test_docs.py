@@ -99,8 +99,7 @@ def files_of_the_page(tmp_path, monkeypatch):
                 ]
                 (folder / "entry_points.txt").write_text("\n".join(lines))
         monkeypatch.syspath_prepend(tmp_path)
-        registry._classes.cache_clear()
-        registry._factories.cache_clear()
+        forget_plugins()
 
     before = set(sys.modules)
     yield write
@@ -108,8 +107,12 @@ def files_of_the_page(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if Path(getattr(sys.modules[name], "__file__", None) or ".").parent == tmp_path:
             del sys.modules[name]
-    registry._classes.cache_clear()
-    registry._factories.cache_clear()
+    forget_plugins()
+
+
+def forget_plugins() -> None:
+    for found in (registry._classes, registry._factories, export.backends):
+        found.cache_clear()
 
 
 # Extras that an environment may lack: named by a page's import, or needed behind the scenes.
@@ -195,16 +198,24 @@ def text_of_all_pages() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
 
 
+def modules_of(directive: str) -> list[str]:
+    """Return the modules whose public names a directive of docs/_ext/public_names.py lists or describes."""
+    arguments = re.findall(rf"^```{{{directive}}} (.+)$", text_of_all_pages(), re.MULTILINE)
+    return [module for modules in arguments for module in modules.split()]
+
+
 @every_public_name
 def test_every_public_name_is_described_on_one_page(name):
     directive = rf"^\.\. auto(class|function):: calibrant\.{re.escape(name)}$"
-    assert len(re.findall(directive, text_of_all_pages(), re.MULTILINE)) == 1
+    by_hand = len(re.findall(directive, text_of_all_pages(), re.MULTILINE))
+    assert by_hand + modules_of("describe-names").count(f"calibrant.{name.rpartition('.')[0]}") == 1
 
 
 @every_public_name
 def test_every_public_name_is_listed_in_the_reference(name):
     page = (DOCS / "api.md").read_text(encoding="utf-8")
-    assert re.search(rf"^   {re.escape(name)}$", page, re.MULTILINE)
+    by_hand = len(re.findall(rf"^   {re.escape(name)}$", page, re.MULTILINE))
+    assert by_hand + modules_of("public-names").count(f"calibrant.{name.rpartition('.')[0]}") == 1
 
 
 @pytest.mark.parametrize(
@@ -266,6 +277,23 @@ def test_the_table_of_exports_says_which_methods_have_none(name, expected, monke
         pytest.importorskip(library, reason=f"{library} is not installed")
     monkeypatch.syspath_prepend(DOCS / "_ext")
     assert expected in import_module("method_tables").exports(name)[0]
+
+
+def test_a_new_metric_describes_itself(monkeypatch):
+    """A name in ``__all__`` is all that the pages need."""
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    pages = import_module("public_names")
+
+    def ranked_probability_score():
+        """Ranked probability score."""
+
+    ranked_probability_score.__module__ = metrics.log_loss.__module__
+    monkeypatch.setattr(metrics, "ranked_probability_score", ranked_probability_score, raising=False)
+    monkeypatch.setattr(metrics, "__all__", [*metrics.__all__, "ranked_probability_score"])
+    described = pages.descriptions("calibrant.metrics").splitlines()
+    assert described.count(".. autofunction:: calibrant.metrics.ranked_probability_score") == 1
+    assert pages.listing(["calibrant.metrics"]).count("metrics.ranked_probability_score") == 1
 
 
 @pytest.mark.slow

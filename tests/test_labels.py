@@ -229,6 +229,12 @@ def test_labels_outside_all_rules_are_refused(labels, n_classes, classes):
         encode_labels(labels, n_classes, None if classes is None else np.array(classes))
 
 
+@pytest.mark.parametrize("container", [list, lambda labels: np.array(labels, dtype=object), pd.Series])
+def test_a_nul_character_at_the_end_does_not_merge_two_labels(container):
+    with pytest.raises(LabelError, match=r"row 2 has 'a\\x00'; remove it"):
+        encode_labels(container(["a", "b", "a\0"]), 2)
+
+
 # Properties
 
 

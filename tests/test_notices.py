@@ -11,7 +11,7 @@ import pytest
 from calibrant import OneVsRest, Predictions, TemperatureScaling
 from calibrant.errors import CalibrationWarning, ConvergenceWarning, MissingClassWarning
 from calibrant.notices import gathered, warn_user
-from calibrant.numerics.threads import in_threads
+from calibrant.numerics.row_blocks import in_threads
 
 
 def everything(action="always"):

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from calibrant import LabelledPredictions, Predictions
 from calibrant.errors import PredictionError
-from calibrant.mistaken_space import look_like_probabilities
 from calibrant.predictions import ROW_SUM_TOLERANCE
-from calibrant.space import Space
+from calibrant.space import Space, look_like_probabilities
 from strategies import logit_matrices, probability_matrices
 
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]])

@@ -22,9 +22,9 @@ BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 # From left to right: a file imports from its own layer and from those before it. A package stands for
 # all that is inside.
 LAYERS = [
-    {"arrays", "errors", "options", "wording", "notices", "tabular", "fit_cost"},
+    {"arrays", "errors", "options", "presentation", "wording", "notices", "tabular", "fit_cost", "segments"},
     {"numerics"},
-    {"space", "mistaken_space", "origin", "predictions", "labels", "labelled_predictions"},
+    {"space", "origin", "predictions", "labels", "labelled_predictions"},
     {"graph"},
     {"objective", "solvers", "binning"},
     {"calibrator", "batches"},
@@ -36,6 +36,7 @@ LAYERS = [
         "intervals",
         "ranking",
         "conventions",
+        "multicalibration",
         "scorers",
         "streaming",
         "synthetic",

@@ -138,7 +138,7 @@ def test_an_array_that_leaves_its_device_only_when_asked(monkeypatch):
 def test_out_is_for_rows_of_numpy(torch):
     out = np.empty_like(PROBABILITIES)
     assert FITTED.predict_proba(PROBABILITIES, out=out) is out
-    with pytest.raises(ParameterError, match=r"out= holds rows of a NumPy array; pass X as one"):
+    with pytest.raises(ParameterError, match=r"out= takes rows of a NumPy array; pass X as one"):
         FITTED.predict_proba(torch.tensor(PROBABILITIES), out=out)
 
 
@@ -255,7 +255,7 @@ REFUSED = {
     "labels of another shape": (
         lambda given: confidence_ece(MASKS[:, :2], given),
         LabelError,
-        r"labels must have the shape \(3, 4, 5\).*but are of shape \(3, 2, 5\); pass one",
+        r"labels must have the shape \(3, 4, 5\).*but have shape \(3, 2, 5\); pass one",
     ),
     "weights of another shape": (
         lambda given: confidence_ece(MASKS, given, sample_weight=np.ones((3, 4))),
@@ -412,7 +412,7 @@ def test_outputs_that_do_not_exist_are_refused(calibrator):
         calibrator.set_output(transform="pandas")
     assert calibrator.set_output(transform="default") is calibrator
     calibrator.set_output(predict_proba="pandas")
-    with pytest.raises(ParameterError, match=r"shape \(3, 3, 4, 5\) are no data frame; pass rows"):
+    with pytest.raises(ParameterError, match=r"shape \(3, 3, 4, 5\) cannot be a data frame; pass rows"):
         calibrator.predict_proba(Predictions.from_logits(IMAGES, class_axis=1))
 
 

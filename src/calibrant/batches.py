@@ -28,24 +28,24 @@ __all__ = [
     "BatchSummary",
     "Summary",
     "batch_summary",
-    "begun",
     "check_learns_batches",
     "learn_batch",
     "learn_rows",
-    "learnt_further",
     "partial_fit",
-    "without_memory",
+    "started_learner",
+    "updated_learner",
+    "without_batch_state",
 ]
 
 Part = TypeVar("Part", bound="Calibrator")
 
-# Up to so many rows are kept as they are, since a fit to few rows is too rough a place to expand a loss around.
+# Up to this number all rows are kept: a fit to fewer rows is too rough for an expansion of the loss around it.
 ROWS_AT_HAND = 1000
 
-# After this many new rows a map is compared with a fit of the sample, sooner if it seems worse than none.
+# New rows after which a map is compared with a fit of the sample; sooner if it looks worse than the identity.
 ROWS_BETWEEN_CHECKS = 100
 
-# Where an object is in memory says nothing about it.
+# Memory addresses in the repr of an object are no part of its value.
 ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
 SHOWN = 10  # how many classes a warning lists
@@ -80,26 +80,26 @@ class BatchSummary:
 
 
 class Summary(ABC):
-    """What stands for the rows of earlier batches, and how a batch is added to it.
+    """Summary statistics of earlier batches, and how a batch is added to them.
 
-    A method that learns batch by batch has one as its class attribute ``batches``. The state is ``memory_`` of the
-    calibrator: all rows while they are few, and later what :meth:`condense` made of them beside a sample of the rows,
-    both of constant size. Where the summary is approximate, a map that the sample rejects is fitted to the sample again.
+    A method with ``partial_fit`` has one as its class attribute ``batches``. The state is ``memory_`` of the calibrator:
+    all rows while they are few, later the result of :meth:`condense` and a sample of the rows, both of constant size. If
+    the summary is approximate, a map that the sample rejects is refitted to the sample.
     """
 
     @abstractmethod
     def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
-        """Set ``memory_`` to the summary of rows that were just fitted and count as ``n_rows``, ``rows`` among it.
+        """Set ``memory_`` to the summary of rows that were just fitted and count as ``n_rows``, with the key ``rows``.
 
-        If the rows are a sample, their weights say how many rows each of them stands for.
+        If the rows are a sample, their weights are the number of rows that each represents.
         """
 
     @abstractmethod
     def update(self, calibrator: Any, data: LabelledPredictions, kept: float, n_rows: float) -> None:
-        """Learn from a batch and ``memory_``, and replace both the map and the memory; change nothing in place."""
+        """Learn from a batch and ``memory_``, and replace both the map and ``memory_``; change nothing in place."""
 
     def check(self, calibrator: Any) -> None:
-        """Raise an error for parameters that mean nothing; a fit may come much later."""
+        """Raise an error for invalid parameters, since a fit may come much later."""
         calibrator._check_parameters()
 
     def parts(self, calibrator: Any) -> list[Any]:  # noqa: ARG002
@@ -107,15 +107,15 @@ class Summary(ABC):
         return []
 
     def n_approximate(self, calibrator: Any, n_classes: int) -> int:  # noqa: ARG002
-        """Return the number of parameters that the summary knows approximately; 0 if its sums are exact."""
+        """Return the number of parameters that the summary approximates; 0 if its sums are exact."""
         return 0
 
     def condenses(self, calibrator: Any, data: LabelledPredictions) -> bool:  # noqa: ARG002
-        """Tell whether rows that were just fitted can be replaced by what :meth:`condense` makes of them."""
+        """Return whether rows that were just fitted can be replaced by the result of :meth:`condense`."""
         return True
 
     def most_rows(self, n_classes: int) -> int:
-        """Return how many rows are kept at most where they cannot be condensed."""
+        """Return the largest number of rows that are kept if they cannot be condensed."""
         return most_rows(n_classes)
 
     def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:  # noqa: ARG002
@@ -129,7 +129,7 @@ class Summary(ABC):
         return fitted
 
     def degrees_of_freedom(self, calibrator: Any, n_approximate: int, n_rows: float) -> float:  # noqa: ARG002
-        """Return how many parameters so many rows determine; fewer than there are where a penalty holds them."""
+        """Return the effective degrees of freedom of a fit to ``n_rows`` rows; a penalty reduces them."""
         return float(n_approximate)
 
 
@@ -168,7 +168,7 @@ def partial_fit(
 
 
 def learn_batch(calibrator: "Calibrator", data: LabelledPredictions, kept: float) -> None:
-    """Learn from a batch that is parsed; what was learnt before counts ``kept`` times as much as it did."""
+    """Learn from a parsed batch; the weight of earlier rows is multiplied by ``kept``."""
     memory = vars(calibrator).get("memory_", {"rows": 0.0})
     n_rows = memory["rows"] * kept + data.n_rows
     if memory["rows"] and "labels" not in memory:
@@ -178,11 +178,11 @@ def learn_batch(calibrator: "Calibrator", data: LabelledPredictions, kept: float
 
 
 def learn_rows(calibrator: "Calibrator", data: LabelledPredictions, n_rows: float) -> None:
-    """Fit all rows so far, and keep them if they are few or nothing else can stand for them."""
+    """Fit all rows so far, and keep them if they are few or cannot be condensed."""
     summary = _summary_of(calibrator)
     many, sampled = data.n_rows > ROWS_AT_HAND, vars(calibrator).get("memory_", {}).get("sampled", False)
-    waits = np.count_nonzero(data.class_weights) < 2
-    if waits:
+    one_class = np.count_nonzero(data.class_weights) < 2
+    if one_class:
         if many:
             data, sampled = _thinned(data), True
         calibrator._set_inputs(data)
@@ -197,20 +197,20 @@ def learn_rows(calibrator: "Calibrator", data: LabelledPredictions, n_rows: floa
         if data.n_rows > most:
             data = replace(data, predictions=data.predictions.with_floor(calibrator.floor_))
             data, sampled = _thinned(data, most // 2), True
-    calibrator.memory_ = _stored(data) | {"rows": float(n_rows), "waits": waits, "sampled": sampled}
+    calibrator.memory_ = _stored(data) | {"rows": float(n_rows), "waits": one_class, "sampled": sampled}
 
 
 # Calibrators that are parts of another one
 
 
 def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
-    """Refuse calibrators among these parameters that have no ``partial_fit``, or parts or parameters that will not do."""
+    """Refuse calibrators without ``partial_fit`` among these parameters, and their invalid parts and parameters."""
     for name, part in parts.items():
         if not hasattr(part, "fit_labelled"):
             continue
         if part.batches is None:
             raise ParameterError(
-                f"{name} is {part!r}, which cannot learn batch by batch; use fit with all rows, or a calibrator that has "
+                f"{name} is {part!r}, which cannot learn batch by batch; use fit with all rows, or a calibrator with "
                 f"partial_fit, such as {example}."
             )
         part._check_parameters()
@@ -218,8 +218,8 @@ def check_learns_batches(parts: Mapping[str, Any], example: str) -> None:
         check_learns_batches({f"{name}__{key}": value for key, value in inner.items()}, example)
 
 
-def begun(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
-    """Return a clone that has learnt these rows, which count as ``n_rows``; whoever fitted them has warned already."""
+def started_learner(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
+    """Return a clone that has learnt these rows, which count as ``n_rows``; without warnings, given by an earlier fit."""
     learnt: Part = clone(part)
     with held_back():
         learn_rows(learnt, data, n_rows)
@@ -227,11 +227,10 @@ def begun(part: Part, data: LabelledPredictions, n_rows: float) -> Part:
     return learnt
 
 
-def learnt_further(part: Part, data: LabelledPredictions, kept: float) -> Part:
-    """Return a copy that has learnt one more batch; what it learnt before counts ``kept`` times as much as it did.
+def updated_learner(part: Part, data: LabelledPredictions, kept: float) -> Part:
+    """Return a copy that has learnt another batch; the weight of its earlier rows is multiplied by ``kept``.
 
-    Like a calibrator that stands alone it is compared with a sample of its own rows now and then. The part itself stays
-    as it is.
+    Like a separate calibrator it is regularly compared with a sample of its rows. The argument is not changed.
     """
     learnt = copy(part)
     learn_batch(learnt, data, kept)
@@ -239,12 +238,12 @@ def learnt_further(part: Part, data: LabelledPredictions, kept: float) -> Part:
     return learnt
 
 
-def without_memory(part: Part) -> Part:
-    """Return the same map without what it needs to learn further."""
-    forgetful = copy(part)
+def without_batch_state(part: Part) -> Part:
+    """Return the same map without its summary of earlier batches."""
+    stripped = copy(part)
     if "memory_" in vars(part):
-        del forgetful.memory_
-    return forgetful
+        del stripped.memory_
+    return stripped
 
 
 # The sample beside an approximate summary
@@ -253,7 +252,7 @@ def without_memory(part: Part) -> Part:
 def _sampled(
     calibrator: "Calibrator", past: dict[str, Any], data: LabelledPredictions, kept: float
 ) -> dict[str, Any]:
-    """Return a sample of all rows to keep beside the memory, having begun again from it if it rejects the map."""
+    """Return a sample of all rows to keep beside the summary; if the sample rejects the map, refit the map to it."""
     summary = _summary_of(calibrator)
     n_approximate = summary.n_approximate(calibrator, data.n_classes)
     if "labels" in calibrator.memory_ or not n_approximate:
@@ -263,7 +262,7 @@ def _sampled(
     if sample.n_rows > most_rows(data.n_classes):
         sample = _thinned(sample)
     unchecked = past.get("unchecked", 0) + data.n_rows
-    # With one class alone, all others having faded away, there is nothing to compare.
+    # After the weights of all other classes have decayed to zero, a single class allows no comparison.
     comparable = "sample" in past and np.count_nonzero(sample.class_weights) > 1
     if comparable and _is_due(calibrator, sample, unchecked):
         unchecked = 0
@@ -287,7 +286,7 @@ def _is_due(calibrator: "Calibrator", sample: LabelledPredictions, unchecked: in
 
 
 def _is_rejected(calibrator: "Calibrator", sample: LabelledPredictions, n_approximate: int) -> bool:
-    """Tell whether a fit of the sample is better on it than sampling error explains."""
+    """Return whether a fit of the sample beats the map on the sample by more than sampling error."""
     excess, explained = _excess_on(calibrator, sample, n_approximate)
     return excess > explained
 
@@ -295,11 +294,11 @@ def _is_rejected(calibrator: "Calibrator", sample: LabelledPredictions, n_approx
 def _excess_on(
     calibrator: "Calibrator", sample: LabelledPredictions, n_approximate: int
 ) -> tuple[float, float]:
-    r"""Return by how many nats per row a fit of the sample is better on it, and how many sampling error explains.
+    r"""Return the excess loss over a fit of the sample, in nats per row, and its limit by sampling error.
 
-    Of a sample of m rows, the log-likelihood of its own fit exceeds that of the fit of all rows by half of a
-    chi-squared variable with P degrees of freedom, of mean P / 2 and variance P / 2; more than
-    :math:`P + 3 \sqrt{2 P}` is beyond sampling error.
+    On a sample of m rows, twice the log-likelihood ratio of the sample's own fit and the fit of all rows is chi-squared
+    with P degrees of freedom, of mean P and variance 2 P. The limit, :math:`(P + 3 \sqrt{2 P}) / m`, is twice its three-sigma
+    bound.
     """
     summary = _summary_of(calibrator)
     with held_back():
@@ -315,7 +314,7 @@ def _excess_on(
 
 
 def batch_summary(calibrator: "Calibrator") -> BatchSummary:
-    """Return size and error of what is kept of earlier batches; see :meth:`calibrant.Calibrator.batch_summary`."""
+    """Return size and error of the summary of earlier batches; see :meth:`calibrant.Calibrator.batch_summary`."""
     summary, memory = _summary_of(calibrator), vars(calibrator).get("memory_")
     if memory is None:
         raise NotFittedError(
@@ -326,7 +325,7 @@ def batch_summary(calibrator: "Calibrator") -> BatchSummary:
     n_kept = len(kept.get("labels", ()))
     error = explained = np.nan
     if kept is memory:
-        # The rows themselves were fitted; what a sample of them lacks it cannot tell.
+        # The kept rows themselves were fitted. If they are a sample, its error is unknown.
         error = explained = np.nan if memory["sampled"] else 0.0
     elif n_kept:
         data = _rows_of(kept)
@@ -336,7 +335,7 @@ def batch_summary(calibrator: "Calibrator") -> BatchSummary:
 
 
 def _n_bytes(value: Any) -> int:
-    """Return the size of all arrays in a state, those of calibrators in it among them."""
+    """Return the size of all arrays in a state, including those of its calibrators."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, Mapping):
@@ -353,17 +352,17 @@ def _warn_of_late(calibrator: "Calibrator", data: LabelledPredictions) -> None:
             f" and {len(late) - SHOWN} more" if late[SHOWN:] else ""
         )
         warn_user(
-            f"none of the first {data.n_rows} rows has class {shown}; what such rows would have told of earlier ones "
-            "is lost.",
+            f"no row of class {shown} among the first {data.n_rows}; estimates from earlier batches will not be revised "
+            "for it.",
             MissingClassWarning,
         )
 
 
-# Rows that are kept as they are: all of them while they are few, a sample of them later
+# Rows that are kept: all of them while they are few, later a sample
 
 
 def most_rows(n_classes: int) -> int:
-    """Return how many rows are kept at most: with many classes a few of each."""
+    """Return the largest number of rows that are kept: with many classes a few of each."""
     return max(ROWS_AT_HAND, 3 * n_classes)
 
 
@@ -382,13 +381,13 @@ def _stored(data: LabelledPredictions) -> dict[str, Any]:
 
 
 def _rows_of(memory: dict[str, Any]) -> LabelledPredictions:
-    """Return what :func:`_stored` stored."""
+    """Return the rows that :func:`_stored` stored."""
     predictions = Predictions(memory["scores"], Space(memory["space"]), memory["names"], memory["floor"])
     return LabelledPredictions(predictions, memory["labels"], memory["classes"], memory["weights"])
 
 
 def _followed_by(memory: dict[str, Any], data: LabelledPredictions, kept: float) -> LabelledPredictions:
-    """Return stored rows, whose weights fade, followed by those of a batch; the batch alone if none are stored."""
+    """Return stored rows, with weights multiplied by ``kept``, followed by a batch; only the batch if none are stored."""
     if "labels" not in memory:
         return data
     stored = _rows_of(memory)
@@ -401,16 +400,16 @@ def _followed_by(memory: dict[str, Any], data: LabelledPredictions, kept: float)
     together = LabelledPredictions(
         predictions, np.concatenate([memory["labels"], data.labels]), memory["classes"], weights
     )
-    # What has faded below the smallest float counts no more.
+    # Weights may have decayed to zero.
     return together if weights is None or weights.min() > 0 else together.take(weights > 0)
 
 
 def _thinned(data: LabelledPredictions, size: int = ROWS_AT_HAND // 2) -> LabelledPredictions:
-    """Return about ``size`` rows that stand for all, in their order; every class keeps its total weight.
+    """Return a stratified sample of about ``size`` rows, in their order; every class keeps its total weight.
 
-    Each class is cut into parts of equal weight, and of each part one row is taken at random, by numbers that follow from
-    the rows themselves: the same rows give the same sample. A class never loses its last row, and a rare one has more
-    rows than its share, each of less weight. Costs O(nK) to read the rows and O(n + K) otherwise.
+    Systematic sampling: each class is cut into parts of equal weight, and one random row is drawn from each part. The seed
+    is a checksum of the rows, so equal rows give equal samples. Every class keeps at least one row; rare classes are
+    over-sampled, with smaller weights. Costs O(nK) to read the rows and O(n + K) otherwise.
     """
     n_classes = data.n_classes
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
@@ -452,8 +451,8 @@ def _check_same_parameters(calibrator: "Calibrator", first: dict[str, str]) -> N
     for name, value in first.items():
         if now.get(name) != value:
             raise ParameterError(
-                f"{name} changed from {value} to {now.get(name)} between batches; restore it, or begin with "
-                "partial_fit on a clone."
+                f"{name} changed from {value} to {now.get(name)} between batches; restore it, or start a new calibrator "
+                "with clone()."
             )
 
 
@@ -465,7 +464,7 @@ def _parsed_batch(
     if "memory_" not in vars(calibrator):
         if "classes_" in vars(calibrator):
             raise ParameterError(
-                f"{name} was fitted by fit, which remembers no rows; begin with partial_fit on a clone of it."
+                f"{name} was fitted by fit, which keeps no summary of its rows; start with partial_fit on a clone of it."
             )
         predictions = Predictions.parse(X)
         if classes is not None:
@@ -508,5 +507,5 @@ def _labels_of(classes: Any, n_classes: int) -> NDArray[Any]:
 
 
 def _kind_of(notice: Notice) -> str:
-    """Return what a warning is about, whatever numbers it gives."""
+    """Return the text of a warning with its numbers masked."""
     return re.sub("[0-9]+", "#", notice[0])

@@ -23,7 +23,7 @@ from calibrant.graph.trace import Opaque, Trace
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.options import check_choice
-from calibrant.origin import frame_of
+from calibrant.origin import in_container
 from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space
 
@@ -233,10 +233,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             An array for data frames too, unless :meth:`set_output` asks for a frame.
         """
         predictions = self._parsed(X)
+        rows = self._calibrated_rows(predictions, out)
         setting = vars(self).get(OUTPUT_SETTING)
         if predictions.origin is None and setting is None:
-            return self._calibrated_rows(predictions, out)
-        return self._contained(predictions, setting or {}, out)
+            return rows
+        container = (setting or {}).get("predict_proba", "default")
+        result = in_container(rows, predictions.origin, container, self.classes_)
+        if out is not None and result is not rows:
+            raise ParameterError("out= takes rows of a NumPy array; pass X as one, or omit out=.")
+        return result
 
     def set_output(self, *, predict_proba: Output | None = None, transform: str | None = None) -> Self:
         """Choose what :meth:`predict_proba` returns.
@@ -404,31 +409,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     ) -> NDArray[np.floating]:
         """Return calibrated probabilities of parsed predictions, (n, K), whatever they came as."""
         return self._compiled(predictions.space).probabilities(predictions.scores, out)
-
-    def _contained(
-        self, predictions: Predictions, setting: dict[str, str], out: NDArray[np.floating] | None
-    ) -> Any:
-        """Return calibrated probabilities in the container that is asked for."""
-        origin, container = predictions.origin, setting.get("predict_proba", "default")
-        backend = container if container in ("pandas", "polars") else None
-        if container == "same" and origin is not None:
-            backend = origin.backend
-        rows = self._calibrated_rows(predictions, out)
-        result: Any = rows
-        if backend is None:
-            result = predictions.as_given(rows)
-        elif origin is not None and origin.shape is not None:
-            raise ParameterError(
-                f"probabilities of shape {np.shape(predictions.as_given(rows))} are no data frame; "
-                "pass rows, or set_output(predict_proba='default')."
-            )
-        else:
-            names = None if origin is None else origin.columns
-            columns = self.classes_.tolist() if names is None or len(names) != rows.shape[1] else names
-            result = frame_of(rows, columns, backend, None if origin is None else origin.index)
-        if out is not None and result is not rows:
-            raise ParameterError("out= holds rows of a NumPy array; pass X as one, or leave out= away.")
-        return result
 
     def _mapped_event(self, event: Event) -> Event:
         """Return the map of the event that the class is the second one of two, for reductions."""

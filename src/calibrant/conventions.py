@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
 from calibrant.binning import EqualWidth, FixedEdges
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
@@ -184,7 +185,7 @@ def confidence_ece_of_bin_centres(
     return float(bins.share @ np.abs(bins.mean_outcome - centres) ** norm)
 
 
-def _error_of_equal_counts(scores: NDArray[np.floating], outcomes: NDArray[np.bool_], n_bins: int) -> float:
+def _error_of_equal_counts(scores: FloatArray, outcomes: NDArray[np.bool_], n_bins: int) -> float:
     """Return the weighted mean gap of consecutive blocks of the sorted scores; the first ones take the remainder."""
     if len(scores) == 0:
         return 0.0

@@ -1,4 +1,4 @@
-"""Predictions together with what really happened."""
+"""LabelledPredictions: predictions with the true classes and sample weights."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -16,10 +16,10 @@ from calibrant.space import Space
 __all__ = ["NO_SUM", "LabelledPredictions", "are_swapped", "shift_warning"]
 
 SMALLEST_WEIGHT = 1e-12
-"""Smallest positive weight relative to the largest; smaller ones, which sums would not notice, are raised to it."""
+"""Lower bound on positive weights relative to the largest; smaller ones would be lost in the rounding of sums."""
 
 LARGEST_WEIGHT = 1e100
-"""Bound on the largest weight, and on its inverse, so that products of weights neither overflow nor vanish."""
+"""Upper bound on the largest weight and on its inverse, so that products of weights neither overflow nor underflow."""
 
 SWAPPED = (
     "labels and predictions are swapped; metrics, assess and compare take (y, p), calibrators fit(p, y)."
@@ -31,7 +31,7 @@ NO_SUM = "sample_weight is too large to be added up; divide all by a constant fi
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledPredictions:
-    """Predictions with the true class of every row, and weights if rows count differently.
+    """Predictions with the true class of every row, and optional sample weights.
 
     Attributes
     ----------
@@ -41,10 +41,10 @@ class LabelledPredictions:
     classes : ndarray of shape (K,)
         Label of every column.
     weights : ndarray of shape (n,) or None
-        Positive float64 weights; None if all rows count once. On parsing, rows of weight zero are left out, and a weight
-        below 1e-12 of the largest is raised to that.
+        Positive float64 weights; None if all are one. Parsing removes rows of weight zero, and raises weights to at least
+        1e-12 of the largest.
     groups : ndarray of shape (n,) or None
-        Which rows belong together, for methods that hold rows out; None if all are independent.
+        Groups of dependent rows, which cross-validation keeps together; None if all rows are independent.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class LabelledPredictions:
 
     @classmethod
     def parse(cls, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Check predictions, labels and weights against each other; see :doc:`/concepts` for labels."""
+        """Parse predictions, labels and weights, and check that they match; see :doc:`/concepts` for labels."""
         every = cls._of_all_rows(X, y, sample_weight)
         data = every._counted()
         if data is None:
@@ -75,16 +75,16 @@ class LabelledPredictions:
 
     @classmethod
     def parse_batch(cls, X: Any, y: Any, sample_weight: Any = None) -> Self | None:
-        """Return what :meth:`parse` does, but with weights as they were given, and None if no row counts.
+        """Parse one batch of a larger set of rows: weights are not bounded, and the result is None if no row counts.
 
-        The rows are a part of all rows: :meth:`with_bounded_weights` needs the largest weight of all, and a part in which
-        all weights are zero or all labels are the ignored one is no error.
+        :meth:`with_bounded_weights` needs the largest weight of all batches. A batch in which all weights are zero or all
+        labels are ignored is no error.
         """
         return cls._of_all_rows(X, y, sample_weight)._counted()
 
     @classmethod
     def _of_all_rows(cls, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Return all rows, those with the ignored label (column number -1) and those of weight zero among them."""
+        """Parse all rows, including those with the ignored label (column number -1) and those of weight zero."""
         try:
             predictions = Predictions.parse(X)
             y = _by_rows(y, predictions, "labels", LabelError)
@@ -107,7 +107,7 @@ class LabelledPredictions:
         return cls(predictions.without_origin(), labels, classes, weights)
 
     def _counted(self) -> Self | None:
-        """Return the rows with a label and a weight above zero; None if there are none."""
+        """Return the rows with a label and a positive weight; None if there are none."""
         data = self
         if data.labels.min() < 0:
             if data.labels.max() < 0:
@@ -133,7 +133,7 @@ class LabelledPredictions:
 
     @property
     def shift_of_labels(self) -> int:
-        """Whether column numbers look like labels that start from 1 (-1) or from -1 (1); 0 if they do not."""
+        """-1 if the labels look as if they started from 1, 1 if they look as if they started from -1, else 0."""
         if self.classes.dtype.kind not in "iu" or not np.array_equal(self.classes, np.arange(self.n_classes)):
             return 0
         if self.n_classes < 3 or (self.labels.min() == 0 and self.labels.max() == self.n_classes - 1):
@@ -151,7 +151,7 @@ class LabelledPredictions:
         return np.bincount(self.labels, self.weights, minlength=self.n_classes).astype(np.float64)
 
     def log_loss(self, predictions: Predictions | None = None) -> float:
-        """Return the mean log-loss of these predictions, or of others for the same rows; infinite for a refuted zero.
+        """Return the mean log-loss of these predictions, or of others for the same rows; infinite if a true class has zero.
 
         >>> data = LabelledPredictions.parse([[0.5, 0.5], [0.5, 0.5]], [0, 1])
         >>> round(data.log_loss(), 4), data.log_loss(Predictions.parse([[1, 0], [1, 0]]))
@@ -185,10 +185,10 @@ class LabelledPredictions:
         return np.negative(logarithms, dtype=np.float64)
 
     def with_counting_weights(self) -> Self:
-        """Return the same rows with weights that average at least one, for methods that count rows.
+        """Return the same rows with weights whose mean is at least one, for methods that depend on the sample size.
 
-        Weights above that count rows, two for two; smaller ones, such as those that sum to one, say which rows matter
-        more, and do not make them fewer.
+        Weights with a larger mean are frequencies and stay. Smaller ones, such as weights that sum to one, are relative and
+        are rescaled, so that they do not reduce the sample size.
 
         >>> LabelledPredictions.parse([[0.5, 0.5]] * 2, [0, 1], [0.25, 0.75]).with_counting_weights().weights
         array([0.5, 1.5])
@@ -219,21 +219,21 @@ class LabelledPredictions:
         return replace(self, weights=np.maximum(weights, SMALLEST_WEIGHT * bounded))
 
     def take(self, rows: Any, weights: NDArray[np.float64] | None = None) -> Self:
-        """Return the chosen rows, with new ``weights`` for them if given."""
+        """Return some of the rows, with new ``weights`` if given."""
         if weights is None and self.weights is not None:
             weights = self.weights[rows]
         groups = None if self.groups is None else self.groups[rows]
         return type(self)(self.predictions.take(rows), self.labels[rows], self.classes, weights, groups)
 
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
-        """Return the sub-problem of some classes; every row must have one of them as its label."""
+        """Return the data for a subset of the classes; the label of every row must be among them."""
         codes = np.searchsorted(columns, self.labels)
         predictions = self.predictions.restricted_to(columns)
         return type(self)(predictions, codes, self.classes[columns], self.weights, self.groups)
 
 
 def shift_warning(n_classes: int, shift: int) -> str:
-    """Return what to do about labels that look shifted by one column."""
+    """Return the warning for labels that look shifted by one column."""
     first = -shift
     return (
         f"labels are taken as column numbers 0..{n_classes - 1}, but agree with the predicted classes far better as "
@@ -242,7 +242,7 @@ def shift_warning(n_classes: int, shift: int) -> str:
 
 
 def are_swapped(X: Any, y: Any) -> bool:
-    """Tell whether what was passed as predictions can be labels, and what was passed as labels only predictions.
+    """Return whether labels and predictions were passed in the wrong order.
 
     >>> are_swapped([0, 1], [[0.9, 0.1], [0.2, 0.8]]), are_swapped(["no", "yes"], [0.1, 0.8]), are_swapped([0.1, 0.8], [0, 1])
     (True, True, False)
@@ -275,15 +275,15 @@ def _can_only_be_predictions(y: Any) -> bool:
 def _by_rows(
     values: Any, predictions: Predictions, what: str, error: type[LabelError] | type[WeightError]
 ) -> Any:
-    """Return what was given for every position of an array of predictions, one after the other as its rows are."""
+    """Flatten labels or weights that have the shape of the predictions without the class axis."""
     shape = None if predictions.origin is None else predictions.origin.shape
     values = on_host(values)
     if shape is None or np.shape(values) == (predictions.n_rows,):
         return values
     if np.shape(values) != shape:
         raise error(
-            f"{what} must have the shape {shape} of the predictions without their class axis, but are of shape "
-            f"{np.shape(values)}; pass one for every position."
+            f"{what} must have the shape {shape} of the predictions without their class axis, but have shape "
+            f"{np.shape(values)}; pass one value per position."
         )
     return np.asarray(values).reshape(-1)
 

@@ -1,4 +1,4 @@
-"""Labels to column numbers: which class each calibration row really had."""
+"""Encoding of labels as column numbers of the predictions."""
 
 import re
 from collections.abc import Sized
@@ -14,9 +14,9 @@ from calibrant.origin import on_host
 
 __all__ = ["encode_labels", "shift_of_labels"]
 
-SHOWN = 5  # how many offending labels an error message lists
-SURELY = 1e-4  # p-value below which labels one column further fit better than chance explains
-LARGEST = 2.0**63  # floats from here on are no integers any more
+SHOWN = 5  # labels that an error message lists
+SHIFT_LEVEL = 1e-4  # significance level of the test for labels that are shifted by one column
+LARGEST = 2.0**63  # upper limit of 64-bit integers
 
 
 def encode_labels(
@@ -24,13 +24,15 @@ def encode_labels(
 ) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Return ``(codes, classes)``: the column number of every label and the label of every column.
 
-    Labels equal to ``ignore_label`` have the number -1.
+    Labels equal to ``ignore_label`` have the number -1. The first rule that applies is used:
 
-    In this order: names given with the predictions, if every label is among them, as they are or without what all names
-    begin and end with (p_cat, p_dog); the sorted categories of categorical labels of pandas, if they are K; column
-    numbers, if all labels are integers 0..K-1; sorted order,
-    if exactly K different labels occur and the columns have no names, or only numbered ones such as p0, p1.
-    Anything else is refused.
+    1. Names of the columns, if every label is among them, either as they are or without their common prefix and suffix
+       (p_cat, p_dog).
+    2. The sorted categories of a pandas categorical, if there are K.
+    3. Column numbers, if all labels are integers 0..K-1.
+    4. Sorted order, if exactly K different labels occur and the columns have no names, or numbered ones such as p0, p1.
+
+    All other labels raise an error.
 
     >>> encode_labels(["cat", "dog", "cat"], 2)
     (array([0, 1, 0]), array(['cat', 'dog'], dtype='<U3'))
@@ -60,7 +62,7 @@ def _encoded(
             codes = _codes_among(labels, names)
             if codes is not None:
                 return codes, names
-    categories = getattr(getattr(y, "dtype", None), "categories", None)  # a method where it is not of pandas
+    categories = getattr(getattr(y, "dtype", None), "categories", None)  # a method in other libraries
     if isinstance(categories, Sized) and len(categories) == n_classes:
         named = np.sort(_as_vector(categories))
         codes = _codes_among(labels, named)
@@ -75,10 +77,10 @@ def _encoded(
 
 
 def shift_of_labels(labels: NDArray[np.intp], predicted: NDArray[np.intp], n_classes: int) -> int:
-    """Return 1 or -1 if column numbers agree with the predicted classes far better one further or one back, else 0.
+    """Return the shift by 1 or -1 with which labels agree far better with the predicted classes; 0 if there is none.
 
-    Labels 1..K without the last class, or -1, 0, 1 without the first, pass for column numbers. Shifted labels must agree
-    more often than those given by a sign test, and those given less often than chance.
+    Labels 1..K without the last class, or -1, 0, 1 without the first, are valid column numbers. The shift is reported if the
+    labels agree with the predictions less often than by chance, and a sign test finds that shifted ones agree more often.
 
     >>> shift_of_labels(np.array([1, 2] * 20), np.array([0, 1] * 20), 3)
     -1
@@ -91,13 +93,13 @@ def shift_of_labels(labels: NDArray[np.intp], predicted: NDArray[np.intp], n_cla
     for shift, free in ((-1, labels.min() > 0), (1, labels.max() < n_classes - 1)):
         if free:
             shifted = int(np.count_nonzero(predicted == labels + shift))
-            if shifted and bdtrc(shifted - 1, shifted + right, 0.5) < SURELY:
+            if shifted and bdtrc(shifted - 1, shifted + right, 0.5) < SHIFT_LEVEL:
                 return shift
     return 0
 
 
 def _without_common_ends(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return names of columns without what all of them begin and end with, but for digits.
+    """Return names of columns without their common prefix and suffix, of which digits are no part.
 
     >>> _without_common_ends(np.array(["p_2_raw", "p_10_raw"]))
     array(['2', '10'], dtype='<U2')
@@ -113,7 +115,7 @@ def _without_common_ends(classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _are_numbered(classes: NDArray[Any]) -> bool:
-    """Tell whether names of columns only count them, so that sorted labels go by position.
+    """Return whether names of columns only number them, so that labels are matched in sorted order.
 
     >>> _are_numbered(np.array(["p0", "p1"])), _are_numbered(np.array(["p_dog", "p_cat"])), _are_numbered(np.arange(3))
     (True, False, True)
@@ -161,7 +163,7 @@ def _as_array(y: Any) -> NDArray[Any]:
     y = on_host(y)
     try:
         labels = np.asarray(y)
-        # In a list with one string among them numpy makes strings of everything, of NaN too.
+        # NumPy converts all entries of a list with one string to strings, NaN included.
         return np.asarray(y, dtype=object) if labels.dtype.kind == "U" and labels is not y else labels
     except ValueError as error:
         raise LabelError(
@@ -171,6 +173,12 @@ def _as_array(y: Any) -> NDArray[Any]:
 
 def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
     if all(isinstance(label, str) for label in labels):
+        row = next((row for row, label in enumerate(labels) if label.endswith("\0")), None)
+        if row is not None:
+            raise LabelError(
+                f"labels must not end with a NUL character, which numpy drops, but row {row} has {labels[row]!r}; "
+                "remove it."
+            )
         return labels.astype(str)
     if all(isinstance(label, (int, np.integer, np.bool_)) for label in labels):
         row = next((row for row, label in enumerate(labels) if abs(int(label)) >= LARGEST), None)
@@ -190,7 +198,7 @@ def _from_objects(labels: NDArray[np.object_]) -> NDArray[Any]:
 
 
 def _kind(label: object) -> type | None:
-    """Return str or int for what can be a label of that kind, None for NaN and anything else."""
+    """Return str or int for a label of that kind, None for NaN and anything else."""
     if isinstance(label, str):
         return str
     return int if isinstance(label, (int, float, np.number)) and np.isfinite(label) else None
@@ -218,7 +226,7 @@ def _explanation(
         )
     if n_classes == 2 and len(occurring) > 2:
         return (
-            f"predictions for two classes (one column, or two) met {len(occurring)} different labels "
+            f"the predictions have two classes (one column, or two), but the labels have {len(occurring)} different values "
             f"{_listed(occurring)}; pass one column per class."
         )
     if labels.dtype.kind in "iu":

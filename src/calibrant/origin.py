@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray
-from calibrant.errors import MissingExtraError, PredictionError
+from calibrant.errors import MissingExtraError, ParameterError, PredictionError
 
-__all__ = ["Origin", "frame_of", "on_host"]
+__all__ = ["Origin", "frame_of", "in_container", "on_host"]
 
 
 # Types in which nothing is computed, and how far the sum of a row of probabilities may be from one in them.
@@ -184,3 +184,32 @@ def frame_of(rows: FloatArray, columns: list[Any], backend: str, index: Any = No
         if index is not None:
             frame.index = index
     return frame
+
+
+def in_container(rows: FloatArray, origin: Origin | None, container: str, labels: NDArray[Any]) -> Any:
+    """Return probabilities (n, K) in the container that :meth:`calibrant.Calibrator.set_output` chose.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, K)
+        Probabilities.
+    origin : Origin or None
+        What the predictions were.
+    container : {"default", "same", "pandas", "polars"}
+        "default" is the array or tensor type of the predictions.
+    labels : ndarray of shape (K,)
+        Names of the columns of a data frame if the predictions had none.
+    """
+    backend = container if container in ("pandas", "polars") else None
+    if container == "same" and origin is not None:
+        backend = origin.backend
+    if backend is None:
+        return rows if origin is None else origin.array(rows)
+    if origin is not None and origin.shape is not None:
+        raise ParameterError(
+            f"probabilities of shape {np.shape(origin.array(rows))} cannot be a data frame; pass rows, or "
+            "set_output(predict_proba='default')."
+        )
+    names = None if origin is None else origin.columns
+    columns = labels.tolist() if names is None or len(names) != rows.shape[1] else names
+    return frame_of(rows, columns, backend, None if origin is None else origin.index)

@@ -1,4 +1,4 @@
-"""Predictions: scores of a classifier, parsed once, with their meaning declared."""
+"""Predictions: scores of a classifier, parsed once and declared as probabilities or logits."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,23 +9,22 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray
 from calibrant.errors import PredictionError
-from calibrant.mistaken_space import look_like_probabilities
 from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
-from calibrant.numerics.simplex import log_softmax, softmax
-from calibrant.numerics.zeros import bounded_gaps, renormalised_restriction, with_floor
+from calibrant.numerics.simplex import (
+    bounded_gaps,
+    log_softmax,
+    renormalised_restriction,
+    softmax,
+    with_floor,
+)
 from calibrant.origin import Origin, on_host
-from calibrant.space import Space
+from calibrant.space import ROW_SUM_TOLERANCE, Space, look_like_probabilities
 
 __all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions", "read_only"]
 
 FLOOR_WITHOUT_ZEROS = float(np.finfo(np.float32).tiny)
-"""Probability that stands in for a zero if the calibration rows had none."""
-
-ROW_SUM_TOLERANCE = 1e-3
-"""How far the sum of a row of probabilities may be from one, with room for float32 and for printed digits.
-
-float16 and bfloat16 have room for their own rounding."""
+"""Floor for zeros if the calibration set has none."""
 
 LARGEST_LOGIT = 1e12
 """Bound on the absolute value of logits: beyond it, squares and sums would overflow in float32."""
@@ -33,43 +32,42 @@ LARGEST_LOGIT = 1e12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions:
-    """Scores of n rows for K classes, and what the scores are.
+    """Scores of n rows for K classes, declared as probabilities or logits.
 
-    Make one with :meth:`from_probabilities` or :meth:`from_logits`; a bare array given to a calibrator or
-    a metric means probabilities. The scores keep their float type (float32 stays float32) and are never
-    written to; ``logits``, ``log_probabilities`` and ``probabilities`` are computed when first asked for.
+    Create one with :meth:`from_probabilities` or :meth:`from_logits`. Calibrators and metrics take a plain array as
+    probabilities. Scores keep their float type and are read-only; ``logits``, ``log_probabilities`` and
+    ``probabilities`` are computed on first use and cached.
 
     Attributes
     ----------
     scores : ndarray of shape (n, K)
-        What the classifier gave, read-only.
+        Outputs of the classifier, read-only.
     space : Space
         Whether ``scores`` are probabilities or logits.
     classes : ndarray of shape (K,) or None
-        Names of the columns, if they were given or came with a frame.
+        Names of the columns, if given or taken from a data frame.
     declared_floor : float or None
-        The floor that was asked for; None leaves it to the rows, see the notes.
+        The ``floor`` passed by the user; None derives it from the rows, see the notes.
     ignore_label : int, str or None
-        Rows with this label are left out of fits and metrics.
+        Fits and metrics ignore rows with this label.
     origin : Origin or None
-        What the scores came as, if that was no NumPy array of rows: a tensor, an array of more axes, a data frame.
+        The input container, if it was not a NumPy array of rows: a tensor, an array with more axes, a data frame.
 
     Notes
     -----
-    **Zeros.** A logarithm of a probability is never taken of less than ``floor``. Unless it is set, it is half
-    of the smallest positive probability if zeros occur, and at most half of an even share: a zero then means
-    *less than anything this classifier ever says*, for a forest of 100 trees about 1/200, for a float32
-    softmax about 1e-45. If none occurs it is small enough not to touch any of the rows, 1.2e-38 or less. A
-    calibrator remembers the floor of its calibration rows. The text of :cite:`kull2019` clips at 2.2e-308 and
-    its programs at 2.2e-16; set ``floor`` to reproduce them. For forests and nearest neighbours such tiny
-    floors turn every zero into a logarithm that outweighs all others, and cost much log-loss.
+    **Zeros.** Probabilities below ``floor`` count as ``floor`` in logarithms. By default, the floor is half of the smallest
+    positive probability if zeros occur, and at most 1 / (2K): about 1/200 for a forest of 100 trees, about 1e-45 for a
+    float32 softmax. Without zeros, it is below all probabilities, 1.2e-38 or less. A calibrator stores the floor of its
+    calibration set. The text of :cite:`kull2019` clips at 2.2e-308 and its programs at 2.2e-16; set ``floor`` to
+    reproduce them. For forests and nearest neighbours, such small floors make the logarithms of zeros dominate all others
+    and increase the log-loss.
 
-    **Huge logits.** Logits are bounded by 1e12 in absolute value, so that squares and sums never overflow. A smaller logit
-    counts as -1e12: masked classes may hold ``-finfo.max``. In a row whose largest logit is out of bounds, that logit is
-    first subtracted from all others, which leaves the softmax and the arg-max as they are.
+    **Huge logits.** Logits are clipped at 1e12 in absolute value, so that squares and sums never overflow. Masked classes
+    may therefore hold ``-finfo.max``. If the largest logit of a row is out of bounds, it is first subtracted from the row,
+    which changes neither the softmax nor the arg-max.
 
-    **float16.** Half-precision scores become float32. Rows of probabilities are divided by their sums, which the rounding to
-    three digits moves away from one.
+    **float16.** Half-precision scores are converted to float32. Rows of probabilities are divided by their sums, because
+    rounding to three digits moves these away from one.
 
     Examples
     --------
@@ -104,9 +102,9 @@ class Predictions:
         probabilities : array, tensor, list, pandas or polars frame
             Non-negative, every row summing to one within :data:`~calibrant.predictions.ROW_SUM_TOLERANCE`.
         classes : sequence of K labels, optional
-            Label of every column; a frame's column names serve when they match the labels.
+            Label of every column. By default, the column names of a data frame if they match the labels.
         floor : float, optional
-            Zeros and anything smaller count as this where a logarithm is taken; see the notes of the class.
+            Smaller probabilities count as this value in logarithms; see the notes of the class.
         class_axis : int, optional
             Axis of the classes, for arrays of any number of axes: 1 for (B, K, H, W), -1 for (..., K). Every other
             position is a row.
@@ -150,15 +148,15 @@ class Predictions:
     ) -> Self:
         """Parse logits: (n, K) scores before the softmax, or (n,) or (n, 1) log-odds of the positive class.
 
-        Any finite numbers will do; log-probabilities are logits too. See the notes of the class on huge ones.
+        Any finite numbers are valid; log-probabilities are logits too. See the notes of the class on huge logits.
 
         Parameters
         ----------
         logits : array, tensor, list, pandas or polars frame
         classes : sequence of K labels, optional
-            Label of every column; a frame's column names serve when they match the labels.
+            Label of every column. By default, the column names of a data frame if they match the labels.
         allow_probabilities : bool, default=False
-            Accept several rows that all lie between 0 and 1 and sum to one, which are refused by default.
+            Accept rows that all lie between 0 and 1 and sum to one. By default they raise an error.
         class_axis : int, optional
             Axis of the classes, for arrays of any number of axes: 1 for (B, K, H, W), -1 for (..., K). Every other
             position is a row.
@@ -178,7 +176,7 @@ class Predictions:
         if in_range and not allow_probabilities and look_like_probabilities(matrix):
             raise PredictionError(
                 "these look like probabilities, not logits: all are between 0 and 1 and every row sums to 1; use "
-                "Predictions.from_probabilities, or insist by from_logits(..., allow_probabilities=True)."
+                "Predictions.from_probabilities, or pass from_logits(..., allow_probabilities=True)."
             )
         if matrix.shape[1] == 1:
             matrix = np.hstack([np.zeros_like(matrix), matrix])
@@ -193,7 +191,7 @@ class Predictions:
 
     @classmethod
     def parse(cls, X: Any) -> "Predictions":
-        """Return ``X`` itself if it is parsed already, else take it as probabilities."""
+        """Return ``X`` itself if it is parsed already, else parse it as probabilities."""
         return X if isinstance(X, Predictions) else cls.from_probabilities(X)
 
     @property
@@ -208,14 +206,14 @@ class Predictions:
 
     @cached_property
     def probabilities(self) -> FloatArray:
-        """Probabilities, (n, K); as given if they were given, else the softmax of the logits."""
+        """Probabilities, (n, K): the scores themselves, or the softmax of the logits."""
         if self.space is Space.PROBABILITIES:
             return self.scores
         return read_only(softmax(self.scores))
 
     @cached_property
     def log_probabilities(self) -> FloatArray:
-        """Natural logarithms of the probabilities, (n, K), not below log(floor) for given zeros."""
+        """Natural logarithms of the probabilities, (n, K), at least log(floor)."""
         if self.space is Space.LOGITS:
             return read_only(log_softmax(self.scores))
         with np.errstate(divide="ignore"):
@@ -224,7 +222,7 @@ class Predictions:
 
     @cached_property
     def floor(self) -> float:
-        """Smallest probability of which a logarithm is taken; see the notes on zeros."""
+        """Lower bound on probabilities in logarithms; see the notes on zeros."""
         if self.declared_floor is not None:
             return self.declared_floor
         if self.space is Space.LOGITS:
@@ -235,12 +233,12 @@ class Predictions:
             floor = smallest / 2
         else:
             floor = min(smallest / 2, FLOOR_WITHOUT_ZEROS)
-        # A zero is less than an even share, however coarse the scores; half of the smallest float64 would be zero.
+        # A zero is less than 1/K, however coarse the scores; half of the smallest float64 would be zero.
         return max(min(floor, 0.5 / self.n_classes), float(np.nextafter(0, 1)))
 
     @property
     def logits(self) -> FloatArray:
-        """Logits as the classifier gave them, or log-probabilities where it gave probabilities."""
+        """Logits of the classifier, or log-probabilities if it returned probabilities."""
         return self.scores if self.space is Space.LOGITS else self.log_probabilities
 
     @cached_property
@@ -248,7 +246,7 @@ class Predictions:
         """Column number of the largest score of every row (the first of equals)."""
         largest = np.empty(self.n_rows, dtype=np.intp)
 
-        # In blocks, because numpy copies a read-only array as a whole before it looks for maxima.
+        # In blocks, because NumPy copies a read-only array before it computes an arg-max.
         def find(rows: slice) -> int:
             self.scores[rows].argmax(axis=1, out=largest[rows])
             return 1
@@ -258,16 +256,16 @@ class Predictions:
         return largest
 
     def take(self, rows: Any) -> Self:
-        """Return the chosen rows (an index array, boolean mask or slice)."""
+        """Return some of the rows, chosen by an index array, a boolean mask or a slice."""
         origin = None if self.origin is None else self.origin.of_some_rows()
         taken = replace(self, scores=read_only(self.scores[rows]), origin=origin)
         for known in ("predicted", "probabilities"):
-            if known in self.__dict__:  # computed already: the rows of it need not be computed again
+            if known in self.__dict__:  # already computed
                 taken.__dict__[known] = self.__dict__[known][rows]
         return taken
 
     def as_given(self, rows: FloatArray) -> Any:
-        """Return probabilities (n, K) of these rows in the shape, library, type and device in which the scores came.
+        """Return probabilities (n, K) of these rows in the shape, library, type and device of the input.
 
         >>> predictions = Predictions.from_logits(np.zeros((2, 3, 4, 4)), class_axis=1)
         >>> predictions.probabilities.shape, predictions.as_given(predictions.probabilities).shape
@@ -276,7 +274,7 @@ class Predictions:
         return rows if self.origin is None else self.origin.array(rows)
 
     def without_origin(self) -> Self:
-        """Return the rows alone, of which nothing tells what they came as or which of them count."""
+        """Return the same rows without origin and ignore label."""
         if self.origin is None and self.ignore_label is None:
             return self
         alone = replace(self, origin=None, ignore_label=None)
@@ -286,14 +284,14 @@ class Predictions:
         return alone
 
     def with_floor(self, floor: float) -> Self:
-        """Return the same predictions with another floor for log(0)."""
+        """Return the same predictions with another floor for zeros."""
         _check_floor(floor)
         return self if floor == self.declared_floor else replace(self, declared_floor=floor)
 
     def without_zeros(self) -> Self:
-        """Return the same predictions with the floor in the place of smaller probabilities; rows still sum to one.
+        """Return the same predictions with smaller probabilities raised to the floor; rows still sum to one.
 
-        The arg-max of every row stays. Logits are kept from being so far apart that their softmax has zeros.
+        The arg-max of every row is preserved. The differences of logits are bounded so that their softmax has no zeros.
 
         >>> Predictions.from_probabilities([[1.0, 0.0], [0.9, 0.1]]).without_zeros().probabilities.round(3)
         array([[0.952, 0.048], [0.9  , 0.1  ]])
@@ -304,7 +302,7 @@ class Predictions:
         return self if scores is self.scores else replace(self, scores=read_only(scores))
 
     def restricted_to(self, columns: NDArray[np.intp]) -> Self:
-        """Return the predictions for some of the classes, given that the true class is one of them."""
+        """Return the predictions for a subset of the classes, conditional on the true class being among them."""
         if self.space is Space.PROBABILITIES:
             scores = renormalised_restriction(self.scores, columns)
         else:
@@ -323,7 +321,7 @@ class Predictions:
 
 
 def _as_matrix(X: Any, what: str, class_axis: int | None) -> tuple[FloatArray, Origin | None]:
-    """Return a float32 or float64 matrix of at least one row and column, and what it was before."""
+    """Return the input as a float32 or float64 matrix, and its origin."""
     if np.ma.is_masked(X):
         row = int(np.argmax(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)))
         raise PredictionError(f"{what} have masked entries, the first in row {row}; remove those rows.")
@@ -365,7 +363,7 @@ def _as_matrix(X: Any, what: str, class_axis: int | None) -> tuple[FloatArray, O
 def _as_rows(
     array: FloatArray, origin: Origin | None, what: str, class_axis: int
 ) -> tuple[FloatArray, Origin | None]:
-    """Return every position off the axis of the classes as a row."""
+    """Move the axis of the classes to the end, and flatten all other axes into rows."""
     if not isinstance(class_axis, int | np.integer) or not -array.ndim <= class_axis < array.ndim:
         raise PredictionError(
             f"class_axis must be one of the {array.ndim} axes of the {what}, which have shape {array.shape}, "
@@ -380,7 +378,7 @@ def _as_rows(
 
 
 def _check_ignored(matrix: FloatArray, what: str, filler: str) -> None:
-    """Refuse rows without numbers; which of them are ignored, only the labels will tell."""
+    """Raise an error for rows that are not finite; only the labels tell which rows are ignored."""
     if not np.isfinite(matrix).all():
         _raise_not_finite(matrix, what, f"rows with the ignore_label need numbers too, such as {filler}")
 
@@ -394,7 +392,7 @@ def _checked_ignore_label(label: Any) -> int | str | None:
 
 
 def _numbers(objects: NDArray[np.object_], names: list[Any] | None, what: str) -> FloatArray:
-    """Return objects as floats, or say which one is none."""
+    """Convert objects to floats; the error names the first that cannot be converted."""
     try:
         return objects.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -405,7 +403,7 @@ def _numbers(objects: NDArray[np.object_], names: list[Any] | None, what: str) -
                 column = place[-1] if names is None else names[place[-1]]
                 raise PredictionError(
                     f"{what} must be numbers, but row {place[0]}, column {column!r} is {entry!r}; "
-                    "drop columns of other kinds and rows without scores."
+                    "drop columns that hold no scores, and rows without scores."
                 ) from error
         raise
 
@@ -416,12 +414,12 @@ def _check_floor(floor: float) -> None:
 
 
 def _check_probability_rows(matrix: FloatArray, tolerance: float) -> None:
-    """Refuse rows that are not probabilities; by blocks, so that little memory is needed."""
+    """Raise an error for rows that are not probabilities; in blocks, to save memory."""
     ones = np.ones(matrix.shape[1], matrix.dtype)
 
     def n_wrong(rows: slice) -> int:
         block = matrix[rows]
-        # A product with ones is several times as fast as a sum along short rows.
+        # A product with ones is several times as fast as sums of short rows.
         deviations = block @ ones
         deviations -= 1
         np.abs(deviations, out=deviations)
@@ -438,7 +436,7 @@ def _check_probability_rows(matrix: FloatArray, tolerance: float) -> None:
 
 
 def _raise_of_rows(matrix: FloatArray, tolerance: float) -> None:
-    """Say which row is wrong, and what is wrong about it."""
+    """Raise the error that names the first invalid row."""
     with np.errstate(invalid="ignore", over="ignore"):
         totals = matrix @ np.ones(matrix.shape[1], matrix.dtype)
     if not np.isfinite(totals).all():
@@ -465,13 +463,13 @@ def _check_probability_range(matrix: FloatArray) -> None:
     if outside.any():
         row = int(np.argmax(outside))
         raise PredictionError(
-            f"one column means the probability of the positive class of two, from 0 to 1, but row {row} is "
+            f"a single column is the probability of the positive class, from 0 to 1, but row {row} is "
             f"{matrix[row, 0]:.6g}; for log-odds, use Predictions.from_logits."
         )
 
 
 def _bounded(logits: FloatArray) -> FloatArray:
-    """Return logits within :data:`LARGEST_LOGIT`; the softmax of every row stays the same.
+    """Clip logits at :data:`LARGEST_LOGIT` in absolute value; the softmax of every row stays the same.
 
     >>> _bounded(np.array([[5.0, -1e300], [1e300, 9e299], [2.0, 1.0]]))
     array([[ 5.e+00, -1.e+12], [ 0.e+00, -1.e+12], [ 2.e+00,  1.e+00]])
@@ -498,7 +496,7 @@ def _raise_not_finite(matrix: FloatArray, what: str, advice: str) -> None:
 
 
 def _class_names(given: Any, frame_names: list[Any] | None, matrix: FloatArray) -> NDArray[Any] | None:
-    """Return one label per column from the caller, or from a frame if its names can be labels."""
+    """Return the class names passed by the user, or those of a data frame if they can be labels."""
     n_classes = matrix.shape[1]
     if given is None:
         if frame_names is None or len(frame_names) != n_classes:
@@ -518,7 +516,7 @@ def _class_names(given: Any, frame_names: list[Any] | None, matrix: FloatArray) 
 
 
 def read_only(array: FloatArray) -> FloatArray:
-    """Return a view that cannot be written through; the caller's own array keeps its flags."""
+    """Return a read-only view; the flags of the array itself stay."""
     view = array.view()
     view.flags.writeable = False
     return view

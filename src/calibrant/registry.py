@@ -31,6 +31,15 @@ ELSEWHERE = {
     "deccal": "decision",
 }
 
+COMPOSITIONS: dict[str, str] = {
+    "irova-ts": "temperature+irova",
+}
+"""Names that the literature gives to compositions: registry name -> the parts, joined by ``+``.
+
+``irova-ts`` is the composition of :cite:`zhang2020`; their program fits the temperature to the squared error, which is
+``Chain([TemperatureScaling(loss="brier"), IsotonicCalibration(ties="strict")])``.
+"""
+
 
 @cache
 def _factories() -> dict[str, tuple[type[Calibrator], dict[str, Any]]]:
@@ -62,13 +71,6 @@ def _classes() -> dict[str, type[Calibrator]]:
     return classes
 
 
-def _compositions() -> dict[str, str]:
-    """Return names of compositions that the literature knows by a name of their own."""
-    from calibrant.calibrators.compositions import COMPOSITIONS
-
-    return COMPOSITIONS
-
-
 def calibrators() -> list[str]:
     """Return the names of all calibrators, plug-ins included, in alphabetical order.
 
@@ -78,7 +80,7 @@ def calibrators() -> list[str]:
     >>> "temperature" in calibrators()
     True
     """
-    return sorted([*_factories(), *_compositions()])
+    return sorted([*_factories(), *COMPOSITIONS])
 
 
 def calibrator_class(name: str) -> type[Calibrator]:
@@ -115,7 +117,7 @@ def make(name: str, **parameters: Any) -> Calibrator:
     """
     if not isinstance(name, str):
         raise ParameterError(f"name must be text such as 'temperature', not {name!r}.")
-    parts = [part.strip() for part in _compositions().get(name, name).split("+")]
+    parts = [part.strip() for part in COMPOSITIONS.get(name, name).split("+")]
     if len(parts) > 1:
         cross_fit = parameters.pop("cross_fit", None)
         if parameters:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.calibrators.class_order import canonical_class_order
+from calibrant.calibrators.inner_folds import canonical_class_order
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.objective import ArraySource, RowSource
 from calibrant.predictions import Predictions

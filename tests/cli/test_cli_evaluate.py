@@ -166,7 +166,7 @@ def test_limits_are_for_scripts(run):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather", "npz"])
 def test_a_stream_gives_the_same_values(run, folder, ending, monkeypatch):
-    monkeypatch.setattr("calibrant.tables.table.LARGEST_BATCH", 11)
+    monkeypatch.setattr("calibrant.tables.prediction_file.LARGEST_BATCH", 11)
     _as(folder, ending)
     options = "--space probabilities" if ending == "npz" else COLUMNS
     line = f"test.{ending} {options} --metrics log_loss,brier_score,accuracy,confidence_ece,classwise_ece"
@@ -235,7 +235,7 @@ def test_weights_of_zero_count_for_nothing_in_a_stream(run, folder):
 
 
 def test_a_batch_whose_weights_are_zero_is_passed_over(run, folder, monkeypatch):
-    monkeypatch.setattr("calibrant.tables.table.LARGEST_BATCH", 2)
+    monkeypatch.setattr("calibrant.tables.prediction_file.LARGEST_BATCH", 2)
     (folder / "a.csv").write_text("y,p,w\n1,0.9,1\n0,0.8,1\n0,0.2,0\n1,0.6,0\n0,0.3,1\n")
     line = "a.csv --space probabilities --columns p --weight w --metrics brier_score --resamples 50"
     whole, stream = found(run, line), found(run, f"{line} --stream")

@@ -92,7 +92,7 @@ def test_other_columns_stay_byte_for_byte(run, folder):
 def test_batches_give_the_same_file(run, folder, monkeypatch):
     fitted(run)
     run("apply test.csv --calibrator cal.npz -o whole.csv")
-    monkeypatch.setattr("calibrant.tables.table.LARGEST_BATCH", 7)
+    monkeypatch.setattr("calibrant.tables.prediction_file.LARGEST_BATCH", 7)
     run("apply test.csv --calibrator cal.npz -o parts.csv")
     assert (folder / "whole.csv").read_bytes() == (folder / "parts.csv").read_bytes()
 

@@ -48,7 +48,7 @@ def test_a_reader_that_stops_reading_ends_it_quietly(folder):
 
 SLOW = """
 import sys, time
-from calibrant.tables import csv_sink
+from calibrant.tables import csv_format as csv_sink
 write = csv_sink.CsvSink.write
 def slow(self, batch, scores):
     write(self, batch, scores)

@@ -236,7 +236,7 @@ def cumulative_sum(node, x):
     return [sum(x[: place + 1]) for place in range(len(x))]
 
 
-def first_of_least(node, x):
+def argmin_within_rounding(node, x):
     chosen = next(place for place, each in enumerate(x) if each <= min(x) + node["tolerance"])
     return [float(place == chosen) for place in range(len(x))]
 
@@ -269,7 +269,7 @@ OPERATIONS = {
     "constant": lambda node, x: list(node["numbers"]),  # noqa: ARG005
     "cumulative-sum": cumulative_sum,
     "dense": dense,
-    "first-of-least": first_of_least,
+    "first-of-least": argmin_within_rounding,
     "floor": floor,
     "function": lambda node, x: [FUNCTIONS[node["function"]](each) for each in x],
     "join": join,

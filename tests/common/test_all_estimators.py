@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 import calibrant
 from calibrant import Predictions, registry
-from calibrant.calibrators.compositions import COMPOSITIONS
 from calibrant.errors import MissingClassWarning
+from calibrant.registry import COMPOSITIONS
 
 every_method = pytest.mark.parametrize("name", NAMES)
 

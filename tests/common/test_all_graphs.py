@@ -176,7 +176,7 @@ def test_blocks_threads_and_an_array_of_the_caller_change_nothing(name, monkeypa
     expected = calibrator.predict_proba(scores)
     out = np.empty_like(expected)
     with monkeypatch.context() as patch:
-        patch.setattr("calibrant.graph.program.BLOCK_BYTES", 64)
+        patch.setattr("calibrant.graph.map_graph.BLOCK_BYTES", 64)
         patch.setattr("calibrant.numerics.row_blocks.BLOCK_BYTES", 4096)
         assert calibrator.predict_proba(scores, out=out) is out
     np.testing.assert_allclose(out, expected, rtol=0, atol=1e-14)

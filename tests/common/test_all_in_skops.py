@@ -5,7 +5,7 @@ import pytest
 from methods import NAMES, TOYS, fitted, n_classes_of, problem
 
 from calibrant.persistence import trusted_types
-from calibrant.persistence.encoding import Encoder
+from calibrant.persistence.writing import Encoder
 
 
 @pytest.fixture(scope="module")

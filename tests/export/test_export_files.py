@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -310,3 +312,36 @@ except MissingExtraError as error:
     assert (
         done.stdout == f"{library} is required but not installed; run: pip install 'calibrant[{library}]'.\n"
     )
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """Install an object as the only plug-in for exports."""
+
+    def install(plugin):
+        entry = SimpleNamespace(name="text", load=lambda: plugin)
+        monkeypatch.setattr("calibrant.export.backend.entry_points", lambda **_: [entry])
+        backends.cache_clear()
+
+    yield install
+    backends.cache_clear()
+
+
+def test_a_package_adds_an_export_format(plugin, fitted, tmp_path):
+    """A format that nothing can run is written and not compared; one with an ending of ours does not replace ours."""
+    text = Backend(
+        "text", (".txt", ".onnx"), "", lambda content, path, _: path.write_text(str(content.graph)), None
+    )
+    plugin(text)
+    assert backends()[-1] is text
+    assert fitted.export(tmp_path / "calibrator.txt") is None
+    assert (tmp_path / "calibrator.txt").read_text() == str(fitted.graph())
+    assert backend_module.backend_for(Path("calibrator.onnx")).name == "ONNX"
+
+
+def test_a_plugin_that_is_no_backend_is_refused(plugin, fitted, tmp_path):
+    plugin(print)
+    with pytest.raises(
+        ParameterError, match=r"the plug-in 'text' of group 'calibrant.exports' is not a Backend"
+    ):
+        fitted.export(tmp_path / "calibrator.txt")

@@ -13,7 +13,7 @@ from calibrant.export import export, verify
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'calibrant[torch]'")
 
-from calibrant.export.torch.archive import METADATA, MODEL, OPERATORS  # noqa: E402
+from calibrant.export.torch.program import METADATA, MODEL, OPERATORS  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from calibrant import HistogramBinning, IsotonicCalibration, Predictions, Temper
 from calibrant.errors import ExportError, FileFormatError
 from calibrant.export import export, verify
 from calibrant.export.backend import backend_for
-from calibrant.export.parity import measured
-from calibrant.export.parity_rows import parity_rows, rounding_errors
+from calibrant.export.parity import measured, parity_rows, rounding_errors
 from calibrant.graph.curves import Piecewise
 
 

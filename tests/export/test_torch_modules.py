@@ -16,11 +16,11 @@ from calibrant import (
 from calibrant.errors import PredictionError
 from calibrant.export.formulas import FORMULAS
 from calibrant.graph.trees import TreeMeans
-from calibrant.numerics.kept_order import restore_order
+from calibrant.numerics.row_order import restore_order
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'calibrant[torch]'")
 
-from calibrant.export.torch.arrays import TensorArrays  # noqa: E402
+from calibrant.export.torch.module import TensorArrays  # noqa: E402
 
 
 def problem(n_classes=3, n_rows=400):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from export_cases import in_node
 
-from calibrant.export.sql.arithmetic import Arithmetic
 from calibrant.export.sql.file import run_query
 from calibrant.export.sql.operations import EMITTERS
-from calibrant.export.sql.query import Query
+from calibrant.export.sql.terms import Arithmetic, Query
 
 # A tree of two splits, a single leaf, and a tree of one split.
 TREES = {

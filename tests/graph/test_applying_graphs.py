@@ -172,7 +172,7 @@ def test_predictions_of_a_million_rows_need_little_memory(space):
 
 def test_predicted_labels_are_those_of_the_calibrated_scores(monkeypatch):
     """Block by block, with ties, zeros and logits that differ in their last digit."""
-    monkeypatch.setattr("calibrant.graph.program.BLOCK_BYTES", 2**10)
+    monkeypatch.setattr("calibrant.graph.map_graph.BLOCK_BYTES", 2**10)
     monkeypatch.setattr("calibrant.numerics.row_blocks.BLOCK_BYTES", 2**10)
     probabilities, labels = rows_and_labels()
     probabilities[:3], probabilities[3] = np.eye(3), 1 / 3

@@ -401,16 +401,16 @@ def test_without_a_seed_the_draws_are_others_every_time():
 
 
 class TestTheSentence:
-    def test_says_where_noise_stays_if_large_values_count(self):
+    def test_gives_the_null_distribution_if_large_values_count(self):
         text = str(consistency_test(dealt([7, *range(10)]), [0, 1], [0.4, 0.6], n_resamples=10))
-        assert "; noise alone gives 4.5 on average and stays below 9 in 95 % of samples;" in text
+        assert "; under calibration mean 4.5, below 9 in 95 % of samples;" in text
 
-    def test_says_where_noise_stays_if_small_values_count(self):
+    def test_gives_the_null_distribution_if_small_values_count(self):
         result = consistency_test(
             dealt([7, *range(1, 101)]), [0, 1], [0.4, 0.6], n_resamples=100, alternative="less"
         )
         assert result.null_range == (result.null_quantile, inf) == (5, inf)
-        assert "and stays above 5 in 95 % of samples;" in str(result)
+        assert ", above 5 in 95 % of samples;" in str(result)
 
     def test_gives_both_ends_if_both_count(self):
         result = consistency_test(
@@ -418,7 +418,7 @@ class TestTheSentence:
         )
         assert result.null_range == (5, 195)
         assert result.null_quantile == 190
-        assert "and lies between 5 and 195 in 95 % of samples;" in str(result)
+        assert ", between 5 and 195 in 95 % of samples;" in str(result)
 
     def test_never_says_that_a_share_of_draws_is_zero(self):
         result = consistency_test(

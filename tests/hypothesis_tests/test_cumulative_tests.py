@@ -132,7 +132,7 @@ def test_it_is_read_aloud():
     text = str(cumulative_test([1] * 30 + [0] * 70, [0.2] * 100, utility=OneClass(1)))
     assert text == (
         "Cumulative test (statistic=kuiper, utility=OneClass(column=1), continuity_correction=True): statistic "
-        "0.1, p = 0.0124 (100 rows); noise alone gives 0.03192 on average and stays below 0.0784 in 95 % of samples; "
+        "0.1, p = 0.0124 (100 rows); under calibration mean 0.03192, below 0.0784 in 95 % of samples; "
         "null hypothesis rejected at the 5 % level: the class of column 1 occurs as often as its probability says."
     )
 

@@ -202,7 +202,7 @@ def test_the_sentence_says_how_far_noise_goes_and_not_that_its_mean_is_nearly_ze
     labels, vectors = calibrated_problem(100, 3, np.random.default_rng(0))
     result = kernel_test(labels, vectors, method=method, n_resamples=99)
     assert result.null_mean is None
-    assert f"; noise alone stays below {result.null_quantile:.4g} in 95 % of samples;" in str(result)
+    assert f"; under calibration below {result.null_quantile:.4g} in 95 % of samples;" in str(result)
     assert "on average" not in str(result)
     if method == "block":
         assert result.null_quantile == pytest.approx(stats.norm.ppf(0.95))

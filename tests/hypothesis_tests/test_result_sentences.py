@@ -58,19 +58,19 @@ def test_no_p_value_is_said_to_be_zero(p_value, n_resamples, text):
         ({"n_rows": 1}, "(1 row);"),
         ({"n_resamples": 1}, "(7 rows, 1 resample);"),
         ({"n_resamples": 9, "n_undefined": 2}, "(7 rows, 9 resamples less 2 undefined);"),
-        ({"null_mean": 0.05}, "rows); noise alone gives 0.05 on average;"),
-        ({"null_quantile": 0.3}, "rows); noise alone stays below 0.3 in 95 % of samples;"),
+        ({"null_mean": 0.05}, "rows); under calibration mean 0.05;"),
+        ({"null_quantile": 0.3}, "rows); under calibration below 0.3 in 95 % of samples;"),
         (
             {"null_mean": 0.05, "null_quantile": 0.3},
-            "rows); noise alone gives 0.05 on average and stays below 0.3 in 95 % of samples;",
+            "rows); under calibration mean 0.05, below 0.3 in 95 % of samples;",
         ),
         (
             {"null_quantile": 0.3, "null_range": (0.3, inf)},
-            "rows); noise alone stays above 0.3 in 95 % of samples;",
+            "rows); under calibration above 0.3 in 95 % of samples;",
         ),
         (
             {"null_quantile": 0.3, "null_range": (0.1, 0.4)},
-            "rows); noise alone lies between 0.1 and 0.4 in 95 % of samples;",
+            "rows); under calibration between 0.1 and 0.4 in 95 % of samples;",
         ),
     ],
 )

@@ -11,10 +11,7 @@ import sklearn.metrics
 from calibrant import Predictions
 from calibrant.errors import CalibrationWarning
 from calibrant.intervals import bootstrap
-from calibrant.intervals.jackknife import acceleration
-from calibrant.intervals.limits import bca_limits
-from calibrant.intervals.replicates import replicates
-from calibrant.intervals.statistic import statistic_of
+from calibrant.intervals.resampling import acceleration, bca_limits, replicates, statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import (
     accuracy,
@@ -185,7 +182,7 @@ def test_the_same_seed_gives_the_same_interval_and_another_another():
 
 @pytest.mark.parametrize("metric", [log_loss, confidence_ece, partial(confidence_ece, strategy="quantile")])
 def test_the_number_of_threads_does_not_matter(monkeypatch, metric):
-    monkeypatch.setattr("calibrant.intervals.drawing.ROWS_FOR_THREADS", 10)
+    monkeypatch.setattr("calibrant.intervals.resampling.ROWS_FOR_THREADS", 10)
     y, p, _ = problem(2000)
     found = []
     for n_threads in ("1", "2", "5"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibrant.intervals import bootstrap
-from calibrant.intervals.replicates import replicates
+from calibrant.intervals.resampling import replicates
 from calibrant.metrics import brier_score
 from calibrant.numerics.row_resampling import RowResampling
 
@@ -17,7 +17,7 @@ from calibrant.numerics.row_resampling import RowResampling
 @pytest.fixture(params=["1", "2", "5"])
 def threads(request, monkeypatch):
     """One thread, or several however few rows there are."""
-    monkeypatch.setattr("calibrant.intervals.drawing.ROWS_FOR_THREADS", 10)
+    monkeypatch.setattr("calibrant.intervals.resampling.ROWS_FOR_THREADS", 10)
     monkeypatch.setenv("CALIBRANT_NUM_THREADS", request.param)
     return int(request.param)
 

@@ -7,9 +7,7 @@ import pytest
 import scipy.stats
 
 from calibrant.intervals import bootstrap, clopper_pearson, loss_difference, paired_bootstrap
-from calibrant.intervals.limits import basic_limits, percentile_limits
-from calibrant.intervals.replicates import replicates
-from calibrant.intervals.statistic import statistic_of
+from calibrant.intervals.resampling import basic_limits, percentile_limits, replicates, statistic_of
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import accuracy, brier_score, confidence_ece, log_loss
 from calibrant.metrics.debiased import debiased_ece

@@ -11,7 +11,7 @@ import pytest
 from reference_split import figures
 
 from calibrant import IntraOrderPreserving, LabelledPredictions, Predictions, TemperatureScaling
-from calibrant.calibrators.monotone.gap_networks import GapFamily, fit_gap_network
+from calibrant.calibrators.monotone.order_preserving.gap_networks import GapFamily, fit_gap_network
 from data import load
 
 # What two methods differ by in the Brier score of these test rows has a standard error of about this.

@@ -14,9 +14,8 @@ from sklearn.model_selection import KFold
 from thesis import NETWORKS, TABLE_4, TABLES_5_TO_16, Network, Row, network
 
 from calibrant import NearestNeighbourCalibration
-from calibrant.calibrators.neighbourhood.crop import cropped
-from calibrant.calibrators.neighbourhood.distances import KullbackLeibler, SquaredEuclidean
 from calibrant.calibrators.neighbourhood.nearest_neighbours import NearestMeans
+from calibrant.calibrators.neighbourhood.points import KullbackLeibler, SquaredEuclidean, cropped
 from calibrant.metrics import average_loss_gap
 
 SIZES = [2**exponent for exponent in range(5, 13)]

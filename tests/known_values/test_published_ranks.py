@@ -21,7 +21,7 @@ from calibrant.ranking import (
     ranks,
     wilcoxon_holm,
 )
-from calibrant.ranking.signed_rank import signed_rank_p_value
+from calibrant.ranking.wilcoxon import signed_rank_p_value
 from data import load
 
 # Log-loss of calibrated naive Bayes classifiers and, behind the colon, the rank of the unrounded figure.

@@ -9,7 +9,7 @@ from calibrant import Predictions, TemperatureScaling
 from calibrant.errors import CalibrationWarning, LabelError, ParameterError, PredictionError
 from calibrant.intervals import loss_difference
 from calibrant.metrics import brier_score, log_loss, spherical_loss
-from calibrant.metrics.gain import calibration_gain
+from calibrant.metrics.proper import calibration_gain
 from data import load
 from strategies import probability_matrices, problems
 

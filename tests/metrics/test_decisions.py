@@ -235,12 +235,15 @@ def test_memory_does_not_grow_with_the_losses():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda y, p: cost_gap(y, p, costs=[0, 1]), "costs must be finite numbers"),
-        (lambda y, p: cost_gap(y, p, costs=[[0, 1, np.nan, 0]]), "costs must be finite numbers"),
+        (lambda y, p: cost_gap(y, p, costs=[0, 1]), "costs must be a table of finite numbers"),
+        (lambda y, p: cost_gap(y, p, costs=[[0, 1, np.nan, 0]]), "costs must be a table of finite numbers"),
         (lambda y, p: cost_gap(y, p, costs=[["a"] * 4]), "costs must be a table of numbers"),
-        (lambda y, p: cost_gap(y, p, costs=WAIT_OR_TREAT), "costs have 2 columns, but there are 4 classes"),
+        (
+            lambda y, p: cost_gap(y, p, costs=WAIT_OR_TREAT),
+            "costs must have one column per class, 4, but have 2",
+        ),
         (lambda y, p: cost_gap(y, p, signed="yes"), "signed must be"),
-        (lambda _, p: bayes_decisions(p, np.empty((0, 4))), "costs must be finite"),
+        (lambda _, p: bayes_decisions(p, np.empty((0, 4))), "costs must be a table of finite"),
         (lambda y, p: average_loss_gap(y, p, n_losses=0), "n_losses must be"),
         (lambda y, p: average_loss_gap(y, p, n_decisions=2.0), "n_decisions must be"),
         (lambda y, p: average_loss_gap(y, p, random_state=None), "random_state must be"),

@@ -13,9 +13,8 @@ from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, confidence_ece, log_loss, spherical_loss
-from calibrant.metrics.cross_folds import cross_folds
+from calibrant.metrics.cross_fitting import cross_folds, recalibrated
 from calibrant.metrics.decomposition import decompose
-from calibrant.metrics.recalibrated import recalibrated
 from data import load
 from strategies import problems
 

@@ -12,8 +12,7 @@ from scipy.special import softmax
 
 from calibrant import Predictions
 from calibrant.errors import ParameterError
-from calibrant.metrics.kde import kde_ece
-from calibrant.metrics.kde_bandwidth import effective_rows, rule_of_thumb, standard_deviation, triweight
+from calibrant.metrics.kde import effective_rows, kde_ece, rule_of_thumb, standard_deviation, triweight
 from data import load
 from strategies import problems
 

@@ -23,7 +23,7 @@ from strategies import problems
 NORMS = [1, 2, 3.5, "max"]
 
 
-def naive_slot(probabilities, labels, rank, partition, norm, apart):
+def naive_rank_error(probabilities, labels, rank, partition, norm, apart):
     """Collect score and outcome of the class at one rank in a dictionary of cells, row by row."""
     cells = {}
     for row, label in zip(probabilities, labels, strict=True):
@@ -47,7 +47,7 @@ def test_the_errors_of_ranks_are_loops_over_rows(problem, n_bins, norm, k):
     partition = EqualWidth(n_bins)
     for metric, apart in ((top_k_confidence_ece, False), (top_k_label_ece, True)):
         expected = [
-            naive_slot(probabilities, labels, rank, partition, norm, apart)
+            naive_rank_error(probabilities, labels, rank, partition, norm, apart)
             for rank in range(min(k, probabilities.shape[1]))
         ]
         result = metric(labels, probabilities, k=k, n_bins=n_bins, norm=norm, reduction="none")
@@ -146,7 +146,7 @@ def test_many_classes_take_the_shortcut_to_the_largest():
     p[:, 0] += 1 - p.sum(axis=1)
     p = np.abs(p) / np.abs(p).sum(axis=1, keepdims=True)
     y = generator.integers(0, 200, 300)
-    expected = [naive_slot(p, y, rank, EqualWidth(15), 1, True) for rank in range(3)]
+    expected = [naive_rank_error(p, y, rank, EqualWidth(15), 1, True) for rank in range(3)]
     assert top_k_label_ece(y, p, k=3, reduction="none") == pytest.approx(expected, abs=1e-12)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.numerics.step_functions import StepFunctions
+from calibrant.numerics.curves import StepFunctions
 
 NUMBERS = st.sampled_from([-np.inf, 0.0, 1.0, 2.0, 5.0])
 

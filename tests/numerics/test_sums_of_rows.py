@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calibrant.numerics.reductions import row_sums
-from calibrant.numerics.zeros import bounded_gaps
+from calibrant.numerics.simplex import bounded_gaps
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -6,8 +6,8 @@ import time
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from calibrant.numerics import threads as module
-from calibrant.numerics.threads import NUMBERS_PER_PIECE, in_threads
+from calibrant.numerics import row_blocks as module
+from calibrant.numerics.row_blocks import NUMBERS_PER_PIECE, in_threads
 
 
 @pytest.mark.parametrize("n_threads", ["1", "2", "7"])

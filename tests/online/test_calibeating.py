@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from calibrant.errors import LabelError, ParameterError
 from calibrant.online import Calibeating, OnlineBeta, OnlinePlatt
-from calibrant.online.hedged_cells import HedgedCells
+from calibrant.online.calibeating import FosterForecaster
 
 WIDTH = 0.1
 
@@ -56,7 +56,7 @@ def test_a_forecast_on_an_edge_belongs_to_the_bin_above(n_bins, dtype):
     assert_array_equal(places, [*range(n_bins), n_bins - 1])
     if dtype == np.float64:
         for cell, value in enumerate(grid[:-1].tolist()):
-            assert HedgedCells(n_bins).choice(value, 0.5) == cell
+            assert FosterForecaster(n_bins).choice(value, 0.5) == cell
 
 
 def test_forecasts_in_tenths_are_told_apart():
@@ -113,7 +113,7 @@ def test_hedged_announcements_are_calibrated_on_any_sequence():
 @pytest.mark.parametrize("hedged", [False, True])
 def test_an_adversary_who_knows_the_forecast_to_come(hedged):
     """Outcomes are 1 whenever the mean of what may be announced is below 1/2: tracking fails for ever, the coin not."""
-    forecaster = HedgedCells(10)
+    forecaster = FosterForecaster(10)
     generator = np.random.default_rng(0)
     n_rows, told, y, counts = 6000, [], [], [0.0, 0.0]
     for _ in range(n_rows):
@@ -121,7 +121,7 @@ def test_an_adversary_who_knows_the_forecast_to_come(hedged):
             likely = np.mean([forecaster.choice(0.5, coin) for coin in (0.1, 0.3, 0.5, 0.7, 0.9)])
             outcome = float(likely < 4.5)
             cell = forecaster.choice(0.5, float(generator.random()))
-            forecaster.learn(cell, outcome)
+            forecaster.update(cell, outcome)
             told.append((cell + 0.5) / 10)
         else:
             mean = counts[1] / counts[0] if counts[0] else 0.5
@@ -145,7 +145,7 @@ def test_the_coin_makes_the_potential_stand_still():
     generator = np.random.default_rng(0)
     tossed = 0
     for _ in range(150):
-        cells = HedgedCells(4)
+        cells = FosterForecaster(4)
         cells.counts = generator.integers(1, 30, 4).astype(float).tolist()
         cells.sums = [float(generator.integers(0, count + 1)) for count in cells.counts]
         left, right = cells.choice(0.6, 0.0), cells.choice(0.6, 1 - 1e-12)

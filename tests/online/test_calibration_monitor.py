@@ -1,4 +1,4 @@
-"""The monitor: fair bets, a bounded rate of false alarms, and alarms where calibration is lost."""
+"""The monitor: e-values, a bounded rate of false alarms, and alarms where calibration is lost."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from scipy.special import expit, logsumexp
 from calibrant import Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
 from calibrant.online import CalibrationMonitor
-from calibrant.online.bets import bin_bets, class_bets, global_bets
+from calibrant.online.e_process import bin_alternatives, class_alternatives, global_alternatives
 from data import load
 
 KINDS = ["any-time", "change"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
-BETS = [global_bets(), bin_bets(), class_bets()]
+ALTERNATIVES = [global_alternatives(), bin_alternatives(), class_alternatives()]
 
 
 def event_rows(n_rows, seed=0, slope=1.0, shift=0.0):
@@ -33,7 +33,7 @@ def class_rows(n_rows, n_classes=4, seed=0):
     return (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1), p
 
 
-# The bets are fair
+# Likelihood ratios are e-values
 
 
 @given(
@@ -43,9 +43,10 @@ def class_rows(n_rows, n_classes=4, seed=0):
 )
 def test_a_bet_is_fair_for_every_forecast_and_never_loses_more_than_it_has(p, weight, floor):
     """p times what is left after the event, and 1 - p times what is left otherwise, are one together."""
-    for bets in BETS:
+    for alternatives in ALTERNATIVES:
         logs = [
-            bets.log_factors(np.array([p]), np.array([y]), np.array([weight]), floor)[0] for y in (0.0, 1.0)
+            alternatives.log_likelihood_ratios(np.array([p]), np.array([y]), np.array([weight]), floor)[0]
+            for y in (0.0, 1.0)
         ]
         left = np.exp(logs)
         assert (left >= 0).all()
@@ -54,29 +55,33 @@ def test_a_bet_is_fair_for_every_forecast_and_never_loses_more_than_it_has(p, we
 
 def test_a_bet_is_a_ratio_of_likelihoods():
     p, y = np.array([0.2, 0.7, 0.7]), np.array([1.0, 1.0, 0.0])
-    bets = global_bets()
-    q = expit(bets.slope * np.log(p / (1 - p))[:, None] + bets.shift)
+    alternatives = global_alternatives()
+    q = expit(alternatives.slope * np.log(p / (1 - p))[:, None] + alternatives.shift)
     wanted = np.where(y[:, None] == 1, q / p[:, None], (1 - q) / (1 - p[:, None]))
-    assert_allclose(np.exp(bets.log_factors(p, y, None, 1e-6)), wanted, rtol=1e-9)
-    assert bets.share.sum() == pytest.approx(1)
+    assert_allclose(np.exp(alternatives.log_likelihood_ratios(p, y, None, 1e-6)), wanted, rtol=1e-9)
+    assert alternatives.prior.sum() == pytest.approx(1)
 
 
 def naive_evidence(kind, y, p, floor=1e-3):
-    """Capital after each row by plain loops, for one event."""
-    whole, bins = global_bets(), bin_bets()
-    money = [np.full(len(bets.share), 1.0 if kind == "any-time" else 0.0) for bets in (whole, bins)]
+    """E-value after each row by plain loops, for one event."""
+    every, bins = global_alternatives(), bin_alternatives()
+    evidence = [
+        np.full(len(alternatives.prior), 1.0 if kind == "any-time" else 0.0) for alternatives in (every, bins)
+    ]
     path = []
     for outcome, forecast in zip(y, p, strict=True):
-        for bets, own in zip((whole, bins), money, strict=True):
+        for alternatives, own in zip((every, bins), evidence, strict=True):
             factor = np.exp(
-                bets.log_factors(np.array([forecast]), np.array([float(outcome)]), None, floor)[0]
+                alternatives.log_likelihood_ratios(
+                    np.array([forecast]), np.array([float(outcome)]), None, floor
+                )[0]
             )
             own[:] = (own if kind == "any-time" else own + 1) * factor
-        total = 0.75 * whole.share @ money[0]
+        total = 0.75 * every.prior @ evidence[0]
         if kind == "any-time":
-            total += 0.25 * np.prod([0.5 + 0.5 * money[1][b * 6 : b * 6 + 6].mean() for b in range(10)])
+            total += 0.25 * np.prod([0.5 + 0.5 * evidence[1][b * 6 : b * 6 + 6].mean() for b in range(10)])
         else:
-            total += 0.25 * money[1].mean()
+            total += 0.25 * evidence[1].mean()
         path.append(np.log(total))
     return np.array(path)
 
@@ -125,16 +130,16 @@ def test_false_alarms_of_a_change_are_rarer_than_rows_over_run_length():
 
 
 @every_kind
-def test_the_mean_capital_is_what_fair_bets_leave(kind):
-    """After 20 rows: one unit, or one for each row. The mean of 1,000 streams, whose bets are small here."""
+def test_the_mean_e_value_is_that_of_a_martingale(kind):
+    """After 20 rows: one unit, or one for each row. The mean of 1,000 streams, whose likelihood ratios vary little here."""
     generator = np.random.default_rng(0)
-    capital = []
+    e_values = []
     for _ in range(1000):
         p = generator.uniform(0.3, 0.7, 20)
         monitor = CalibrationMonitor(kind).update(generator.random(20) < p, p)
-        capital.append(np.exp(monitor.evidence))
+        e_values.append(np.exp(monitor.evidence))
     wanted = 1.0 if kind == "any-time" else 20.0
-    assert np.mean(capital) == pytest.approx(wanted, abs=4 * np.std(capital) / np.sqrt(1000))
+    assert np.mean(e_values) == pytest.approx(wanted, abs=4 * np.std(e_values) / np.sqrt(1000))
 
 
 @pytest.mark.slow
@@ -244,8 +249,8 @@ def test_a_restart_forgets_everything():
 def test_a_weight_is_the_part_that_is_staked():
     y, p = event_rows(500)
     half = CalibrationMonitor().update(y, p, np.full(500, 0.5))
-    factors = global_bets().log_factors(p, y.astype(float), np.full(500, 0.5), 1e-3)
-    share = logsumexp(factors.sum(axis=0) + np.log(global_bets().share * 0.75))
+    factors = global_alternatives().log_likelihood_ratios(p, y.astype(float), np.full(500, 0.5), 1e-3)
+    share = logsumexp(factors.sum(axis=0) + np.log(global_alternatives().prior * 0.75))
     assert half.evidence > share
     assert_allclose(
         CalibrationMonitor().update(y, p, np.ones(500)).evidence, CalibrationMonitor().update(y, p).evidence
@@ -267,7 +272,7 @@ def test_logits_float32_and_empty_batches():
 
 
 @every_kind
-def test_what_the_capital_means_is_said_before_an_alarm(kind):
+def test_the_meaning_of_the_e_value_is_explained_before_an_alarm(kind):
     words = CalibrationMonitor(kind).update(*event_rows(100)).explain()
     assert words.startswith("No alarm in 100 rows")
     assert f"its mean is {'1' if kind == 'any-time' else 'the number of rows'}" in words

@@ -14,7 +14,7 @@ from scipy.special import expit, log_expit
 from calibrant import BetaCalibration, PlattScaling, Predictions
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.online import OnlineBeta, OnlinePlatt
-from calibrant.online.newton_steps import projection
+from calibrant.online.online_logistic import projection
 
 BOTH = [OnlinePlatt, OnlineBeta]
 both = pytest.mark.parametrize("cls", BOTH)

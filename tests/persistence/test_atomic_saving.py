@@ -109,9 +109,11 @@ def test_a_folder_that_cannot_be_flushed_is_no_failure(path, monkeypatch):
     assert isinstance(load(path).temperature_, float)
 
 
-def test_a_missing_folder_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        three_of_four().save(tmp_path / "missing" / "calibrator")
+def test_the_error_of_a_missing_folder_names_the_file(tmp_path):
+    path = tmp_path / "nowhere" / "calibrator.npz"
+    with pytest.raises(FileNotFoundError) as caught:
+        three_of_four().save(path)
+    assert caught.value.filename == str(path)
 
 
 def test_a_folder_is_not_replaced(tmp_path):

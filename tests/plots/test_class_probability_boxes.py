@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from calibrant.errors import ParameterError
 from calibrant.plots import ClassProbabilityBoxDisplay
-from calibrant.plots.box_statistics import SHARES, weighted_quantile
+from calibrant.plots.class_probability_boxes import SHARES, weighted_quantile
 from strategies import problems
 
 STATISTICS = ("low", "lower_quartile", "median", "upper_quartile", "high", "mean", "deviation")

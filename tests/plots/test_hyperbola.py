@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant.plots.hyperbola import Hyperbola
+from calibrant.plots.learning_curve import Hyperbola
 
 SIZES = np.array([100, 200, 400, 800])
 

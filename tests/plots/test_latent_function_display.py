@@ -150,11 +150,11 @@ def test_terms_of_single_classes_are_left_out(rows):
 def test_what_has_no_latent_function_is_refused(rows):
     fitted = DirichletCalibration(reg_lambda=0.1, reg_mu=0.1).fit(rows.predictions, rows.labels)
     with pytest.raises(
-        ParameterError, match=r"'DirichletCalibration', DirichletCalibration, has no function"
+        ParameterError, match=r"'DirichletCalibration' \(DirichletCalibration\) does not apply"
     ):
         LatentFunctionDisplay.from_estimator(fitted, rows.predictions)
     full = IntraOrderPreserving("invariant", weight_decay=1.0).fit(rows.predictions, rows.labels)
-    with pytest.raises(ParameterError, match="that all classes share"):
+    with pytest.raises(ParameterError, match="does not apply one function"):
         LatentFunctionDisplay.from_estimator({"full": full}, rows.predictions)
 
 

@@ -17,7 +17,7 @@ from calibrant import (
 from calibrant.calibrators.scaling.dirichlet import LinearParameters
 from calibrant.errors import MissingClassWarning, ParameterError
 from calibrant.plots import ConfusionChange, LinearMapDisplay
-from calibrant.plots.heat_map import colour_limit, thinned
+from calibrant.plots.linear_map import colour_limit, thinned
 from data import load
 from strategies import problems
 

@@ -19,7 +19,7 @@ from calibrant.ranking import (
     ranks,
     wilcoxon_holm,
 )
-from calibrant.ranking.table import StudyTable
+from calibrant.ranking.ranks import StudyTable
 
 # Few different numbers, so that ties are frequent, and infinities.
 NUMBERS = st.sampled_from([0.0, 0.25, 0.5, 1.0, float("inf"), -float("inf")])

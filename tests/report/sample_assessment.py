@@ -15,7 +15,7 @@ from calibrant.report.contents import (
     CumulativeNumbers,
     Curve,
     DataSummary,
-    Decomposition,
+    DecompositionRow,
     Estimate,
     Example,
     LearningNumbers,
@@ -344,7 +344,7 @@ def decompositions(infinite):
         for stage, value in (("uncalibrated", before), ("dirichlet", after)):
             part = 0.17 * value if stage == "uncalibrated" else 0.015 * value
             rows.append(
-                Decomposition(
+                DecompositionRow(
                     loss=loss,
                     stage=stage,
                     score=float("inf")

@@ -119,7 +119,7 @@ def test_weights_count_and_rows_of_weight_zero_do_not():
     assert found.data.weighted
     assert found.data.n_rows == np.count_nonzero(weights)
     assert found.data.n_left_out == 300 - found.data.n_rows
-    assert f"| rows of weight zero, dropped | {found.data.n_left_out} |" in found.to_markdown()
+    assert f"{found.data.n_left_out} rows of weight zero dropped" in found.to_markdown()
     assert found.scores[0].before.value == pytest.approx(log_loss(Y, P, sample_weight=weights))
     kept = weights > 0
     alone = assess(Y[kept], P[kept], sample_weight=weights[kept], methods=METHODS)
@@ -173,7 +173,7 @@ def test_any_probabilities_have_a_report(probabilities):
 
 def test_splits_that_are_listed_name_rows_among_all(monkeypatch):
     """With fewer rows in a sample, row numbers of a list of splits would mean others."""
-    monkeypatch.setattr(import_module("calibrant.report.trial"), "QUICK_NUMBERS", 100)
+    monkeypatch.setattr(import_module("calibrant.report.method_selection"), "QUICK_NUMBERS", 100)
     halves = [(np.arange(150), np.arange(150, 300)), (np.arange(150, 300), np.arange(150))]
     found = assess(Y, P, methods=METHODS, cv=halves)
     assert found.repeatability.settings["rows for the comparison of methods"] == "300"
@@ -210,7 +210,6 @@ def test_a_network_of_cifar_is_over_confident_and_temperature_repairs_it():
 @pytest.mark.slow
 def test_a_thousand_classes_make_a_page_of_a_few_megabytes():
     """Beyond twenty million numbers a part of the rows is measured; pictures are of twenty classes."""
-    pytest.importorskip("jinja2")
     y, p = drawn(25_000, 1000)
     found = assess(y, p.astype(np.float32))
     assert found.data.n_rows == 25_000

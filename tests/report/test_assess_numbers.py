@@ -32,12 +32,11 @@ from calibrant.metrics import (
     smooth_ece,
 )
 from calibrant.report import assess
-from calibrant.report.class_rows import noise_of_ece
-from calibrant.report.error_rows import capped_bound
-from calibrant.report.event_counts import EventCounts
-from calibrant.report.roc import area_estimate, roc_area
-from calibrant.report.rows import Rows, drawn_by_class, drawn_rows
-from calibrant.report.trial import default_methods
+from calibrant.report.evaluation_set import EvaluationSet, random_rows, random_rows_by_class
+from calibrant.report.event_evidence import EventCounts
+from calibrant.report.method_selection import default_methods
+from calibrant.report.sections.classes import noise_of_ece
+from calibrant.report.sections.scores import area_estimate, capped_bound, roc_area
 
 Y, P = drawn(600, 3)
 P = powered(P, 1.8)
@@ -201,7 +200,7 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn_with_weights_and_ties(
     generator = np.random.default_rng(0)
     p = generator.integers(0, 5, 200) / 4
     y, weights = (generator.random(200) < p).astype(int), generator.integers(1, 4, 200).astype(float)
-    rows = Rows.parse(y, p, weights, None)
+    rows = EvaluationSet.parse(y, p, weights, None)
     area = roc_area(rows)
     assert area.value == pytest.approx(roc_auc_score(y, p, sample_weight=weights))
     assert area.influence.sum() == pytest.approx(0, abs=1e-12)
@@ -214,7 +213,7 @@ def test_the_interval_of_the_area_covers_it():
     for _ in range(200):
         y = np.arange(200) % 2
         scores = 1 / (1 + np.exp(-(generator.normal(size=200) + y)))
-        rows = Rows.parse(y, scores, None, None)
+        rows = EvaluationSet.parse(y, scores, None, None)
         found = area_estimate("AUROC", roc_area(rows), None, rows, 0.95, "")
         covered += found.low <= 0.76025 <= found.high
     assert 0.9 <= covered / 200 <= 0.99
@@ -232,7 +231,7 @@ def test_the_noise_of_a_binned_error_is_what_calibrated_predictions_have_on_aver
     errors, noise = [], 0.0
     for seed in range(60):
         y, p = drawn(400, 2, seed)
-        rows = Rows.parse(y, p, None, None)
+        rows = EvaluationSet.parse(y, p, None, None)
         errors.append(class_ece(y, p, label=1))
         noise = noise_of_ece(rows)[1]
     assert noise == pytest.approx(np.mean(errors), rel=0.1)
@@ -241,16 +240,16 @@ def test_the_noise_of_a_binned_error_is_what_calibrated_predictions_have_on_aver
 def test_samples_keep_groups_whole():
     y, p = drawn(200, 2)
     groups = np.repeat(np.arange(40), 5)
-    rows = Rows.parse(y, p, None, groups)
-    chosen = drawn_rows(rows, 60, 10**6, 0)
+    rows = EvaluationSet.parse(y, p, None, groups)
+    chosen = random_rows(rows, 60, 10**6, 0)
     assert len(chosen) == 60
     assert len(np.unique(groups[chosen])) == 12
 
 
 def test_rows_outside_the_sample_are_mapped_by_what_was_fitted_to_it(monkeypatch):
-    monkeypatch.setattr(import_module("calibrant.report.trial"), "QUICK_NUMBERS", 300 * P.shape[1])
+    monkeypatch.setattr(import_module("calibrant.report.method_selection"), "QUICK_NUMBERS", 300 * P.shape[1])
     found = assess(Y, P, methods=["temperature"])
-    chosen = drawn_rows(Rows.parse(Y, P, None, None), 300, 10**9, 0)
+    chosen = random_rows(EvaluationSet.parse(Y, P, None, None), 300, 10**9, 0)
     others = np.setdiff1d(np.arange(600), chosen)
     fitted = registry.make("temperature").fit(P[chosen], Y[chosen])
     held_out = compare(Y[chosen], P[chosen], ["temperature"]).result("temperature").predictions
@@ -300,8 +299,8 @@ def test_quick_methods_get_all_rows():
 
 def test_samples_keep_the_rows_of_rare_classes_with_weights_that_restore_their_share():
     y, p = rare_rows(50_000, 0.002)
-    rows = Rows.parse(y, p, None, None)
-    drawn_numbers, sample = drawn_by_class(rows, 10_000, 0)
+    rows = EvaluationSet.parse(y, p, None, None)
+    drawn_numbers, sample = random_rows_by_class(rows, 10_000, 0)
     assert (y[drawn_numbers] == 1).sum() == y.sum()
     assert len(drawn_numbers) == sample.n_rows <= 10_000
     assert np.average(sample.data.labels, weights=sample.weights) == pytest.approx(y.mean(), rel=1e-3)
@@ -310,14 +309,14 @@ def test_samples_keep_the_rows_of_rare_classes_with_weights_that_restore_their_s
 
 def test_samples_of_common_classes_are_drawn_as_they_come():
     y, p = drawn(3000, 3)
-    numbers, sample = drawn_by_class(Rows.parse(y, p, None, None), 1000, 0)
+    numbers, sample = random_rows_by_class(EvaluationSet.parse(y, p, None, None), 1000, 0)
     assert sample.weights is None
-    assert numbers.tolist() == drawn_rows(Rows.parse(y, p, None, None), 1000, 3000, 0).tolist()
+    assert numbers.tolist() == random_rows(EvaluationSet.parse(y, p, None, None), 1000, 3000, 0).tolist()
 
 
 def test_slow_methods_learn_from_all_rare_events(monkeypatch):
     """The odds of 40 events in 20,000 rows are four times too high; a random tenth would have four of them."""
-    monkeypatch.setattr(import_module("calibrant.report.trial"), "SLOW_ROWS", 2000)
+    monkeypatch.setattr(import_module("calibrant.report.method_selection"), "SLOW_ROWS", 2000)
     y, p = rare_rows(20_000, 0.002)
     found = assess(y, 4 * p / (1 + 3 * p), methods=["bias-corrected-temperature"])
     fitted = registry.make("bias-corrected-temperature").fit(4 * p / (1 + 3 * p), y)

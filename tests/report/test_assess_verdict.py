@@ -5,9 +5,9 @@ import pytest
 from report_rows import drawn, powered
 
 from calibrant.report import assess
+from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.evidence import evidence_of
-from calibrant.report.rows import Rows
-from calibrant.report.trial import tried
+from calibrant.report.method_selection import select_method
 
 
 def verdict_of(y, p, **options):
@@ -93,9 +93,9 @@ def test_copies_of_rows_are_no_further_evidence_where_groups_say_so():
     y, p = drawn(100, 2, seed=3)
     p = powered(p, 1.5)
     times, groups = np.repeat(np.arange(100), 30), np.repeat(np.arange(100), 30)
-    alone = evidence_of(Rows.parse(y, p, None, None), Rows.parse(y, p, None, None), 0.95, 0)
-    copied = Rows.parse(y[times], p[times], None, None)
-    grouped = Rows.parse(y[times], p[times], None, groups)
+    alone = evidence_of(EvaluationSet.parse(y, p, None, None), EvaluationSet.parse(y, p, None, None), 0.95, 0)
+    copied = EvaluationSet.parse(y[times], p[times], None, None)
+    grouped = EvaluationSet.parse(y[times], p[times], None, groups)
     assert evidence_of(copied, copied, 0.95, 0).p_value < 1e-6
     by_group = evidence_of(grouped, grouped, 0.95, 0)
     assert by_group.main.p_value > 0.2 * alone.main.p_value
@@ -112,7 +112,7 @@ def test_calibrated_predictions_are_seldom_called_miscalibrated(n_rows, n_classe
     called = 0
     for seed in range(300):
         y, p = drawn(n_rows, n_classes, seed, spread)
-        rows = Rows.parse(y, p, None, None)
+        rows = EvaluationSet.parse(y, p, None, None)
         called += evidence_of(rows, rows, 0.95, seed).p_value <= 0.05
     assert called / 300 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 
@@ -125,7 +125,7 @@ def test_the_level_holds_for_rows_in_groups(n_classes):
     for seed in range(300):
         y, p = drawn(100, n_classes, seed)
         times = np.repeat(np.arange(100), 5)
-        rows = Rows.parse(y[times], p[times], None, times)
+        rows = EvaluationSet.parse(y[times], p[times], None, times)
         called += evidence_of(rows, rows, 0.95, seed).p_value <= 0.05
     assert called / 300 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 
@@ -138,6 +138,6 @@ def test_calibrated_predictions_are_seldom_to_be_calibrated(n_classes, methods):
     """By chance in 2.5 % at most, that the adjusted interval is above zero; three standard errors for 150 data sets."""
     advised = 0
     for seed in range(150):
-        rows = Rows.parse(*drawn(300, n_classes, seed), None, None)
-        advised += tried(rows, methods, 5, 0.95, seed, None).helps
+        rows = EvaluationSet.parse(*drawn(300, n_classes, seed), None, None)
+        advised += select_method(rows, methods, 5, 0.95, seed, None).is_recommended
     assert advised / 150 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)

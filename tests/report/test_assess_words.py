@@ -6,8 +6,8 @@ from report_rows import drawn, powered
 
 from calibrant.report import assess
 from calibrant.report.contents import Estimate
-from calibrant.report.error_rows import _not_negative
-from calibrant.report.pitfalls import _is_on_a_grid
+from calibrant.report.sections.pitfalls import is_on_a_grid
+from calibrant.report.sections.scores import _not_negative
 
 Y, P = drawn(300, 3)
 
@@ -127,12 +127,11 @@ def test_rounded_scores_are_no_copies():
     rounded = np.round(P[:, 0], 2)
     found = assess((Y != 0).astype(int), np.column_stack([rounded, 1 - rounded]), methods=[])
     assert not any("pass groups=" in text for text in texts(found))
-    assert _is_on_a_grid(np.array([[1 / 7, 6 / 7], [3 / 7, 4 / 7]], dtype=np.float32))
-    assert not _is_on_a_grid(P)
+    assert is_on_a_grid(np.array([[1 / 7, 6 / 7], [3 / 7, 4 / 7]], dtype=np.float32))
+    assert not is_on_a_grid(P)
 
 
 def test_a_page_without_a_method_has_scores_and_not_a_before_and_after():
-    pytest.importorskip("jinja2")
     page = assess(Y, P, methods=[]).to_html()
     assert "Before and after" not in page
     assert "before and after</h2>" not in page

@@ -5,7 +5,7 @@ import pytest
 
 from calibrant import Predictions, TemperatureScaling, assess
 from calibrant.export.json_file import load_json
-from calibrant.report import example
+from calibrant.report.sections import example
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from report_rows import drawn, powered
 
-from calibrant.plots.hyperbola import Hyperbola
-from calibrant.plots.learning_curve import LearningCurve
+from calibrant.plots.learning_curve import Hyperbola, LearningCurve
 from calibrant.report import assess
-from calibrant.report.more_rows import in_words
+from calibrant.report.sections.methods import learning_sentence
 
 
 def curve(sizes, losses, uncalibrated=0.6):
@@ -36,13 +35,15 @@ def curve(sizes, losses, uncalibrated=0.6):
 )
 def test_an_outlier_leads_to_no_promise(losses):
     """A straight fit of the first would promise a fall by 2 from -2."""
-    said = in_words(curve([30, 60, 120], losses), 150, "platt", helps=True)
+    said = learning_sentence(curve([30, 60, 120], losses), 150, "platt", is_recommended=True)
     assert said == "The learning curve does not allow a prediction of how platt would do with more rows."
 
 
 def test_the_gain_of_more_rows_is_that_of_the_law():
     """Losses 0.5 + 12/n: with 120 rows 0.1 to gain, half of it by twice as many, nine tenths by ten times as many."""
-    said = in_words(curve([30, 60, 120], [0.9, 0.7, 0.6], uncalibrated=0.8), 120, "platt", helps=True)
+    said = learning_sentence(
+        curve([30, 60, 120], [0.9, 0.7, 0.6], uncalibrated=0.8), 120, "platt", is_recommended=True
+    )
     assert said.startswith(
         "More rows would improve platt: twice as many would lower its log-loss of 0.6 by about 0.05, ten times as many by 0.09"
     )
@@ -59,7 +60,9 @@ def test_the_gain_of_more_rows_is_that_of_the_law():
     ],
 )
 def test_advice_to_keep_is_not_followed_by_a_promise(uncalibrated, words):
-    said = in_words(curve([30, 60, 120], [0.9, 0.7, 0.6], uncalibrated), 120, "platt", helps=False)
+    said = learning_sentence(
+        curve([30, 60, 120], [0.9, 0.7, 0.6], uncalibrated), 120, "platt", is_recommended=False
+    )
     assert said.startswith(words)
 
 

@@ -1,16 +1,16 @@
 """Rare events: a factor counts and not points, and too few of them are a verdict of its own."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from calibrant.report import assess, event_counts
-from calibrant.report.event_counts import EventCounts, events_for_factor
+from calibrant.report import assess, event_evidence
+from calibrant.report.evaluation_set import EvaluationSet
+from calibrant.report.event_evidence import EventCounts, events_for_factor
 from calibrant.report.evidence import evidence_of
-from calibrant.report.html.sections import contents_of
-from calibrant.report.rows import Rows
 
 
 def rare(n_rows, rate, factor=1.0, seed=0):
@@ -46,7 +46,7 @@ def test_the_expansion_for_many_events_agrees_with_the_exact_tails(monkeypatch):
     for observed in (810, 860, 900, 950, 990):
         exact = EventCounts.of(p, np.arange(len(p)) < observed).p_value
         with monkeypatch.context() as patch:
-            patch.setattr(event_counts, "ENOUGH_VARIANCE", 100.0)
+            patch.setattr(event_evidence, "ENOUGH_VARIANCE", 100.0)
             assert EventCounts.of(p, np.arange(len(p)) < observed).p_value == pytest.approx(exact, rel=0.02)
 
 
@@ -147,7 +147,10 @@ def test_rare_events_of_groups_are_worth_fewer():
     """Ten copies of every row tell no more than one."""
     y, p = rare(20_000, 0.003)
     times = np.repeat(np.arange(len(y)), 10)
-    alone, copied = Rows.parse(y, p, None, None), Rows.parse(y[times], p[times], None, times)
+    alone, copied = (
+        EvaluationSet.parse(y, p, None, None),
+        EvaluationSet.parse(y[times], p[times], None, times),
+    )
     factors = [evidence_of(rows, rows, 0.95, 0).events.factor_too_high for rows in (alone, copied)]
     assert factors[1] == pytest.approx(factors[0], rel=0.2)
 
@@ -159,7 +162,7 @@ def test_calibrated_rare_events_are_seldom_called_miscalibrated(n_rows, rate):
     called = 0
     for seed in range(300):
         y, p = rare(n_rows, rate, seed=seed)
-        rows = Rows.parse(y, p, None, None)
+        rows = EvaluationSet.parse(y, p, None, None)
         called += evidence_of(rows, rows, 0.95, seed).p_value <= 0.05
     assert called / 300 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 
@@ -183,8 +186,9 @@ def test_diagrams_of_rare_events_have_bins_of_equal_mass_and_axes_that_end_above
 def test_diagrams_before_and_after_have_the_same_axes():
     found = assess(*rare(20_000, 0.004, 2.0), methods=["platt"])
     before, after = found.curves[0], replace(found.curves[1], limit=0.01)
-    sections = contents_of(replace(found, curves=(replace(before, limit=0.05), after)))
-    pictures = [figure.picture for figure in sections["parts"]["reliability"]["pair"]]
+    page = replace(found, curves=(replace(before, limit=0.05), after)).to_html()
+    pictures = re.findall(r'<svg class="chart reliability".*?</svg>', page, re.DOTALL)
+    assert len(pictures) == 2
     assert all(">0.05<" in picture for picture in pictures)
 
 

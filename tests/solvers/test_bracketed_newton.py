@@ -29,13 +29,13 @@ def test_the_minimum_is_found_from_anywhere(target, start):
 def test_a_valley_where_newton_overshoots_needs_the_bracket(start):
     """f = sqrt(1 + (4 log x)^2): Newton's step on it grows like the cube of the distance."""
 
-    def valley(x):
+    def minimum(x):
         t = 4 * log(x)
         root = (1 + t**2) ** 0.5
         first, second = 4 * t / root, 16 / root**3
         return root, first / x, (second - first) / x**2
 
-    found = bracketed_newton(valley, start, BOUNDS)
+    found = bracketed_newton(minimum, start, BOUNDS)
     assert found.status is Status.CONVERGED
     assert found.argument == pytest.approx(1, rel=1e-8)
 

@@ -147,3 +147,22 @@ def test_scores_of_an_absurd_size_are_not_called_converged():
     found = newton_cg(huge, huge.map.identity())
     assert found.loss <= found.identity_loss
     assert not found.converged or found.decrement <= 1e-6
+
+
+@pytest.mark.parametrize("logit_map", [DiagonalMap(3, True), FullMap(3, True)], ids=["diagonal", "full"])
+@pytest.mark.parametrize("scale", [1e5, 1e7, 1e9, 1e11])
+def test_rows_without_curvature_at_the_start_do_not_end_there(logit_map, scale):
+    """Probabilities of huge scores are 0 and 1 to rounding; the scale of features does not change the optimum.
+
+    Rounding hides the small gain of the intercepts, but not that of the weights.
+    """
+    objective = a_problem(logit_map, strength=0.0)
+    huge = Objective(
+        CrossEntropy(), logit_map, objective.rows.mapped(features=lambda features: scale * features)
+    )
+    optimum = newton_cg(objective, logit_map.identity())
+    without_bias = newton_cg(
+        a_problem(type(logit_map)(3, False), strength=0.0), type(logit_map)(3, False).identity()
+    )
+    found = newton_cg(huge, logit_map.identity())
+    assert optimum.loss - 1e-9 <= found.loss <= without_bias.loss + 1e-6

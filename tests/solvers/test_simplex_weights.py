@@ -11,12 +11,12 @@ from scipy.optimize import minimize
 
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers import Status
-from calibrant.solvers.simplex_newton import simplex_newton
 from calibrant.solvers.simplex_weights import (
     _LogLoss,
     _SquaredError,
     least_squares_weights,
     likeliest_weights,
+    simplex_newton,
 )
 
 # Digits that cancel, zeros and equal columns, as small whole numbers give them.
@@ -296,7 +296,7 @@ def test_components_that_hardly_differ_do_not_use_up_the_steps():
 
 
 def test_running_out_of_steps_is_said(monkeypatch):
-    monkeypatch.setattr("calibrant.solvers.simplex_newton.MAX_STEPS", 1)
+    monkeypatch.setattr("calibrant.solvers.simplex_weights.MAX_STEPS", 1)
     assert likeliest_weights(some_likelihoods()).status is Status.OUT_OF_ITERATIONS
 
 

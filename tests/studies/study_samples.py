@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from calibrant.studies.record import Record
-from calibrant.studies.results import Results
+from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.results import Record, Results
 from calibrant.studies.specifications import MeasureSpec
+from calibrant.studies.tables.options import TableOptions
 
 MEASURES = (
     MeasureSpec("log_loss", "log_loss"),
@@ -31,7 +32,8 @@ def sample(
     """Return results of units with these labels; values of None are units that failed."""
     recipe = SimpleNamespace(
         name="sample", title="A sample", form=None, folder=folder, measures=MEASURES, limit_seconds=None,
-        tables=tuple(tables), pictures=tuple(pictures),
+        tables=tuple(TableOptions.parse(one) for one in tables),
+        pictures=tuple(PictureOptions.parse(one) for one in pictures),
     )  # fmt: skip
     units = [SimpleNamespace(key=f"key{number}", labels=dict(one)) for number, one in enumerate(labels)]
     records = []

@@ -8,7 +8,7 @@ from study_folders import GRID, timeless, write_study, write_trouble
 
 from calibrant.errors import StudyError
 from calibrant.studies import Store, plan, read_recipe, run
-from calibrant.studies.dask_backend import dask_backend
+from calibrant.studies.workers import dask_backend
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [

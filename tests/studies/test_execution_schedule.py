@@ -8,11 +8,8 @@ import pytest
 from study_folders import GRID, write_study
 
 from calibrant.studies import plan, read_recipe
-from calibrant.studies.limits import TimeIsUpError, limited
-from calibrant.studies.schedule import Schedule
-from calibrant.studies.tasks import Pause, Training, UnitTask
-from calibrant.studies.time_left import TimeLeft
-from calibrant.studies.warning_counts import counted_warnings
+from calibrant.studies.execution import Schedule, TimeLeft
+from calibrant.studies.units import Pause, TimeIsUpError, Training, UnitTask, counted_warnings, limited
 
 
 def nothing_is_there(key):
@@ -237,8 +234,8 @@ def test_a_limit_that_was_caught_counts_all_the_same(work):
 
 
 def test_a_limit_that_was_caught_comes_again(monkeypatch):
-    for module in ("studies", "persistence"):  # of the main thread, and of others
-        monkeypatch.setattr(f"calibrant.{module}.limits.REPEAT_SECONDS", 0.05)
+    for module in ("studies.units", "persistence.limits"):  # of the main thread, and of others
+        monkeypatch.setattr(f"calibrant.{module}.REPEAT_SECONDS", 0.05)
     caught = []
 
     def stubborn():

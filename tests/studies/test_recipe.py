@@ -152,37 +152,37 @@ WRONG = {
     "a key for another kind of splits": (
         'kind = "given"',
         'kind = "given"\ninner = 3',
-        'inner means nothing with kind = "given"',
+        'inner has no meaning with kind = "given"',
     ),
     "no rows": (
         'kind = "given"',
         'kind = "given"\ncalibration_rows = [0]',
-        "numbers of rows, or shares below one, not 0",
+        "numbers of rows, or fractions below one, not 0",
     ),
     "half a row": (
         'kind = "given"',
         'kind = "given"\ncalibration_rows = 1.5',
-        "numbers of rows, or shares below one, not 1.5",
+        "numbers of rows, or fractions below one, not 1.5",
     ),
     "a share that is no share": (
         'kind = "given"',
         'kind = "given"\ncalibration_rows = [500, 1.0]',
-        "numbers of rows, or shares below one, not 1.0",
+        "numbers of rows, or fractions below one, not 1.0",
     ),
     "choice by rows that there are not": (
         '"temperature"',
         '{ method = "temperature", grid = { loss = ["brier"] }, select = "training" }',
-        "'mine' has no rows that a classifier was trained on, by which the calibrator 'TempS' is chosen",
+        "'mine' has no training set of a classifier, on which the calibrator 'TempS' is selected",
     ),
     "a table of scores that does not say what they are": (
         'scores = "mine.npz"',
         'scores = "mine.csv"',
-        "'mine' is a table of scores; say what they are by space",
+        "'mine' is a table of scores; add space",
     ),
     "a second table of scores that does not say what they are": (
         'scores = "mine.npz"',
         'scores = "mine.npz"\ntest = "test.csv"',
-        "'mine' is a table of scores; say what they are by space",
+        "'mine' is a table of scores; add space",
     ),
     "a label of the name of a measure": (
         'scores = "mine.npz"',
@@ -212,7 +212,7 @@ WRONG = {
     "no repeat": ('kind = "given"', 'kind = "given"\nrepeats = 0', "repeats must be at least 1, not 0"),
     "no time": ('title = "Mine"', 'title = "Mine"\nlimit_seconds = 0', "limit_seconds must be above zero"),
     "no measure": ('log_loss = "log_loss"', "", "there is no measure"),
-    "no calibrator": ('TempS = "temperature"', "", "no calibrator to be run"),
+    "no calibrator": ('TempS = "temperature"', "", "has no calibrator; add one"),
     "a measure that is there anyway": (
         'log_loss = "log_loss"',
         'fit_seconds = "log_loss"',
@@ -226,14 +226,14 @@ WRONG = {
     "an empty grid": (
         '"temperature"',
         '{ method = "temperature", grid = { loss = [] } }',
-        "grid of 'loss' must be a list of values",
+        "grid of 'loss' must be a list with at least one value",
     ),
     "nothing": (MINIMAL, 'title = "Mine"', "there is nothing to run"),
     "not TOML": ('title = "Mine"', "title = Mine", "recipe.toml is not TOML"),
     "a reserved label": (
         'scores = "mine.npz"',
         'scores = "a"\nlabels = { repeat = 1 }',
-        "label 'repeat', which the study gives itself",
+        "label 'repeat', which the study sets itself",
     ),
     "an unknown calibrator for a set": (
         'scores = "mine.npz"',
@@ -275,7 +275,7 @@ def test_what_has_no_meaning_is_refused_in_one_sentence_that_names_the_file(name
 )
 def test_a_label_has_no_name_of_another_column(label, tmp_path):
     text = MINIMAL.replace('scores = "mine.npz"', f'scores = "mine.npz"\nlabels = {{ {label} = 1 }}')
-    with pytest.raises(RecipeError, match=f"label '{label}', which the study gives itself"):
+    with pytest.raises(RecipeError, match=f"label '{label}', which the study sets itself"):
         read(tmp_path, text)
 
 
@@ -361,7 +361,7 @@ def test_the_code_of_a_trial_is_imported_before_anything_runs(code, said, tmp_pa
 
 def test_a_parameter_that_is_a_label_has_no_name_of_another_column(tmp_path):
     text = TRIALS.replace("level = [1, 2]", "message = [1, 2]")
-    with pytest.raises(RecipeError, match="parameter 'message', which the study gives itself"):
+    with pytest.raises(RecipeError, match="parameter 'message', which the study sets itself"):
         read(tmp_path, text)
     text = TRIALS + '[measures]\nlevel = "log_loss"\n'
     with pytest.raises(RecipeError, match="label 'level', which is the name of a measure"):
@@ -369,7 +369,7 @@ def test_a_parameter_that_is_a_label_has_no_name_of_another_column(tmp_path):
 
 
 def test_a_trial_cannot_take_what_the_study_gives(tmp_path):
-    with pytest.raises(RecipeError, match="parameter 'seed', which the study gives itself"):
+    with pytest.raises(RecipeError, match="parameter 'seed', which the study sets itself"):
         read(tmp_path, TRIALS.replace("level", "seed"))
 
 

@@ -12,9 +12,9 @@ from calibrant.calibrators.scaling.affine import AffineScaling
 from calibrant.errors import RecipeError, StudyError
 from calibrant.metrics import log_loss
 from calibrant.registry import make
-from calibrant.studies import calibration_search
+from calibrant.studies import calibration
 from calibrant.studies.calibration import calibrate, check_calibrator, make_calibrator
-from calibrant.studies.outputs_parts import BaseOutputs, Part
+from calibrant.studies.outputs import BaseOutputs, Part
 from calibrant.studies.specifications import CalibratorSpec
 
 HERE = Path()
@@ -140,7 +140,7 @@ def test_strengths_on_training_rows_are_those_of_single_fits(outputs, method, pa
         fitted = make(method, **parameters, **point).fit(part.calibration, part.calibration_labels)
         return log_loss(part.training_labels, fitted.transform(part.training))
 
-    points = calibration_search.grid_points(spec)
+    points = calibration.grid_points(spec)
     found = {name: chosen[name] for name in grid}
     assert found in points
     assert loss(found) <= min(loss(point) for point in points) + 1e-4
@@ -153,7 +153,7 @@ def test_warm_starts_are_used_where_they_can_be(outputs):
     )
 
     def found(spec, part=part):
-        return calibration_search.best_on_path(part, spec, make_calibrator(spec, HERE, 0))
+        return calibration.best_on_path(part, spec, make_calibrator(spec, HERE, 0))
 
     assert set(found(spec)) == {"reg_lambda", "reg_mu"}
     # A search of one and a walk of the other do not go together; nor does a centre that depends on the rows.

@@ -8,9 +8,16 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
 from calibrant.errors import RecipeError, StudyError
-from calibrant.studies.classifiers import CLASSIFIERS, check_classifier, make_classifier, scores_of, trained
-from calibrant.studies.classifiers_qda import SmallClassQDA
-from calibrant.studies.classifiers_svc import PairwiseSVC, coupled
+from calibrant.studies.classifiers import (
+    CLASSIFIERS,
+    PairwiseSVC,
+    SmallClassQDA,
+    check_classifier,
+    coupled,
+    make_classifier,
+    scores_of,
+    trained,
+)
 from calibrant.studies.specifications import ClassifierSpec
 
 HERE = Path()

@@ -5,7 +5,8 @@ import pytest
 
 from calibrant import Predictions
 from calibrant.errors import RecipeError, StudyDataError
-from calibrant.studies.data import AbsentDataError, StudyData, find_source, fingerprint, load
+from calibrant.studies.data import StudyData
+from calibrant.studies.sources import AbsentDataError, find_source, fingerprint, load
 from calibrant.studies.specifications import DataSpec
 from calibrant.synthetic import SyntheticTask, TemperatureMap
 

@@ -9,10 +9,9 @@ from calibrant.errors import RecipeError, StudyError
 from calibrant.hypothesis_tests import consistency_test
 from calibrant.metrics import calibration_gain, confidence_ece, smooth_ece
 from calibrant.studies.calibration import Calibrated
-from calibrant.studies.measures import check_measure, higher_by_default, measure, measure_all
-from calibrant.studies.outputs_parts import BaseOutputs, Part
+from calibrant.studies.measures import TRUE_NAMES, check_measure, higher_by_default, measure, measure_all
+from calibrant.studies.outputs import BaseOutputs, Part
 from calibrant.studies.specifications import MeasureSpec
-from calibrant.studies.true_measures import TRUE_NAMES
 from calibrant.synthetic import SyntheticTask, TemperatureMap, true_errors
 
 TASK = SyntheticTask((0.5, 0.5, 0.5), TemperatureMap(1.5))

@@ -3,8 +3,7 @@
 import pytest
 
 from calibrant.errors import RecipeError
-from calibrant.studies.own_code import code_fingerprint, is_reference, load_object
-from calibrant.studies.static_code import check_reference, source_of
+from calibrant.studies.own_code import check_reference, code_fingerprint, is_reference, load_object, source_of
 
 
 def test_a_file_is_loaded_once_and_anew_when_it_changes(tmp_path):

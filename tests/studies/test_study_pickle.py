@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calibrant.errors import StudyDataError
-from calibrant.studies.data import load
 from calibrant.studies.safe_pickle import load_pickle
+from calibrant.studies.sources import load
 from calibrant.studies.specifications import DataSpec
 
 CALLED: list[str] = []

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from study_samples import crossed, sample
 
-from calibrant.studies.record import Record
-from calibrant.studies.results import Results
+from calibrant.studies.results import Record, Results
 
 LABELS = [
     {"data": "iris", "calibrator": "none", "repeat": 0},

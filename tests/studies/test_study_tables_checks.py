@@ -81,14 +81,14 @@ GOOD = [
 BAD = [
     (LOSS + 'rows = "dat"', "the table 't' asks for rows by 'dat', which no unit has; did you mean 'data'?"),
     (LOSS + 'rows = ["data", "nosie"]', "rows by 'nosie'"),
-    (LOSS + 'rows = "noise"', "rows by 'noise', which no unit has; there are "),
+    (LOSS + 'rows = "noise"', "rows by 'noise', which no unit has; known are "),
     (LOSS + 'columns = "calibratr"', "columns by 'calibratr'"),
     (LOSS + "where = { dta = 1 }", "asks for units by 'dta', which no unit has; did you mean 'data'?"),
     (
         LOSS + 'where = { data = ["cats", "stone"] }',
         "data = 'stone', which no unit has; did you mean 'stones'?",
     ),
-    (LOSS + "where = { fold = 3 }", "fold = '3', which no unit has; there are 0, 1, 2."),
+    (LOSS + "where = { fold = 3 }", "fold = '3', which no unit has; known are 0, 1, 2."),
     (LOSS + "where = { stride = 3 }", "stride = '3'"),
     (LOSS + 'friedman = true\ncontrol = "TempSc"', "control = 'TempSc', which is none of its columns"),
     (

@@ -15,7 +15,7 @@ from pyarrow import feather, ipc, parquet
 from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
 from calibrant.tables import read_predictions
-from calibrant.tables.opening import open_source
+from calibrant.tables.file_set import open_source
 from calibrant.tables.rewriting import rewrite
 
 SENTENCES = (FileFormatError, LabelError, PredictionError)
@@ -120,8 +120,8 @@ def test_indices_and_offsets_out_of_range_are_refused(tmp_path, command):
     assert content.count(indices) == 1
     path.write_bytes(content.replace(indices, b"\x7f" * len(indices)))
     program = (
-        "import sys\nfrom calibrant.errors import FileFormatError\nfrom calibrant.tables.opening import open_source\n"
-        "from calibrant.tables.table import PredictionFile\n"
+        "import sys\nfrom calibrant.errors import FileFormatError\nfrom calibrant.tables.file_set import open_source\n"
+        "from calibrant.tables.prediction_file import PredictionFile\n"
         "with open_source(sys.argv[1]) as source:\n"
         "    file = PredictionFile(source, space='probabilities', label='animal', columns='p_*')\n"
         "    try:\n        file.read() if sys.argv[2] == 'read' else list(file.batches(7))\n"

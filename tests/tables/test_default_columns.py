@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.tables import open_source, read_predictions
-from calibrant.tables.default_columns import counts_rows
-from calibrant.tables.score_columns import labels_in, shared_affixes
-from calibrant.tables.table import PredictionFile
+from calibrant.tables.columns import counts_rows, labels_in, shared_affixes
+from calibrant.tables.prediction_file import PredictionFile
 
 LOGITS = [("cat", 1.5, -0.5), ("dog", 0.25, 1.0), ("cat", 0.5, 0.5), ("dog", -1.0, 2.0)]
 

@@ -181,7 +181,7 @@ def test_a_missing_label_is_named(tmp_path):
 
 def test_a_folder_and_an_unknown_ending_are_refused(tmp_path):
     (tmp_path / "a.csv").mkdir()
-    with pytest.raises(FileFormatError, match="is a folder"):
+    with pytest.raises(FileFormatError, match="has no files of predictions"):
         open_source(tmp_path / "a.csv")
     with pytest.raises(FileFormatError, match=r"supported are \.csv"):
         open_source(tmp_path / "a.xlsx")

@@ -9,9 +9,9 @@ from calibrant.errors import LabelError, PredictionError
 from calibrant.space import Space
 from calibrant.tables import read_predictions
 from calibrant.tables.class_matching import match_classes
-from calibrant.tables.opening import open_source
+from calibrant.tables.columns import ScoreColumns, columns_asked_for, listed, without_common_ends
+from calibrant.tables.file_set import open_source
 from calibrant.tables.rewriting import rewrite
-from calibrant.tables.score_columns import ScoreColumns, columns_asked_for, listed, without_common_ends
 
 FILE = Path("a.csv")
 

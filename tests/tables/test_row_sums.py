@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.space import Space
 from calibrant.tables import open_source, read_predictions, rewrite
+from calibrant.tables.prediction_file import PredictionFile
 from calibrant.tables.score_checks import ScoreParser
-from calibrant.tables.table import PredictionFile
 
 
 def write_rows(path, rows, header="y,p_cat,p_dog,p_owl"):
@@ -45,7 +45,7 @@ def test_a_rewritten_file_can_be_normalised(tmp_path):
     path = write_rows(tmp_path / "a.csv", ROUNDED)
     with open_source(path) as source:
         columns = source.score_columns("p_*", [], Space.PROBABILITIES)
-        parser = ScoreParser(path, columns, Space.PROBABILITIES, normalise=True)
+        parser = ScoreParser(columns, Space.PROBABILITIES, normalise=True)
         rewrite(source, tmp_path / "b.csv", columns, parser, lambda p: p.probabilities, n_rows=1)
     assert parser.n_changed == 2
     found = read_predictions(tmp_path / "b.csv", space="probabilities").predictions.scores

@@ -7,7 +7,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 
 __all__ = ["Bins"]
@@ -60,7 +60,7 @@ class Bins:
 
     edges: Float64Array
     closed: Literal["left", "right"]
-    count: NDArray[np.intp]
+    count: IntArray
     weight: Float64Array
     score_sum: Float64Array
     outcome_sum: Float64Array

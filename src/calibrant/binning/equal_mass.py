@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.fixed_edges import FixedEdges
 from calibrant.binning.partition import Closed, as_floats, check_closed, check_n_bins
-from calibrant.numerics.midway import midway
+from calibrant.numerics.rounding import midpoint
 
 __all__ = ["EqualMass", "nearest_masses"]
 
-# Relative tolerance: cuts whose distances from the wanted mass differ by less count as equally near, so that rounding
+# Relative tolerance: cuts whose distances from the target mass differ by less count as equally near, so that rounding
 # of a sum of weights does not decide between them.
 MASS_TOLERANCE = 1e-9
 
@@ -54,9 +54,7 @@ class EqualMass:
         check_n_bins(self.n_bins)
         check_closed(self.closed)
 
-    def __call__(
-        self, scores: NDArray[np.floating], weights: NDArray[np.float64] | None = None, /
-    ) -> FixedEdges:
+    def __call__(self, scores: FloatArray, weights: Float64Array | None = None, /) -> FixedEdges:
         """Return the bins for these scores, a non-empty array of shape (n,), and weights."""
         scores = as_floats(scores)
         if weights is None:
@@ -73,25 +71,25 @@ class EqualMass:
         inner = self._between(ordered[before], ordered[before + 1])
         return FixedEdges([ordered[0], *inner, ordered[-1]], closed=self.closed)
 
-    def cuts(self, mass: NDArray[np.float64]) -> NDArray[np.intp]:
+    def cuts(self, mass: Float64Array) -> IntArray:
         """Return where to cut, for the cumulative mass at each possible cut, (m + 1,), from zero to the total; increasing."""
         nearest = nearest_masses(mass, mass[-1] * np.arange(1, self.n_bins) / self.n_bins)
         return np.unique(nearest[(nearest > 0) & (nearest < len(mass) - 1)])
 
-    def _between(self, below: NDArray[np.floating], above: NDArray[np.floating]) -> NDArray[np.floating]:
+    def _between(self, below: FloatArray, above: FloatArray) -> FloatArray:
         """Return edges that separate the two even if no float lies between them."""
         if self.closed == "left":
-            return midway(below, above)
-        return -midway(-above, -below)  # or the lower one
+            return midpoint(below, above)
+        return -midpoint(-above, -below)  # or the lower one
 
 
-def nearest_masses(mass: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the position of the mass nearest to each wanted one, for increasing masses; ties go to the upper one.
+def nearest_masses(mass: Float64Array, target: Float64Array) -> IntArray:
+    """Return the position of the mass nearest to each target, for increasing masses; ties go to the upper one.
 
     >>> nearest_masses(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 1.5, 2.6]))
     array([0, 2, 3])
     """
-    upper = np.clip(np.searchsorted(mass, wanted), 1, len(mass) - 1)
-    lower_is_nearer = wanted - mass[upper - 1] < mass[upper] - wanted - MASS_TOLERANCE * mass[-1]
-    nearest: NDArray[np.intp] = upper - lower_is_nearer
+    upper = np.clip(np.searchsorted(mass, target), 1, len(mass) - 1)
+    lower_is_nearer = target - mass[upper - 1] < mass[upper] - target - MASS_TOLERANCE * mass[-1]
+    nearest: IntArray = upper - lower_is_nearer
     return nearest

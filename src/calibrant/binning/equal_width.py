@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.binning.partition import Partition, as_floats, check_n_bins, index_by_search
 from calibrant.errors import ParameterError
 
@@ -52,13 +52,13 @@ class EqualWidth(Partition):
                 f"low must lie below high, both finite, but they are {self.low} and {self.high}."
             )
 
-    def bin_edges(self) -> NDArray[np.float64]:
+    def bin_edges(self) -> Float64Array:
         """Return the edges, (B + 1,), each correctly rounded where the range is from 0 to 1."""
         edges = self.low + (self.high - self.low) * np.arange(self.n_bins + 1) / self.n_bins
         edges[-1] = self.high
         return edges
 
-    def index(self, scores: Any) -> NDArray[np.intp]:
+    def index(self, scores: Any) -> IntArray:
         """Return the bin number of every score."""
         scores = as_floats(scores)
         edges = self.bin_edges()
@@ -68,7 +68,7 @@ class EqualWidth(Partition):
             return index_by_search(edges, scores, self.closed)
         position = np.subtract(scores, self.low, dtype=np.float64)
         position /= width
-        index: NDArray[np.intp] = np.clip(position, 0, self.n_bins - 1).astype(np.intp)
+        index: IntArray = np.clip(position, 0, self.n_bins - 1).astype(np.intp)
         lower, upper = edges[:-1].astype(scores.dtype), edges[1:].astype(scores.dtype)
         lower[0], upper[-1] = -np.inf, np.inf
         if self.closed == "left":

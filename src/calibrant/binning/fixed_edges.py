@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.partition import Partition, as_floats, index_by_search
 from calibrant.errors import ParameterError
 
@@ -41,7 +41,7 @@ class FixedEdges(Partition):
     array([0, 0, 1, 1])
     """
 
-    edges: Sequence[float] | NDArray[np.floating]
+    edges: Sequence[float] | FloatArray
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,10 +75,10 @@ class FixedEdges(Partition):
             f"FixedEdges(closed={self.closed!r}, edges=({', '.join(f'{edge:.4g}' for edge in self.edges)}))"
         )
 
-    def bin_edges(self) -> NDArray[np.float64]:
+    def bin_edges(self) -> Float64Array:
         """Return the edges as an array, (B + 1,)."""
         return np.array(self.edges, dtype=np.float64)
 
-    def index(self, scores: Any) -> NDArray[np.intp]:
+    def index(self, scores: Any) -> IntArray:
         """Return the bin number of every score."""
         return index_by_search(self.bin_edges(), as_floats(scores), self.closed)

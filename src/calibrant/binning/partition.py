@@ -6,9 +6,8 @@ from operator import index as as_integer
 from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import FloatArray
+from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.binning.bins import Bins
 from calibrant.errors import ParameterError
 
@@ -25,7 +24,7 @@ MOST_BINS = 2**23
 class BinningScheme(Protocol):
     """A callable that returns a :class:`Partition` for scores and, optionally, weights."""
 
-    def __call__(self, scores: FloatArray, weights: NDArray[np.float64] | None = None, /) -> "Partition":
+    def __call__(self, scores: FloatArray, weights: Float64Array | None = None, /) -> "Partition":
         """Return the bins to use for these scores."""
         ...
 
@@ -50,22 +49,22 @@ class Partition(ABC):
         check_closed(self.closed)
 
     @abstractmethod
-    def bin_edges(self) -> NDArray[np.float64]:
+    def bin_edges(self) -> Float64Array:
         """Return the edges of the bins in increasing order, (B + 1,)."""
 
     @abstractmethod
-    def index(self, scores: Any) -> NDArray[np.intp]:
+    def index(self, scores: Any) -> IntArray:
         """Return the bin number, 0 to B - 1, of every score, in the shape of ``scores``."""
 
-    def __call__(self, scores: FloatArray, weights: NDArray[np.float64] | None = None, /) -> Self:  # noqa: ARG002
+    def __call__(self, scores: FloatArray, weights: Float64Array | None = None, /) -> Self:  # noqa: ARG002
         """Return this partition, which does not depend on the scores."""
         return self
 
     def bins(
         self,
         scores: FloatArray,
-        outcomes: NDArray[Any],
-        weights: NDArray[np.float64] | None = None,
+        outcomes: AnyArray,
+        weights: Float64Array | None = None,
     ) -> Bins:
         """Sum scores and outcomes per bin, in one pass each and O(n) memory.
 
@@ -83,7 +82,7 @@ class Partition(ABC):
         n_bins = len(edges) - 1
         count = np.bincount(index, minlength=n_bins)
 
-        def sums(index: NDArray[np.intp], values: NDArray[Any] | None) -> NDArray[np.float64]:
+        def sums(index: IntArray, values: AnyArray | None) -> Float64Array:
             return np.bincount(index, values, n_bins).astype(np.float64, copy=False)
 
         if outcomes.dtype == np.bool_:
@@ -101,7 +100,7 @@ class Partition(ABC):
         )
 
 
-def index_by_search(edges: NDArray[np.float64], scores: FloatArray, closed: Closed) -> NDArray[np.intp]:
+def index_by_search(edges: Float64Array, scores: FloatArray, closed: Closed) -> IntArray:
     """Return bin numbers by binary search for arbitrary edges; O(n log B)."""
     # Without the outermost edges, scores beyond them fall into the first and last bin.
     inner = edges[1:-1].astype(scores.dtype)

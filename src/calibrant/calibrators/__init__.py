@@ -7,6 +7,7 @@ from calibrant.calibrators.combinators.auto import AutoCalibration
 from calibrant.calibrators.combinators.calibrated_classifier import CalibratedClassifier
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.combinators.top_label import TopLabel
 from calibrant.calibrators.combinators.with_intervals import WithIntervals
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
 from calibrant.calibrators.latent.spline import SplineCalibration
@@ -21,7 +22,6 @@ from calibrant.calibrators.neighbourhood.kernel import KernelCalibration
 from calibrant.calibrators.neighbourhood.nearest_neighbours import NearestNeighbourCalibration
 from calibrant.calibrators.neighbourhood.random_forest import RandomCalibrationForest
 from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
-from calibrant.calibrators.reductions.top_label import TopLabel
 from calibrant.calibrators.scaling.beta import BetaCalibration
 from calibrant.calibrators.scaling.bias_corrected_temperature import BiasCorrectedTemperature
 from calibrant.calibrators.scaling.dirichlet import DirichletCalibration

@@ -13,10 +13,9 @@ from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators.quadratic_summary import QuadraticSummary
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.binary_method import BinaryMethod, OneVsRestBatches
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.one_vs_rest import OneVsRest
-from calibrant.calibrators.reductions.one_vs_rest_batches import OneVsRestBatches
+from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.calibrators.scaling.temperature_fit import start_temperature
 from calibrant.graph import Event, TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
@@ -27,15 +26,15 @@ from calibrant.solvers import Solution, bounded_newton, newton_cg, outcome_logis
 __all__ = ["EventScaling", "Parametric", "ParametricCalibrator", "as_targets"]
 
 
-# In nats, before the last step; what is left then does not depend on how rows are partitioned.
+# In nats, before the last step. The error after it does not depend on how rows are partitioned.
 TOLERANCE = 1e-13
 
 
 class Parametric(ABC):
-    """What calibrators with a family share, of several classes or of one event.
+    """Base of calibrators with a family, for several classes or one event.
 
-    A method writes :meth:`family`, and :meth:`_set_parameters` if its parameters have names of their own. Where the
-    family depends on the rows, as knots and temperatures do, ``_prepare`` sets these as fitted attributes first.
+    A method implements :meth:`family`, and :meth:`_set_parameters` for named fitted attributes. If the family depends on
+    the rows, by knots or a temperature, ``_prepare`` sets these as fitted attributes first.
     """
 
     solution_: Solution
@@ -46,7 +45,7 @@ class Parametric(ABC):
         """Return the family of maps for K classes."""
 
     _is_penalised: ClassVar[bool] = True
-    """Whether a penalty may be weighed against the number of rows."""
+    """Whether a penalty may depend on the number of rows."""
 
     @property
     def _theta(self) -> Vector:
@@ -68,18 +67,18 @@ class Parametric(ABC):
         family = self.family(n_classes)
         return family.n_parameters if family.loss.fisher_is_hessian else None
 
-    # What batches ask for
+    # Batches
 
     def _batch_family(self, n_classes: int) -> Family:
-        """Return the family with the penalty as it counts in later batches."""
+        """Return the family with the penalty of later batches."""
         return self.family(n_classes)
 
     def _batch_state(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:  # noqa: ARG002
-        """Return what later batches must know of rows that were just fitted and count as ``n_fitted``."""
+        """Return the additional state for later batches, after a fit of rows that count as ``n_fitted``."""
         return {}
 
     def _faded_state(self, past: dict[str, Any], data: LabelledPredictions, kept: float) -> dict[str, Any]:  # noqa: ARG002
-        """Return that state after one more batch."""
+        """Return that state after another batch."""
         return {}
 
     def _batch_rows(
@@ -91,29 +90,29 @@ class Parametric(ABC):
         return ArrayRows(family.features(data.predictions), data.labels, data.weights)
 
     def _optimum(self, family: Family, data: LabelledPredictions) -> Vector:  # noqa: ARG002
-        """Return the parameters of one map that is optimal for rows that were just fitted."""
+        """Return the optimal parameters of a single map for rows that were just fitted."""
         return self.solution_.theta
 
     def _use_batch(self, solution: Solution, data: LabelledPredictions) -> None:  # noqa: ARG002
         self._use(solution)
 
     def _with_batch_strengths(self, sample: LabelledPredictions) -> Self:  # noqa: ARG002
-        """Return an unfitted copy with the regularisation strengths that are known."""
+        """Return an unfitted copy with the selected regularisation strengths."""
         twin: Self = clone(self)
         return twin
 
 
 class ParametricCalibrator(Parametric, Calibrator):
-    r"""A calibrator of several classes, :math:`\hat q = \mathrm{softmax}(u(\theta; x))`; abstract.
+    r"""A parametric multi-class calibrator, :math:`\hat q = \mathrm{softmax}(u(\theta; x))`; abstract.
 
     The fit starts at the best temperature, ``theta = beta * identity``, and ends at the optimum of the penalised mean
-    loss, or at the identity where that has the lower loss.
+    loss, or at the identity if that has a lower loss.
     """
 
     batches: ClassVar[Summary | None] = QuadraticSummary()
 
     def fit_rows(self, source: RowSource) -> Self:
-        """Fit rows that need not be in memory, such as a memory map or batches that can be read again.
+        """Fit out-of-core rows, such as a memory map or batches that can be read several times.
 
         Parameters
         ----------
@@ -152,34 +151,20 @@ class ParametricCalibrator(Parametric, Calibrator):
 
 
 class EventScaling(Parametric, BinaryMethod):
-    r"""Log-odds of one event, :math:`\hat q = \sigma(x^\top \theta)` with a design x of the scores; abstract.
+    r"""A parametric binary calibrator, :math:`\hat q = \sigma(x^\top \theta)` with features x of the scores; abstract.
 
-    More than two classes are calibrated one against the rest.
+    More than two classes are calibrated one-vs-rest.
     """
 
     batches: ClassVar[Summary | None] = OneVsRestBatches(QuadraticSummary(needs_all_classes=False))
 
     def family(self, n_classes: int = 2) -> Family:  # noqa: ARG002
-        """Return the family of one event; the number of classes does not matter."""
+        """Return the family of one event, for any number of classes."""
         return self._event_family()
 
     @abstractmethod
     def _event_family(self) -> Family:
         """Return the family of one event."""
-
-    def fit_rows(self, source: RowSource) -> Self:
-        """Fit rows that need not be in memory; see :meth:`calibrant.TemperatureScaling.fit_rows`."""
-        fit_source(self, source, self._fit_source)
-        return self
-
-    def _fit_source(self, source: RowSource) -> None:
-        self._check_parameters()
-        source = source.with_counting_weights()
-        if source.n_classes == 2:
-            self._fit_event_source(source)
-        else:
-            self.one_vs_rest_ = OneVsRest(clone(self))
-            fit_source(self.one_vs_rest_, source, self.one_vs_rest_._fit_source, warn_of_absent=False)
 
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
         data = LabelledPredictions(scores.predictions, outcomes.astype(np.intp), np.arange(2), weights)
@@ -224,27 +209,6 @@ class EventScaling(Parametric, BinaryMethod):
         return ArrayRows(family.features(data.predictions), as_targets(data.labels), data.weights)
 
 
-def fit_source(calibrator: Any, source: RowSource, fit: Any, *, warn_of_absent: bool = True) -> None:
-    """Fit a source of rows as :meth:`~calibrant.calibrator.Calibrator.fit_labelled` fits rows in memory."""
-    present = np.flatnonzero(source.class_weights)
-    calibrator._check_classes(present, source.n_rows, source.classes)
-    calibrator._set_inputs(source.first)
-    source = source.mapped(
-        lambda data: replace(data, predictions=data.predictions.with_floor(calibrator.floor_))
-    )
-    if len(present) < source.n_classes:
-        if warn_of_absent:
-            calibrator._warn_of_absent(np.setdiff1d(np.arange(source.n_classes), present))
-        if not calibrator.traits.shares_parameters:
-            calibrator._set_present(present, source.total_weight)
-            source = source.mapped(lambda data: data.restricted_to(present))
-    try:
-        fit(source)
-    except BaseException:
-        calibrator._forget()
-        raise
-
-
 def as_targets(labels: NDArray[Any]) -> Vector:
-    """Return 1 where the class is the second one, and 0 elsewhere."""
+    """Return 1 for rows of the second class and 0 for others."""
     return np.asarray(labels == 1, dtype=np.float64)

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from calibrant.cli.printing import in_one_line, printed
+from calibrant.presentation import duration as duration_text
 from calibrant.studies import Progress
-from calibrant.studies.report_contents import duration_text
 
 __all__ = ["StudyProgress", "progress_text"]
 

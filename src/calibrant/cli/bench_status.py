@@ -3,10 +3,10 @@
 from typing import Any
 
 from calibrant.cli.result import Result, Section
-from calibrant.studies.record import DONE, FAILED, TOO_SLOW
-from calibrant.studies.report_contents import Failure, contents_of_failures, duration_text
-from calibrant.studies.results import OPEN, Line, Results, label_text
-from calibrant.studies.time_left import TimeLeft
+from calibrant.presentation import duration as duration_text
+from calibrant.studies.execution import TimeLeft
+from calibrant.studies.report.contents import Failure, contents_of_failures
+from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
 from calibrant.wording import counted
 
 __all__ = ["seconds_left", "status_of"]

@@ -5,8 +5,7 @@ from pathlib import Path
 from calibrant.calibrator import Calibrator
 from calibrant.errors import PredictionError
 from calibrant.space import Space
-from calibrant.tables.npz_source import NpzSource
-from calibrant.tables.score_columns import (
+from calibrant.tables.columns import (
     ScoreColumns,
     affixes_around,
     labels_in,
@@ -14,6 +13,7 @@ from calibrant.tables.score_columns import (
     shared_affixes,
     without_common_ends,
 )
+from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.source import LABEL_NAMES, Source
 
 __all__ = ["columns_for"]

@@ -21,7 +21,7 @@ from calibrant.hypothesis_tests import (
 from calibrant.intervals import Interval, bootstrap
 from calibrant.metrics import OneClass
 from calibrant.metrics.declaration import describe, options_of
-from calibrant.tables.table import Table
+from calibrant.tables.prediction_file import Table
 from calibrant.wording import class_text
 
 __all__ = ["measured", "resamples_for", "tested"]

@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -29,12 +30,19 @@ class Waiting:
     what : str
         Name of the step.
 
+    Attributes
+    ----------
+    expected_rows : float or None
+        Approximate number of rows, for the length of the bar.
+
     Notes
     -----
     Until :meth:`update` is called the bar is indeterminate.
     """
 
     def __init__(self, what: str) -> None:
+        self._what, self._started = what, time.monotonic()
+        self.expected_rows: float | None = None
         self._bar: Progress | None = None
         if sys.stderr.isatty():
             columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(30), TimeRemainingColumn()
@@ -49,6 +57,15 @@ class Waiting:
             self._bar.update(self._task, completed=done, total=total)
             if what:
                 self._bar.update(self._task, description=escape(in_one_line(what)))
+
+    def rows(self, done: int, what: str | None = None) -> None:
+        """Update the number of rows read, and show rows per second; ``what`` names a new step."""
+        if what is not None and what != self._what:
+            self._what, self._started = what, time.monotonic()
+        if self._bar is not None:
+            speed = done / max(time.monotonic() - self._started, 1e-3)
+            total = None if self.expected_rows is None else max(self.expected_rows, done)
+            self.update(done, total, f"{self._what}: {done:,} rows, {speed:,.0f} rows/s")
 
     def __enter__(self) -> Self:
         if self._bar is not None:

@@ -1,7 +1,6 @@
 """Compare calibration methods by cross-validation or on a test set: :func:`compare`."""
 
 from calibrant.comparison.compare import compare
-from calibrant.comparison.comparison import Comparison
-from calibrant.comparison.method_result import MethodResult
+from calibrant.comparison.comparison import UNCALIBRATED, Comparison, MethodResult
 
-__all__ = ["Comparison", "MethodResult", "compare"]
+__all__ = ["UNCALIBRATED", "Comparison", "MethodResult", "compare"]

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold
 
 from calibrant import metrics as metric_functions
 from calibrant import registry
 from calibrant.calibrator import Calibrator
-from calibrant.comparison.comparison import UNCALIBRATED, UNCALIBRATED_TEXT, Comparison
-from calibrant.comparison.method_result import MethodResult
-from calibrant.comparison.random_folds import random_folds
+from calibrant.calibrators.combinators.auto.folds import stratified_folds
+from calibrant.calibrators.inner_folds import check_cv_parameter, folds_of_splits
+from calibrant.comparison.comparison import UNCALIBRATED, UNCALIBRATED_TEXT, Comparison, MethodResult
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.intervals.groups import group_numbers
@@ -22,12 +23,12 @@ from calibrant.labelled_predictions import LabelledPredictions, are_swapped
 from calibrant.metrics.declaration import describe
 from calibrant.notices import held_back, warn_user
 from calibrant.numerics.folds import Fold
-from calibrant.options import check_level
+from calibrant.options import check_level, is_whole
 from calibrant.predictions import Predictions
+from calibrant.presentation import counted
 from calibrant.space import Space
-from calibrant.wording import counted
 
-__all__ = ["DEFAULT_METRICS", "Progress", "compare", "named_calibrators"]
+__all__ = ["DEFAULT_METRICS", "Progress", "compare", "named_calibrators", "random_folds"]
 
 DEFAULT_METRICS = ("log_loss", "brier_score", "accuracy", "confidence_ece", "classwise_ece")
 
@@ -118,7 +119,7 @@ def compare(
                 "cross-validation needs at least 2 rows; give more rows, or a test set by test=."
             )
         folds = random_folds(cv, data, random_state)
-        measured, how = data, _how(folds, data)
+        measured, how = data, _description(folds, data)
     else:
         measured = _parsed(*test)
         if not np.array_equal(measured.classes, data.classes):
@@ -133,14 +134,14 @@ def compare(
     reference = _reference(measured)
     results, done = [], 0
 
-    def tell(name: str) -> None:
+    def report_progress(name: str) -> None:
         nonlocal done
         if progress is not None:
             progress(done, total, name)
         done += 1
 
     for name, calibrator in calibrators.items():
-        result = _result(name, calibrator, data, measured, folds, refit, tell)
+        result = _result(name, calibrator, data, measured, folds, refit, report_progress)
         if not result.failed:
             result = _scored(result, measured, reference, functions, level)
         results.append(result)
@@ -150,7 +151,7 @@ def compare(
     if reference is not measured.predictions:
         base += f" with zeros raised to {measured.predictions.floor:.2g}"
     return Comparison(
-        tuple(sorted(results, key=_place)), measured, data.n_rows, measured.n_rows, how, float(level), base
+        tuple(sorted(results, key=_sort_key)), measured, data.n_rows, measured.n_rows, how, float(level), base
     )
 
 
@@ -164,7 +165,7 @@ def _parsed(y_true: Any, y_proba: Any, sample_weight: Any = None) -> LabelledPre
     return LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
 
-def _place(result: MethodResult) -> tuple[bool, bool, float]:
+def _sort_key(result: MethodResult) -> tuple[bool, bool, float]:
     return (
         result.name != UNCALIBRATED,
         result.failed,
@@ -202,7 +203,7 @@ def _functions(metrics: Sequence[str | Callable[..., float]] | None) -> dict[str
     return found
 
 
-def _how(folds: list[Fold], data: LabelledPredictions) -> str:
+def _description(folds: list[Fold], data: LabelledPredictions) -> str:
     held_out = np.concatenate([fold.test_rows for fold in folds])
     if len(np.unique(held_out)) != data.n_rows or len(held_out) != data.n_rows:
         raise ParameterError(
@@ -220,16 +221,16 @@ def _result(
     measured: LabelledPredictions,
     folds: list[Fold] | None,
     refit: bool,
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> MethodResult:
     """Fit and predict; record errors and warnings."""
     with held_back() as notices:
         try:
             predictions, seconds, fitted = None, 0.0, None
             if folds is not None:
-                predictions, seconds = _out_of_fold(name, calibrator, data, folds, tell)
+                predictions, seconds = _out_of_fold(name, calibrator, data, folds, report_progress)
             if refit or folds is None:
-                tell(name)
+                report_progress(name)
                 start = time.perf_counter()
                 fitted = clone(calibrator).fit_labelled(data)
                 seconds = time.perf_counter() - start
@@ -246,17 +247,17 @@ def _out_of_fold(
     calibrator: Calibrator,
     data: LabelledPredictions,
     folds: list[Fold],
-    tell: Callable[[str], None],
+    report_progress: Callable[[str], None],
 ) -> tuple[Predictions, float]:
     """Return out-of-fold predictions, and the mean time of a fit."""
     if name == UNCALIBRATED:
         for _ in folds:
-            tell(name)
+            report_progress(name)
         return data.predictions, 0.0
     scores = np.empty_like(data.predictions.scores)
     seconds = 0.0
     for fold in folds:
-        tell(name)
+        report_progress(name)
         start = time.perf_counter()
         fitted = clone(calibrator).fit_labelled(data.take(fold.train_rows, fold.train_weights))
         seconds += time.perf_counter() - start
@@ -303,3 +304,27 @@ def _scored(
     changed = calibrated.predicted != measured.predictions.predicted
     share = float(np.average(changed, weights=measured.weights))
     return replace(result, predictions=calibrated, scores=scores, differences=differences, changed=share)
+
+
+def random_folds(cv: Any, data: LabelledPredictions, random_state: int = 0) -> list[Fold]:
+    """Return the folds for ``cv``; a number of folds splits rows, or groups, at random.
+
+    Folds are not stratified. If every fold had the class frequencies of the training folds, errors in these frequencies, and
+    so in intercepts, would be hidden, and methods with many intercepts would look too good. Splitters of scikit-learn get
+    labels and groups.
+    """
+    check_cv_parameter(cv)
+    if not is_whole(cv, 2):
+        return stratified_folds(cv, data)
+    rows = np.zeros(data.n_rows)
+    if data.groups is None:
+        splits = KFold(min(int(cv), data.n_rows), shuffle=True, random_state=random_state).split(rows)
+    else:
+        n_groups = len(np.unique(data.groups))
+        if n_groups < 2:
+            raise ParameterError(
+                "all rows belong to one group, so cross-validation is impossible; give at least two groups."
+            )
+        splitter = GroupKFold(min(int(cv), n_groups), shuffle=True, random_state=random_state)
+        splits = splitter.split(rows, groups=data.groups)
+    return folds_of_splits(splits, data.weights)

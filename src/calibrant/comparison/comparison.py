@@ -1,25 +1,74 @@
-"""Comparison: several methods on the same rows, ordered by their log-loss."""
+"""Comparison: out-of-sample results of several methods on the same rows, ordered by their log-loss."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.comparison.method_result import MethodResult
+from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.predictions import Predictions
+from calibrant.presentation import Cell, Column, Range, Table, Value, as_text
 from calibrant.tabular import Tabular
 
-__all__ = ["UNCALIBRATED", "Comparison"]
+__all__ = ["UNCALIBRATED", "UNCALIBRATED_TEXT", "Comparison", "MethodResult"]
 
 UNCALIBRATED = "uncalibrated"
 UNCALIBRATED_TEXT = "the uncalibrated predictions"
 
+WIDTH = 88
+"""Largest number of characters of a line of the printed table."""
+
 # Number of standard errors beyond which a paired difference is significant.
 STANDARD_ERRORS = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    """Out-of-sample results of one method.
+
+    Attributes
+    ----------
+    name : str
+        Registry name, or the calibrator with its parameters.
+    calibrator : Calibrator or None
+        Calibrator fitted to the complete calibration set; None if this was not requested or failed.
+    predictions : Predictions or None
+        Out-of-fold or test predictions after calibration; None if the method failed.
+    scores : dict
+        Name of a metric -> its value on the evaluated rows.
+    differences : dict
+        ``"log_loss"`` and ``"brier_score"`` -> :class:`~calibrant.intervals.Interval` of this method minus the uncalibrated
+        predictions, paired by row; negative is better. If a true class had probability zero, the uncalibrated predictions
+        have zeros raised to the floor.
+    changed : float or None
+        Fraction of the evaluated rows whose predicted class changes.
+    seconds : float
+        Time of the fit to all rows, or the mean time per fold if there was none.
+    notes : tuple of str
+        Warnings of the method.
+    error : str or None
+        Error message, if the method failed.
+    """
+
+    name: str
+    calibrator: Calibrator | None
+    predictions: Predictions | None
+    scores: dict[str, float] = field(default_factory=dict)
+    differences: dict[str, Interval] = field(default_factory=dict)
+    changed: float | None = None
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the method failed, so there are no predictions."""
+        return self.predictions is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +116,11 @@ class Comparison(Tabular):
     @property
     def base_sentence(self) -> str:
         """Baseline of the differences, and the reason for infinite losses."""
-        said = f"Differences are to {self.base}, paired by row; negative is better."
+        text = f"Differences are to {self.base}, paired by row; negative is better."
         infinite = [result.name for result in self.measured if np.isinf(result.scores["log_loss"])]
         if not infinite:
-            return said
-        return f"{said} The log-loss of {', '.join(infinite)} is inf: the true class of at least one row has probability zero."
+            return text
+        return f"{text} The log-loss of {', '.join(infinite)} is inf: the true class of at least one row has probability zero."
 
     @property
     def best(self) -> MethodResult:
@@ -104,14 +153,14 @@ class Comparison(Tabular):
     def equally_good(self) -> list[MethodResult]:
         """Return the other results whose log-loss is within two standard errors of the lowest."""
         best = self.best
-        near = []
+        others = []
         for result in self.measured:
             if result is best or not np.isfinite(result.scores["log_loss"]):
                 continue
             gap = self.difference(best.name, result.name)
             if gap.estimate <= STANDARD_ERRORS * gap.standard_error:
-                near.append(result)
-        return near
+                others.append(result)
+        return others
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the table as a dictionary: column name -> one value per method."""
@@ -129,20 +178,36 @@ class Comparison(Tabular):
         table["error"] = [result.error or "" for result in self.results]
         return {name: np.asarray(values) for name, values in table.items()}
 
+    def table(self) -> Table:
+        """Return the table of scores and paired differences, which every output format can write."""
+        columns = (
+            Column("method", is_numeric=False),
+            Column("log-loss"),
+            Column("difference", is_numeric=False, hint=f"{100 * self.level:g} % interval"),
+            Column("Brier score"),
+            Column("accuracy"),
+            Column("changed"),
+        )
+        notes = (f"{self.how}.", self.base_sentence)
+        return Table("comparison", "", columns, tuple(map(_table_row, self.results)), notes=notes)
+
     def __str__(self) -> str:
-        width = max(len(result.name) for result in self.results)
-        lines = [
-            f"{'method':{width}}  log-loss  difference [{100 * self.level:g} % interval]   Brier  accuracy  changed"
-        ]
-        for result in self.results:
-            if result.failed:
-                lines.append(f"{result.name:{width}}  failed: {result.error}")
-                continue
-            gap = result.differences.get("log_loss")
-            paired = "" if gap is None else f"{gap.estimate:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
-            lines.append(
-                f"{result.name:{width}}  {result.scores['log_loss']:8.4f}  {paired:27}  "
-                f"{result.scores['brier_score']:6.4f}    {result.scores['accuracy']:6.4f}  "
-                f"{100 * (result.changed or 0.0):5.1f} %"
-            )
-        return "\n".join([*lines, f"{self.how}.", self.base_sentence])
+        return as_text(self.table(), width=WIDTH)
+
+
+def _table_row(result: MethodResult) -> tuple[Cell, ...]:
+    if result.failed:
+        return (Cell(result.name), Cell(), Cell(f"failed: {result.error}"), Cell(), Cell(), Cell())
+    gap = result.differences.get("log_loss")
+    difference = Cell()
+    if gap is not None:
+        interval = Range(gap.low, gap.high, "decimals", signed=True)
+        difference = Cell(Value(gap.estimate, "decimals", signed=True), (interval,))
+    return (
+        Cell(result.name),
+        Cell(Value(result.scores["log_loss"], "decimals")),
+        difference,
+        Cell(Value(result.scores["brier_score"], "decimals")),
+        Cell(Value(result.scores["accuracy"], "decimals")),
+        Cell(Value(result.changed or 0.0, "percent")),
+    )

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Vector
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space

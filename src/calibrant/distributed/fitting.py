@@ -18,7 +18,7 @@ from calibrant.calibrators import (
     OneVsRest,
     VennAbersCalibration,
 )
-from calibrant.calibrators.automatic.stratified_folds import n_trial_rows
+from calibrant.calibrators.combinators.auto.folds import n_trial_rows
 from calibrant.calibrators.parametric import fit_source
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.distributed.event_levels import ClassLevels

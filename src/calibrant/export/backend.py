@@ -1,9 +1,10 @@
-"""Export back ends: what one gets, what it must be able to do, and the one list of them."""
+"""Export back ends: what they receive and provide, the list of all, and limits on the files that they run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError
 from calibrant.graph import MapGraph
 
-__all__ = ["Backend", "Exportable", "backend_for", "backends"]
+__all__ = ["LARGEST_VALUE", "MOST_ENTRIES", "MOST_WORK", "Backend", "Exportable", "backend_for", "backends"]
 
-# Modules of this package with a BACKEND each; a new back end is one file and one line here.
+# Modules of this package that define a BACKEND; a new back end is one module and one line here.
 MODULES = ("onnx", "torch", "sql.file", "json_file")
+
+ENTRY_POINT_GROUP = "calibrant.exports"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +81,23 @@ class Backend:
 
 @cache
 def backends() -> tuple[Backend, ...]:
-    """Return all back ends."""
-    return tuple(import_module(f"calibrant.export.{module}").BACKEND for module in MODULES)
+    """Return all back ends, those of plug-ins last.
+
+    A package adds its own by an entry point of the group ``calibrant.exports`` that names a :class:`Backend`. Where two have
+    the same ending, the first one counts.
+    """
+    own = [import_module(f"calibrant.export.{module}").BACKEND for module in MODULES]
+    return (*own, *map(_plugin, entry_points(group=ENTRY_POINT_GROUP)))
+
+
+def _plugin(entry_point: EntryPoint) -> Backend:
+    backend = entry_point.load()
+    if not isinstance(backend, Backend):
+        raise ParameterError(
+            f"the plug-in {entry_point.name!r} of group {ENTRY_POINT_GROUP!r} is not a Backend; name a Backend in its "
+            "entry point, or uninstall it."
+        )
+    return backend
 
 
 def backend_for(path: Path) -> Backend:
@@ -91,3 +109,13 @@ def backend_for(path: Path) -> Backend:
     raise ParameterError(
         f"the ending of {path.name!r} stands for no kind of export; end it with one of {known}."
     )
+
+
+LARGEST_VALUE = 2**25
+"""Entries of a value for the test rows; more is refused before it is computed."""
+
+MOST_ENTRIES = 2**29
+"""Entries of all values together."""
+
+MOST_WORK = 2**36
+"""Products and sums of all operators together."""

@@ -25,8 +25,8 @@ from calibrant.graph.order import CumulativeSum, FirstOfLeast, Restore, SortDesc
 from calibrant.graph.rows import CERTAIN, SPREAD, Dense, LogSoftmax, Mixture, Normalise, RowReduce, Softmax
 from calibrant.graph.switch import Switch
 from calibrant.graph.trees import TreeMeans
+from calibrant.numerics.simplex import ROUNDING_OF_LOGITS
 from calibrant.numerics.tree_walk import places_below
-from calibrant.numerics.zeros import ROUNDING_OF_LOGITS
 
 __all__ = ["FORMULAS", "applied"]
 
@@ -432,7 +432,7 @@ def _tree_means(arrays: Arrays, operation: TreeMeans, x: Array) -> Array:
 
 
 def _argmax_restored(arrays: Arrays, values: Array, reference: Array) -> Array:
-    """See :func:`calibrant.numerics.kept_order.restore_argmax`."""
+    """See :func:`calibrant.numerics.row_order.restore_argmax`."""
     first, wanted = arrays.argmax(values), arrays.argmax(reference)
     largest = arrays.row("max", values)
     raised = arrays.where(first < wanted, arrays.next_up(largest), largest)

@@ -29,9 +29,8 @@ from calibrant.errors import FileFormatError
 from calibrant.export.backend import Backend, Exportable
 from calibrant.graph import GraphError
 from calibrant.graph.plain import graph_from_plain, graph_to_plain
-from calibrant.persistence.decoding import expect
 from calibrant.persistence.probe import probe_inputs
-from calibrant.persistence.reading import checked_probe, opened, parsed_json
+from calibrant.persistence.reading import checked_probe, expect, opened, parsed_json
 from calibrant.persistence.schema import UnreadableError, quoted
 
 __all__ = ["BACKEND", "interpreter_source", "json_of", "load_json"]
@@ -120,9 +119,9 @@ def _read(text: bytes) -> Exportable:
     try:
         content = parsed_json(text)
     except ValueError as error:
-        raise UnreadableError("is damaged: it is not valid JSON") from error
+        raise UnreadableError("is damaged: it is not valid JSON; export the calibrator again") from error
     if type(content) is not dict or content.get("format") != FORMAT:
-        raise UnreadableError(f"is not a {FORMAT}: it names another format")
+        raise UnreadableError(f"is not a {FORMAT}: it names another format; pass a file that export wrote")
     version = content.get("version")
     if type(version) is not int or version < 1:
         raise UnreadableError(f"is damaged: the version {quoted(version)} makes no sense")

@@ -1,22 +1,31 @@
-"""Parity: whether an exported file computes what the fitted calibrator does."""
+"""Parity: the difference between an exported file and the fitted calibrator on test rows."""
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ExportError, FileFormatError, MissingExtraError
 from calibrant.export.backend import Backend, backend_for
-from calibrant.export.parity_rows import parity_rows, rounding_errors
 from calibrant.graph import MapGraph
+from calibrant.graph.curves import Piecewise, Ramps
+from calibrant.graph.operation import Operation
+from calibrant.graph.switch import Switch
+from calibrant.graph.trees import TreeMeans
+from calibrant.numerics.simplex import softmax
+from calibrant.persistence.probe import probe_inputs
 from calibrant.persistence.schema import quoted
+from calibrant.space import Space
 
-__all__ = ["Parity", "compared", "measured", "verify"]
+__all__ = ["Parity", "compared", "measured", "parity_rows", "rounding_errors", "verify"]
 
 TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 """How far probabilities may differ."""
@@ -169,3 +178,360 @@ def _unusable(path: Path, backend: Backend, error: Exception) -> FileFormatError
         f"{path} cannot be used as a file of {backend.name} ({type(error).__name__}: {quoted(str(error))}); "
         "export the calibrator again."
     )
+
+
+MOST_ROWS = 1500
+MOST_ENTRIES = 60_000
+"""Rows between knots, and entries of all of them."""
+
+MOST_IN_TREES = 200
+"""Rows between thresholds of trees, of which there are thousands, and slow ones."""
+
+RANDOM_ROWS = 300
+SCALES = (0.3, 1.0, 3.0, 8.0)
+
+GRID = np.linspace(-60.0, 40.0, 201)
+"""Log-odds of one class, from which a search for a place between two knots starts."""
+
+MOST_GRID = 3_000_000
+"""Entries of all rows of such searches."""
+
+GENERAL = 3
+"""Classes whose log-odds are tried for the knots of all columns; others are tried for their own column."""
+
+HALVINGS = 24
+
+NEAR = 0.02
+"""How near to a knot rows are, as a share of the segment."""
+
+DRAWS = 6
+
+GOLDEN = (1 + np.sqrt(5)) / 2
+
+# They choose and compare numbers, and round nothing.
+EXACT = frozenset(
+    {
+        "bound-gaps",
+        "clip",
+        "columns",
+        "constant",
+        "first-of-least",
+        "join",
+        "restore",
+        "sort-descending",
+        "switch",
+    }
+    | {"unsort", "widen"}
+)
+
+WIDE = np.dtype(np.float64)
+
+
+def parity_rows(graph: MapGraph) -> FloatArray:
+    """Return float64 rows for a graph, always the same ones.
+
+    They are the probe rows of files, zeros, ties and saturated scores, random rows, and rows within every segment of the
+    piecewise functions and trees of the graph: in the middle, and near the knots on both sides.
+
+    >>> from calibrant import IsotonicCalibration
+    >>> fitted = IsotonicCalibration().fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1])
+    >>> parity_rows(fitted.graph()).shape[1]
+    2
+    """
+    n_columns, space = graph.n_columns, graph.space
+    parts = [probe_inputs(n_columns, space), _hard_rows(n_columns, space), _random_rows(n_columns, space)]
+    if n_columns > 1:
+        parts.append(_rows_between_knots(graph))
+    return np.concatenate(parts).astype(np.float64)
+
+
+def _hard_rows(n_columns: int, space: Space) -> FloatArray:
+    if space is Space.LOGITS:
+        rows = np.zeros((8, n_columns))
+        rows[0, 0], rows[1, -1], rows[2, 0], rows[3, -1] = 800.0, -1e5, 1e9, -740.0
+        rows[4, :2], rows[5, :2], rows[6, -1] = 30.0, 0.7, 1e-7
+        return rows
+    even = np.full(n_columns, 1 / n_columns)
+    close = even.copy()
+    close[-1] = np.nextafter(close[-1], 1)
+    tiny = np.full(n_columns, 1e-30)
+    tiny[-1] = 1.0
+    tied = np.zeros(n_columns)
+    tied[:2] = 1 / min(n_columns, 2)
+    return np.vstack([np.eye(n_columns)[[0, -1]], even, close, tiny, tied])
+
+
+def _random_rows(n_columns: int, space: Space) -> FloatArray:
+    n_rows = int(np.clip(MOST_ENTRIES // n_columns, 20, RANDOM_ROWS))
+    generator = np.random.default_rng(0)
+    logits = generator.normal(size=(n_rows, n_columns)) * np.resize(SCALES, n_rows)[:, np.newaxis]
+    return logits if space is Space.LOGITS else softmax(logits)
+
+
+# Between knots
+
+
+@dataclass(frozen=True, eq=False)
+class _Targets:
+    """Places between two knots: which operation, which column of its value (-1 for any), and which number there."""
+
+    site: NDArray[np.intp]
+    column: NDArray[np.intp]
+    wanted: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class _Brackets:
+    """Where the value of a target is on both sides of the wanted number: two log-odds of one class."""
+
+    target: NDArray[np.intp]
+    column: NDArray[np.intp]
+    first_class: NDArray[np.intp]
+    pattern: NDArray[np.intp]
+    low: Vector
+    high: Vector
+    is_below: NDArray[np.bool_]
+
+
+def _rows_between_knots(graph: MapGraph) -> FloatArray:
+    """Return rows whose values lie between two knots, found by bisection of the log-odds of one class."""
+    targets = _targets(graph)
+    brackets = _bracketed(graph, targets)
+    if len(brackets.target) == 0:
+        return np.empty((0, graph.n_columns))
+    sites, wanted = targets.site[brackets.target], targets.wanted[brackets.target]
+    low, high = brackets.low, brackets.high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        seen: list[FloatArray] = []
+        _run(graph, _on_line(middle, brackets.first_class, brackets.pattern, graph), WIDE, seen=seen)
+        value = np.empty(len(sites))
+        for site in np.unique(sites).tolist():
+            own = sites == site
+            value[own] = seen[site][own, brackets.column[own]]
+        is_low = (value < wanted) == brackets.is_below
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    return _on_line((low + high) / 2, brackets.first_class, brackets.pattern, graph)
+
+
+def _targets(graph: MapGraph) -> _Targets:
+    """Return the middles of all segments first, then places near the knots; some of them if there are too many."""
+    found: list[tuple[list[Any], list[Any]]] = []
+    for site, operation in enumerate(_with_knots(graph)):
+        for column, knots in _knots_of(operation):
+            middles, near = _between(knots)
+            found.append(
+                ([(site, column, each) for each in middles], [(site, column, each) for each in near])
+            )
+    most = int(np.clip(MOST_ENTRIES // graph.n_columns, 50, MOST_ROWS))
+    if any(isinstance(operation, TreeMeans) for operation in _with_knots(graph)):
+        most = min(most, MOST_IN_TREES)
+    middles = _some([each for own, _ in found for each in own], most)
+    near = _some([each for _, own in found for each in own], most - len(middles))
+    table = np.array([*middles, *near], dtype=np.float64).reshape(-1, 3)
+    return _Targets(table[:, 0].astype(np.intp), table[:, 1].astype(np.intp), table[:, 2])
+
+
+def _some(places: list[Any], most: int) -> list[Any]:
+    if len(places) <= most:
+        return places
+    return [places[place] for place in np.linspace(0, len(places) - 1, most).astype(int).tolist()]
+
+
+def _between(knots: Vector) -> tuple[list[float], list[float]]:
+    """Return the middles of all segments, and places near all knots on both sides.
+
+    >>> _between(np.array([0.0, 1.0, 3.0]))[0]
+    [-0.3, 0.5, 2.0, 3.9]
+    """
+    if len(knots) == 0:
+        return [], []
+    widths = np.diff(knots)
+    outside = [max(0.3 * abs(float(knot)), 0.3 * float(widths.min(initial=1.0))) for knot in knots[[0, -1]]]
+    middles = [knots[0] - outside[0], *(knots[:-1] + widths / 2), knots[-1] + outside[1]]
+    below = knots - NEAR * np.append(outside[0], widths)
+    above = knots + NEAR * np.append(widths, outside[1])
+    return [float(each) for each in middles], np.column_stack([below, above]).ravel().tolist()
+
+
+def _with_knots(graph: MapGraph) -> Iterator[Operation]:
+    """Return the operations with knots, those of branches too, in the order in which :func:`_run` sees them."""
+    for operation, _ in graph.nodes:
+        if isinstance(operation, Switch):
+            for branch in operation.branches:
+                yield from _with_knots(branch)
+        elif isinstance(operation, Piecewise | Ramps | TreeMeans):
+            yield operation
+
+
+def _knots_of(operation: Operation) -> Iterator[tuple[int, Vector]]:
+    """Return columns, -1 for any, with their knots in increasing order."""
+    if isinstance(operation, Piecewise):
+        parts = np.split(operation.knots, np.cumsum(operation.n_knots)[:-1])
+        yield from enumerate(parts) if len(parts) > 1 else [(-1, parts[0])]
+    elif isinstance(operation, Ramps):
+        yield -1, operation.knots
+    elif isinstance(operation, TreeMeans):
+        for column in np.unique(operation.columns).tolist():
+            yield column, np.unique(operation.thresholds[operation.columns == column])
+
+
+def _bracketed(graph: MapGraph, targets: _Targets) -> _Brackets:
+    """Look for targets between neighbouring log-odds of one class, for one class after the other."""
+    n_columns = graph.n_columns
+    is_open = np.ones(len(targets.site), dtype=bool)
+    found: list[tuple[Any, ...]] = []
+    patterns = (0,) if n_columns == 2 else (0, 1)
+    lines = [(line, pattern) for line in range(n_columns) for pattern in patterns]
+    for line, pattern in lines[: max(2, MOST_GRID // (len(GRID) * n_columns))]:
+        seen: list[FloatArray] = []
+        where = np.full(len(GRID), line), np.full(len(GRID), pattern)
+        if not is_open.any():
+            break
+        _run(graph, _on_line(GRID, *where, graph), WIDE, seen=seen)
+        for site, value in enumerate(seen):
+            for column in np.unique(targets.column[is_open & (targets.site == site)]).tolist():
+                own_column = min(line, value.shape[1] - 1) if column < 0 else column
+                if own_column != line and line >= GENERAL:
+                    continue
+                chosen = np.flatnonzero(is_open & (targets.site == site) & (targets.column == column))
+                below = value[:, [own_column]] < targets.wanted[chosen]
+                crossed = (below[1:] != below[:-1]) & np.isfinite(value[1:] + value[:-1])[:, [own_column]]
+                hit, first = crossed.any(axis=0), crossed.argmax(axis=0)
+                is_open[chosen[hit]] = False
+                found.extend(
+                    (target, own_column, line, pattern, GRID[place], GRID[place + 1], below[place, number])
+                    for target, place, number in zip(
+                        chosen[hit], first[hit], np.flatnonzero(hit), strict=True
+                    )
+                )
+    table = np.array(found, dtype=np.float64).reshape(-1, 7).T
+    integers = table[:4].astype(np.intp)
+    return _Brackets(integers[0], integers[1], integers[2], integers[3], table[4], table[5], table[6] > 0)
+
+
+def _on_line(
+    log_odds: Vector, first_class: NDArray[np.intp], pattern: NDArray[np.intp], graph: MapGraph
+) -> FloatArray:
+    """Return rows in which one class has given log-odds, and the others share the rest in one of two patterns."""
+    n_columns = graph.n_columns
+    places = (np.arange(n_columns) - first_class[:, np.newaxis]) % n_columns  # 0 for the class itself
+    uneven = softmax(2.0 * np.modf(np.arange(1, n_columns) * GOLDEN)[0][np.newaxis])[0]
+    shares = np.stack([uneven, 0.1 * uneven + 0.9 * (np.arange(1, n_columns) == 1)])
+    rest = np.concatenate([np.ones((2, 1)), shares / shares.sum(axis=1, keepdims=True)], axis=1)
+    weights = rest[pattern[:, np.newaxis], places]
+    is_first = places == 0
+    if graph.space is Space.LOGITS:
+        return np.where(is_first, log_odds[:, np.newaxis], np.log(weights)) + 0.3
+    up, down = (expit(sign * log_odds)[:, np.newaxis] for sign in (1, -1))
+    rows: FloatArray = np.where(is_first, up, down * weights)
+    return rows
+
+
+# Rounding
+
+
+def rounding_errors(graph: MapGraph, rows: FloatArray, expected: FloatArray) -> Vector:
+    """Return how far rounding moves the results of each row, (n,).
+
+    Monte Carlo arithmetic: inputs and results of operations move by a few units in the last place, in some random
+    directions. Equal numbers move by the same amount, since programs for the same formulas keep ties. In float32, the distance to
+    float64 counts too.
+    """
+    kind = rows.dtype
+    errors = np.zeros(len(rows))
+    with np.errstate(all="ignore"):
+        if kind != WIDE:
+            errors = np.abs(graph(rows.astype(WIDE)) - expected).max(axis=1)
+        for draw in range(DRAWS):
+            moved = _moved(rows, draw, 4) if draw % 2 else rows
+            if draw % 2 and graph.space is Space.LOGITS:
+                moved = moved + rows.dtype.type(4 * np.finfo(kind).eps) * _directions(rows, draw)
+            result = _run(graph, moved.astype(kind), kind, draw=draw)
+            errors = np.fmax(errors, np.abs(result.astype(WIDE) - expected).max(axis=1))
+    return errors
+
+
+def _directions(x: FloatArray, draw: int) -> FloatArray:
+    """Return -1, 0 or 1 for every number, the same for equal numbers."""
+    bits = np.ascontiguousarray(x, dtype=WIDE).view(np.uint64)
+    factor = np.uint64((0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1A * draw) % 2**64)  # odd
+    mixed = (bits ^ (bits >> np.uint64(29))) * factor
+    signs: FloatArray = ((mixed >> np.uint64(40)) % np.uint64(3)).astype(x.dtype) - x.dtype.type(1)
+    return signs
+
+
+def _moved(x: FloatArray, draw: int, units: int) -> FloatArray:
+    if x.dtype.kind != "f":
+        return x
+    step = x.dtype.type(units * np.finfo(x.dtype).eps)
+    return x + x * step * _directions(x, draw)
+
+
+def _run(
+    graph: MapGraph,
+    rows: FloatArray,
+    kind: np.dtype[Any],
+    *,
+    draw: int | None = None,
+    seen: list[FloatArray] | None = None,
+) -> FloatArray:
+    """Apply a graph one operation after the other.
+
+    Parameters
+    ----------
+    graph : MapGraph
+        The graph.
+    rows : ndarray
+        Scores.
+    kind : dtype
+        Float type of the scores.
+    draw : int, optional
+        Move results of operations by rounding in the directions of this draw.
+    seen : list, optional
+        Where to add the values that operations with knots compare; NaN in rows that a branch does not get.
+    """
+    values = [rows]
+    with np.errstate(all="ignore"):
+        for number, (operation, sources) in enumerate(graph.nodes, start=1):
+            given = [values[source] for source in sources]
+            if isinstance(operation, Switch):
+                result = _run_switch(operation, given[0], given[1], draw, seen)
+            else:
+                if seen is not None and isinstance(operation, Piecewise | Ramps | TreeMeans):
+                    seen.append(given[0])
+                result = operation.kernel(WIDE if graph.is_wide[number] else kind)(None, *given)
+            if draw is not None and operation.name not in EXACT:
+                result = _moved(result, draw + number, 2)
+            values.append(result)
+    return values[-1]
+
+
+def _run_switch(
+    operation: Switch, x: FloatArray, selector: FloatArray, draw: int | None, seen: list[FloatArray] | None
+) -> FloatArray:
+    numbers = operation.branch_of_column[selector.argmax(axis=1)]
+    result = np.empty((len(x), operation.branches[0].n_outputs))
+    for number, branch in enumerate(operation.branches):
+        chosen = np.flatnonzero(numbers == number)
+        inside: list[FloatArray] | None = None if seen is None else []
+        if len(chosen):
+            result[chosen] = _run(branch, x[chosen].astype(WIDE), WIDE, draw=draw, seen=inside)
+        if seen is None:
+            continue
+        for place, width in enumerate(_widths(branch)):
+            value = np.full((len(x), width), np.nan)
+            if inside:
+                value[chosen] = inside[place]
+            seen.append(value)
+    return result
+
+
+def _widths(graph: MapGraph) -> Iterator[int]:
+    """Return the widths of the values that operations with knots compare."""
+    for operation, sources in graph.nodes:
+        if isinstance(operation, Switch):
+            for branch in operation.branches:
+                yield from _widths(branch)
+        elif isinstance(operation, Piecewise | Ramps | TreeMeans):
+            yield graph.widths[sources[0]]

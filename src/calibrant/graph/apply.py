@@ -1,4 +1,4 @@
-"""Formulas on symbolic predictions, applied to predictions at hand."""
+"""Evaluation of traced formulas on arrays of predictions."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import FloatArray
+from calibrant.errors import NoGraphError
+from calibrant.graph.columns import BoundGaps, Floor
+from calibrant.graph.curves import Piecewise, Ramps
+from calibrant.graph.elementwise import Affine, Arithmetic, Clip, Function, Log, Narrow, Widen
 from calibrant.graph.map_graph import MapGraph
+from calibrant.graph.operation import Operation
+from calibrant.graph.order import Restore
+from calibrant.graph.rows import LogSoftmax
 from calibrant.graph.trace import Event, Trace, TracedPredictions, Value
+from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["evaluated", "evaluated_columns", "mapped"]
+__all__ = ["evaluated", "evaluated_columns", "mapped", "score_curves"]
 
 
 def mapped(
@@ -56,3 +65,93 @@ def _columns_graph(formula: Callable[[Event], list[Value]], space: Space, floor:
     trace = Trace(2)
     first, *others = formula(TracedPredictions(trace.input, space, floor).event)
     return trace.graph(first.joined(*others) if others else first, space, Space.LOGITS)
+
+
+ELEMENTWISE = (Affine, Arithmetic, Clip, Function, Log, Narrow, Piecewise, Ramps, Widen)
+UNCHANGED = (BoundGaps, Floor, Restore)
+
+
+def score_curves(
+    formula: Callable[[TracedPredictions], TracedPredictions], rows: Predictions, places: FloatArray
+) -> FloatArray:
+    """Return the calibrated logits of scores in the company of every row, (n, m).
+
+    A score is what one class would have if the other scores of its row were as they are: sums over a row are those of
+    the row itself. Terms that belong to single classes are left out.
+
+    Parameters
+    ----------
+    formula : callable
+        The map, as a formula on symbolic predictions.
+    rows : Predictions
+        Logits of n rows.
+    places : ndarray of shape (m,)
+        Logits of single classes.
+
+    Raises
+    ------
+    NoGraphError
+        If no part of the map is a function of single scores that all classes share.
+    """
+    trace = Trace(rows.n_classes)
+    result = formula(TracedPredictions(trace.input, Space.LOGITS, rows.floor))
+    graph = trace.graph(result.raw, Space.LOGITS, result.space)
+    probes = _probed(graph, rows.scores.astype(np.float64), np.asarray(places, dtype=np.float64))
+    if probes is None or result.space is not Space.LOGITS:
+        raise NoGraphError("the map has no function of single scores that all classes share")
+    return probes
+
+
+def _probed(graph: MapGraph, scores: FloatArray, places: FloatArray) -> FloatArray | None:
+    """Run a graph on rows and, beside every value with one column per class, on single scores."""
+    values: list[Any] = [scores]
+    probes: list[FloatArray | None] = [np.broadcast_to(places, (len(scores), len(places)))]
+    wide = np.dtype(np.float64)
+    for operation, sources in graph.nodes:
+        values.append(operation.kernel(wide)(None, *[values[source] for source in sources]))
+        probes.append(
+            _probe_of(operation, [values[source] for source in sources], [probes[s] for s in sources])
+        )
+    return probes[-1]
+
+
+def _probe_of(operation: Operation, values: list[FloatArray], probes: list[FloatArray | None]) -> Any:
+    if isinstance(operation, Arithmetic):
+        return _arithmetic(operation, values, probes)
+    probe = probes[0]
+    if probe is None:
+        return None
+    if isinstance(operation, UNCHANGED):
+        return probe
+    if isinstance(operation, LogSoftmax):
+        tops = row_maxima(values[0])[:, np.newaxis]
+        normalised: FloatArray = probe - tops - np.log(row_sums(np.exp(values[0] - tops)))[:, np.newaxis]
+        return normalised
+    if operation.name == "softmax":
+        tops = row_maxima(values[0])[:, np.newaxis]
+        shares: FloatArray = np.exp(probe - tops) / row_sums(np.exp(values[0] - tops))[:, np.newaxis]
+        return shares
+    if isinstance(operation, ELEMENTWISE) and _is_shared(operation):
+        return operation.kernel(np.dtype(np.float64))(None, probe)
+    return None
+
+
+def _arithmetic(operation: Arithmetic, values: list[FloatArray], probes: list[FloatArray | None]) -> Any:
+    first, second = (
+        probe if probe is not None else value if value.shape[1] == 1 else None
+        for value, probe in zip(values, probes, strict=True)
+    )
+    if probes[0] is None and probes[1] is None:
+        return None
+    if first is None or second is None:
+        # A term of single classes is left out of a sum.
+        return (first if second is None else second) if operation.function == "add" else None
+    return operation.kernel(np.dtype(np.float64))(None, first, second)
+
+
+def _is_shared(operation: Operation) -> bool:
+    """Return whether all columns have the same parameters."""
+    parameters = [getattr(operation, name, None) for name in ("scale", "shift", "low", "high")]
+    if any(isinstance(parameter, np.ndarray) and parameter.size > 1 for parameter in parameters):
+        return False
+    return not isinstance(operation, Piecewise) or len(operation.n_knots) == 1

@@ -9,8 +9,14 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray, IntArray
 from calibrant.graph.operation import GraphError, Kernel, Operation, new_value
-from calibrant.numerics.rest import Rest, rest_of_classes, rest_of_largest
-from calibrant.numerics.zeros import bounded_gaps, renormalised_restriction, with_floor
+from calibrant.numerics.simplex import (
+    Rest,
+    bounded_gaps,
+    renormalised_restriction,
+    rest_of_classes,
+    rest_of_largest,
+    with_floor,
+)
 
 __all__ = [
     "BoundGaps",

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from calibrant.arrays import FloatArray, IntArray, Vector
-from calibrant.graph.few_rows import FEW_ROWS
 from calibrant.graph.operation import GraphError, Kernel, Operation, new_value
+from calibrant.graph.rows import FEW_ROWS
 from calibrant.numerics.interpolated import CubicTable
 from calibrant.numerics.knot_search import Search, bit_search, entries, knot_search, stacked_search
 
@@ -118,7 +118,7 @@ class Piecewise(Operation):
     def integral(cls, nodes: Vector, rates: Vector) -> Self:
         """Return the integral from the first node of a function that is linear between nodes and constant beyond.
 
-        See :class:`~calibrant.numerics.integral_table.IntegralTable`.
+        See :class:`~calibrant.calibrators.monotone.order_preserving.increasing_network.IntegralTable`.
         """
         widths = np.diff(nodes)
         heights = np.concatenate([[0.0, 0.0], np.cumsum(widths * (rates[:-1] + rates[1:]) / 2)])

@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrant.arrays import FloatArray
 from calibrant.graph.operation import GraphError, Kernel, Operation
-from calibrant.numerics.kept_order import argmax_restored, restore_order
+from calibrant.numerics.row_order import argmax_restored, restore_order
 
 __all__ = ["CumulativeSum", "FirstOfLeast", "Restore", "SortDescending", "Unsort"]
 

@@ -8,12 +8,41 @@ import numpy as np
 from scipy.special import expit, logit
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.graph.few_rows import row_tops, row_totals
 from calibrant.graph.operation import GraphError, Kernel, Operation, same_width
-from calibrant.numerics.kept_order import argmax_restored
-from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.reductions import NARROW, row_maxima, row_sums
+from calibrant.numerics.row_order import argmax_restored
 
-__all__ = ["Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
+__all__ = ["FEW_ROWS", "Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
+
+# Up to this number of rows the time goes into calls of NumPy, not into numbers; their blocks are stored row by row.
+FEW_ROWS = 16
+
+
+def row_tops(x: FloatArray) -> FloatArray:
+    """Return the largest entry of every row, (n, 1).
+
+    >>> row_tops(np.array([[1.0, 2.0], [4.0, 3.0]]))
+    array([[2.], [4.]])
+    """
+    if len(x) > FEW_ROWS:
+        return row_maxima(x)[:, np.newaxis]
+    tops: FloatArray = np.maximum.reduce(x, axis=1, keepdims=True)
+    return tops
+
+
+def row_totals(x: FloatArray) -> FloatArray:
+    """Return the sum of every row, (n, 1).
+
+    >>> row_totals(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[3.], [7.]])
+    """
+    if len(x) > FEW_ROWS:
+        return row_sums(x)[:, np.newaxis]
+    if x.shape[1] > NARROW:
+        totals: FloatArray = np.add.reduce(x, axis=1, keepdims=True)
+        return totals
+    # From left to right, as sums of many narrow rows are taken; a sum of one row alone is not.
+    return np.add.accumulate(x, axis=1)[:, -1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,14 +161,15 @@ class Dense(Operation):
     def kernel(self, kind: np.dtype[Any]) -> Kernel:
         # As the transpose of a row-by-row matrix, which is how fitted weights are kept.
         weights = np.ascontiguousarray(self.weights.T.astype(kind)).T
-        intercept = self.intercept.astype(kind)
+        intercept, has_intercept = self.intercept.astype(kind), bool(self.intercept.any())
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
             if out is None and x.flags.f_contiguous:
                 y = np.matmul(weights.T, x.T).T  # stored by columns, as x is
             else:
                 y = np.matmul(x, weights, out=out)
-            y += intercept
+            if has_intercept:
+                y += intercept
             return y
 
         return kernel

@@ -15,12 +15,14 @@ from calibrant.hypothesis_tests.slope_intercept import (
     calibration_slope_intercept,
 )
 from calibrant.hypothesis_tests.spiegelhalter import spiegelhalter_test
+from calibrant.hypothesis_tests.subgroups import SubgroupCalibration, subgroup_calibration
 
 __all__ = [
     "ClasswiseTests",
     "Coefficient",
     "DetectableError",
     "SlopeIntercept",
+    "SubgroupCalibration",
     "TestResult",
     "calibration_slope_intercept",
     "classwise_cumulative_tests",
@@ -30,4 +32,5 @@ __all__ = [
     "kernel_test",
     "smallest_detectable_error",
     "spiegelhalter_test",
+    "subgroup_calibration",
 ]

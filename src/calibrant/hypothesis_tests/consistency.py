@@ -4,13 +4,20 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.accepted_metric import check_metric, with_one_number
-from calibrant.metrics.declaration import describe, evaluator, is_declared, is_two_sided, traits_of
+from calibrant.metrics.declaration import (
+    check_metric,
+    describe,
+    evaluator,
+    is_declared,
+    is_two_sided,
+    traits_of,
+    with_one_number,
+)
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_whole, random_source
 
@@ -167,7 +174,7 @@ def _chosen_tail(metric: Callable[..., float]) -> Alternative:
     return "less" if traits_of(metric).higher_is_better else "greater"
 
 
-def _p_value(simulated: NDArray[np.float64], observed: float, tail: Alternative, how: PValue) -> float:
+def _p_value(simulated: Float64Array, observed: float, tail: Alternative, how: PValue) -> float:
     if tail == "less":
         return _p_value(-simulated, -observed, "greater", how)
     if tail == "two-sided":
@@ -181,12 +188,12 @@ def _p_value(simulated: NDArray[np.float64], observed: float, tail: Alternative,
     return (1 + n_above + n_equal) / (1 + len(simulated))
 
 
-def _quantile(values: NDArray[np.float64], level: float) -> float:
+def _quantile(values: Float64Array, level: float) -> float:
     """Return an order statistic as quantile, without interpolation, so that infinite values do no harm."""
     return float(np.quantile(values, level, method="inverted_cdf"))
 
 
-def _range(values: NDArray[np.float64], tail: Alternative) -> tuple[float, float] | None:
+def _range(values: Float64Array, tail: Alternative) -> tuple[float, float] | None:
     """Return the central 95 % range of the values; None for one-sided tests, for which the quantile suffices."""
     if tail == "less":
         return _quantile(values, 0.05), np.inf

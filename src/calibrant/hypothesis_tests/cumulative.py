@@ -5,10 +5,9 @@ from math import sqrt
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.hypothesis_tests.few_rows import few_rows
-from calibrant.hypothesis_tests.result import TestResult
+from calibrant.arrays import AnyArray, Float64Array, IntArray
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
 from calibrant.metrics.utility import OneClass, Prospect, TopClasses, Utility, check_utility
@@ -16,7 +15,7 @@ from calibrant.numerics.cumulative import PathStatistic, ScoreGroups
 from calibrant.ranking.holm import holm
 from calibrant.wording import class_text, counted, p_text
 
-__all__ = ["ClasswiseTests", "PathNoise", "classwise_cumulative_tests", "cumulative_test"]
+__all__ = ["ClasswiseTests", "NullDistribution", "classwise_cumulative_tests", "cumulative_test"]
 
 # Number of classes that a sentence on all of them names.
 SHOWN = 3
@@ -26,7 +25,7 @@ ENOUGH_VARIANCE = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class PathNoise:
+class NullDistribution:
     """Null distribution of a statistic of the cumulative residuals of calibrated predictions.
 
     Attributes
@@ -43,7 +42,7 @@ class PathNoise:
 
     statistic: PathStatistic
     deviation: float
-    steps: NDArray[np.float64] | None
+    steps: Float64Array | None
     n_varying: float
 
     @classmethod
@@ -51,7 +50,7 @@ class PathNoise:
         cls,
         prospect: Prospect,
         groups: ScoreGroups,
-        weights: NDArray[np.float64] | None,
+        weights: Float64Array | None,
         statistic: PathStatistic,
         continuity_correction: bool,
     ) -> Self:
@@ -64,10 +63,10 @@ class PathNoise:
         return cls(statistic, sqrt(variances[-1]), steps, n_varying)
 
     def caution(self, n_rows: int) -> str | None:
-        """Return why a p-value is rough; None if it is not, or if it is exact because nothing can vary."""
+        """Return why a p-value is rough; None if it is not, or if it is exact because all variances are zero."""
         if self.deviation == 0 or self.n_varying >= ENOUGH_VARIANCE * (1 - 1e-9):
             return None
-        return few_rows(n_rows) or (
+        return small_sample_caution(n_rows) or (
             f"the p-value is rough, since the total variance of the rows is {self.n_varying:.2g} times the square of the "
             f"largest possible residual, less than {ENOUGH_VARIANCE:g}; use consistency_test"
         )
@@ -159,34 +158,36 @@ def cumulative_test(
     >>> round(result.statistic, 6), round(result.p_value, 4)       # P(|N| > 2.5)
     (0.1, 0.0124)
     """
-    law = chosen_statistic(statistic)
+    path_statistic = chosen_statistic(statistic)
     check_utility(utility)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     name = f"Cumulative test ({statistic=!s}, {utility=}, {continuity_correction=})"
-    return _test(data, utility, law, continuity_correction, name, utility.claim)
+    return _test(data, utility, path_statistic, continuity_correction, name, utility.claim)
 
 
 def _test(
     data: LabelledPredictions,
     utility: Utility,
-    law: PathStatistic,
+    path_statistic: PathStatistic,
     continuity_correction: bool,
     name: str,
     claim: str,
 ) -> TestResult:
     prospect = utility.prospect(data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
-    value = law.measure(groups.path(prospect.realised(data.labels) - prospect.expected, data.weights))
-    noise = PathNoise.of(prospect, groups, data.weights, law, continuity_correction)
+    value = path_statistic.measure(
+        groups.path(prospect.realised(data.labels) - prospect.expected, data.weights)
+    )
+    null = NullDistribution.of(prospect, groups, data.weights, path_statistic, continuity_correction)
     return TestResult(
         statistic=value,
-        p_value=noise.p_value(value, prospect.tolerance),
+        p_value=null.p_value(value, prospect.tolerance),
         test=name,
         null_hypothesis=claim,
         n_rows=data.n_rows,
-        null_mean=noise.mean(),
-        null_quantile=noise.quantile(0.05),
-        caution=noise.caution(data.n_rows),
+        null_mean=null.mean(),
+        null_quantile=null.quantile(0.05),
+        caution=null.caution(data.n_rows),
     )
 
 
@@ -206,21 +207,21 @@ class ClasswiseTests:
         keeps the familywise error rate at alpha, for any dependence between the tests.
     """
 
-    classes: NDArray[Any]
+    classes: AnyArray
     results: tuple[TestResult, ...]
-    adjusted_p_values: NDArray[np.float64]
+    adjusted_p_values: Float64Array
 
-    def rejected(self, alpha: float = 0.05) -> NDArray[Any]:
+    def rejected(self, alpha: float = 0.05) -> AnyArray:
         """Return the labels of the classes whose calibration is rejected, the smallest p-value first."""
         order = self._order()
         return self.classes[order[self.adjusted_p_values[order] <= alpha]]
 
-    def _order(self) -> NDArray[np.intp]:
+    def _order(self) -> IntArray:
         """Return the columns in increasing order of p-value, ties in decreasing order of the statistic."""
         statistics = [-result.statistic for result in self.results]
         return np.lexsort((statistics, [result.p_value for result in self.results]))
 
-    def _described(self, columns: NDArray[np.intp]) -> str:
+    def _described(self, columns: IntArray) -> str:
         return ", ".join(
             f"{class_text(self.classes[k])} (statistic {self.results[k].statistic:.4g}, "
             f"adjusted {p_text(float(self.adjusted_p_values[k]))}"
@@ -289,13 +290,13 @@ def classwise_cumulative_tests(
     >>> tests.adjusted_p_values.round(4)
     array([1.e-04, 0.e+00, 1.e+00])
     """
-    law = chosen_statistic(statistic)
+    path_statistic = chosen_statistic(statistic)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     results = tuple(
         _test(
             data,
             OneClass(column),
-            law,
+            path_statistic,
             continuity_correction,
             f"Cumulative test ({statistic=!s}, {name}, {continuity_correction=})",
             f"{name} occurs as often as its probability says",
@@ -305,7 +306,7 @@ def classwise_cumulative_tests(
     return ClasswiseTests(data.classes, results, _adjusted([result.p_value for result in results], statistic))
 
 
-def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> NDArray[np.float64]:
+def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> Float64Array:
     """Return p-values adjusted for the number of hypotheses."""
     if len(p_values) > 2:
         return holm(p_values)

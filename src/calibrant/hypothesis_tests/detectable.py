@@ -8,12 +8,11 @@ from typing import Any
 from scipy.special import ndtri
 
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.cumulative import PathNoise
-from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
+from calibrant.metrics.decisions import parsed_without_labels
 from calibrant.metrics.utility import TopClasses, Utility, check_utility
 from calibrant.numerics.cumulative import ScoreGroups
-from calibrant.predictions import Predictions
 from calibrant.wording import counted
 
 __all__ = ["DetectableError", "smallest_detectable_error"]
@@ -130,18 +129,18 @@ def smallest_detectable_error(
     With 900 rows, a true Kuiper error of 0.0293 is detected with a power of about 0.8 or more (test at
     level 0.05); observed errors up to 0.0196 are within sampling error.
     """
-    law = chosen_statistic(statistic)
+    path_statistic = chosen_statistic(statistic)
     check_utility(utility)
     _check_between("alpha", alpha, 0.0, is_open=True)
     _check_between("power", power, 0.5, is_open=False)
-    data = _as_if_right(y_proba, sample_weight)
+    data = parsed_without_labels(y_proba, sample_weight)
     prospect = utility.prospect(data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
-    noise = PathNoise.of(prospect, groups, data.weights, law, continuity_correction)
-    limit = noise.quantile(alpha)
+    null = NullDistribution.of(prospect, groups, data.weights, path_statistic, continuity_correction)
+    limit = null.quantile(alpha)
     largest_share = (1.0 if data.weights is None else float(data.weights.max())) / data.total_weight
     c, z = prospect.span * largest_share, float(ndtri(power))
-    excess = z * z * c / 2 + z * sqrt(noise.deviation**2 + c * limit + (z * c / 2) ** 2)
+    excess = z * z * c / 2 + z * sqrt(null.deviation**2 + c * limit + (z * c / 2) ** 2)
     return DetectableError(
         error=max(limit + excess, -log(1 - power) * c),
         noise_limit=limit,
@@ -151,14 +150,6 @@ def smallest_detectable_error(
         statistic=statistic,
         n_rows=data.n_rows,
     )
-
-
-def _as_if_right(y_proba: Any, sample_weight: Any) -> LabelledPredictions:
-    """Parse predictions and weights; the labels have no effect, so the predicted classes are used."""
-    predictions = Predictions.parse(y_proba)
-    predicted = predictions.predicted
-    labels = predicted if predictions.classes is None else predictions.classes[predicted]
-    return LabelledPredictions.parse(predictions, labels, sample_weight)
 
 
 def _check_between(name: str, value: Any, low: float, *, is_open: bool) -> None:

@@ -1,6 +1,6 @@
 """Hosmer-Lemeshow test: expected and observed counts in groups of increasing probability."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from numbers import Real
 from typing import Any, Literal, Self, get_args
 
@@ -8,16 +8,83 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.event import Event
-from calibrant.hypothesis_tests.few_rows import few_rows
-from calibrant.hypothesis_tests.result import TestResult
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.events import check_two_classes, float64_probabilities
+from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.row_blocks import BlockSums
+from calibrant.predictions import Predictions
+from calibrant.space import Space
 from calibrant.wording import class_text, counted
 
 __all__ = ["hosmer_lemeshow_test"]
+
+
+# A softmax is never exactly zero, although its float64 value may be.
+LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """The predicted probability of one event, and whether it occurred.
+
+    Attributes
+    ----------
+    probability, opposite : ndarray of shape (n,)
+        Of the event, and of its complement as the sum over the other classes: one minus a probability that rounds to
+        one would be zero.
+    occurred : ndarray of shape (n,)
+    """
+
+    probability: Vector
+    opposite: Vector
+    occurred: NDArray[np.bool_]
+
+    @classmethod
+    def predicted_class(cls, data: LabelledPredictions) -> Self:
+        """Use the event that the predicted class is correct."""
+        predicted = data.predictions.predicted
+        return cls(*_probability_and_complement(data.predictions, predicted), predicted == data.labels)
+
+    @classmethod
+    def one_class(cls, data: LabelledPredictions, column: int) -> Self:
+        """Use the event that the class of this column occurs."""
+        columns = np.full(data.n_rows, column, dtype=np.intp)
+        return cls(*_probability_and_complement(data.predictions, columns), data.labels == column)
+
+    @property
+    def variance(self) -> Vector:
+        """Variance of the outcome, p (1 - p), (n,)."""
+        return self.probability * self.opposite
+
+    @property
+    def refuted(self) -> bool:
+        """Whether an outcome with probability zero occurred."""
+        impossible = np.where(self.occurred, self.probability, self.opposite) == 0
+        return bool(impossible.any())
+
+
+def _probability_and_complement(predictions: Predictions, columns: IntArray) -> tuple[Vector, Vector]:
+    """Return the probability of one column of every row, and of all others together; O(nK) in blocks of rows."""
+    own, others = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
+
+    def read(rows: slice) -> int:
+        block = float64_probabilities(predictions, rows)
+        place = (np.arange(len(block)), columns[rows])
+        own[rows] = block[place]
+        block[place] = 0.0
+        others[rows] = row_sums(block)
+        return len(block)
+
+    with BlockSums.over(*predictions.scores.shape) as over_all_rows:
+        over_all_rows(read)
+    least = LEAST_SOFTMAX if predictions.space is Space.LOGITS else 0.0
+    # Rows sum to one only up to rounding; probabilities are capped at one.
+    return np.clip(own, least, 1.0), np.clip(others, least, 1.0)
+
 
 EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
@@ -134,7 +201,7 @@ def hosmer_lemeshow_test(
     least = groups.least_count()
     caution = None
     if n_groups and not refuted and least < ENOUGH * (1 - ROUNDING):
-        caution = few_rows(data.n_rows) or (
+        caution = small_sample_caution(data.n_rows) or (
             f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
         )
     size = f"{counted(n_groups, 'group')}, {counted(max(degrees, 0), 'degree')} of freedom"
@@ -149,11 +216,9 @@ def hosmer_lemeshow_test(
 
 
 def _event(data: LabelledPredictions, kind: EventKind) -> tuple[str, Event]:
-    """Return the event in words and in numbers."""
-    if kind == "positive" and data.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='confidence'."
-        )
+    """Return the name of the event, and its probabilities and outcomes."""
+    if kind == "positive":
+        check_two_classes(data.n_classes, "kind='confidence'")
     if kind == "confidence" or data.n_classes != 2:
         return "the predicted class", Event.predicted_class(data)
     return class_text(data.classes[1]), Event.one_class(data, 1)
@@ -171,7 +236,7 @@ class _Groups:
     row_variance: Vector
 
     @classmethod
-    def of(cls, index: NDArray[np.intp], event: Event, weights: Vector) -> Self:
+    def of(cls, index: IntArray, event: Event, weights: Vector) -> Self:
         def sums(values: Vector) -> Vector:
             return np.bincount(index, values).astype(np.float64, copy=False)
 
@@ -186,16 +251,7 @@ class _Groups:
 
     def merged(self, min_expected: float) -> Self:
         """Merge neighbours from left to right until each has enough expected counts; the remainder joins the last group."""
-        columns = np.column_stack(
-            [
-                self.weight,
-                self.square_weight,
-                self.expected,
-                self.expected_not,
-                self.residual,
-                self.row_variance,
-            ]
-        )
+        columns = np.column_stack(astuple(self))
         groups: list[Vector] = []
         pending = np.zeros(columns.shape[1])
         for group in columns:

@@ -11,7 +11,8 @@ from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.kernel_pairs import Pairs, Residuals, check_block_size
+from calibrant.metrics.events import check_two_classes
+from calibrant.metrics.kernel import Pairs, Residuals, check_block_size
 from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import random_source
@@ -149,10 +150,7 @@ def _sample(data: LabelledPredictions, kind: TestKind) -> tuple[Residuals, str]:
     if kind == "confidence":
         hypothesis = "the predicted class is right with exactly its predicted probability"
         return Residuals.of_confidence(data), hypothesis
-    if data.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='full'."
-        )
+    check_two_classes(data.n_classes, "kind='full'")
     sample = Residuals.of_event(data.predictions.probabilities[:, 1], data.labels == 1, data.weights)
     return sample, f"{class_text(data.classes[1])} occurs with exactly its predicted probability"
 

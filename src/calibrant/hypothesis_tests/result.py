@@ -1,11 +1,11 @@
-"""TestResult: statistic, p-value and null hypothesis of a test, with a printed sentence."""
+"""TestResult: statistic, p-value and hypothesis of a test, printed as a sentence."""
 
 from dataclasses import dataclass
 from math import inf
 
 from calibrant.wording import counted, p_text
 
-__all__ = ["TestResult"]
+__all__ = ["TestResult", "small_sample_caution"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,8 @@ class TestResult:
     p_value_error : float or None
         Monte-Carlo standard error of the p-value, for a simulation test.
     null_mean, null_quantile : float or None
-        Mean and 95 % quantile of the statistic under the null hypothesis, if known: what noise alone
-        gives with this many rows. The 5 % quantile if small values are evidence against the hypothesis. The mean is
-        None if it is zero by construction.
+        Mean and 95 % quantile of the statistic under the null hypothesis, if known; the 5 % quantile if small values are
+        evidence against the hypothesis. The mean is None if it is zero by construction.
     null_range : tuple of two floats or None
         Central 95 % range of the statistic under the null hypothesis if small values, or both small and large
         ones, are evidence against it; None means everything below ``null_quantile``.
@@ -79,17 +78,32 @@ class TestResult:
         return f"{rows}, {counted(self.n_resamples, 'resample')}{left_out}"
 
     def _noise(self) -> str:
-        """Return the size of the statistic under the null hypothesis, as a clause with its semicolon."""
-        known = [] if self.null_mean is None else [f"gives {self.null_mean:.4g} on average"]
+        """Return the null distribution of the statistic, as a clause with its semicolon."""
+        known = [] if self.null_mean is None else [f"mean {self.null_mean:.4g}"]
         limits = self.null_range
         if limits is None and self.null_quantile is not None:
             limits = (-inf, self.null_quantile)
         if limits is not None:
             low, high = limits
             if low == -inf:
-                known.append(f"stays below {high:.4g} in 95 % of samples")
+                known.append(f"below {high:.4g} in 95 % of samples")
             elif high == inf:
-                known.append(f"stays above {low:.4g} in 95 % of samples")
+                known.append(f"above {low:.4g} in 95 % of samples")
             else:
-                known.append(f"lies between {low:.4g} and {high:.4g} in 95 % of samples")
-        return f"; noise alone {' and '.join(known)}" if known else ""
+                known.append(f"between {low:.4g} and {high:.4g} in 95 % of samples")
+        return f"; under calibration {', '.join(known)}" if known else ""
+
+
+# Below this number of rows asymptotic p-values are inaccurate.
+FEW_ROWS = 10
+
+
+def small_sample_caution(n_rows: int) -> str | None:
+    """Return a caution for an asymptotic p-value from n rows; None if there are enough.
+
+    >>> small_sample_caution(7)
+    'a p-value from 7 rows is rough; use consistency_test'
+    """
+    if n_rows >= FEW_ROWS:
+        return None
+    return f"a p-value from {counted(n_rows, 'row')} is rough; use consistency_test"

@@ -7,10 +7,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.event import exact_probabilities
-from calibrant.hypothesis_tests.few_rows import few_rows
-from calibrant.hypothesis_tests.result import TestResult
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics.events import float64_probabilities
 from calibrant.numerics.row_blocks import BlockSums
 
 __all__ = ["spiegelhalter_test"]
@@ -98,7 +97,7 @@ def spiegelhalter_test(
         test=f"Spiegelhalter's test ({alternative})",
         null_hypothesis="every label was drawn from the predicted probabilities of its row",
         n_rows=data.n_rows,
-        caution=few_rows(data.n_rows) if sums.variance > 0 else None,
+        caution=small_sample_caution(data.n_rows) if sums.variance > 0 else None,
     )
 
 
@@ -111,7 +110,7 @@ class _Sums:
 
     @classmethod
     def of(cls, data: LabelledPredictions, rows: slice) -> Self:
-        probabilities = exact_probabilities(data.predictions, rows)
+        probabilities = float64_probabilities(data.predictions, rows)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         squares = np.einsum("ik,ik->i", probabilities, probabilities)
         deviations = probabilities - squares[:, np.newaxis]

@@ -3,15 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import IntArray
 from calibrant.errors import ParameterError
 from calibrant.wording import counted
 
 __all__ = ["group_numbers"]
 
 
-def group_numbers(groups: Any, n_rows: int, sample_weight: Any) -> NDArray[np.intp]:
+def group_numbers(groups: Any, n_rows: int, sample_weight: Any) -> IntArray:
     """Return the group number of every row of positive weight, from 0 without gaps.
 
     ``n_rows`` is the number of rows as given, including those of weight zero.

@@ -1,19 +1,19 @@
 """Confidence interval for the difference of two mean losses, in closed form (paired t interval)."""
 
 import warnings
-from math import inf, log, nan
+from math import inf, nan
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.row_losses import Loss, check_loss, row_losses
-from calibrant.options import check_level, is_number
+from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, row_losses
+from calibrant.options import check_level
 from calibrant.wording import counted
 
 __all__ = ["loss_difference"]
@@ -102,11 +102,12 @@ def loss_difference(
     """
     check_level(level)
     check_loss(loss)
-    _check_floor(floor, loss)
+    ceiling = log_loss_ceiling(floor)
+    if floor > 0 and loss != "log":
+        raise ParameterError(f"floor is for loss='log', since the {loss} loss is finite; leave it out.")
     first = LabelledPredictions.parse(y_proba_first, y_true, sample_weight)
     second = LabelledPredictions.parse(y_proba_second, y_true, sample_weight)
     numbers = None if groups is None else group_numbers(groups, len(y_true), sample_weight)
-    ceiling = -log(floor) if floor > 0 else inf
     losses = [np.minimum(row_losses(data, loss), ceiling) for data in (first, second)]
     with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN
         differences = losses[1] - losses[0]
@@ -132,13 +133,6 @@ def loss_difference(
 
 
 FEWEST_UNITS = 20
-
-
-def _check_floor(floor: Any, loss: Loss) -> None:
-    if not is_number(floor) or not 0 <= floor < 1:
-        raise ParameterError(f"floor must be a number of at least 0 and below 1, but is {floor!r}.")
-    if floor > 0 and loss != "log":
-        raise ParameterError(f"floor is for loss='log', since the {loss} loss is finite; leave it out.")
 
 
 def _definition(loss: Loss, floor: float) -> str:
@@ -173,9 +167,9 @@ class _Mean(NamedTuple):
 
 
 def _mean_with_error(
-    differences: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    groups: NDArray[np.intp] | None,
+    differences: Float64Array,
+    weights: Float64Array | None,
+    groups: IntArray | None,
     why_infinite: str | None,
 ) -> _Mean:
     n_units = len(differences) if groups is None else int(groups.max()) + 1

@@ -8,23 +8,32 @@ for estimators that correct a bias; :class:`MetricTraits` says which.
 """
 
 from calibrant.metrics.binned import confidence_ece, maximum_calibration_error
-from calibrant.metrics.classification import accuracy
+from calibrant.metrics.classification import accuracy, overconfidence, underconfidence
 from calibrant.metrics.classwise import class_ece, classwise_ece
-from calibrant.metrics.confidence_in_words import overconfidence, underconfidence
 from calibrant.metrics.cumulative import ks_calibration_error, kuiper_calibration_error
 from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, realised_cost
 from calibrant.metrics.declaration import MetricTraits, describe
 from calibrant.metrics.decomposition import Decomposition, decompose
-from calibrant.metrics.gain import calibration_gain
 from calibrant.metrics.kde import kde_ece
 from calibrant.metrics.kernel import kernel_calibration_error
 from calibrant.metrics.loss_gap import average_loss_gap
 from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
 from calibrant.metrics.miscalibration import miscalibration
-from calibrant.metrics.proper import brier_score, log_loss, spherical_loss
+from calibrant.metrics.murphy import MurphyCurve, murphy_curve
+from calibrant.metrics.net_benefit import net_benefit
+from calibrant.metrics.proper import brier_score, calibration_gain, log_loss, spherical_loss
+from calibrant.metrics.selective import (
+    RiskCoverageCurve,
+    accuracy_at_coverage,
+    aurc,
+    excess_aurc,
+    risk_coverage_curve,
+)
 from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.smoothed_curve import integrated_calibration_index
 from calibrant.metrics.sweep import ece_sweep, sweep_n_bins
+from calibrant.metrics.thresholded_adaptive import thresholded_adaptive_ece
 from calibrant.metrics.top_label import top_k_confidence_ece, top_k_label_ece, top_label_ece
 from calibrant.metrics.utility import (
     OneClass,
@@ -39,12 +48,16 @@ __all__ = [
     "Decomposition",
     "LowerBound",
     "MetricTraits",
+    "MurphyCurve",
     "OneClass",
     "OptimalDecision",
     "Prospect",
+    "RiskCoverageCurve",
     "TopClasses",
     "Utility",
     "accuracy",
+    "accuracy_at_coverage",
+    "aurc",
     "average_loss_gap",
     "bayes_decisions",
     "brier_score",
@@ -58,7 +71,9 @@ __all__ = [
     "decompose",
     "describe",
     "ece_sweep",
+    "excess_aurc",
     "expected_cost",
+    "integrated_calibration_index",
     "kde_ece",
     "kernel_calibration_error",
     "ks_calibration_error",
@@ -67,11 +82,15 @@ __all__ = [
     "lp_calibration_error",
     "maximum_calibration_error",
     "miscalibration",
+    "murphy_curve",
+    "net_benefit",
     "overconfidence",
     "realised_cost",
+    "risk_coverage_curve",
     "smooth_ece",
     "spherical_loss",
     "sweep_n_bins",
+    "thresholded_adaptive_ece",
     "top_k_confidence_ece",
     "top_k_label_ece",
     "top_label_ece",

@@ -4,9 +4,8 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth, Partition
 from calibrant.errors import ParameterError
 
@@ -34,9 +33,7 @@ def chosen_scheme(n_bins: int, strategy: Strategy, binning: BinningScheme | None
     )
 
 
-def chosen_partition(
-    scheme: BinningScheme, scores: NDArray[np.floating], weights: Float64Array | None
-) -> Partition:
+def chosen_partition(scheme: BinningScheme, scores: FloatArray, weights: Float64Array | None) -> Partition:
     """Return the partition of a scheme for these scores; raise if the scheme returns anything else."""
     partition = scheme(scores, weights)
     if not isinstance(partition, Partition):
@@ -66,7 +63,7 @@ def gap_norms(
     weight: Float64Array,
     score_sum: Float64Array,
     outcome_sum: Float64Array,
-    starts: NDArray[np.intp],
+    starts: IntArray,
     norm: Norm,
 ) -> Float64Array:
     r"""Return the weighted p-norm of the gaps for each slice of consecutive bins, or the largest gap.

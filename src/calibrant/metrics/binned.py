@@ -7,7 +7,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric
 from calibrant.metrics.declaration import metric
-from calibrant.metrics.slots import PredictedClass
+from calibrant.metrics.events import PredictedClass
 
 __all__ = ["confidence_ece", "maximum_calibration_error"]
 

@@ -6,21 +6,19 @@ from operator import add
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, Bins, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, gap_norms
+from calibrant.metrics.bin_errors import Norm, check_fixed, check_norm, chosen_partition, gap_norms
 from calibrant.metrics.declaration import Evaluator
-from calibrant.metrics.prepared_bins import PreparedBins
-from calibrant.metrics.slot_bins import bins_of_slots, cell_numbers
-from calibrant.metrics.slots import SlotsOf
+from calibrant.metrics.events import EventChoice, EventScores
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
 from calibrant.predictions import Predictions
 
 __all__ = ["BinnedMetric", "Reduction"]
+
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -34,14 +32,14 @@ SCORES_AT_A_TIME = 2**17
 
 @dataclass(frozen=True)
 class BinnedMetric:
-    r"""A binned calibration error: scores and events (slots), bins and norm.
+    r"""A binned calibration error: events, bins and norm.
 
     .. math:: E_s = \Bigl( \sum_b \frac{W_b}{W} \, | \bar o_b - \bar s_b |^p \Bigr)^{1/p}
 
-    for every slot s, and the mean or the sum of all slots.
+    for each event s, then the mean or the sum over events.
     """
 
-    slots_of: SlotsOf
+    choice: EventChoice
     scheme: BinningScheme
     norm: Norm = 1
     reduction: Reduction = "mean"
@@ -56,40 +54,70 @@ class BinnedMetric:
         return self.reduced(self.errors(data))
 
     def reduced(self, errors: Float64Array) -> float:
-        """Return the mean or the sum of the errors of all slots."""
+        """Return the mean or the sum of the errors over events."""
         if self.reduction == "none":
             raise ParameterError(
                 "reduction='none' gives several numbers where one is needed; choose 'mean' or 'sum'."
             )
         return float(errors.sum() if self.reduction == "sum" else errors.mean())
 
+    def result(self, data: LabelledPredictions) -> float | Float64Array:
+        """Return the metric, or all errors for ``reduction="none"``."""
+        errors = self.errors(data)
+        return errors if self.reduction == "none" else self.reduced(errors)
+
     def errors(self, data: LabelledPredictions) -> Float64Array:
-        """Return the error of every slot, (S,)."""
+        """Return the error of every event, (S,)."""
         if isinstance(self.scheme, Partition):
             return self.errors_of(self.of(data))
-        return np.array([self._error(data, *column) for column in self.slots_of.columns(data.predictions)])
+        return np.array([self._error(data, *column) for column in self.choice.columns(data.predictions)])
 
     def of(self, data: LabelledPredictions) -> Bins:
         """Return the bins of these rows; bins of other rows with the same classes can be added."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
         partition, predictions = self.scheme, data.predictions
-        n_slots = self.slots_of.n_slots(data.n_classes)
+        n_events = self.choice.n_events(data.n_classes)
 
         def bins(rows: slice) -> Bins:
             weights = None if data.weights is None else data.weights[rows]
-            slots = self.slots_of(predictions, rows)
-            return bins_of_slots(slots, data.labels[rows], weights, partition, data.n_classes)
+            events = self.choice(predictions, rows)
+            return bins_of_events(events, data.labels[rows], weights, partition, data.n_classes)
 
         def bins_of_share(share: slice) -> Bins:
             """Add up small blocks immediately, to bound the number of intermediate bins in memory."""
-            blocks = row_blocks(share.stop - share.start, n_slots, min_rows=SCORES_AT_A_TIME // n_slots)
+            blocks = row_blocks(share.stop - share.start, n_events, min_rows=SCORES_AT_A_TIME // n_events)
             return reduce(
                 add, (bins(slice(share.start + rows.start, share.start + rows.stop)) for rows in blocks)
             )
 
-        with BlockSums.over(data.n_rows, n_slots, min_rows=-(-data.n_rows // SHARES)) as total:
+        with BlockSums.over(data.n_rows, n_events, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
+
+<<<<<<< HEAD
+    def of_parts(
+        self, data: LabelledPredictions, part: IntArray, n_parts: int
+    ) -> tuple[Float64Array, ...]:
+=======
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
+>>>>>>> main
+        """Return the sums of the bins of every part."""
+        check_fixed(self.scheme)
+        assert isinstance(self.scheme, Partition)
+        n_events = self.choice.n_events(data.n_classes)
+        total: tuple[Float64Array, ...] = ()
+        for rows in row_blocks(data.n_rows, n_events, min_rows=max(1, SCORES_AT_A_TIME // n_events)):
+            weights = None if data.weights is None else data.weights[rows]
+            events, labels = self.choice(data.predictions, rows), data.labels[rows]
+            found = sums_of_events(events, labels, weights, self.scheme, data.n_classes, part[rows], n_parts)
+            total = tuple(map(add, total, found)) if total else found
+        return total
+
+    def from_arrays(self, *arrays: Float64Array) -> Bins:
+        """Return the bins of one part."""
+        assert isinstance(self.scheme, Partition)
+        count, *sums = arrays
+        return Bins(self.scheme.bin_edges(), self.scheme.closed, count.astype(np.intp), *sums)
 
     def check_batches(self) -> None:
         """Raise if bins depend on all rows, or if the metric has several values."""
@@ -98,9 +126,9 @@ class BinnedMetric:
             self.reduced(np.zeros(1))
 
     def errors_of(self, bins: Bins) -> Float64Array:
-        """Return the error of every slot from its bins, (S,)."""
-        n_slots = len(bins.weight)
-        starts = np.arange(n_slots) * (bins.weight.size // n_slots)
+        """Return the error of every event from its bins, (S,)."""
+        n_events = len(bins.weight)
+        starts = np.arange(n_events) * (bins.weight.size // n_events)
         return gap_norms(
             bins.weight.ravel(), bins.score_sum.ravel(), bins.outcome_sum.ravel(), starts, self.norm
         )
@@ -113,24 +141,205 @@ class BinnedMetric:
         """Return the metric as a function of labels and weights alone."""
         if self.reduction == "none":
             self.reduced(np.zeros(1))
-        bins = PreparedBins(self.slots_of, self.scheme, predictions)
+        bins = PreparedBins(self.choice, self.scheme, predictions)
 
-        def evaluate(labels: NDArray[np.intp], weights: Float64Array | None) -> float:
+        def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
             return self.reduced(gap_norms(*bins.sums(labels, weights), self.norm))
 
         return evaluate
 
-    def _error(
-        self, data: LabelledPredictions, scores: NDArray[np.floating], targets: NDArray[np.intp]
-    ) -> float:
-        """Return the error of one slot, with bins chosen from its own scores."""
+    def _error(self, data: LabelledPredictions, scores: FloatArray, targets: IntArray) -> float:
+        """Return the error of one event, with bins chosen from its own scores."""
         weights, hits = data.weights, targets == data.labels
-        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.slots_of.binned_by_class)
+        cells, n_cells = cell_numbers(scores, targets, weights, self.scheme, self.choice.binned_by_class)
         hit_weights = None if weights is None else weights[hits]
 
-        def sums(cells: NDArray[np.intp], values: NDArray[np.floating] | None) -> Float64Array:
+        def sums(cells: IntArray, values: FloatArray | None) -> Float64Array:
             return np.bincount(cells, values, n_cells).astype(np.float64, copy=False)
 
         scores = scores if weights is None else weights * scores
         columns = sums(cells, weights), sums(cells, scores), sums(cells[hits], hit_weights)
         return float(gap_norms(*columns, np.array([0]), self.norm)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Assigned:
+    """The bin of every score, and the sums that do not depend on labels, for given weights."""
+
+    cells: AnyArray  # (n, S)
+    starts: IntArray  # (S,) first bin of every event
+    n_cells: int
+    weights: Float64Array | None  # (n,)
+    weight: Float64Array  # (n_cells,)
+    score_sum: Float64Array  # (n_cells,)
+
+    def is_for(self, weights: Float64Array | None) -> bool:
+        if weights is None or self.weights is None:
+            return weights is self.weights
+        return np.array_equal(weights, self.weights)
+
+
+class PreparedBins:
+    """Bins of fixed predictions, assigned once: new labels then cost O(n), new weights O(nS).
+
+    A scheme that chooses bins from the scores chooses them again when weights change. Memory: one small integer
+    per score.
+    """
+
+    def __init__(self, choice: EventChoice, scheme: BinningScheme, predictions: Predictions) -> None:
+        self._choice = choice
+        self._scheme = scheme
+        self._predictions = predictions
+        self._events = choice(predictions)
+        # Every class is an event, so each row has exactly one hit, at a known position.
+        targets = self._events.targets
+        self._one_hit_a_row = targets.ndim == 1 and len(targets) == predictions.n_classes
+        self._rows = np.arange(predictions.n_rows)
+        self._last = self._assigned(None)
+
+    def sums(
+        self, labels: IntArray, weights: Float64Array | None
+    ) -> tuple[Float64Array, Float64Array, Float64Array, IntArray]:
+        """Return weight, sum of scores and sum of outcomes of every bin, and the first bin of each event."""
+        # Read the reference once: another thread may replace it at any time.
+        bins = self._last
+        if not bins.is_for(weights):
+            if isinstance(self._scheme, Partition):
+                bins = self._added_up(bins.cells, bins.starts, bins.n_cells, weights)
+            else:
+                bins = self._assigned(weights)
+            self._last = bins
+        if self._one_hit_a_row:
+            hits, hit_weights = bins.cells[self._rows, labels], weights
+        else:
+            matches = self._events.hits(labels)
+            hits = bins.cells[matches]
+            hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
+        outcome_sum = np.bincount(hits, hit_weights, bins.n_cells).astype(np.float64, copy=False)
+        return bins.weight, bins.score_sum, outcome_sum, bins.starts
+
+    def _assigned(self, weights: Float64Array | None) -> _Assigned:
+        """Assign every score to a bin."""
+        events, predictions = self._events, self._predictions
+        if isinstance(self._scheme, Partition):
+            cells, (n_events, n_groups, n_bins) = fixed_cells(events, self._scheme, predictions.n_classes)
+            sizes = [n_groups * n_bins] * n_events
+        else:
+            cells, sizes = np.empty(events.scores.shape, dtype=np.intp), []
+            for column, (scores, targets) in enumerate(self._choice.columns(predictions)):
+                numbers, size = cell_numbers(scores, targets, weights, self._scheme, events.binned_by_class)
+                cells[:, column] = numbers + sum(sizes)
+                sizes.append(size)
+        n_cells = sum(sizes)
+        # The table is read at random positions; a small one fits into the cache.
+        small = cells.astype(np.min_scalar_type(n_cells))
+        return self._added_up(small, np.cumsum([0, *sizes[:-1]], dtype=np.intp), n_cells, weights)
+
+    def _added_up(
+        self,
+        cells: AnyArray,
+        starts: IntArray,
+        n_cells: int,
+        weights: Float64Array | None,
+    ) -> _Assigned:
+        """Sum weights and scores in every bin, event by event to keep memory at O(n)."""
+        weight, score_sum = np.zeros(n_cells), np.zeros(n_cells)
+        for column in range(cells.shape[1]):
+            numbers, scores = cells[:, column], self._events.scores[:, column]
+            weight += np.bincount(numbers, weights, n_cells)
+            score_sum += np.bincount(numbers, scores if weights is None else weights * scores, n_cells)
+        # A copy, since the caller may reuse one array for many weights.
+        kept = None if weights is None else weights.copy()
+        return _Assigned(cells, starts, n_cells, kept, weight, score_sum)
+
+
+def fixed_cells(
+    events: EventScores, partition: Partition, n_classes: int
+) -> tuple[IntArray, tuple[int, ...]]:
+    """Return the bin number of every score, (n, S), and the shape (S, groups, B) of the flattened numbering.
+
+    Bins of all events, and of all classes if these are binned separately, share one numbering.
+    """
+    n_bins = len(partition.bin_edges()) - 1
+    n_events = events.scores.shape[1]
+    n_groups = n_classes if events.binned_by_class else 1
+    cells = partition.index(events.scores)
+    if events.binned_by_class:
+        cells += n_bins * events.targets
+    if n_events > 1:
+        cells += n_groups * n_bins * np.arange(n_events)
+    return cells, (n_events, n_groups, n_bins)
+
+
+def bins_of_events(
+    events: EventScores, labels: IntArray, weights: Float64Array | None, partition: Partition, n_classes: int
+) -> Bins:
+    """Return bins of shape (S, groups, B) that hold the sums of every event; O(nS)."""
+    count, *sums = sums_of_events(events, labels, weights, partition, n_classes)
+    return Bins(
+        partition.bin_edges(), partition.closed, count[0].astype(np.intp), *(each[0] for each in sums)
+    )
+
+
+def sums_of_events(
+    events: EventScores,
+    labels: IntArray,
+    weights: Float64Array | None,
+    partition: Partition,
+    n_classes: int,
+    part: IntArray | None = None,
+    n_parts: int = 1,
+) -> tuple[AnyArray, Float64Array, Float64Array, Float64Array]:
+    """Return count, weight, score sum and outcome sum per bin, (n_parts, S, groups, B); ``part`` is that of every row."""
+    cells, shape = fixed_cells(events, partition, n_classes)
+    if part is not None:
+        cells += int(np.prod(shape)) * part[:, np.newaxis]
+    shape = (n_parts, *shape)
+    size = int(np.prod(shape))
+    flat, scores = cells.ravel(), events.scores.ravel()
+    count = np.bincount(flat, minlength=size)
+    if events.targets.ndim == 1 and len(events.targets) == n_classes:
+        # Every class is an event, so each row has exactly one hit, at a known position.
+        hits, hit_weights = cells[np.arange(len(labels)), labels], weights
+    else:
+        matches = events.hits(labels)
+        hits = cells[matches]
+        hit_weights = None if weights is None else weights[np.nonzero(matches)[0]]
+    if weights is not None:
+        weights = np.repeat(weights, cells.shape[1])
+        scores = weights * scores
+
+    def sums(cells: IntArray, values: FloatArray | None) -> Float64Array:
+        return np.bincount(cells, values, size).reshape(shape).astype(np.float64, copy=False)
+
+    return (
+        count.reshape(shape),
+        count.reshape(shape).astype(np.float64) if weights is None else sums(flat, weights),
+        sums(flat, scores),
+        sums(hits, hit_weights),
+    )
+
+
+def cell_numbers(
+    scores: FloatArray,
+    targets: IntArray,
+    weights: Float64Array | None,
+    scheme: BinningScheme,
+    binned_by_class: bool,
+) -> tuple[IntArray, int]:
+    """Return the bin number of every score of one event, (n,), and the number of bins.
+
+    The bins are chosen from these scores, or from the scores of each class if classes are binned separately.
+    """
+    if not binned_by_class or targets.ndim == 0:
+        partition = chosen_partition(scheme, scores, weights)
+        return partition.index(scores), len(partition.bin_edges()) - 1
+    cells = np.empty(len(scores), dtype=np.intp)
+    n_cells = 0
+    order = np.argsort(targets, kind="stable")
+    ends = np.flatnonzero(np.diff(targets[order])) + 1
+    for rows in np.split(order, ends):
+        partition = chosen_partition(scheme, scores[rows], None if weights is None else weights[rows])
+        cells[rows] = n_cells + partition.index(scores[rows])
+        n_cells += len(partition.bin_edges()) - 1
+    return cells, n_cells

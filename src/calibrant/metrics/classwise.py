@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray, Float64Array, IntArray
 from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, check_fixed, check_norm, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import Evaluator, metric
-from calibrant.metrics.slots import EveryClass, SingleClass
+from calibrant.metrics.events import EveryClass, SingleClass
 from calibrant.predictions import Predictions
 
 __all__ = ["class_ece", "classwise_ece"]
@@ -49,7 +49,7 @@ def classwise_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
+) -> Float64Array: ...
 
 
 @metric(parts=_classwise_ece)
@@ -63,7 +63,7 @@ def classwise_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
-) -> float | NDArray[np.float64]:
+) -> float | Float64Array:
     r"""Classwise ECE: mean over classes of the binned gap between predicted probability and class frequency.
 
     For class k, with rows in bins by :math:`p_{ik}`, the error is
@@ -120,8 +120,7 @@ def classwise_ece(
     0.066667
     """
     parts = _classwise_ece(n_bins, strategy, norm, binning, reduction)
-    errors = parts.errors(LabelledPredictions.parse(y_proba, y_true, sample_weight))
-    return errors if reduction == "none" else parts.reduced(errors)
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,12 @@ class _ClassError:
     def of(self, data: LabelledPredictions) -> Bins:
         return self.in_classes(data.classes).of(data)
 
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
+        return self.in_classes(data.classes).of_parts(data, part, n_parts)
+
+    def from_arrays(self, *arrays: Float64Array) -> Bins:
+        return BinnedMetric(SingleClass(0), self.scheme, self.norm).from_arrays(*arrays)
+
     def check_batches(self) -> None:
         check_fixed(self.scheme)
 
@@ -150,7 +155,7 @@ class _ClassError:
         named = np.arange(predictions.n_classes) if classes is None else classes
         return self.in_classes(named).prepared(predictions)
 
-    def in_classes(self, classes: NDArray[Any]) -> BinnedMetric:
+    def in_classes(self, classes: AnyArray) -> BinnedMetric:
         column = np.flatnonzero(classes == self.label)
         if len(column) != 1:
             raise ParameterError(f"label must be one of the classes {classes.tolist()}, not {self.label!r}.")

@@ -6,10 +6,18 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
-from calibrant.metrics.events import Kind, check_kind, columns, confidences, mean_over_events
+from calibrant.metrics.events import (
+    Kind,
+    check_kind,
+    check_two_classes,
+    columns,
+    confidences,
+    mean_over_events,
+)
 from calibrant.numerics.cumulative import MAXIMUM, RANGE, PathStatistic, ScoreGroups
 from calibrant.predictions import Predictions
 
@@ -31,16 +39,16 @@ def _prepared(statistic: PathStatistic) -> Callable[..., Evaluator]:
 
     def prepare(predictions: Predictions, *, kind: Kind) -> Evaluator:
         check_kind(kind)
-        events: list[tuple[_Event, NDArray[np.intp] | int]]
+        events: list[tuple[_Event, IntArray | int]]
         if kind == "confidence":
             events = [(_Event(confidences(predictions)), predictions.predicted)]
         elif kind == "positive":
-            _check_two_classes(predictions)
+            check_two_classes(predictions.n_classes)
             events = [(_Event(predictions.probabilities[:, 1]), 1)]
         else:
             events = [(_Event(column), k) for k, column in enumerate(columns(predictions))]
 
-        def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+        def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
             errors = [statistic.measure(event.path(labels == column, weights)) for event, column in events]
             return float(np.mean(errors))
 
@@ -52,21 +60,14 @@ def _prepared(statistic: PathStatistic) -> Callable[..., Evaluator]:
 class _Event:
     """The probabilities of an event, sorted."""
 
-    def __init__(self, scores: NDArray[np.floating]) -> None:
+    def __init__(self, scores: FloatArray) -> None:
         # Rows sum to one only up to rounding; probabilities are capped at one.
         self.scores = np.minimum(scores, 1.0, dtype=np.float64)
         self.groups = ScoreGroups.of(self.scores)
 
-    def path(self, outcomes: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    def path(self, outcomes: NDArray[np.bool_], weights: Float64Array | None) -> Float64Array:
         """Return the cumulative residuals, observed minus predicted."""
         return self.groups.path(outcomes - self.scores, weights)
-
-
-def _check_two_classes(predictions: Predictions) -> None:
-    if predictions.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {predictions.n_classes}; use kind='classwise'."
-        )
 
 
 def _error(data: LabelledPredictions, kind: Kind, statistic: PathStatistic) -> float:

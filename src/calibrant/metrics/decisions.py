@@ -3,25 +3,33 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import confidences
-from calibrant.numerics.least_cost import SAME_COST, first_of_least
 from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.rounding import SAME_COST, argmin_within_rounding
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.predictions import Predictions
 
-__all__ = ["SAME_COST", "bayes_decisions", "cost_gap", "expected_cost", "realised_cost"]
+__all__ = [
+    "SAME_COST",
+    "bayes_decisions",
+    "check_columns",
+    "cost_gap",
+    "expected_cost",
+    "parsed_costs",
+    "parsed_without_labels",
+    "realised_cost",
+]
 
-Plan = tuple[NDArray[np.intp], NDArray[np.float64]]
+Decisions = tuple[IntArray, Float64Array]
 """Decision of every row and its expected cost, both of shape (n,)."""
 
 
-def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
+def bayes_decisions(y_proba: Any, costs: Any) -> IntArray:
     r"""Bayes decisions: the decision of least expected cost for every row.
 
     .. math:: \delta(p) = \arg\min_d \sum_k C_{dk} \, p_k
@@ -52,8 +60,8 @@ def bayes_decisions(y_proba: Any, costs: Any) -> NDArray[np.intp]:
     >>> bayes_decisions([0.05, 0.2, 0.7], costs)
     array([0, 1, 1])
     """
-    matrix = _parsed_costs(costs)
-    return _plan(Predictions.parse(y_proba), matrix)[0]
+    matrix = parsed_costs(costs)
+    return _bayes_decisions(Predictions.parse(y_proba), matrix)[0]
 
 
 def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> float:
@@ -80,19 +88,15 @@ def expected_cost(y_proba: Any, costs: Any, *, sample_weight: Any = None) -> flo
     >>> round(expected_cost([0.05, 0.2, 0.7], [[0, 10], [1, 1]]), 6)        # (0.5 + 1 + 1) / 3
     0.833333
     """
-    matrix = _parsed_costs(costs)
-    predictions = Predictions.parse(y_proba)
-    # Weights are parsed along with labels; the predicted classes serve as labels, which have no effect here.
-    predicted = predictions.predicted
-    labels = predicted if predictions.classes is None else predictions.classes[predicted]
-    data = LabelledPredictions.parse(predictions, labels, sample_weight)
-    return float(np.average(_plan(data.predictions, matrix)[1], weights=data.weights))
+    matrix = parsed_costs(costs)
+    data = parsed_without_labels(y_proba, sample_weight)
+    return float(np.average(_bayes_decisions(data.predictions, matrix)[1], weights=data.weights))
 
 
 def _prepare_realised_cost(predictions: Predictions, costs: Any = None) -> Evaluator:
-    matrix = None if costs is None else _parsed_costs(costs)
-    decisions, _ = _plan(predictions, matrix)
-    return lambda labels, weights: float(np.average(_paid(decisions, labels, matrix), weights=weights))
+    matrix = None if costs is None else parsed_costs(costs)
+    decisions, _ = _bayes_decisions(predictions, matrix)
+    return lambda labels, weights: float(np.average(_row_costs(decisions, labels, matrix), weights=weights))
 
 
 @metric(MetricTraits(commutes_with_permutations=False, two_sided=True), prepare=_prepare_realised_cost)
@@ -127,17 +131,17 @@ def realised_cost(y_true: Any, y_proba: Any, *, sample_weight: Any = None, costs
     >>> realised_cost([0, 1, 1, 0], [0.05, 0.08, 0.7, 0.2])
     0.25
     """
-    matrix = None if costs is None else _parsed_costs(costs)
+    matrix = None if costs is None else parsed_costs(costs)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     return _prepare_realised_cost(data.predictions, matrix)(data.labels, data.weights)
 
 
 def _prepare_cost_gap(predictions: Predictions, costs: Any = None, signed: bool = False) -> Evaluator:
-    matrix = None if costs is None else _parsed_costs(costs)
-    decisions, expected = _plan(predictions, matrix)
+    matrix = None if costs is None else parsed_costs(costs)
+    decisions, expected = _bayes_decisions(predictions, matrix)
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
-        gap = float(np.average(_paid(decisions, labels, matrix) - expected, weights=weights))
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
+        gap = float(np.average(_row_costs(decisions, labels, matrix) - expected, weights=weights))
         return gap if signed else abs(gap)
 
     return evaluate
@@ -184,36 +188,51 @@ def cost_gap(
     """
     if not isinstance(signed, bool | np.bool_):
         raise ParameterError(f"signed must be True or False, not {signed!r}.")
-    matrix = None if costs is None else _parsed_costs(costs)
+    matrix = None if costs is None else parsed_costs(costs)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     return _prepare_cost_gap(data.predictions, matrix, bool(signed))(data.labels, data.weights)
 
 
-def _parsed_costs(costs: Any) -> Float64Array:
-    """Return finite costs as float64, (n_decisions, K)."""
+def parsed_costs(costs: Any) -> Float64Array:
+    """Return finite costs as float64, (n_decisions, K), a copy."""
     try:
-        matrix = np.asarray(costs, dtype=np.float64)
+        matrix = np.array(costs, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ParameterError(
-            "costs must be a table of numbers, a row per decision, a column per class."
+            "costs must be a table of numbers with one row per decision and one column per class."
         ) from error
-    if matrix.ndim != 2 or len(matrix) == 0 or not np.isfinite(matrix).all():
+    if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
+        found = (
+            f"have shape {matrix.shape}" if matrix.ndim != 2 or matrix.size == 0 else "some are not finite"
+        )
         raise ParameterError(
-            "costs must be finite numbers, a row per decision and a column per class, "
-            f"but have shape {matrix.shape}" + ("." if matrix.ndim != 2 else " or are not finite.")
+            f"costs must be a table of finite numbers with one row per decision and one column per class, but {found}."
         )
     return matrix
 
 
-def _plan(predictions: Predictions, costs: Float64Array | None) -> Plan:
-    """Return the decision of every row and its expected cost, in blocks of rows."""
-    if costs is None:
-        return _plan_for_a_class(predictions)
-    if costs.shape[1] != predictions.n_classes:
+def check_columns(costs: Float64Array, n_classes: int) -> None:
+    """Raise unless costs have one column per class."""
+    if costs.shape[1] != n_classes:
         raise ParameterError(
-            f"costs have {costs.shape[1]} columns, but there are {predictions.n_classes} classes; "
+            f"costs must have one column per class, {n_classes}, but have {costs.shape[1]}; "
             "give every decision a cost for every class."
         )
+
+
+def parsed_without_labels(y_proba: Any, sample_weight: Any) -> LabelledPredictions:
+    """Parse predictions and weights; the predicted classes serve as labels, which have no effect on the result."""
+    predictions = Predictions.parse(y_proba)
+    predicted = predictions.predicted
+    labels = predicted if predictions.classes is None else predictions.classes[predicted]
+    return LabelledPredictions.parse(predictions, labels, sample_weight)
+
+
+def _bayes_decisions(predictions: Predictions, costs: Float64Array | None) -> Decisions:
+    """Return the decision of every row and its expected cost, in blocks of rows."""
+    if costs is None:
+        return _most_probable_classes(predictions)
+    check_columns(costs, predictions.n_classes)
     decisions = np.empty(predictions.n_rows, dtype=np.intp)
     expected = np.empty(predictions.n_rows)
     largest = float(np.abs(costs).max())
@@ -222,12 +241,12 @@ def _plan(predictions: Predictions, costs: Float64Array | None) -> Plan:
         # Otherwise adding a constant to all costs would change the expected cost by another amount.
         block /= row_sums(block)[:, np.newaxis]
         expected_costs = block @ costs.T  # (rows, n_decisions)
-        decisions[rows] = first_of_least(expected_costs, largest, axis=1)
+        decisions[rows] = argmin_within_rounding(expected_costs, largest, axis=1)
         expected[rows] = expected_costs[np.arange(len(expected_costs)), decisions[rows]]
     return decisions, expected
 
 
-def _plan_for_a_class(predictions: Predictions) -> Plan:
+def _most_probable_classes(predictions: Predictions) -> Decisions:
     """Return the predicted class of every row and one minus its probability, without a K x K matrix."""
     expected = 1 - confidences(predictions).astype(np.float64)
     for rows in row_blocks(predictions.n_rows, predictions.n_classes):
@@ -236,8 +255,6 @@ def _plan_for_a_class(predictions: Predictions) -> Plan:
     return predictions.predicted, expected
 
 
-def _paid(
-    decisions: NDArray[np.intp], labels: NDArray[np.intp], costs: Float64Array | None
-) -> NDArray[np.float64]:
+def _row_costs(decisions: IntArray, labels: IntArray, costs: Float64Array | None) -> Float64Array:
     """Return the cost of every row, (n,)."""
     return (decisions != labels).astype(np.float64) if costs is None else costs[decisions, labels]

@@ -1,4 +1,4 @@
-"""Declaration of metrics: the properties from which scorers, tests and intervals are built."""
+"""Declared metrics: their traits, their prepared and streaming forms, and checks of user-supplied metrics."""
 
 import inspect
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
@@ -17,20 +17,25 @@ __all__ = [
     "Evaluator",
     "MetricParts",
     "MetricTraits",
+    "check_metric",
     "declared_metrics",
     "describe",
     "evaluator",
+    "floor_advice",
     "is_declared",
     "is_two_sided",
     "metric",
+    "one_number",
     "options_of",
     "parts_of",
     "traits_of",
+    "with_one_number",
 ]
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-Evaluator = Callable[[NDArray[np.intp], NDArray[np.float64] | None], float]
+Evaluator = Callable[[IntArray, Float64Array | None], float]
 """The metric of fixed predictions as a function of column numbers of true classes, (n,), and weights."""
 
 
@@ -79,6 +84,17 @@ class MetricParts(Protocol):
         """Return the metric from the sums of all rows."""
         ...
 
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
+        """Return the same sums for every part of the rows, as arrays (n_parts, ...), in one pass.
+
+        ``part`` is the part of every row. Arrays of disjoint sets of rows add up, and so do the parts of an array.
+        """
+        ...
+
+    def from_arrays(self, *arrays: Float64Array) -> Any:
+        """Return the sums from one entry each of such arrays."""
+        ...
+
     def check_batches(self) -> None:
         """Raise if batches cannot be added up with these options."""
         ...
@@ -125,13 +141,13 @@ def metric(
 def declared_metrics() -> dict[str, Callable[..., Any]]:
     """Return name -> function for every declared metric without further required arguments, in alphabetical order."""
     functions = sorted(_DECLARED, key=lambda function: function.__name__)
-    return {function.__name__: function for function in functions if not _needed(function)}
+    return {function.__name__: function for function in functions if not _has_required_options(function)}
 
 
-def _needed(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the required arguments after the first two."""
+def _has_required_options(function: Callable[..., Any]) -> bool:
+    """Return whether a metric has required arguments after the first two."""
     parameters = list(inspect.signature(function).parameters.values())[2:]
-    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    return any(parameter.default is parameter.empty for parameter in parameters)
 
 
 def is_declared(function: Callable[..., Any]) -> bool:
@@ -152,7 +168,7 @@ def is_two_sided(function: Callable[..., Any]) -> bool:
 
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the options with which a metric will be called: those set by a ``partial``, else its defaults."""
-    inner, given = _unwrapped(function)
+    inner, _, given = _unwrapped(function)
     parameters = inspect.signature(inner).parameters
     defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
     unknown = sorted(given.keys() - parameters.keys())
@@ -170,8 +186,7 @@ def describe(function: Callable[..., Any]) -> str:
     >>> describe(partial(confidence_ece, strategy="quantile"))
     "confidence_ece(n_bins=15, strategy='quantile', norm=1)"
     """
-    inner, _ = _unwrapped(function)
-    name = getattr(inner, "__name__", type(inner).__name__)
+    name = _name(function)
     try:
         options = options_of(function)
     except (TypeError, ValueError):  # callables without a signature, such as some of C
@@ -210,7 +225,7 @@ def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evalua
         return declaration.prepare(predictions, **options_of(function))
     y_proba = predictions.probabilities if declaration is None else predictions
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
         if weights is None:
             return float(function(classes[labels], y_proba))
         return float(function(classes[labels], y_proba, sample_weight=weights))
@@ -218,10 +233,89 @@ def evaluator(function: Callable[..., Any], data: LabelledPredictions) -> Evalua
     return evaluate
 
 
-def _unwrapped(function: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return the innermost function of nested partials, and the keywords they set."""
-    given: dict[str, Any] = {}
-    while isinstance(function, partial):
-        given = {**function.keywords, **given}
-        function = function.func
-    return function, given
+def check_metric(metric: Any, weighted: bool) -> None:
+    """Raise unless the metric can be called with labels and probabilities, and weights if there are any."""
+    if not callable(metric):
+        raise ParameterError(f"metric must be a function (y_true, y_proba) -> float, not {metric!r}.")
+    function, positional, options = _unwrapped(metric)
+    if "sample_weight" in options:
+        raise ParameterError(
+            f"the weights of {_name(metric)} belong to the rows; pass sample_weight= beside the metric, not in a "
+            "partial of it."
+        )
+    if is_declared(metric):
+        options_of(metric)  # checks the options by name
+        if positional:
+            raise ParameterError(
+                f"a partial of {_name(metric)} may set its options by name only; pass labels and predictions beside it."
+            )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # callables without a signature, such as some of C
+        return
+    weights = {"sample_weight": None} if weighted else {}
+    try:
+        signature.bind(*positional, None, None, **options, **weights)
+    except TypeError as error:
+        call = f"(y_true, y_proba{', sample_weight=...' if weighted else ''})"
+        raise ParameterError(
+            f"metric is called as {_name(metric)}{call}, but it does not fit: {error}; wrap it in a function that "
+            "takes these and returns one number."
+        ) from error
+
+
+def one_number(value: Any, metric: Callable[..., Any]) -> float:
+    """Return the value of a metric as a float; raise if it is not a number."""
+    if isinstance(value, float | int):
+        return float(value)
+    try:
+        shape = np.shape(value)
+        if shape == () and not isinstance(value, str | bytes) and not np.iscomplexobj(value):
+            return float(value)
+        found = f"an array of shape {shape}" if shape else f"a {type(value).__name__}"
+    except (TypeError, ValueError):
+        found = f"a {type(value).__name__}"
+    raise ParameterError(
+        f"metric must return one number, but {_name(metric)} returned {found}; "
+        "wrap it in a function that picks or averages."
+    )
+
+
+def with_one_number(metric: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a metric so that it raises unless it returns one number; metrics of this library always do."""
+    if is_declared(metric):
+        return metric
+    return lambda *rows, **weights: one_number(metric(*rows, **weights), metric)
+
+
+def floor_advice(metric: Callable[..., Any]) -> str:
+    """Return advice for an infinite value of this metric, as the end of a sentence; empty if it has no floor.
+
+    >>> from calibrant.metrics import accuracy, log_loss
+    >>> floor_advice(log_loss), floor_advice(accuracy)
+    ('; functools.partial(log_loss, floor=1e-6), for example, is always finite', '')
+    """
+    has_floor = is_declared(metric) and options_of(metric).get("floor") == 0
+    return (
+        f"; functools.partial({_name(metric)}, floor=1e-6), for example, is always finite"
+        if has_floor
+        else ""
+    )
+
+
+def _name(metric: Callable[..., Any]) -> str:
+    function = _unwrapped(metric)[0]
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _unwrapped(
+    metric: Callable[..., Any],
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the innermost function of nested partials, with the arguments they set."""
+    positional: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}
+    while isinstance(metric, partial):
+        positional = (*metric.args, *positional)
+        options = {**metric.keywords, **options}
+        metric = metric.func
+    return metric, positional, options

@@ -1,4 +1,4 @@
-"""Calibration error from kernel density estimates of the score."""
+"""KDE calibration error: kernel density estimates of the score, after the paper or its published program."""
 
 from functools import partial
 from numbers import Real
@@ -7,17 +7,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import trapezoid
+from scipy.signal import fftconvolve
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, FloatArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
-from calibrant.metrics.kde_bandwidth import SMALLEST_BANDWIDTH, rule_of_thumb, triweight
-from calibrant.metrics.kde_published import published_kde_error
 from calibrant.numerics.reflected_kernel import linear_binning, reflected_convolution
 
-__all__ = ["kde_ece"]
+__all__ = ["effective_rows", "kde_ece", "rule_of_thumb", "standard_deviation", "triweight"]
+
 
 Convention = Literal["paper", "published"]
 
@@ -122,7 +122,7 @@ def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
 
 
 def _smoothed_error(
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     outcomes: NDArray[np.bool_],
     weights: Float64Array | None,
     norm: float,
@@ -155,3 +155,110 @@ def _folded_triweight(n_cells: int, width: float) -> Float64Array:
         for shift in (-4.0, -2.0, 2.0, 4.0):
             folded += triweight(distances + shift, width)
     return folded
+
+
+# The bandwidth if all scores are equal and the rule of thumb gives zero; it changes an error by less than its value.
+SMALLEST_BANDWIDTH = 2.0**-12
+
+
+def triweight(distances: Float64Array, bandwidth: float) -> Float64Array:
+    r"""Return the triweight density :math:`\frac{35}{32} (1 - u^2)^3 / 3h`, :math:`u = d / 3h`, of standard deviation h.
+
+    >>> triweight(np.array([0.0, 1.5, 3.0, 4.0]), 1.0).round(4)
+    array([0.3646, 0.1538, 0.    , 0.    ])
+    """
+    reach = 3 * bandwidth
+    return 35 / 32 / reach * np.maximum(1 - (distances / reach) ** 2, 0.0) ** 3
+
+
+def effective_rows(n_rows: int, weights: Float64Array | None) -> float:
+    """Return the effective sample size, ``(sum w)^2 / sum w^2``."""
+    if weights is None:
+        return float(n_rows)
+    relative = weights / weights.max()
+    return float(relative.sum() ** 2 / (relative @ relative))
+
+
+def standard_deviation(values: FloatArray, weights: Float64Array | None) -> float:
+    """Return the weighted standard deviation."""
+    if weights is None:
+        return float(values.std())
+    centre = np.average(values, weights=weights)
+    return float(np.sqrt(np.average((values - centre) ** 2, weights=weights)))
+
+
+def rule_of_thumb(scores: Float64Array, weights: Float64Array | None) -> float:
+    r"""Return Scott's bandwidth :math:`1.06 \, \hat\sigma n^{-1/5}`, but at least the smallest one.
+
+    >>> round(rule_of_thumb(np.array([0.2] * 16 + [0.8] * 16), None), 6)
+    0.159
+    """
+    rows = effective_rows(len(scores), weights)
+    return max(1.06 * standard_deviation(scores, weights) / float(rows**0.2), SMALLEST_BANDWIDTH)
+
+
+# The grid extends beyond [0, 1] to hold the mirror images.
+GRID: Float64Array = np.linspace(-0.6, 1.6, 2**14)
+NEGLIGIBLE = 1e-6
+
+
+def published_kde_error(
+    scores: FloatArray,
+    outcomes: NDArray[np.bool_],
+    weights: Float64Array | None,
+    norm: float,
+    bandwidth: float | None,
+) -> float:
+    """Return the mean p-th power of the gap as the Mix-n-Match program computes it.
+
+    :func:`~calibrant.metrics.kde_ece` lists the differences. The program normalises rows first.
+    """
+    places = np.clip(scores, 0, 1).astype(np.float64)
+    masses = np.ones(len(places)) if weights is None else weights / weights.mean()
+    of_events = places[outcomes].astype(np.float32)
+    if bandwidth is None:
+        bandwidth = _published_bandwidth(places, of_events, outcomes, weights)
+    density = _density(places, masses, bandwidth)
+    density_of_events = _density(of_events, masses[outcomes], bandwidth)
+    share = masses[outcomes].sum() / masses.sum()
+    populated = np.maximum(density, density_of_events) > NEGLIGIBLE
+    rate = np.divide(share * density_of_events, density, out=np.ones_like(density), where=density > 0)
+    integrand = np.where(populated, np.abs(GRID - np.minimum(rate, 1.0)) ** norm * density, 0.0)
+    last_populated = np.maximum.accumulate(np.where(populated, np.arange(len(GRID)), 0))
+    inside = (GRID >= 0) & (GRID <= 1)
+    total = trapezoid(integrand[last_populated][inside], GRID[inside])
+    return float(total / trapezoid(density[inside], GRID[inside]))
+
+
+def _published_bandwidth(
+    places: Float64Array,
+    of_events: NDArray[np.float32],
+    outcomes: NDArray[np.bool_],
+    weights: Float64Array | None,
+) -> float:
+    if len(of_events):
+        spread = standard_deviation(of_events, None if weights is None else weights[outcomes])
+        if spread > 0:
+            return spread * float((2 * effective_rows(len(places), weights)) ** -0.2)
+    return rule_of_thumb(places, weights)
+
+
+def _density(places: FloatArray, masses: Float64Array, bandwidth: float) -> Float64Array:
+    """Return the density of scores on the grid, each with one mirror image at the nearer end."""
+    if not len(places):
+        return np.zeros_like(GRID)
+    step = (GRID[-1] - GRID[0]) / (len(GRID) - 1)
+    binned = np.zeros_like(GRID)
+    # The program rounds mirror images to the type of the scores, and at 2 - 2^-24 this shows in the result.
+    mirrored = np.where(places < 0.5, -places, 2 - places)
+    for images in (places, mirrored):
+        scaled = (images.astype(np.float64) - GRID[0]) / step
+        cells = scaled.astype(np.intp)
+        to_the_right = (scaled - cells) * masses
+        binned += np.bincount(cells, masses - to_the_right, len(GRID))
+        binned += np.bincount(cells + 1, to_the_right, len(GRID))
+    reach = min(int(3 * bandwidth / step), len(GRID) // 2)
+    kernel = triweight(step * np.arange(-reach, reach + 1), bandwidth)
+    density: Float64Array = np.maximum(fftconvolve(binned / masses.sum(), kernel, mode="same"), 0.0)
+    density[(GRID <= 0) | (GRID >= 1)] = 0.0
+    return density

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.decisions import SAME_COST
@@ -22,7 +22,7 @@ __all__ = ["average_loss_gap"]
 LOSSES_AT_A_TIME = 512
 ROWS_AT_LEAST = 128
 
-# Decisions of all rows for all losses are kept between evaluations up to this size.
+# Decisions of all rows for all losses are cached between evaluations up to this size.
 MOST_BYTES_KEPT = 2**28
 
 # Integers up to this one are exact in float32.
@@ -69,7 +69,7 @@ class _Losses:
 
 
 def _gaps(
-    predictions: Predictions, labels: NDArray[np.intp], weights: Float64Array | None, matrices: Float64Array
+    predictions: Predictions, labels: IntArray, weights: Float64Array | None, matrices: Float64Array
 ) -> Float64Array:
     """Return mean predicted minus mean realised loss for every loss matrix, (m,)."""
     gaps = np.empty(len(matrices))
@@ -95,7 +95,7 @@ def _normalised(predictions: Predictions, rows: slice) -> Float64Array:
     return block
 
 
-class _KeptDecisions:
+class _CachedDecisions:
     """The decisions of all rows for all losses, computed on first use.
 
     They are zeros and ones, which float32 products count exactly, so evaluating other labels gives the same value as a
@@ -109,36 +109,36 @@ class _KeptDecisions:
         self.fits = 4 * n_entries <= MOST_BYTES_KEPT and predictions.n_rows < EXACT_IN_FLOAT32
 
     @cached_property
-    def _decisions_and_promises(self) -> tuple[list[NDArray[np.float32]], Float64Array]:
+    def _decisions_and_predicted_losses(self) -> tuple[list[NDArray[np.float32]], Float64Array]:
         """Where each decision except the first is chosen, (n, m), and the sum of the predicted losses, (m,)."""
         shape = self.predictions.n_rows, len(self.matrices)
-        kept = [np.empty(shape, dtype=np.float32) for _ in range(self.matrices.shape[1] - 1)]
-        promised = np.empty(len(self.matrices))
+        choices_of_rows = [np.empty(shape, dtype=np.float32) for _ in range(self.matrices.shape[1] - 1)]
+        predicted = np.empty(len(self.matrices))
         for part, losses in _Losses.in_parts(self.matrices):
 
             def contribution(rows: slice, part: slice = part, losses: _Losses = losses) -> Float64Array:
                 block = _normalised(self.predictions, rows)
                 choices = losses.choices(block)
-                for all_rows, chosen in zip(kept, choices, strict=True):
+                for all_rows, chosen in zip(choices_of_rows, choices, strict=True):
                     all_rows[rows, part] = chosen
                 return losses.totals(block, choices)
 
             with BlockSums.over(self.predictions.n_rows, losses.width, min_rows=ROWS_AT_LEAST) as total:
-                promised[part] = total(contribution)
-        return kept, promised
+                predicted[part] = total(contribution)
+        return choices_of_rows, predicted
 
-    def evaluate(self, labels: NDArray[np.intp], weights: Float64Array | None) -> float:
+    def evaluate(self, labels: IntArray, weights: Float64Array | None) -> float:
         if weights is not None or not self.fits:
             return float(np.abs(_gaps(self.predictions, labels, weights, self.matrices)).mean())
-        kept, promised = self._decisions_and_promises
+        choices_of_rows, predicted = self._decisions_and_predicted_losses
         n_rows, n_classes = self.predictions.n_rows, self.predictions.n_classes
         occurred = np.zeros((n_rows, n_classes), dtype=np.float32)
         occurred[np.arange(n_rows), labels] = 1
         realised = self.matrices[:, 0] @ np.bincount(labels, minlength=n_classes).astype(np.float64)
-        for decision, chosen in enumerate(kept, start=1):
+        for decision, chosen in enumerate(choices_of_rows, start=1):
             counts = (chosen.T @ occurred).astype(np.float64)  # (m, K)
             realised += np.einsum("mk,mk->m", self.matrices[:, decision] - self.matrices[:, 0], counts)
-        return float(np.abs(promised - realised).mean()) / n_rows
+        return float(np.abs(predicted - realised).mean()) / n_rows
 
 
 def _prepare(
@@ -150,7 +150,7 @@ def _prepare(
 ) -> Evaluator:
     _check_options(n_losses, n_decisions, losses, random_state)
     matrices = _matrices(predictions.n_classes, n_losses, n_decisions, losses, random_state)
-    return _KeptDecisions(predictions, matrices).evaluate
+    return _CachedDecisions(predictions, matrices).evaluate
 
 
 @metric(MetricTraits(commutes_with_permutations=False), prepare=_prepare)

@@ -1,35 +1,108 @@
 """Cross-fitted calibration error without bins, and a one-sided lower confidence bound on the true error."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, check_norm
-from calibrant.metrics.cross_folds import cross_folds
-from calibrant.metrics.declaration import MetricTraits, metric
-from calibrant.metrics.lower_bound_result import LowerBound
-from calibrant.metrics.recalibrated import (
+from calibrant.metrics.cross_fitting import (
+    EVENT_NAMES,
     EventKind,
     Recalibrator,
     check_event_kind,
     check_folds,
     check_recalibrator,
+    cross_folds,
     default_recalibrator,
     event_problems,
     recalibrated,
     recalibrator_name,
 )
+from calibrant.metrics.declaration import MetricTraits, metric
+from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import row_blocks
-from calibrant.numerics.weighted_means import standard_error_of_mean
 from calibrant.options import check_level
+from calibrant.wording import counted
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """Lower confidence bound on the calibration error, with its estimate.
+
+    Attributes
+    ----------
+    estimate : float
+        Estimate of the calibration error, in expectation at most the true one; it may be slightly negative
+        if predictions are calibrated.
+    standard_error : float
+        Standard error of the estimate, computed as if the terms of the rows were independent; see the notes of
+        :func:`~calibrant.metrics.calibration_error_lower_bound`.
+    limit : float
+        One-sided lower confidence bound on the true calibration error, at least 0.
+    level : float
+        Confidence level of ``limit``.
+    overconfidence, underconfidence : float or None
+        The parts of the estimate from rows whose probability is too extreme and not extreme enough; they add
+        up to it. None for ``kind="classwise"`` and ``"full"``.
+    kind : str
+        Which probabilities were assessed.
+    norm : float or "max"
+        Norm across classes, for ``kind="full"``.
+    recalibrator : str
+        Calibrator that was fitted on the other folds.
+    n_folds : int
+        Number of folds, at most the number of rows; one row cannot be cross-fitted.
+    n_rows : int
+        Number of rows.
+
+    Examples
+    --------
+    >>> bound = LowerBound(0.03, 0.01, 0.0136, 0.95, 0.04, -0.01, "confidence", 1, "isotonic", 5, 900)
+    >>> print(bound)
+    Calibration error of the predicted class: at least 0.0136 with 95 % confidence (one-sided bound from sequential
+    folds); estimate 0.03, the sum of overconfidence 0.04 and underconfidence -0.01; standard error 0.01 (mean absolute
+    gap to isotonic recalibration, cross-fitted with 5 folds; 900 rows).
+    """
+
+    estimate: float
+    standard_error: float
+    limit: float
+    level: float
+    overconfidence: float | None
+    underconfidence: float | None
+    kind: EventKind
+    norm: Norm
+    recalibrator: str
+    n_folds: int
+    n_rows: int
+
+    def __str__(self) -> str:
+        split = ""
+        if self.overconfidence is not None:
+            split = f", the sum of overconfidence {self.overconfidence:.4g} and underconfidence {self.underconfidence:.4g}"
+        gap = (
+            "absolute gap"
+            if self.kind != "full"
+            else f"L{'-max' if self.norm == 'max' else self.norm} distance"
+        )
+        rows = counted(self.n_rows, "row")
+        if self.n_folds < 2:
+            return f"Calibration error of {EVENT_NAMES[self.kind]}: not estimated, since {rows} cannot be cross-fitted."
+        return (
+            f"Calibration error of {EVENT_NAMES[self.kind]}: at least {self.limit:.4g} with {100 * self.level:.4g} % "
+            f"confidence (one-sided bound from sequential folds); estimate {self.estimate:.4g}{split}; standard error "
+            f"{self.standard_error:.4g} (mean {gap} to {self.recalibrator} recalibration, cross-fitted with "
+            f"{self.n_folds} folds; {rows})."
+        )
 
 
 # Relative change below which recalibration counts as having no effect on a probability: float32 cannot resolve it, and
@@ -139,13 +212,13 @@ def calibration_error_lower_bound(
     folds = cross_folds(data, n_folds)
     terms, _, outward = _terms(data, norm, kind, chosen, folds)
     estimate = _mean(terms, data.weights)
-    forward, promised, _ = _terms(data, norm, kind, chosen, folds, earlier_only=True)
+    forward, variances, _ = _terms(data, norm, kind, chosen, folds, earlier_only=True)
     later = np.sort(np.concatenate([*folds[1:], np.empty(0, np.intp)]))
     weights = None if data.weights is None else data.weights[later]
     return LowerBound(
         estimate=estimate,
         standard_error=standard_error_of_mean(terms, data.weights),
-        limit=_limit(forward[later], promised[later], weights, float(level)),
+        limit=_limit(forward[later], variances[later], weights, float(level)),
         level=float(level),
         overconfidence=None if outward is None else _mean(np.where(outward, 0.0, terms), data.weights),
         underconfidence=None if outward is None else _mean(np.where(outward, terms, 0.0), data.weights),
@@ -239,7 +312,7 @@ def _terms(
     norm: Norm,
     kind: EventKind,
     recalibrator: Recalibrator,
-    folds: list[NDArray[np.intp]],
+    folds: list[IntArray],
     *,
     earlier_only: bool = False,
 ) -> tuple[Vector, Vector, NDArray[np.bool_] | None]:
@@ -253,20 +326,20 @@ def _terms(
     mean, square = np.zeros(data.n_rows), np.zeros(data.n_rows)
     n_problems = data.n_classes if kind == "classwise" else 1
     for problem in event_problems(data, kind):
-        for rows, forecast, recast, labels in _blocks(problem, recalibrator, folds, earlier_only):
+        for rows, before, after, labels in _blocks(problem, recalibrator, folds, earlier_only):
             if kind == "full":
-                dual = _dual(forecast, recast, norm)
-                mean[rows] = np.einsum("ik,ik->i", forecast, dual)
-                square[rows] = np.einsum("ik,ik,ik->i", forecast, dual, dual)
+                dual = _dual(before, after, norm)
+                mean[rows] = np.einsum("ik,ik->i", before, dual)
+                square[rows] = np.einsum("ik,ik,ik->i", before, dual, dual)
                 terms[rows] = dual[np.arange(len(labels)), labels] - mean[rows]
                 continue
-            forecast, recast = forecast[:, 1], recast[:, 1]
-            direction = _direction(forecast, recast) / n_problems
-            mean[rows] += forecast * direction
-            square[rows] += forecast * direction * direction
-            terms[rows] += direction * (labels - forecast)
+            before, after = before[:, 1], after[:, 1]
+            direction = _direction(before, after) / n_problems
+            mean[rows] += before * direction
+            square[rows] += before * direction * direction
+            terms[rows] += direction * (labels - before)
             middle = 0.0 if kind == "confidence" else 0.5
-            outward[rows] = direction * np.where(forecast < middle, -1, 1) > 0
+            outward[rows] = direction * np.where(before < middle, -1, 1) > 0
     variances = np.maximum(square - mean * mean, 0.0)
     return terms, variances, outward if kind in ("confidence", "positive") else None
 
@@ -274,9 +347,9 @@ def _terms(
 def _blocks(
     problem: LabelledPredictions,
     recalibrator: Recalibrator,
-    folds: list[NDArray[np.intp]],
+    folds: list[IntArray],
     earlier_only: bool,
-) -> Iterator[tuple[NDArray[np.intp], Vector, Vector, NDArray[np.intp]]]:
+) -> Iterator[tuple[IntArray, Vector, Vector, IntArray]]:
     """Yield row numbers, probabilities before and after recalibration in float64, and labels, in blocks."""
     before = problem.predictions.probabilities
     for rows, after in recalibrated(problem, recalibrator, folds, earlier_only=earlier_only):
@@ -291,16 +364,16 @@ def _blocks(
             )
 
 
-def _direction(forecast: Vector, recast: Vector) -> Vector:
+def _direction(before: Vector, after: Vector) -> Vector:
     """Return -1, 0 or 1: the direction in which recalibration moves every probability."""
-    moved = recast - forecast
-    return np.where(np.abs(moved) > UNMOVED * forecast, np.sign(moved), 0.0)
+    moved = after - before
+    return np.where(np.abs(moved) > UNMOVED * before, np.sign(moved), 0.0)
 
 
-def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
-    """Return the dual vectors of ``recast - forecast``, (n, K)."""
-    direction = _direction(forecast, recast)
-    size = np.abs(recast - forecast) * np.abs(direction)
+def _dual(before: Vector, after: Vector, norm: Norm) -> Vector:
+    """Return the dual vectors of ``after - before``, (n, K)."""
+    direction = _direction(before, after)
+    size = np.abs(after - before) * np.abs(direction)
     if norm == "max":
         dual = np.zeros_like(direction)
         largest = size.argmax(axis=1)[:, np.newaxis]
@@ -315,7 +388,7 @@ def _dual(forecast: Vector, recast: Vector, norm: Norm) -> Vector:
     return np.asarray(direction * np.power(relative, power - 1) / length ** ((power - 1) / power))
 
 
-def _limit(terms: Vector, promised: Vector, weights: Vector | None, level: float) -> float:
+def _limit(terms: Vector, variances: Vector, weights: Vector | None, level: float) -> float:
     """Return a lower confidence bound on the mean, at least zero; zero if the spread is unknown.
 
     The standard error is the observed one, but at least that under the predicted probabilities. If hardly any row is
@@ -325,7 +398,7 @@ def _limit(terms: Vector, promised: Vector, weights: Vector | None, level: float
     if np.isinf(error):
         return 0.0
     shares = np.full(len(terms), 1 / len(terms)) if weights is None else weights / weights.sum()
-    error = max(error, float(np.sqrt((shares * shares) @ promised)))
+    error = max(error, float(np.sqrt((shares * shares) @ variances)))
     effective = float(1 / (shares @ shares))
     return max(0.0, _mean(terms, weights) - float(stdtrit(max(effective - 1, 1e-9), level)) * error)
 

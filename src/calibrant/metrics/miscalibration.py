@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, logsumexp
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import metric
@@ -94,9 +94,7 @@ def miscalibration(
     check_kind(kind)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
-    def error(
-        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
-    ) -> float:
+    def error(scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None) -> float:
         fit = isotonic_fit(scores, outcomes, weights)
         value = fit.value
         if loss == "brier":
@@ -111,9 +109,7 @@ def miscalibration(
     return mean_over_events(data, kind, error)
 
 
-def _log_losses(
-    data: LabelledPredictions, scores: NDArray[np.floating], outcomes: NDArray[np.bool_]
-) -> Float64Array:
+def _log_losses(data: LabelledPredictions, scores: FloatArray, outcomes: NDArray[np.bool_]) -> Float64Array:
     """Return the log-loss of every row, (n,), exact also where a score is rounded to zero or one."""
     of_outcome = scores.astype(np.float64)
     np.subtract(1, of_outcome, out=of_outcome, where=~outcomes)
@@ -127,9 +123,7 @@ def _log_losses(
     return losses
 
 
-def _exact_log_losses(
-    data: LabelledPredictions, rows: NDArray[np.intp], outcomes: NDArray[np.bool_]
-) -> Float64Array:
+def _exact_log_losses(data: LabelledPredictions, rows: IntArray, outcomes: NDArray[np.bool_]) -> Float64Array:
     """Return losses of events that occurred at a score of zero, or did not occur at a score of one.
 
     If the event occurred, its class is the true class. An event at a score of one is that of the predicted

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from calibrant.arrays import Float64Array, FloatArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricTraits, metric
@@ -124,9 +125,9 @@ def _check_bandwidth(bandwidth: Any) -> None:
 
 
 def _column_error(
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     outcomes: NDArray[np.bool_],
-    weights: NDArray[np.float64] | None,
+    weights: Float64Array | None,
     bandwidth: float | None,
 ) -> float:
     places = np.clip(scores, 0, 1).astype(np.float64)
@@ -142,10 +143,10 @@ def _column_error(
 class _Residuals:
     """Weighted residuals at their scores, which can be smoothed with any bandwidth."""
 
-    def __init__(self, places: NDArray[np.float64], masses: NDArray[np.float64]) -> None:
+    def __init__(self, places: Float64Array, masses: Float64Array) -> None:
         self.places = places
         self.masses = masses
-        self.coefficients: dict[int, NDArray[np.float64]] = {}
+        self.coefficients: dict[int, Float64Array] = {}
 
     def smoothed(self, width: float, level: _Level) -> float:
         """Return smECE at ``width`` on the grids of ``level``."""

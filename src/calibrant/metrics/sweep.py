@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array, IntArray
+from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.equal_mass import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme, gap_norms
@@ -99,9 +99,7 @@ def ece_sweep(
     chosen_scheme(1, strategy, None)
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
 
-    def error(
-        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
-    ) -> float:
+    def error(scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None) -> float:
         sweep = _sweep(strategy, scores, outcomes, weights)
         starts = np.unique(sweep.all_cuts(sweep.n_bins()))[:-1]
         rows = sweep.rows
@@ -140,9 +138,7 @@ def sweep_n_bins(
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
     chosen: list[int] = []
 
-    def collect(
-        scores: NDArray[np.floating], outcomes: NDArray[np.bool_], weights: Float64Array | None
-    ) -> float:
+    def collect(scores: FloatArray, outcomes: NDArray[np.bool_], weights: Float64Array | None) -> float:
         chosen.append(_sweep(strategy, scores, outcomes, weights).n_bins())
         return 0.0
 
@@ -152,7 +148,7 @@ def sweep_n_bins(
 
 def _sweep(
     strategy: Strategy,
-    scores: NDArray[np.floating],
+    scores: FloatArray,
     outcomes: NDArray[np.bool_],
     weights: Float64Array | None,
 ) -> "_Sweep":
@@ -199,60 +195,64 @@ class _Sweep(ABC):
     def n_bins(self) -> int:
         """Return the last number of bins before the first one with a decrease."""
         mean = self.rows.mean_outcome
-        falls = np.flatnonzero(mean[1:] < mean[:-1])
-        if len(falls) == 0:
+        decreases = np.flatnonzero(mean[1:] < mean[:-1])
+        if len(decreases) == 0:
             return self.n_levels
         first = 2
         while first <= self.n_levels:
-            by_search = CUTS_PER_SEARCH * len(falls) < first
-            cuts_each = CUTS_PER_SEARCH * len(falls) if by_search else 2 * first
+            by_search = CUTS_PER_SEARCH * len(decreases) < first
+            cuts_each = CUTS_PER_SEARCH * len(decreases) if by_search else 2 * first
             step = min(first, max(1, CUTS_AT_A_TIME // cuts_each))
-            tried = np.arange(first, min(first + step, self.n_levels + 1))
-            fallen = self._fallen_around(tried, falls) if by_search else self._fallen_anywhere(tried)
-            if len(fallen):
-                return int(fallen.min()) - 1
+            candidates = np.arange(first, min(first + step, self.n_levels + 1))
+            non_monotone = (
+                self._non_monotone_near(candidates, decreases)
+                if by_search
+                else self._non_monotone_anywhere(candidates)
+            )
+            if len(non_monotone):
+                return int(non_monotone.min()) - 1
             first += step
         return self.n_levels
 
-    def _fallen_anywhere(self, tried: IntArray) -> IntArray:
+    def _non_monotone_anywhere(self, candidates: IntArray) -> IntArray:
         """Return the numbers of bins for which the mean outcome decreases, by examining all bins."""
-        n_bins = np.repeat(tried, tried + 1)
-        first_of_each = np.cumsum(tried + 1) - (tried + 1)
-        number = np.arange(len(n_bins)) - np.repeat(first_of_each, tried + 1)
+        n_bins = np.repeat(candidates, candidates + 1)
+        first_of_each = np.cumsum(candidates + 1) - (candidates + 1)
+        number = np.arange(len(n_bins)) - np.repeat(first_of_each, candidates + 1)
         cuts = self.cuts(n_bins, number)
         filled = np.concatenate([[True], (cuts[1:] > cuts[:-1]) | (number[1:] == 0)])
         n_bins, cuts = n_bins[filled], cuts[filled]
-        falls = self._falls(cuts[:-2], cuts[1:-1], cuts[2:]) & (n_bins[:-2] == n_bins[2:])
-        fallen: IntArray = n_bins[:-2][falls]
-        return fallen
+        decreases = self._decreases(cuts[:-2], cuts[1:-1], cuts[2:]) & (n_bins[:-2] == n_bins[2:])
+        non_monotone: IntArray = n_bins[:-2][decreases]
+        return non_monotone
 
-    def _fallen_around(self, tried: IntArray, falls: IntArray) -> IntArray:
+    def _non_monotone_near(self, candidates: IntArray, decreases: IntArray) -> IntArray:
         """Return the same by examining only bins around decreases between neighbouring levels.
 
         If the mean decreases from one bin to the next, some level of the first is above some level of the second, so
         two neighbouring levels within the two bins decrease. This pair lies in one of the bins or at their boundary,
         and the bin of its lower level is one of the two.
         """
-        n_bins, level = np.repeat(tried, len(falls)), np.tile(falls, len(tried))
+        n_bins, level = np.repeat(candidates, len(decreases)), np.tile(decreases, len(candidates))
         number = self.bins_of(n_bins, level)
         start, stop = self.cuts(n_bins, number), self.cuts(n_bins, number + 1)
         before = self.cuts(n_bins, self.bins_of(n_bins, np.maximum(start - 1, 0)))
         last_level = self.n_levels - 1
         after = self.cuts(n_bins, self.bins_of(n_bins, np.minimum(stop, last_level)) + 1)
-        from_before = self._falls(before, start, stop) & (start > 0)
-        to_after = self._falls(start, stop, after) & (stop <= last_level)
-        fallen: IntArray = n_bins[from_before | to_after]
-        return fallen
+        from_before = self._decreases(before, start, stop) & (start > 0)
+        to_after = self._decreases(start, stop, after) & (stop <= last_level)
+        non_monotone: IntArray = n_bins[from_before | to_after]
+        return non_monotone
 
-    def _falls(self, start: IntArray, middle: IntArray, stop: IntArray) -> NDArray[np.bool_]:
+    def _decreases(self, start: IntArray, middle: IntArray, stop: IntArray) -> NDArray[np.bool_]:
         """Return whether the mean outcome of levels from start to middle is above that from middle to stop."""
         left_share = (self.weight_below[middle] - self.weight_below[start]) / self.total
         right_share = (self.weight_below[stop] - self.weight_below[middle]) / self.total
         left = (self.outcomes_below[middle] - self.outcomes_below[start]) / self.total * right_share
         right = (self.outcomes_below[stop] - self.outcomes_below[middle]) / self.total * left_share
         rounding = DROP_TOLERANCE * left_share * right_share + SUM_TOLERANCE * (left_share + right_share)
-        falls: NDArray[np.bool_] = left - right > rounding
-        return falls
+        decreases: NDArray[np.bool_] = left - right > rounding
+        return decreases
 
 
 class _EqualMassSweep(_Sweep):

@@ -3,16 +3,14 @@
 from operator import index
 from typing import Any, Literal, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
+from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
 from calibrant.metrics.binned_metric import BinnedMetric, Reduction
 from calibrant.metrics.declaration import metric
-from calibrant.metrics.slots import PredictedClass, TopRanks
+from calibrant.metrics.events import PredictedClass, TopRanks
 
 __all__ = ["top_k_confidence_ece", "top_k_label_ece", "top_label_ece"]
 
@@ -146,7 +144,7 @@ def top_k_confidence_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
+) -> Float64Array: ...
 
 
 @metric(parts=_top_k_confidence_ece)
@@ -161,7 +159,7 @@ def top_k_confidence_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
-) -> float | NDArray[np.float64]:
+) -> float | Float64Array:
     r"""Top-k confidence ECE: binned gap between the probability of the class at each rank and its frequency.
 
     For rank j, with rows in bins by their j-th largest probability :math:`p_{i(j)}`,
@@ -209,7 +207,7 @@ def top_k_confidence_ece(
     array([0.1, 0.1, 0. ])
     """
     parts = _top_k_confidence_ece(k, n_bins, strategy, norm, binning, reduction)
-    return _result(parts, LabelledPredictions.parse(y_proba, y_true, sample_weight))
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))
 
 
 @overload
@@ -239,7 +237,7 @@ def top_k_label_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Literal["none"],
-) -> NDArray[np.float64]: ...
+) -> Float64Array: ...
 
 
 @metric(parts=_top_k_label_ece)
@@ -254,7 +252,7 @@ def top_k_label_ece(
     norm: Norm = 1,
     binning: BinningScheme | None = None,
     reduction: Reduction = "mean",
-) -> float | NDArray[np.float64]:
+) -> float | Float64Array:
     r"""Top-k label ECE: binned gap between the probability of the class at each rank and its frequency, per class.
 
     With rows in cells by the class l at rank j and by their j-th largest probability, the error of rank j is
@@ -292,9 +290,4 @@ def top_k_label_ece(
     array([0.1, 0.1])
     """
     parts = _top_k_label_ece(k, n_bins, strategy, norm, binning, reduction)
-    return _result(parts, LabelledPredictions.parse(y_proba, y_true, sample_weight))
-
-
-def _result(parts: BinnedMetric, data: LabelledPredictions) -> float | NDArray[np.float64]:
-    errors = parts.errors(data)
-    return errors if parts.reduction == "none" else parts.reduced(errors)
+    return parts.result(LabelledPredictions.parse(y_proba, y_true, sample_weight))

@@ -7,16 +7,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Float64Array
+from calibrant.arrays import AnyArray, Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
+from calibrant.metrics.decisions import check_columns, parsed_costs
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
-from calibrant.metrics.events import confidences
+from calibrant.metrics.events import confidences, float64_probabilities
 from calibrant.numerics.cumulative import ScoreGroups
 from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.rounding import SAME_COST, argmin_within_rounding
 from calibrant.numerics.row_blocks import BlockSums, row_blocks
-from calibrant.numerics.simplex import softmax
 from calibrant.options import check_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -31,7 +32,7 @@ __all__ = [
     "utility_calibration_error",
 ]
 
-Split = Callable[[Float64Array], tuple[NDArray[np.floating], NDArray[np.floating]]]
+Split = Callable[[Float64Array], tuple[FloatArray, FloatArray]]
 
 # Relative tolerance for sums of the same numbers in another order.
 ROUNDING = 1e-12
@@ -39,7 +40,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """Predicted utility, row by row, and how to compute the realised one.
+    """Predicted utility of every row with its variance, and the realised utility as a function of the labels.
 
     Attributes
     ----------
@@ -55,7 +56,7 @@ class Prospect:
 
     expected: Float64Array
     variance: Float64Array
-    realised: Callable[[NDArray[np.intp]], NDArray[Any]]
+    realised: Callable[[IntArray], AnyArray]
     span: float = 1.0
     tolerance: float = 0.0
 
@@ -89,7 +90,7 @@ def check_utility(utility: Any) -> None:
 
 @dataclass(frozen=True)
 class TopClasses:
-    """One if the true class is among the k most probable, else zero; ties go to the first columns.
+    """Top-k utility: 1 if the true class is among the k most probable, else 0; ties go to the first columns.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ class TopClasses:
             return _event(confidences(predictions), lambda labels: labels == predicted)
         others = predictions.n_classes - self.k
 
-        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[FloatArray, FloatArray]:
             block.partition(others, axis=1)
             return row_sums(block[:, others:]), row_sums(block[:, :others])
 
@@ -134,7 +135,7 @@ class TopClasses:
             total[rows], _ = split(predictions.scores[rows].astype(np.float64))
         return _event(total, lambda labels: self._contains(predictions, labels), ROUNDING)
 
-    def _contains(self, predictions: Predictions, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def _contains(self, predictions: Predictions, labels: IntArray) -> NDArray[np.bool_]:
         """Return for every row whether fewer than k classes rank before the true one."""
         contained = np.empty(predictions.n_rows, dtype=np.bool_)
         place = np.arange(predictions.n_classes)
@@ -148,7 +149,7 @@ class TopClasses:
 
 @dataclass(frozen=True)
 class OneClass:
-    """One if the true class is this one, else zero.
+    """Utility of one class: 1 if it is the true class, else 0.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ class OneClass:
         if predictions.space is Space.PROBABILITIES:
             return prospect
 
-        def split(block: Float64Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        def split(block: Float64Array) -> tuple[FloatArray, FloatArray]:
             own = block[:, self.column].copy()
             block[:, self.column] = 0
             return own, row_sums(block)
@@ -191,7 +192,7 @@ class OneClass:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OptimalDecision:
-    r"""Minus the cost of the Bayes decision.
+    r"""Utility of the Bayes decision under a cost matrix: minus its cost.
 
     The decision is :math:`d_i = \arg\min_d \sum_k p_{ik} c_{dk}`, the first in case of ties, and the utility is
     :math:`-c_{d_i y_i}`.
@@ -205,17 +206,7 @@ class OptimalDecision:
     costs: Float64Array
 
     def __init__(self, costs: Any) -> None:
-        try:
-            matrix = np.array(costs, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                "costs must be a table of numbers with one row per decision and one column per class."
-            ) from error
-        if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
-            raise ParameterError(
-                "costs must be a table of finite numbers with one row per decision and one column per class, "
-                f"but have shape {matrix.shape}."
-            )
+        matrix = parsed_costs(costs)
         matrix.flags.writeable = False
         object.__setattr__(self, "costs", matrix)
 
@@ -234,24 +225,19 @@ class OptimalDecision:
 
         Rows are divided by their sum, so that adding a constant to all costs changes no residual.
         """
-        costs, scores = self.costs, predictions.scores
-        n_rows, n_classes = scores.shape
-        if costs.shape[1] != n_classes:
-            raise ParameterError(
-                f"costs must have one column per class, {n_classes}, but have {costs.shape[1]}."
-            )
-        tolerance = ROUNDING * float(np.abs(costs).max())
+        costs = self.costs
+        n_rows, n_classes = predictions.scores.shape
+        check_columns(costs, n_classes)
+        largest = float(np.abs(costs).max())
+        tolerance = SAME_COST * largest
         decision = np.empty(n_rows, dtype=np.intp)
         expected, variance = np.empty(n_rows), np.empty(n_rows)
 
-        def judge(rows: slice) -> int:
-            block: NDArray[np.floating] = scores[rows].astype(np.float64)
-            if predictions.space is Space.LOGITS:
-                block = softmax(block)
+        def decide(rows: slice) -> int:
+            block = float64_probabilities(predictions, rows)
             block /= row_sums(block)[:, np.newaxis]
             means = block @ costs.T
-            # BLAS may round equal rows differently, so ties are found with a tolerance.
-            decision[rows] = (means <= means.min(axis=1, keepdims=True) + tolerance).argmax(axis=1)
+            decision[rows] = argmin_within_rounding(means, largest, axis=1)
             chosen = costs[decision[rows]]
             expected[rows] = -np.einsum("ik,ik->i", block, chosen)
             chosen += expected[rows, np.newaxis]
@@ -259,7 +245,7 @@ class OptimalDecision:
             return len(block)
 
         with BlockSums.over(n_rows, n_classes + len(costs), min_rows=64) as over_all_rows:
-            over_all_rows(judge)
+            over_all_rows(decide)
         variance[variance <= tolerance**2] = 0.0
         spans = costs.max(axis=1) - costs.min(axis=1)
         return Prospect(
@@ -272,8 +258,8 @@ class OptimalDecision:
 
 
 def _event(
-    probabilities: NDArray[np.floating],
-    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    probabilities: FloatArray,
+    occurs: Callable[[IntArray], NDArray[np.bool_]],
     tolerance: float = 0.0,
 ) -> Prospect:
     """Return the predicted utility for the indicator of an event."""
@@ -285,7 +271,7 @@ def _event(
 def _event_of_logits(
     predictions: Predictions,
     split: Split,
-    occurs: Callable[[NDArray[np.intp]], NDArray[np.bool_]],
+    occurs: Callable[[IntArray], NDArray[np.bool_]],
 ) -> Prospect:
     """Return the predicted utility for an event from logits, in float64 and in blocks of rows.
 
@@ -310,7 +296,7 @@ def _prepare(predictions: Predictions, *, utility: Utility, statistic: Cumulativ
     prospect = utility.prospect(predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
 
-    def evaluate(labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> float:
+    def evaluate(labels: IntArray, weights: Float64Array | None) -> float:
         return measure(groups.path(prospect.realised(labels) - prospect.expected, weights))
 
     return evaluate

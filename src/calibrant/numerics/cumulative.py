@@ -156,12 +156,12 @@ class PathStatistic:
         if steps is None:
             return self.brownian_tail(x)
         normal = 2 * float(ndtr(-x))
-        return normal if _only_one(steps) else max(normal, self.brownian_tail(x + self._shift(steps)))
+        return normal if _single_bin(steps) else max(normal, self.brownian_tail(x + self._shift(steps)))
 
     def quantile(self, probability: float, steps: NDArray[np.float64] | None = None) -> float:
         """Return the x whose :meth:`tail` is ``probability``, between 0 and 1 exclusively."""
         normal = -float(ndtri(probability / 2))
-        if steps is not None and _only_one(steps):
+        if steps is not None and _single_bin(steps):
             return normal
         x = _brownian_quantile(self.brownian_tail, probability)
         return x if steps is None else max(normal, x - self._shift(steps))
@@ -171,7 +171,7 @@ class PathStatistic:
         if steps is None:
             return self.brownian_mean
         normal = sqrt(2 / pi)
-        return normal if _only_one(steps) else max(normal, self.brownian_mean - self._shift(steps))
+        return normal if _single_bin(steps) else max(normal, self.brownian_mean - self._shift(steps))
 
     def _shift(self, steps: NDArray[np.float64]) -> float:
         """Return how much further a Brownian motion strays than its values at these steps."""
@@ -186,7 +186,7 @@ def _brownian_quantile(tail: Callable[[float], float], probability: float) -> fl
     return float(brentq(lambda x: tail(x) - probability, CERTAIN, 40.0, xtol=1e-14, rtol=1e-14))
 
 
-def _only_one(steps: NDArray[np.float64]) -> bool:
+def _single_bin(steps: NDArray[np.float64]) -> bool:
     return int(np.count_nonzero(steps > 0)) <= 1
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from calibrant.arrays import FloatArray
-from calibrant.numerics.knotted_curve import KnottedCurve
+from calibrant.numerics.curves import KnottedCurve
 
 __all__ = ["IsotonicFit", "Levels", "block_starts", "isotonic_fit", "levels"]
 

@@ -5,7 +5,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["rounded_to", "with_bits"]
+from calibrant.arrays import FloatArray
+
+__all__ = ["SAME_COST", "argmin_within_rounding", "midpoint", "rounded_to", "with_bits"]
 
 
 def with_bits(values: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
@@ -42,3 +44,41 @@ def rounded_to(
         high, low = np.where(reached, middle, high), np.where(reached, low, middle)
     # No number is below zero, so that all are rounded to at least zero.
     return np.where(thresholds > 0, high.view(np.float64), 0.0) if closed == "left" else low.view(np.float64)
+
+
+def midpoint(below: FloatArray, above: FloatArray) -> FloatArray:
+    """Return places midway between two, or the upper one where no float lies between them.
+
+    So whatever is not above ``below`` is less than the place, and ``above`` is not.
+
+    >>> midpoint(np.array([0.2, 1.0]), np.array([0.4, np.nextafter(1.0, 2.0)])) > np.array([0.2, 1.0])
+    array([ True,  True])
+    """
+    middle = below + (above - below) / 2
+    return np.where(middle > below, middle, above)
+
+
+SAME_COST = 1e-12
+"""Expected costs that differ by less, relative to the largest cost, are equal: sums of rounded numbers."""
+
+
+def argmin_within_rounding(expected: NDArray[np.float64], largest: float, axis: int) -> NDArray[np.intp]:
+    """Return the number of the least entry along an axis, the first of those within :data:`SAME_COST` of it.
+
+    Parameters
+    ----------
+    expected : ndarray
+        Expected costs of decisions, which are numbered along ``axis``.
+    largest : float
+        Size of the largest cost, in units of which entries are equal.
+    axis : int
+        Along which to look.
+
+    Examples
+    --------
+    >>> argmin_within_rounding(np.array([[0.3, 0.1 + 0.2], [0.1 + 0.2, 0.3], [0.4, 0.2]]), 1.0, axis=1)
+    array([0, 0, 1])
+    """
+    least = expected.min(axis=axis, keepdims=True) + SAME_COST * largest
+    first: NDArray[np.intp] = np.argmax(expected <= least, axis=axis)
+    return first

@@ -6,24 +6,74 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import cache
 from itertools import pairwise
 from typing import Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from calibrant.numerics.shared_context import SharedContext
-
 __all__ = [
+    "NUMBERS_PER_PIECE",
     "BlockSums",
     "Mergeable",
+    "SharedContext",
     "even_blocks",
+    "in_threads",
     "n_threads_available",
     "one_blas_thread",
     "one_thread",
     "row_blocks",
 ]
+
+
+class SharedContext:
+    """What all threads share: the first one in sets it up, the last one out takes it back.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the context; called whenever a first one comes in.
+
+    Examples
+    --------
+    >>> from contextlib import contextmanager
+    >>> @contextmanager
+    ... def light():
+    ...     print("on")
+    ...     yield
+    ...     print("off")
+    >>> room = SharedContext(light)
+    >>> with room.entered(), room.entered():
+    ...     print("two inside")
+    on
+    two inside
+    off
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._context: AbstractContextManager[object] | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Return a context of one thread; they may overlap in any order."""
+        with self._lock:
+            if self._n_inside == 0:
+                self._context = self._make()
+                self._context.__enter__()
+            self._n_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0 and self._context is not None:
+                    self._context.__exit__(None, None, None)
+                    self._context = None
+
 
 # Half of a common second-level cache: a block and one or two temporaries of its size stay inside.
 BLOCK_BYTES = 2**18
@@ -170,3 +220,31 @@ class BlockSums:
             return
         with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
             yield cls(blocks, pool)
+
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+# A piece that handles fewer numbers than this takes well under a millisecond, most of it in Python itself,
+# where threads only wait for each other.
+NUMBERS_PER_PIECE = 2**16
+
+
+def in_threads(function: Callable[[Piece], Result], pieces: Sequence[Piece], numbers: int) -> list[Result]:
+    """Return ``function`` of every piece, in their order; ``numbers`` says how many each of them handles.
+
+    >>> in_threads(lambda piece: piece * piece, [1, 2, 3], numbers=10)
+    [1, 4, 9]
+    """
+    n_threads = min(n_threads_available(), len(pieces)) if numbers >= NUMBERS_PER_PIECE else 1
+    if n_threads <= 1:
+        return [function(piece) for piece in pieces]
+
+    def alone(piece: Piece, context: Context) -> Result:
+        with one_thread():
+            return context.run(function, piece)
+
+    # What is set for this thread holds in its helpers too; a context can be in one thread at a time only.
+    contexts = [copy_context() for _ in pieces]
+    with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(alone, pieces, contexts))

@@ -1,12 +1,25 @@
 """Softmax and its relatives, row by row, in the float type of the input."""
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
-from calibrant.arrays import FloatArray
-from calibrant.numerics.reductions import row_maxima, row_sums
+from calibrant.arrays import FloatArray, Vector
+from calibrant.numerics.reductions import NARROW, row_maxima, row_sums
 from calibrant.numerics.row_blocks import row_blocks
+from calibrant.numerics.row_order import argmax_restored
 
-__all__ = ["log_softmax", "softmax"]
+__all__ = [
+    "Rest",
+    "bounded_gaps",
+    "log_softmax",
+    "renormalised_restriction",
+    "rest_of_classes",
+    "rest_of_largest",
+    "softmax",
+    "with_floor",
+]
 
 
 def softmax(scores: FloatArray) -> FloatArray:
@@ -39,3 +52,136 @@ def log_softmax(scores: FloatArray) -> FloatArray:
         np.subtract(scores[rows], row_maxima(scores[rows])[:, np.newaxis], out=block)
         block -= np.log(row_sums(np.exp(block)))[:, np.newaxis]
     return result
+
+
+ROUNDING_OF_LOGITS = 0.01  # beyond which differences of huge logits are no longer what they were
+
+
+def with_floor(probabilities: FloatArray, floor: float, *, only_zeros: bool = False) -> FloatArray:
+    """Return rows with the floor in the place of smaller entries, divided by their sums; other rows are not touched.
+
+    The arg-max of every row stays. The array itself is returned where no row changes. With ``only_zeros`` only rows
+    that have an exact zero change.
+
+    >>> with_floor(np.array([[1.0, 0.0], [0.9, 0.1]]), 0.05).round(3)
+    array([[0.952, 0.048], [0.9  , 0.1  ]])
+    """
+    kind = probabilities.dtype
+    least = max(floor, float(np.finfo(kind).tiny))
+    if only_zeros:
+        if probabilities.all():
+            return probabilities
+        rows = np.flatnonzero((probabilities == 0).any(axis=1))
+    else:
+        if probabilities.min() >= least:
+            return probabilities
+        rows = np.flatnonzero((probabilities < least).any(axis=1))
+    given = probabilities[rows]
+    raised = np.maximum(given, kind.type(least))
+    raised /= raised.sum(axis=1, keepdims=True)
+    argmax_restored(raised, given)
+    result = probabilities.copy()
+    result[rows] = raised
+    return result
+
+
+def bounded_gaps(logits: FloatArray) -> FloatArray:
+    """Return logits that are not so far apart that their softmax has zeros; the array itself where none is.
+
+    >>> bounded_gaps(np.array([[0.0, -1e4]])).round()
+    array([[   0., -708.]])
+    """
+    # Further below the largest, a softmax of this float type would be zero.
+    tops, kind = row_maxima(logits)[:, np.newaxis], np.finfo(logits.dtype)
+    with np.errstate(over="ignore"):
+        gaps = logits - tops
+    least = np.log(kind.tiny).astype(logits.dtype)
+    is_too_far = (gaps < least).any(axis=1, keepdims=True)
+    if not is_too_far.any():
+        return logits
+    # A huge logit plus a small number is the logit itself: such rows become gaps.
+    huge = is_too_far & (np.abs(tops) * kind.eps > ROUNDING_OF_LOGITS)
+    raised: FloatArray = np.where(huge, np.maximum(gaps, least), np.maximum(logits, tops + least))
+    return raised
+
+
+def renormalised_restriction(probabilities: FloatArray, columns: NDArray[np.intp]) -> FloatArray:
+    """Return the probabilities of some classes given that the class is one of them.
+
+    A row that gives these classes nothing says nothing about them: it becomes uniform.
+
+    >>> renormalised_restriction(np.array([[0.2, 0.2, 0.6], [0.0, 0.0, 1.0]]), np.array([0, 1]))
+    array([[0.5, 0.5], [0.5, 0.5]])
+    """
+    scores = probabilities[:, columns]
+    total = row_sums(scores)[:, np.newaxis]
+    restricted: FloatArray = np.divide(
+        scores, total, out=np.full_like(scores, 1 / len(columns)), where=total > 0
+    )
+    return restricted
+
+
+class Rest(NamedTuple):
+    """The largest entry of every row, its column, and the sum of the other entries; of logits its logarithm."""
+
+    largest: Vector
+    column: NDArray[np.intp]
+    rest: Vector
+
+
+def rest_of_largest(scores: FloatArray, *, logits: bool) -> Rest:
+    """Return the largest entry of every row of a block and the sum of the others, added up without it.
+
+    >>> rest_of_largest(np.array([[1.0, 1e-20, 1e-20]]), logits=False).rest
+    array([2.e-20])
+    """
+    rows, column = np.arange(len(scores)), scores.argmax(axis=1)
+    others = scores.astype(np.float64)
+    largest = others[rows, column]
+    if logits:
+        others[rows, column] = -np.inf
+        second = row_maxima(others)
+        others -= second[:, np.newaxis]
+        np.exp(others, out=others)
+        rest: Vector = np.asarray(second + np.log(row_sums(others)), dtype=np.float64)
+    else:
+        others[rows, column] = 0.0
+        rest = np.asarray(row_sums(others), dtype=np.float64)
+    return Rest(largest, column, rest)
+
+
+def rest_of_classes(scores: FloatArray, *, logits: bool) -> Vector:
+    """Return the sum of all other entries of the row in every column of a block; of logits its logarithm.
+
+    The rest of a class is the total minus the class, except for the largest entry of a row: where a class has nearly
+    all of the probability, the difference would have lost its digits.
+
+    >>> rest_of_classes(np.array([[0.2, 0.5, 0.3], [1.0, 1e-20, 1e-20]]), logits=False)
+    array([[8.e-01, 5.e-01, 7.e-01],
+           [2.e-20, 1.e+00, 1.e+00]])
+    """
+    if not logits and scores.shape[1] <= NARROW:
+        wide = scores.astype(np.float64, copy=False)
+        largest = row_maxima(wide)[:, np.newaxis]
+        is_largest = wide == largest
+        if np.count_nonzero(is_largest) == len(wide):  # no ties
+            rest = row_sums(np.where(is_largest, 0.0, wide))[:, np.newaxis]
+            differences: Vector = np.subtract(largest + rest, wide)
+            np.copyto(differences, rest, where=is_largest)
+            return differences
+    largest, column, rest = rest_of_largest(scores, logits=logits)
+    rows = np.arange(len(scores))
+    if logits:
+        total = np.logaddexp(largest, rest)[:, np.newaxis]
+        # log(total - own), for an entry of at most half of the total.
+        rests: Vector = np.subtract(scores, total, dtype=np.float64)
+        np.minimum(rests, 0.0, out=rests)
+        np.exp(rests, out=rests)
+        rests[rows, column] = 0.0
+        np.negative(rests, out=rests)
+        np.log1p(rests, out=rests)
+        rests += total
+    else:
+        rests = (largest + rest)[:, np.newaxis] - scores
+    rests[rows, column] = rest
+    return rests

@@ -107,11 +107,11 @@ class KroneckerCurvature(Curvature):
     def solver(self, penalty: QuadraticPenalty) -> Solver:
         classes, features, diagonal_weights, uncertain = self.sums
         n_classes = len(classes)
-        prices = penalty.curvature.reshape(n_classes, -1)
+        penalties = penalty.curvature.reshape(n_classes, -1)
         features = features / max(float(uncertain[0]), np.finfo(np.float64).tiny)
         flat = RIDGE * (np.trace(classes) / n_classes + 1e-30) * (np.diag(features) + 1e-30)
-        price = np.sqrt(np.median(prices, axis=0) + flat)
-        feature_values, feature_vectors = eigh(features / np.outer(price, price), check_finite=False)
+        scale = np.sqrt(np.median(penalties, axis=0) + flat)
+        feature_values, feature_vectors = eigh(features / np.outer(scale, scale), check_finite=False)
         class_values, class_vectors = eigh(classes, check_finite=False)
         divisor = 1 + np.outer(np.maximum(class_values, 0), np.maximum(feature_values, 0))
 
@@ -119,7 +119,10 @@ class KroneckerCurvature(Curvature):
         own_curvature = diagonal_weights.copy()
         # Single precision leaves noise of this size, which must not make the matrix indefinite.
         own_curvature[each, each] += (
-            prices[each, each] + 1e-6 * np.diag(diagonal_weights) + RIDGE * np.trace(diagonal_weights) + 1e-30
+            penalties[each, each]
+            + 1e-6 * np.diag(diagonal_weights)
+            + RIDGE * np.trace(diagonal_weights)
+            + 1e-30
         )
         factor = cho_factor(own_curvature, check_finite=False)
 
@@ -127,9 +130,9 @@ class KroneckerCurvature(Curvature):
             matrix = residual.reshape(n_classes, -1).copy()
             own = matrix[each, each]
             matrix[each, each] = 0
-            rotated = class_vectors.T @ (matrix / price) @ feature_vectors
+            rotated = class_vectors.T @ (matrix / scale) @ feature_vectors
             rotated /= divisor
-            step = (class_vectors @ rotated @ feature_vectors.T) / price
+            step = (class_vectors @ rotated @ feature_vectors.T) / scale
             step[each, each] = cho_solve(factor, own, check_finite=False)
             flat_step: Vector = step.ravel()
             return flat_step

@@ -8,7 +8,6 @@ ordinary calibrator with batches of rows, use its ``partial_fit``.
 
 from calibrant.online.calibeating import Calibeating
 from calibrant.online.monitor import CalibrationMonitor
-from calibrant.online.online_beta import OnlineBeta
-from calibrant.online.online_platt import OnlinePlatt
+from calibrant.online.online_logistic import OnlineBeta, OnlinePlatt
 
 __all__ = ["Calibeating", "CalibrationMonitor", "OnlineBeta", "OnlinePlatt"]

@@ -1,28 +1,26 @@
 """Calibeating: correct the miscalibration of an online forecaster per bin, for any sequence of outcomes."""
 
+from bisect import bisect_right
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
 from calibrant.errors import ParameterError
-from calibrant.online.event_stream import is_empty, kept_by_row, parsed_forecasts, parsed_outcomes
-from calibrant.online.hedged_cells import HedgedCells
-from calibrant.online.online_beta import OnlineBeta
-from calibrant.online.online_logistic import OnlineLogistic
-from calibrant.online.online_platt import OnlinePlatt
+from calibrant.online.event_stream import OnlineForecaster, decay_per_row
+from calibrant.online.online_logistic import OnlineBeta, OnlineLogistic, OnlinePlatt
 from calibrant.options import check_flag, check_half_life, check_not_negative, is_number, random_source
 from calibrant.predictions import Predictions
 
-__all__ = ["Calibeating"]
+__all__ = ["Calibeating", "FosterForecaster"]
 
 
 # Limit for forecasts that count as a row of their bin, so that no announced probability is exactly 0 or 1.
 FLOOR = 1e-6
 
 
-class Calibeating:
+class Calibeating(OnlineForecaster):
     r"""Calibeating: replace each forecast by the event frequency among earlier forecasts in the same bin.
 
     .. math:: \hat q_t = \frac{\lambda f_t + \sum_{s < t,\; f_s \in b} y_s}{\lambda + N_b} \qquad
@@ -68,7 +66,7 @@ class Calibeating:
 
     *Hedged.* Suppose outcomes do not depend on the random choice for their own row. The expected calibration error, over
     each pair of bin and announced value, is then at most :math:`\epsilon / 2 + 1 / (\epsilon \sqrt T)` after T rows with
-    width :math:`\epsilon`, for any sequence; see ``HedgedCells``. No deterministic method can guarantee that. It
+    width :math:`\epsilon`, for any sequence; see ``FosterForecaster``. No deterministic method can guarantee that. It
     reduces sharpness slightly.
 
     A row costs a few microseconds; memory is a few numbers per bin.
@@ -111,51 +109,29 @@ class Calibeating:
         self._random = random_source(random_state)
         n_bins = round(1 / width)
         self._counts, self._sums = [0.0] * n_bins, [0.0] * n_bins
-        self._cells = [HedgedCells(n_bins) for _ in range(n_bins)]
+        self._cells = [FosterForecaster(n_bins) for _ in range(n_bins)]
 
-    def predict_proba(self, p: Any) -> NDArray[np.float64]:
-        """Return forecasts from the current state, (n, 2), without updating it. If hedged, they are randomised."""
-        if is_empty(p):
-            return np.empty((0, 2))
-        predictions = parsed_forecasts(p)
+    def _forecasts(self, predictions: Predictions) -> Matrix:
+        """Return announced probabilities; if hedged, they are randomised."""
         forecasts = (
-            _as_given(predictions) if self.online is None else self.online.predict_proba(predictions)[:, 1]
+            _probabilities(predictions)
+            if self.online is None
+            else self.online.predict_proba(predictions)[:, 1]
         )
-        places = self._bins(forecasts).tolist()
-        own = np.array(
+        bins = self._bins(forecasts).tolist()
+        announced = np.array(
             [
                 self._announced(place, forecast)[0]
-                for place, forecast in zip(places, forecasts.tolist(), strict=True)
+                for place, forecast in zip(bins, forecasts.tolist(), strict=True)
             ]
         )
-        return np.column_stack([1 - own, own])
+        return np.column_stack([1 - announced, announced])
 
-    def update(self, p: Any, y: Any) -> Vector:
-        """Process rows in order: forecast each, then update with its outcome; a batch may be empty.
-
-        Forecasts are the first argument, like X in ``fit`` and ``partial_fit``; metrics and :class:`CalibrationMonitor` take
-        outcomes first.
-
-        Parameters
-        ----------
-        p : array of shape (n,), (n, 2), Predictions or float
-            Probabilities of the event from the classifier; a single number is one row.
-        y : array of shape (n,), int or bool
-            Whether the event occurred: 0 and 1, or labels that the predictions name.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Probability of the event in every row, as announced before its outcome was used.
-        """
-        if is_empty(p, y):
-            return np.empty(0)
-        predictions = parsed_forecasts(p)
-        outcomes = parsed_outcomes(y, predictions)
+    def _process(self, predictions: Predictions, outcomes: NDArray[np.bool_]) -> Vector:
         forecasts = (
-            _as_given(predictions) if self.online is None else self.online.update(predictions, outcomes)
+            _probabilities(predictions) if self.online is None else self.online.update(predictions, outcomes)
         )
-        kept = kept_by_row(self.half_life)
+        decay = decay_per_row(self.half_life)
         announced = []
         rows = zip(
             self._bins(forecasts).tolist(),
@@ -164,22 +140,16 @@ class Calibeating:
             strict=True,
         )
         for place, forecast, outcome in rows:
-            own, cell = self._announced(place, forecast)
-            announced.append(own)
+            probability, cell = self._announced(place, forecast)
+            announced.append(probability)
             if self.hedged:
-                self._cells[place].learn(cell, outcome, kept)
-            if kept < 1:
-                self._counts = [count * kept for count in self._counts]
-                self._sums = [total * kept for total in self._sums]
+                self._cells[place].update(cell, outcome, decay)
+            if decay < 1:
+                self._counts = [count * decay for count in self._counts]
+                self._sums = [total * decay for total in self._sums]
             self._counts[place] += 1.0
             self._sums[place] += outcome
-        self.n_rows += len(outcomes)
         return np.array(announced, dtype=np.float64)
-
-    def learn_one(self, p: float, y: Any) -> Self:
-        """Update with a single row, and return self."""
-        self.update(p, y)
-        return self
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain numbers, lists and dictionaries, for :meth:`from_state`."""
@@ -220,7 +190,7 @@ class Calibeating:
     def __repr__(self) -> str:
         return f"Calibeating({self.online!r}, {self.n_rows} rows)"
 
-    def _bins(self, forecasts: NDArray[np.floating]) -> NDArray[np.intp]:
+    def _bins(self, forecasts: FloatArray) -> IntArray:
         """Return the bin of every forecast, compared with edges in its own float type, in which 0.7 is an edge too."""
         edges = np.array(self._cells[0].edges).astype(forecasts.dtype)
         return np.clip(np.searchsorted(edges, forecasts, "right") - 1, 0, len(edges) - 2)
@@ -237,7 +207,7 @@ class Calibeating:
         return (cell + 0.5) * self.width, cell
 
 
-def _as_given(predictions: Predictions) -> NDArray[np.floating]:
+def _probabilities(predictions: Predictions) -> FloatArray:
     return predictions.probabilities[:, 1]
 
 
@@ -252,3 +222,68 @@ def _as_arrays(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_arrays(part) for name, part in value.items()}
     return np.array(value, dtype=np.uint64) if isinstance(value, list) else value
+
+
+class FosterForecaster:
+    r"""Randomised calibrated forecasts: announce one of the centres :math:`m_i` of equal cells from 0 to 1 in each row.
+
+    For a cell from l to r, with :math:`N` rows announced so far of which :math:`S` had the event, let
+
+    .. math:: E = S - r N, \qquad D = l N - S
+
+    A cell in which neither is positive is announced immediately. If there is none, some cell i with
+    :math:`E_i > 0` has a right neighbour with :math:`D_{i+1} > 0`. One of the two is then drawn at random, cell i with
+    probability :math:`D_{i+1} / (D_{i+1} + E_i)` :cite:`foster1999`.
+
+    Notes
+    -----
+    The sum of all :math:`(E_i)_+^2 + (D_i)_+^2` increases by at most one in expectation with each row. Its linear change,
+    :math:`2 (y - r_i) [w_i E_i - w_{i+1} D_{i+1}]`, vanishes for these probabilities w and any outcome y, as long
+    as y does not depend on the random choice. Hence, with m cells and after T rows,
+
+    .. math:: \frac1T\, \mathbb{E} \sum_i \lvert S_i - m_i N_i \rvert \le \frac1{2m} + \sqrt{\frac mT}.
+
+    Foster's original rule uses the means S/N instead of the sums in its probabilities.
+
+    Examples
+    --------
+    >>> cells = FosterForecaster(10)
+    >>> cells.choice(0.33, 0.5)                # no data yet: the cell of the target itself
+    3
+    """
+
+    def __init__(self, n_cells: int) -> None:
+        self.edges = [cell / n_cells for cell in range(n_cells + 1)]
+        self.counts = [0.0] * n_cells
+        self.sums = [0.0] * n_cells
+
+    def choice(self, target: float, uniform: float) -> int:
+        """Return the cell to announce: the admissible one nearest to a target; ``uniform`` is uniform on [0, 1)."""
+        edges, counts, sums = self.edges, self.counts, self.sums
+        n_cells = len(counts)
+        # Not int(target * n_cells), which puts 0.29 of a hundred cells into cell 28.
+        first = min(bisect_right(edges, target), n_cells) - 1
+        for cell in sorted(range(n_cells), key=lambda cell: abs(cell - first)):
+            count, total = counts[cell], sums[cell]
+            if edges[cell] * count <= total <= edges[cell + 1] * count:
+                return cell
+        pairs = [
+            cell for cell in range(n_cells - 1) if self._excess(cell) > 0 and self._deficit(cell + 1) > 0
+        ]
+        left = min(pairs, key=lambda cell: abs(cell + 0.5 - first))
+        excess, deficit = self._excess(left), self._deficit(left + 1)
+        return left if uniform * (deficit + excess) < deficit else left + 1
+
+    def update(self, cell: int, outcome: float, decay: float = 1.0) -> None:
+        """Add a row to the announced cell; sums of all cells are first multiplied by ``decay``."""
+        if decay < 1:
+            self.counts = [count * decay for count in self.counts]
+            self.sums = [total * decay for total in self.sums]
+        self.counts[cell] += 1.0
+        self.sums[cell] += outcome
+
+    def _excess(self, cell: int) -> float:
+        return self.sums[cell] - self.edges[cell + 1] * self.counts[cell]
+
+    def _deficit(self, cell: int) -> float:
+        return self.edges[cell] * self.counts[cell] - self.sums[cell]

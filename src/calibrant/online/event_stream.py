@@ -1,27 +1,83 @@
-"""Parsing of streams of one event: log-odds, forecasts and outcomes without loss of digits."""
+"""OnlineForecaster: base class of forecasters of one event, and the parsing of their streams."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, Matrix, Vector
 from calibrant.errors import LabelError, PredictionError
 from calibrant.labels import encode_labels
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
 __all__ = [
+    "OnlineForecaster",
     "as_rows",
     "check_order",
     "clipped_log_odds",
+    "decay_per_row",
     "forecast_columns",
     "is_empty",
-    "kept_by_row",
     "parsed_forecasts",
     "parsed_outcomes",
 ]
+
+
+class OnlineForecaster(ABC):
+    """Base class: forecast the rows of a stream of one event, and update with their outcomes."""
+
+    n_rows: int
+    """Number of rows so far."""
+
+    @abstractmethod
+    def _forecasts(self, predictions: Predictions) -> Matrix:
+        """Return forecasts from the current state, (n, 2)."""
+
+    @abstractmethod
+    def _process(self, predictions: Predictions, outcomes: NDArray[np.bool_]) -> Vector:
+        """Process rows in order; return the forecast of each, (n,), made before its outcome was used."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain numbers, lists and dictionaries, for ``from_state``."""
+
+    def predict_proba(self, p: Any) -> Matrix:
+        """Return forecasts from the current state, (n, 2), without updating it."""
+        return np.empty((0, 2)) if is_empty(p) else self._forecasts(parsed_forecasts(p))
+
+    def update(self, p: Any, y: Any) -> Vector:
+        """Process rows in order: forecast each, then update with its outcome; a batch may be empty.
+
+        Forecasts are the first argument, like X in ``fit`` and ``partial_fit``; metrics and
+        :class:`~calibrant.online.CalibrationMonitor` take outcomes first.
+
+        Parameters
+        ----------
+        p : array of shape (n,), (n, 2), Predictions or float
+            Probabilities of the event from the classifier; a single number is one row.
+        y : array of shape (n,), int or bool
+            Whether the event occurred: 0 and 1, or labels that the predictions name.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Probability of the event in every row, as forecast before its outcome was used.
+        """
+        if is_empty(p, y):
+            return np.empty(0)
+        predictions = parsed_forecasts(p)
+        outcomes = parsed_outcomes(y, predictions)
+        forecasts = self._process(predictions, outcomes)
+        self.n_rows += len(outcomes)
+        return forecasts
+
+    def learn_one(self, p: float, y: Any) -> Self:
+        """Update with a single row, and return self."""
+        self.update(p, y)
+        return self
 
 
 def is_empty(p: Any, y: Any = ()) -> bool:
@@ -89,7 +145,7 @@ def check_order(outcomes: Any, order: str) -> None:
         )
 
 
-def _occurred(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
+def _occurred(y: Any, names: AnyArray | None) -> NDArray[np.bool_]:
     if names is not None and not np.array_equal(names, [0, 1]) and np.asarray(y).dtype.kind != "b":
         labels, classes = encode_labels(y, 2, names)
         if np.array_equal(classes, names):
@@ -109,10 +165,10 @@ def _occurred(y: Any, names: NDArray[Any] | None) -> NDArray[np.bool_]:
     return np.equal(labels, 1)
 
 
-def kept_by_row(half_life: float | None) -> float:
+def decay_per_row(half_life: float | None) -> float:
     """Return the factor per row with which a weight decays to one half after the half-life.
 
-    >>> kept_by_row(None), kept_by_row(1)
+    >>> decay_per_row(None), decay_per_row(1)
     (1.0, 0.5)
     """
     return 1.0 if half_life is None else float(0.5 ** (1 / half_life))

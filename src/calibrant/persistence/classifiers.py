@@ -22,11 +22,11 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, FileFormatError, MissingExtraError
 from calibrant.persistence.reading import read_calibrator
 from calibrant.persistence.replacing import replacing
-from calibrant.persistence.schema import UnreadableError, quoted
-from calibrant.persistence.trusted import trusted_types
+from calibrant.persistence.schema import ENUMERATIONS, RECORDS, UnreadableError, quoted
 from calibrant.persistence.writing import save
+from calibrant.registry import calibrator_classes
 
-__all__ = ["load_classifier", "save_classifier"]
+__all__ = ["load_classifier", "save_classifier", "trusted_types"]
 
 FORMAT = "calibrant classifier"
 SCHEMA_VERSION = 1
@@ -303,3 +303,16 @@ def _parsed_header(content: bytes) -> dict[str, Any]:
     if not sound:
         raise UnreadableError(f"is damaged: {HEADER} has other keys or values than it should")
     return header
+
+
+def trusted_types() -> list[str]:
+    """Return the types of calibrant in fitted calibrators, for ``skops.io.load(file, trusted=trusted_types())``.
+
+    They hold numbers, text, arrays and each other, and run no code when they are loaded. The list has the classes of
+    plug-ins, too.
+
+    >>> "calibrant.calibrators.scaling.temperature.TemperatureScaling" in trusted_types()
+    True
+    """
+    types: list[type] = [*calibrator_classes(), *RECORDS.values(), *ENUMERATIONS.values()]
+    return [f"{cls.__module__}.{cls.__qualname__}" for cls in types]

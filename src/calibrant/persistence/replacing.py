@@ -1,4 +1,4 @@
-"""Replace a file as a whole or not at all."""
+"""Atomic replacement of files: a file is replaced completely or not at all."""
 
 import errno
 import os
@@ -28,14 +28,13 @@ _SWEPT: set[str] = set()
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
-    """Give a temporary file to write and read, which takes the place of ``path`` if all goes well.
+    """Open a temporary file for writing and reading; it replaces ``path`` if no exception is raised.
 
-    The temporary file is in the same folder, since only within one file system is renaming a single step. It
-    reaches the disk before it is renamed; otherwise a power failure could leave a new name on old blocks.
-    Whatever is raised meanwhile, an interrupt included, leaves the old file as it was. A symbolic link is
-    followed, and an existing file passes on its permissions. Temporary files that a killed process left in the folder are
-    removed. An error of a full disk names ``path``. A path that exists and is no regular file, such as a device or a
-    named pipe, is refused and left as it is.
+    The temporary file lies in the same folder, because renaming is atomic only within a file system. It is flushed to
+    disk before it is renamed; otherwise a power failure could leave a new name on old blocks. An exception or an
+    interrupt leaves the old file as it was. Symbolic links are followed, and the permissions of an existing file are
+    kept. Temporary files of killed processes in the folder are removed. Errors of a full disk and of a missing folder
+    name ``path``. A path that exists and is no regular file, such as a device or a named pipe, is refused.
     """
     _check_regular(os.fsdecode(path))
     target = os.path.realpath(os.fsdecode(path))
@@ -57,7 +56,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     except BaseException as error:
         with suppress(OSError):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and (error.errno in FULL or error.filename == temporary):
             error.filename = os.fsdecode(path)
         raise
     _flush_folder(folder)
@@ -118,7 +117,7 @@ def _rename(temporary: str, target: str) -> None:
 
 
 def _flush_folder(folder: str) -> None:
-    # The file is whole by now; where a folder cannot be opened, its entry is written when the system likes.
+    # The file is complete by now. Where a folder cannot be opened, the system writes its entry later.
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -14,7 +14,7 @@ predict; null for methods without one, and absent in files of schema 1.
 
 Among the values, None, booleans, integers, finite floats, text and lists are what they are in JSON; all
 else is an object with one key that says what it is, such as ``{"tuple": [...]}`` (see
-:mod:`calibrant.persistence.encoding`). A dict whose keys are all text is ``{"dict": {key: value}}``; one with
+:mod:`calibrant.persistence.writing`). A dict whose keys are all text is ``{"dict": {key: value}}``; one with
 other keys too, which may be integers of up to 64 bits, booleans and finite floats, numpy's own included, is
 ``{"pairs": [[key, value], ...]}``, in which no key may equal another one as Python compares them, such as 1,
 1.0 and true. A change that older versions would misread needs a new

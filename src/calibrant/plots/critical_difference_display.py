@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import AnyArray, Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_choice, check_flag
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.ranking import critical_difference, groups_without_difference
-from calibrant.ranking.ranks import ranks_of
-from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.ranks import Missing, StudyTable, ranks_of
 
 __all__ = ["CriticalDifferenceDisplay"]
 
@@ -62,7 +61,7 @@ class CriticalDifferenceDisplay(Display):
     def __init__(
         self,
         methods: tuple[str, ...],
-        average_ranks: NDArray[np.float64],
+        average_ranks: Float64Array,
         critical_difference: float,
         groups: Sequence[tuple[str, ...]],
         n_tasks: int,
@@ -129,7 +128,7 @@ class CriticalDifferenceDisplay(Display):
             groups = [tuple(near)] if len(near) > 1 else []
         return cls(study.methods, averages, difference, groups, study.n_tasks, test, alpha, control)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return methods from best to worst with their average ranks and the numbers of their groups."""
         order = np.argsort(self.average_ranks, kind="stable")
         methods = [self.methods[k] for k in order]

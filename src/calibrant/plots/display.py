@@ -1,14 +1,15 @@
-"""Base classes of displays, in the style of scikit-learn."""
+"""Base classes of displays, in the style of scikit-learn, and their axes."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
 from calibrant.calibrator import Calibrator
-from calibrant.errors import MissingExtraError
+from calibrant.errors import MissingExtraError, ParameterError
 from calibrant.predictions import Predictions
 from calibrant.tabular import Tabular
 
-__all__ = ["Display", "PredictionDisplay", "new_axes", "predictions_of"]
+__all__ = ["Display", "PredictionDisplay", "new_axes", "panels"]
 
 
 class Display(Tabular):
@@ -44,13 +45,13 @@ class PredictionDisplay(Display):
         **options
             As in :meth:`from_predictions`.
         """
-        said: Any = (
+        predictions: Any = (
             {name: predictions_of(one, X) for name, one in estimator.items()}
             if isinstance(estimator, dict)
             else predictions_of(estimator, X)
         )
         # Not declared above, since every display has different options.
-        made: Self = cls.from_predictions(y, said, **options)  # type: ignore[attr-defined]
+        made: Self = cls.from_predictions(y, predictions, **options)  # type: ignore[attr-defined]
         return made
 
 
@@ -64,11 +65,7 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (4.8, 4.8)) -> tuple[An
     """
     if ax is not None:
         return ax, ax.figure
-    try:
-        from matplotlib import pyplot
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    figure, axes = _pyplot().subplots(figsize=size, layout="constrained")
     return axes, figure
 
 
@@ -77,3 +74,63 @@ def predictions_of(estimator: Any, X: Any) -> Predictions:
     if isinstance(estimator, Calibrator):
         return estimator.transform(X)
     return Predictions.from_probabilities(estimator.predict_proba(X), classes=estimator.classes_)
+
+
+def _pyplot() -> Any:
+    """Return matplotlib's pyplot.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib import pyplot as module
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("matplotlib", "plots") from error
+    return module
+
+
+def panels(
+    ax: Any,
+    size: tuple[float, float],
+    *,
+    widths: Sequence[float] = (1.0,),
+    heights: Sequence[float] = (1.0,),
+) -> tuple[list[Any], Any]:
+    """Return the axes row by row, and their figure.
+
+    Parameters
+    ----------
+    ax : None, axes or sequence of axes
+        None for a new figure; one axes, in whose place the panels are drawn; or all axes.
+    size : tuple of float
+        Width and height of a new figure in inches.
+    widths, heights : sequence of float
+        Relative sizes of columns and rows.
+    """
+    n_panels = len(widths) * len(heights)
+    ratios = {"width_ratios": list(widths), "height_ratios": list(heights)}
+    if ax is None:
+        figure = _pyplot().figure(figsize=size, layout="constrained")
+        grid = figure.add_gridspec(len(heights), len(widths), **ratios)
+    elif not hasattr(ax, "get_figure"):
+        given = list(ax.ravel() if hasattr(ax, "ravel") else ax)
+        if len(given) != n_panels:
+            raise ParameterError(
+                f"this plot has {n_panels} panels, but {len(given)} axes were given; pass one per panel."
+            )
+        return given, given[0].figure
+    elif n_panels == 1:
+        return [ax], ax.figure
+    else:
+        figure, spec = ax.figure, ax.get_subplotspec()
+        if spec is None:
+            place = ax.get_position()
+            edges = {"left": place.x0, "right": place.x1, "bottom": place.y0, "top": place.y1}
+            grid = figure.add_gridspec(len(heights), len(widths), **ratios, **edges)
+        else:
+            grid = spec.subgridspec(len(heights), len(widths), **ratios)
+        ax.set_axis_off()
+    cells = [(row, column) for row in range(len(heights)) for column in range(len(widths))]
+    return [figure.add_subplot(grid[cell]) for cell in cells], figure

@@ -7,9 +7,10 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array, FloatArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.events import columns, confidences
+from calibrant.metrics.events import check_two_classes, columns, confidences
 from calibrant.metrics.utility import OneClass, TopClasses, Utility
 from calibrant.options import check_choice
 from calibrant.wording import class_text
@@ -38,15 +39,15 @@ class EventRows:
         The rows used.
     scores : ndarray of shape (n,)
         Predicted probability of the event, in its original float type.
-    happened : ndarray of shape (n,)
+    occurred : ndarray of shape (n,)
     """
 
     kind: str
     name: str
     utility: Utility
     data: LabelledPredictions
-    scores: NDArray[np.floating]
-    happened: NDArray[np.bool_]
+    scores: FloatArray
+    occurred: NDArray[np.bool_]
 
     @classmethod
     def of(cls, data: LabelledPredictions, kind: EventKind = "auto", label: Any = None) -> Self:
@@ -59,17 +60,15 @@ class EventRows:
             raise ParameterError(
                 f"label is for kind='class' and kind='top-label', not for kind={kind!r}; omit it."
             )
-        if kind == "positive" and data.n_classes != 2:
-            raise ParameterError(
-                f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='class' with label=."
-            )
+        if kind == "positive":
+            check_two_classes(data.n_classes, "kind='class' with label=")
         if kind == "confidence" or data.n_classes != 2:
             right = data.predictions.predicted == data.labels
             return cls(
                 "confidence", "predicted class", TopClasses(1), data, confidences(data.predictions), right
             )
         positive = cls.of_class(data, 1)
-        return cls("positive", positive.name, positive.utility, data, positive.scores, positive.happened)
+        return cls("positive", positive.name, positive.utility, data, positive.scores, positive.occurred)
 
     @classmethod
     def of_class(cls, data: LabelledPredictions, column: int) -> Self:
@@ -108,7 +107,7 @@ class EventRows:
         return self.data.n_rows
 
     @property
-    def weights(self) -> NDArray[np.float64] | None:
+    def weights(self) -> Float64Array | None:
         """Weights of the rows, (n,), or None."""
         return self.data.weights
 

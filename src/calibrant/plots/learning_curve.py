@@ -1,35 +1,106 @@
-"""Learning curve: loss on held-out rows by size of the calibration set."""
+"""Learning curve: loss on held-out rows by size of the calibration set, its extrapolation and its plot."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from calibrant.arrays import IntArray, Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.calibrator import Calibrator
-from calibrant.comparison.random_folds import random_folds
+from calibrant.comparison.compare import random_folds
 from calibrant.errors import ParameterError
 from calibrant.intervals import bootstrap, loss_difference, paired_bootstrap
 from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, log_loss, spherical_loss
-from calibrant.metrics.accepted_metric import check_metric
-from calibrant.metrics.declaration import describe, evaluator
+from calibrant.metrics.declaration import check_metric, describe, evaluator
 from calibrant.metrics.row_losses import Loss
 from calibrant.notices import gathered
 from calibrant.numerics.folds import Fold
 from calibrant.options import check_level, is_whole, random_source
-from calibrant.plots.hyperbola import Hyperbola
+from calibrant.plots.display import PredictionDisplay, new_axes
+from calibrant.plots.style import DIAGONAL, LABEL_SIZE, legend_above, look, thousands, write_caption
 from calibrant.predictions import Predictions
 from calibrant.registry import make
 from calibrant.space import Space
-from calibrant.tabular import Tabular
+from calibrant.tabular import Tabular, stacked_columns
 from calibrant.wording import counted
 
-__all__ = ["LearningCurve", "learning_curve"]
+__all__ = ["Hyperbola", "LearningCurve", "LearningCurveDisplay", "learning_curve"]
+
+
+# Sizes smaller than the largest by more than this factor are not fitted.
+MOST_BACK = 8
+
+# Relative rounding error of a loss.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperbola:
+    r"""The loss a + b / n: the asymptotic excess loss of a model with a fixed number of parameters and n rows.
+
+    Attributes
+    ----------
+    asymptote, slope : float
+        a and b, both non-negative: losses are, and more rows do no harm on average.
+    covariance : ndarray of shape (2, 2)
+        Covariance of a and b; infinite for fewer than three points.
+    """
+
+    asymptote: float
+    slope: float
+    covariance: Vector
+
+    @classmethod
+    def through(cls, sizes: IntArray, losses: Vector) -> Self:
+        """Fit by least squares with weights n to sizes of at least an eighth of the largest, since the law is asymptotic.
+
+        Infinite and missing losses are dropped, and so are sizes from which the loss falls faster than the law allows: by
+        more than a factor m if the number of rows grows by m.
+
+        >>> fitted = Hyperbola.through(np.array([10, 20, 40]), np.array([0.6, 0.55, 0.525]))
+        >>> round(fitted.asymptote, 6), round(fitted.slope, 6)
+        (0.5, 1.0)
+        """
+        known = np.isfinite(losses)
+        if known.any():
+            known &= MOST_BACK * sizes >= sizes[known].max()
+        n, y = sizes[known].astype(np.float64), losses[known]
+        # For the remaining points n y increases with n, so a, the slope of n y on n, is non-negative up to rounding.
+        too_steep = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
+        if len(too_steep) and y.min() >= 0:
+            n, y = n[too_steep[-1] + 1 :], y[too_steep[-1] + 1 :]
+        unknown = np.diag([np.inf, np.inf])
+        if len(n) == 0:
+            return cls(np.nan, np.nan, unknown)
+        shares, inverse = n / n.sum(), 1 / n
+        centred = shares * (inverse - shares @ inverse)
+        slope = float(max(centred @ y / (centred @ inverse), 0.0)) if len(n) > 1 else 0.0
+        asymptote = max(float(shares @ (y - slope * inverse)), min(float(y.min()), 0.0))
+        if len(n) < 3:
+            return cls(asymptote, slope, unknown)
+        scale = float(n @ (y - asymptote - slope * inverse) ** 2) / (len(n) - 2)
+        if slope == 0:
+            return cls(asymptote, slope, np.diag([scale / n.sum(), 0.0]))
+        design = np.column_stack([np.ones_like(inverse), inverse])
+        information = design.T @ (n[:, np.newaxis] * design)
+        return cls(asymptote, slope, scale * np.linalg.inv(information).astype(np.float64))
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether at least three points follow the law, with b either above two standard errors or zero."""
+        error = float(np.sqrt(self.covariance[1, 1]))
+        return bool(np.isfinite(error)) and (self.slope == 0 or self.slope > 2 * error)
+
+    def __call__(self, n_rows: float) -> tuple[float, float]:
+        """Return the loss for a number of rows, and its standard error."""
+        variance = (
+            self.covariance[0, 0] + 2 * self.covariance[0, 1] / n_rows + self.covariance[1, 1] / n_rows**2
+        )
+        return self.asymptote + self.slope / n_rows, float(np.sqrt(max(variance, 0.0)))
 
 
 # Metrics whose differences have an interval in closed form.
@@ -78,7 +149,7 @@ class LearningCurve(Tabular):
     metric: str
     n_rows: int
     level: float
-    sizes: NDArray[np.intp]
+    sizes: IntArray
     loss: Vector
     low: Vector
     high: Vector
@@ -88,7 +159,7 @@ class LearningCurve(Tabular):
     notes: tuple[str, ...]
     trend: Hyperbola
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per size of the calibration set."""
         return {
             "size": self.sizes,
@@ -199,8 +270,8 @@ def learning_curve(
     tests = np.concatenate([fold.test_rows for fold in folds])
     held_out = data.take(tests, _test_weights(folds))
     given = held_out.predictions.without_zeros()
-    judge = _Judge(held_out, tests, metric, level)
-    uncalibrated = judge.value(given)
+    evaluation = _Evaluation(held_out, tests, metric, level)
+    uncalibrated = evaluation.value(given)
     total = len(chosen) * len(folds)
     points, notes, done = [], [], 0
     with gathered(total, "fit"):
@@ -217,7 +288,9 @@ def learning_curve(
                 done += 1
                 if progress is not None:
                     progress(done, total, f"{size} rows")
-            points.append(judge(given, _joined(parts, data)) if len(parts) == len(folds) else (np.nan,) * 5)
+            points.append(
+                evaluation(given, _joined(parts, data)) if len(parts) == len(folds) else (np.nan,) * 5
+            )
     loss, low, high, difference_low, difference_high = np.array(points).T
     return LearningCurve(
         method=method if isinstance(method, str) else repr(method),
@@ -236,7 +309,7 @@ def learning_curve(
     )
 
 
-class _Judge:
+class _Evaluation:
     """Evaluation of predictions for the held-out rows, with paired differences."""
 
     def __init__(
@@ -284,7 +357,7 @@ def _test_weights(folds: Sequence[Fold]) -> Vector | None:
     return np.concatenate(parts) if parts else None
 
 
-def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray[np.intp]:
+def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> IntArray:
     """Return the sizes of the calibration set, in increasing order."""
     if sizes is None:
         halved = [n_train >> power for power in range(MOST_SIZES)]
@@ -301,7 +374,7 @@ def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> NDArray
     return np.unique(np.array(numbers, dtype=np.intp))
 
 
-def _nested_order(labels: NDArray[np.intp], generator: np.random.Generator) -> IntArray:
+def _nested_order(labels: IntArray, generator: np.random.Generator) -> IntArray:
     """Return a random stratified order: all initial segments have nearly the same class frequencies.
 
     >>> order = _nested_order(np.array([0] * 8 + [1] * 4), np.random.default_rng(0))
@@ -322,3 +395,160 @@ def _joined(parts: Sequence[Predictions], data: LabelledPredictions) -> Predicti
         return Predictions(np.concatenate([part.scores for part in parts]), Space.LOGITS, data.classes)
     probabilities = np.concatenate([part.probabilities for part in parts])
     return Predictions(probabilities, Space.PROBABILITIES, data.classes)
+
+
+# Factor by which the curve is extrapolated.
+FURTHER = 4
+
+# The axis ends this many gains above the uncalibrated loss.
+HIGHEST = 1.0
+
+
+class LearningCurveDisplay(PredictionDisplay):
+    """Learning curves: loss on held-out rows by size of the calibration set, for one or several methods.
+
+    Similar to figures 3b and 3c of :cite:`tomani2022`. Bars are intervals of the paired difference to the uncalibrated
+    predictions: the gain is significant if the bar is below the dashed line. The dotted extrapolation is a + b / n.
+
+    Parameters
+    ----------
+    curves : dict of str to LearningCurve
+        Name of the method -> curve.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Axes and figure, set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(0.05, 0.95, 300)
+    >>> y = (rng.random(300) < p).astype(int)
+    >>> display = LearningCurveDisplay.from_predictions(y, p, method=["temperature", "beta"], sizes=(60, 240))
+    >>> display.columns()["method"].tolist()
+    ['temperature', 'temperature', 'beta', 'beta']
+    """
+
+    def __init__(self, curves: Mapping[str, LearningCurve]) -> None:
+        if not curves:
+            raise ParameterError("there is no curve to plot; pass at least one method.")
+        self.curves = dict(curves)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_proba: Any,
+        *,
+        method: str | Calibrator | Sequence[str | Calibrator] = "auto",
+        sizes: Sequence[int] | None = None,
+        cv: Any = 5,
+        sample_weight: Any = None,
+        groups: Any = None,
+        metric: Callable[..., float] = log_loss,
+        level: float = 0.95,
+        random_state: int | np.random.Generator | None = 0,
+        progress: Callable[[int, int, str], object] | None = None,
+    ) -> Self:
+        """Create the display from predictions and true classes; see :func:`~calibrant.plots.learning_curve`.
+
+        ``method`` may be a list of methods.
+        """
+        methods = [method] if isinstance(method, str | Calibrator) else list(method)
+        curves = [
+            learning_curve(
+                y_true,
+                y_proba,
+                method=one,
+                sizes=sizes,
+                cv=cv,
+                sample_weight=sample_weight,
+                groups=groups,
+                metric=metric,
+                level=level,
+                random_state=random_state,
+                progress=progress,
+            )
+            for one in methods
+        ]
+        return cls({curve.method: curve for curve in curves})
+
+    def columns(self) -> dict[str, AnyArray]:
+        """Return one row per size of the calibration set; for several methods with a column ``method``."""
+        return stacked_columns("method", self.curves)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Plot on the given axes, or on a new figure, and return self."""
+        self.ax_, self.figure_ = new_axes(ax, (5.6, 4.6))
+        axes, first = self.ax_, next(iter(self.curves.values()))
+        several = len(self.curves) > 1
+        for number, (name, curve) in enumerate(self.curves.items()):
+            colour, marker = look(number)
+            # Shift the bars of several methods, so that they do not overlap.
+            x = curve.sizes * 1.03 ** (number - (len(self.curves) - 1) / 2)
+            axes.plot(
+                x, curve.loss, color=colour, marker=marker, markersize=5, linewidth=1.6, label=name, zorder=4
+            )
+            axes.errorbar(
+                x,
+                (curve.low + curve.high) / 2,
+                yerr=(curve.high - curve.low) / 2,
+                fmt="none",
+                ecolor=colour,
+                elinewidth=1.0,
+                capsize=3,
+                alpha=0.7 if several else 1.0,
+                zorder=3,
+            )
+            self._continuation(curve, colour)
+        off = self._limit_height()
+        axes.axhline(first.uncalibrated, label="uncalibrated", **DIAGONAL)
+        axes.set_xscale("log")
+        ticks = np.unique(np.concatenate([curve.sizes for curve in self.curves.values()]))
+        ticks = np.append(ticks[-6:], FURTHER * ticks[-1])
+        axes.set_xticks(ticks, labels=[thousands(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("size of the calibration set", fontsize=LABEL_SIZE)
+        axes.set_ylabel(f"{first.metric.partition('(')[0]} on held-out rows", fontsize=LABEL_SIZE)
+        axes.tick_params(labelsize=LABEL_SIZE)
+        legend_above(axes, axes.get_legend_handles_labels()[0], n_columns=3 if several else 2)
+        write_caption(
+            axes,
+            f"Bars: {100 * first.level:g} % intervals of the loss; all points have the same held-out rows, so that "
+            "differences along a curve are more precise than the bars. Dotted: extrapolation a + b / n."
+            + (" Arrows: losses above the axis." if off else ""),
+        )
+        return self
+
+    def _limit_height(self) -> bool:
+        """Limit the axis so that losses far above the uncalibrated one do not compress the others; return whether any are."""
+        losses = np.concatenate([curve.loss for curve in self.curves.values()])
+        finite = losses[np.isfinite(losses)]
+        level = next(iter(self.curves.values())).uncalibrated
+        if len(finite) == 0 or not np.isfinite(level):
+            return False
+        limit = level + HIGHEST * max(level - finite.min(), 0.1 * abs(level), 1e-6)
+        if finite.max() <= limit:
+            return False
+        for number, curve in enumerate(self.curves.values()):
+            above = curve.sizes[curve.loss > limit]
+            self.ax_.plot(
+                above,
+                np.full(len(above), 0.98),
+                "^",
+                transform=self.ax_.get_xaxis_transform(),
+                color=look(number)[0],
+            )
+        lows = np.concatenate([curve.low[np.isfinite(curve.low)] for curve in self.curves.values()])
+        lowest = min(finite.min(), lows.min(initial=finite.min()))
+        self.ax_.set_ylim(lowest - 0.05 * (limit - lowest), limit)
+        return True
+
+    def _continuation(self, curve: LearningCurve, colour: str) -> None:
+        """Draw the extrapolation to more rows, if the points support it."""
+        if not curve.trend.is_supported:
+            return
+        sizes = np.geomspace(curve.sizes[-1], FURTHER * curve.sizes[-1], 30)
+        expected = [curve.expected(float(size)) for size in sizes]
+        self.ax_.plot(sizes, [loss for loss, _ in expected], color=colour, linestyle=":", linewidth=1.4)

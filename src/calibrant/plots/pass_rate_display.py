@@ -3,15 +3,14 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.errors import ParameterError
 from calibrant.intervals import clopper_pearson
 from calibrant.options import check_level, check_share
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import BAR, INK, INTERVAL, LABEL_SIZE, TITLE_SIZE
-from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.ranks import Missing, StudyTable
 
 __all__ = ["PassRateDisplay"]
 
@@ -55,7 +54,7 @@ class PassRateDisplay(Display):
     def __init__(
         self,
         methods: tuple[str, ...],
-        passed: NDArray[np.intp],
+        passed: IntArray,
         n_tasks: int,
         alpha: float,
         low: Vector,
@@ -114,7 +113,7 @@ class PassRateDisplay(Display):
         """Pass rate of each method, (k,)."""
         return np.asarray(self.passed / self.n_tasks, dtype=np.float64)
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return methods from best to worst with the number of passed tasks, the pass rate and its interval."""
         order = np.argsort(-self.passed, kind="stable")
         return {

@@ -3,15 +3,14 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Vector
+from calibrant.arrays import AnyArray, Vector
 from calibrant.calibrators.scaling.parameterized_temperature import ParameterizedTemperatureScaling
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_whole
-from calibrant.plots.box_statistics import weighted_quantile
+from calibrant.plots.class_probability_boxes import weighted_quantile
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import INK, LABEL_SIZE, SERIES, TITLE_SIZE
 from calibrant.predictions import Predictions
@@ -113,7 +112,7 @@ class TemperatureHistogramDisplay(Display):
         }
         return cls(edges, counts, medians, float(estimator.temperature_))
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> dict[str, AnyArray]:
         """Return one row per bin: its edges and the weight of each group."""
         return {
             "low": self.edges[:-1],
@@ -143,7 +142,11 @@ class TemperatureHistogramDisplay(Display):
                 label=label,
             )
         self.ax_.axvline(
-            self.single, color=INK, linestyle="--", linewidth=1.4, label=f"one for all: {self.single:.3g}"
+            self.single,
+            color=INK,
+            linestyle="--",
+            linewidth=1.4,
+            label=f"single temperature: {self.single:.3g}",
         )
         if self.edges[0] <= 1.0 <= self.edges[-1]:
             self.ax_.axvline(1.0, color=INK, linestyle=":", linewidth=1.4, label="identity map: 1")

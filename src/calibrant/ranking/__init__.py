@@ -7,12 +7,10 @@ Start with :func:`friedman_test`. If methods differ, :func:`nemenyi_test` or :fu
 :func:`bonferroni_dunn_test` compares one of them with the rest.
 """
 
-from calibrant.ranking.bonferroni_dunn import BonferroniDunnResult, bonferroni_dunn_test
-from calibrant.ranking.critical_difference import critical_difference
+from calibrant.ranking.critical_difference import critical_difference, groups_without_difference
 from calibrant.ranking.friedman import FriedmanResult, friedman_test
-from calibrant.ranking.groups import groups_without_difference
 from calibrant.ranking.holm import holm
-from calibrant.ranking.nemenyi import NemenyiResult, nemenyi_test
+from calibrant.ranking.post_hoc import BonferroniDunnResult, NemenyiResult, bonferroni_dunn_test, nemenyi_test
 from calibrant.ranking.ranks import average_ranks, ranks
 from calibrant.ranking.wilcoxon import WilcoxonHolmResult, wilcoxon_holm
 

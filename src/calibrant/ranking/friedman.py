@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import chi2, f
 
+from calibrant.arrays import Float64Array
 from calibrant.options import check_flag
-from calibrant.ranking.ranks import ranks_of
-from calibrant.ranking.table import Missing, StudyTable
+from calibrant.ranking.ranks import Missing, StudyTable, ranks_of
 from calibrant.wording import counted, p_text
 
 __all__ = ["FriedmanResult", "friedman_test"]
@@ -41,7 +40,7 @@ class FriedmanResult:
     p_value: float
     f_statistic: float
     f_p_value: float
-    average_ranks: NDArray[np.float64]
+    average_ranks: Float64Array
     methods: tuple[str, ...]
     n_tasks: int
     n_methods: int
@@ -137,7 +136,7 @@ def friedman_test(
     )
 
 
-def _chance_of_agreement(ranks: NDArray[np.float64], n_tasks: int) -> float:
+def _chance_of_agreement(ranks: Float64Array, n_tasks: int) -> float:
     """Return the probability that all tasks have the ranks of the first if all orders are equally likely."""
     _, ties = np.unique(ranks, return_counts=True)
     log_orders = gammaln(len(ranks) + 1) - gammaln(ties + 1).sum()

@@ -3,15 +3,15 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import real_array
 
 __all__ = ["holm"]
 
 
-def holm(p_values: Any) -> NDArray[np.float64]:
+def holm(p_values: Any) -> Float64Array:
     r"""Adjust p-values for multiple testing by Holm's step-down method (familywise error rate).
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \, \min\{ (m - j + 1) \, p_{(j)}, 1 \}

@@ -2,5 +2,6 @@
 
 from calibrant.report.assess import assess
 from calibrant.report.assessment import Assessment
+from calibrant.report.document import SECTIONS
 
-__all__ = ["Assessment", "assess"]
+__all__ = ["SECTIONS", "Assessment", "assess"]

@@ -1,31 +1,34 @@
 """Assess predictions: verdict, recommendation and the numbers behind them."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.options import check_level, is_whole
 from calibrant.report.assessment import Assessment
-from calibrant.report.class_rows import class_rows
-from calibrant.report.data_summary import data_summary
-from calibrant.report.decompositions import decompositions
-from calibrant.report.error_rows import error_rows, lower_bound
+from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.evidence import evidence_of
-from calibrant.report.example import example_of
-from calibrant.report.more_rows import learning_numbers
-from calibrant.report.pictures import bin_sensitivities, cumulative_numbers, curves
-from calibrant.report.pitfalls import pitfalls
+from calibrant.report.method_selection import select_method
 from calibrant.report.recommendation import recommendation
-from calibrant.report.repeatability import repeatability
-from calibrant.report.rows import Rows, drawn_rows
-from calibrant.report.score_rows import score_rows
-from calibrant.report.slopes import mean_gap, slope_estimates
-from calibrant.report.steps import Progress, Steps
-from calibrant.report.trial import tried
+from calibrant.report.sections.binning import bin_sensitivities, cumulative_numbers
+from calibrant.report.sections.classes import class_rows
+from calibrant.report.sections.data import data_summary, repeatability
+from calibrant.report.sections.decomposition import decompositions
+from calibrant.report.sections.example import example_of
+from calibrant.report.sections.methods import learning_numbers
+from calibrant.report.sections.pitfalls import pitfalls
+from calibrant.report.sections.reliability import curves
+from calibrant.report.sections.scores import error_rows, lower_bound, score_rows
+from calibrant.report.sections.tests import mean_gap, slope_estimates
 from calibrant.report.verdict import is_small, verdict
 
 __all__ = ["assess"]
+
+Progress = Callable[[int, int, str], object]
+"""Called with the amount done, the total, and the name of the next step."""
 
 # Limits: probabilities (rows x classes) that are measured; for expensive parts, rows of two classes, rows of more, probabilities.
 MEASURED_NUMBERS = 20_000_000
@@ -130,28 +133,28 @@ def assess(
     if title is not None and not isinstance(title, str):
         raise ParameterError(f"title must be text, not {title!r}.")
     level, random_state = float(level), int(random_state)
-    steps = Steps(STEPS, progress)
+    steps = _Steps(STEPS, progress)
     with steps("reading"):
-        given = Rows.parse(y_true, y_proba, sample_weight, groups)
+        given = EvaluationSet.parse(y_true, y_proba, sample_weight, groups)
         summary = data_summary(given, len(y_true) - given.n_rows, _split(given, cv))
-        rows = given.take(drawn_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
+        rows = given.take(random_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
         # Splits given as index arrays refer to all rows, so the rows must not be sampled.
         is_free = is_whole(cv, 2) or hasattr(cv, "split")
         most = SAMPLE_ROWS_OF_TWO if rows.n_classes == 2 else SAMPLE_ROWS
-        drawn = drawn_rows(rows, most, SAMPLE_NUMBERS, random_state)
+        drawn = random_rows(rows, most, SAMPLE_NUMBERS, random_state)
         sample = rows.take(drawn)
     with steps("testing"):
         evidence = evidence_of(rows, sample, level, random_state)
     with steps("comparing methods"):
         small = evidence.p_value > 1 - level or is_small(evidence, level)
-        trial = tried(
+        selection = select_method(
             rows, methods, cv, level, random_state, steps.within, may_sample=is_free, small_error=small
         )
-        sample_mapped = None if trial.after is None else trial.after.take(drawn)
-    after, sample_after = (trial.after, sample_mapped) if trial.helps else (None, None)
+        sample_mapped = None if selection.after is None else selection.after.take(drawn)
+    after, sample_after = (selection.after, sample_mapped) if selection.is_recommended else (None, None)
     with steps("learning curve"):
-        learning, more_rows = learning_numbers(trial, given.n_rows, cv, level, random_state)
-        advice = recommendation(rows, trial, evidence.p_value, more_rows, level)
+        learning, more_rows = learning_numbers(selection, given.n_rows, cv, level, random_state)
+        advice = recommendation(rows, selection, evidence.p_value, more_rows, level)
     with steps("classes"):
         classes = class_rows(rows, after, sample, evidence, level)
     with steps("scores"):
@@ -162,10 +165,10 @@ def assess(
     with steps("decompositions"):
         parts = decompositions(sample, sample_after, level)
     with steps("plots"):
-        drawings = curves(rows, sample, sample_mapped, trial, classes, level, random_state)
-        paths = cumulative_numbers(rows, trial)
-        sensitivities = bin_sensitivities(sample, sample_mapped, trial, random_state)
-        example = example_of(trial, summary.classes, random_state)
+        drawings = curves(rows, sample, sample_mapped, selection, classes, level, random_state)
+        paths = cumulative_numbers(rows, selection)
+        sensitivities = bin_sensitivities(sample, sample_mapped, selection, random_state)
+        example = example_of(selection, summary.classes, random_state)
     steps.finish()
     settings = {
         "level": level,
@@ -174,7 +177,7 @@ def assess(
         "random_state": random_state,
         "rows given": given.n_rows,
         "rows measured": rows.n_rows,
-        "rows for the comparison of methods": trial.rows.n_rows,
+        "rows for the comparison of methods": selection.rows.n_rows,
         "weights": "yes" if summary.weighted else "no",
         "groups": "no" if summary.n_groups is None else summary.n_groups,
     }
@@ -193,16 +196,75 @@ def assess(
         cumulative=paths,
         bin_sensitivity=sensitivities,
         learning=learning,
-        pitfalls=pitfalls(summary, rows, sample, evidence, trial, advice, level),
+        pitfalls=pitfalls(summary, rows, sample, evidence, selection, advice, level),
         repeatability=repeatability(settings, steps.seconds),
         example=example,
     )
 
 
-def _split(rows: Rows, cv: Any) -> str:
+def _split(rows: EvaluationSet, cv: Any) -> str:
     folds = f"{cv} folds" if isinstance(cv, int) else "the splits given by cv"
     together = "" if rows.groups is None else ", groups kept together"
     return (
         "All rows are assumed to be held out from the training of the classifier. Numbers after calibration are from "
         f"held-out rows as well ({folds}{together})."
     )
+
+
+class _Steps:
+    """Report progress in percent and time the steps.
+
+    Parameters
+    ----------
+    shares : dict
+        Name of a step -> its approximate run time relative to the others, in order.
+    progress : function or None
+        Callback that receives the progress.
+
+    Examples
+    --------
+    >>> steps = _Steps({"half": 1, "rest": 1}, lambda *told: print(told))
+    >>> with steps("half"):
+    ...     pass
+    (0, 100, 'half')
+    >>> with steps("rest"):
+    ...     steps.within(1, 2, "more")
+    (50, 100, 'rest')
+    (75, 100, 'rest: more')
+    >>> steps.finish()
+    (100, 100, '')
+    """
+
+    def __init__(self, shares: dict[str, float], progress: Progress | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+        total, so_far = sum(shares.values()), 0.0
+        self._ranges = {}
+        for name, share in shares.items():
+            self._ranges[name] = (100 * so_far / total, 100 * (so_far + share) / total)
+            so_far += share
+        self._current = ""
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Report the start of a step and time it."""
+        self._current = name
+        self._tell(self._ranges[name][0], name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+
+    def within(self, done: int, total: int, what: str) -> None:
+        """Report progress within the current step."""
+        low, high = self._ranges[self._current]
+        self._tell(
+            low + (high - low) * done / max(total, 1), f"{self._current}: {what}" if what else self._current
+        )
+
+    def finish(self) -> None:
+        """Report completion."""
+        self._tell(100, "")
+
+    def _tell(self, done: float, what: str) -> None:
+        if self._progress is not None:
+            self._progress(int(done), 100, what)

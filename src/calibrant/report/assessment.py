@@ -3,17 +3,20 @@
 import html
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from calibrant.errors import FileFormatError
+from calibrant.persistence.replacing import replacing
+from calibrant.presentation import as_json, from_plain, to_plain
 from calibrant.report.contents import (
     BinSensitivityNumbers,
     ClassRow,
     CumulativeNumbers,
     Curve,
     DataSummary,
-    Decomposition,
+    DecompositionRow,
     Estimate,
     Example,
     LearningNumbers,
@@ -24,11 +27,7 @@ from calibrant.report.contents import (
     TestRow,
     Verdict,
 )
-from calibrant.report.files import written
-from calibrant.report.html.page import html_of
-from calibrant.report.markdown import markdown_of
-from calibrant.report.plain_data import from_plain, to_plain
-from calibrant.report.terminal import text_of
+from calibrant.report.document import SECTIONS, ReportSection, report_markdown, report_page, report_text
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -50,7 +49,7 @@ class Assessment:
     recommendation : Recommendation
     scores : tuple of ScoreRow
         Proper scores, accuracy and area under the ROC curve, before and after calibration, with paired differences.
-    decompositions : tuple of Decomposition
+    decompositions : tuple of DecompositionRow
         Log-loss and Brier score, before and after.
     errors : tuple of ScoreRow
         Calibration errors before and after: lower bounds on the L1 error, debiased, smooth and binned errors.
@@ -77,7 +76,7 @@ class Assessment:
     verdict: Verdict
     recommendation: Recommendation
     scores: tuple[ScoreRow, ...]
-    decompositions: tuple[Decomposition, ...]
+    decompositions: tuple[DecompositionRow, ...]
     errors: tuple[ScoreRow, ...]
     slopes: tuple[Estimate, ...]
     tests: tuple[TestRow, ...]
@@ -100,8 +99,7 @@ class Assessment:
         Non-finite numbers become the strings ``"Infinity"``, ``"-Infinity"`` and ``"NaN"``. An existing file is replaced
         only once the new one is complete.
         """
-        plain = {"schema": SCHEMA, **to_plain(self, strict=True)}
-        return written(f"{json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)}\n", path)
+        return _written(as_json(self.to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -125,22 +123,36 @@ class Assessment:
             )
         return from_plain(cls, plain)
 
-    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the report as Markdown, with tables instead of plots, and write it to ``path`` if given."""
-        return written(markdown_of(self), path)
+    def to_markdown(
+        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] = SECTIONS
+    ) -> str:
+        """Return the report as Markdown, with tables in place of figures, and write it to ``path`` if given.
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write; an existing one is replaced only once the new one is complete.
+        sections : sequence of function, optional
+            Sections in their order; add your own to :data:`calibrant.report.SECTIONS`. See :doc:`/extending`.
+        """
+        return _written(report_markdown(self, sections), path)
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] = SECTIONS
+    ) -> str:
         """Return the report as one self-contained HTML page, and write it to ``path`` if given.
 
-        Raises
-        ------
-        MissingExtraError
-            If jinja2 is not installed; it comes with ``calibrant[report]``.
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write; an existing one is replaced only once the new one is complete.
+        sections : sequence of function, optional
+            Sections in their order; add your own to :data:`calibrant.report.SECTIONS`. See :doc:`/extending`.
         """
-        return written(html_of(self), path)
+        return _written(report_page(self, sections), path)
 
     def __str__(self) -> str:
-        return text_of(self)
+        return report_text(self)
 
     def _repr_html_(self) -> str:
         page = html.escape(self.to_html(), quote=True)
@@ -148,3 +160,11 @@ class Assessment:
             f'<iframe srcdoc="{page}" title="{html.escape(self.title, quote=True)}" '
             'style="width: 100%; height: 80vh; border: 0"></iframe>'
         )
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """Return a text, and write it to ``path`` in UTF-8 if given."""
+    if path is not None:
+        with replacing(path) as stream:
+            stream.write(text.encode("utf-8"))
+    return text

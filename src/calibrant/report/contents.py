@@ -1,25 +1,30 @@
 """Contents of a report as plain data: sentences, numbers and tuples of them, without layout.
 
-Every field is a string, a number, a Boolean, None, or a tuple or dictionary of these, so it maps to JSON directly. None means
-that there is no value: an empty bin, an interval that was not computed. Infinite losses are kept as ``inf``; JSON has them as
-strings.
+Every field is a string, a number, a Boolean, None, or a tuple or dictionary of these, so it maps to JSON directly. None is a
+missing value, such as that of an empty bin or an interval that was not computed. Infinite losses are ``inf``, and strings in
+JSON.
 """
 
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Literal
 
+from calibrant.presentation import Range
+
 __all__ = [
+    "RARE",
     "BinSensitivityNumbers",
     "ClassRow",
     "CumulativeNumbers",
     "Curve",
     "DataSummary",
-    "Decomposition",
+    "DecompositionRow",
     "Estimate",
     "EventNumbers",
     "Example",
     "LearningNumbers",
     "MethodRow",
+    "Numbers",
     "Pitfall",
     "Recommendation",
     "Repeatability",
@@ -29,6 +34,9 @@ __all__ = [
 ]
 
 Numbers = tuple[float | None, ...]
+
+RARE = 0.1
+"""Events of at most this mean probability are rare: their error is judged by a factor, not by percentage points."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,37 @@ class Estimate:
     higher_is_better: bool = False
     note: str | None = None
 
+    def interval(self, *, signed: bool = False) -> Range:
+        """Return the confidence interval, as a range to be formatted.
+
+        >>> Estimate("gap", 0.2, 0.1, 0.3).interval().text(), Estimate("error", 0.2, 0.1).interval(signed=True).text()
+        ('0.1000 to 0.3000', 'at least +0.1000')
+        """
+        # An end that is tiny relative to the others is shown as zero.
+        sizes = [abs(one) for one in (self.value, self.low, self.high) if one is not None]
+        return Range(self.low, self.high, signed=signed, tiny=max(sizes, default=0.0) < 0.001)
+
+    @property
+    def is_infinite(self) -> bool:
+        """Whether the value is infinite."""
+        return self.value is not None and isinf(self.value)
+
+    @property
+    def direction(self) -> Literal["better", "worse", "same", "open", ""]:
+        """Direction of a difference: "open" if the interval contains zero, "same" if it is zero, empty without an interval.
+
+        An infinite difference, between an infinite and a finite loss, has a direction without an interval.
+        """
+        if self.value is not None and isinf(self.value):
+            return "better" if (self.value > 0) == self.higher_is_better else "worse"
+        if self.low is None or self.high is None:
+            return ""
+        if self.low == self.high == 0:
+            return "same"
+        if self.low <= 0 <= self.high:
+            return "open"
+        return "better" if (self.low > 0) == self.higher_is_better else "worse"
+
 
 @dataclass(frozen=True)
 class DataSummary:
@@ -58,7 +97,7 @@ class DataSummary:
     n_distinct, largest_tie : int, float
         Number of distinct confidences, and the fraction of rows with the most frequent one.
     n_left_out : int
-        Rows of weight zero, which ``n_rows`` does not count.
+        Number of rows of weight zero, which ``n_rows`` does not count.
     """
 
     n_rows: int
@@ -189,7 +228,7 @@ class ScoreRow:
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class DecompositionRow:
     """Decomposition of a proper score: score = miscalibration - discrimination + uncertainty.
 
     ``removable`` is the reduction of the loss by cross-validated recalibration. It is a lower bound on the miscalibration,

@@ -1,20 +1,32 @@
 """Calibration test of one event: cumulative test, exact test for few events, design effect for groups."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri, stdtr
+from scipy.special import gammaincinv, ndtr, ndtri, pdtr, stdtr
 from scipy.stats import binom
 
-from calibrant.hypothesis_tests.cumulative import PathNoise
+from calibrant.arrays import Vector
+from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.metrics.utility import Prospect, Utility
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
-from calibrant.report.event_counts import EventCounts
-from calibrant.report.rows import Rows
+from calibrant.plots.reliability.consistency_limits import ScoreCells, poisson_binomial
+from calibrant.report.contents import RARE
+from calibrant.report.evaluation_set import EvaluationSet
 
-__all__ = ["SMALLEST_VARIANCE", "EventEvidence", "event_evidence", "rare_detectable"]
+__all__ = [
+    "POWER",
+    "SMALLEST_VARIANCE",
+    "EventCounts",
+    "EventEvidence",
+    "event_evidence",
+    "events_for_factor",
+    "rare_detectable",
+]
 
 # Sum of the variances p (1 - p), about the expected number of less probable outcomes. Below it asymptotic tests are rough.
 SMALLEST_VARIANCE = 10.0
@@ -23,6 +35,17 @@ SMALLEST_VARIANCE = 10.0
 N_PARTS = 8
 
 KUIPER = "Largest absolute sum of residuals over any interval of scores"
+
+POWER = 0.8
+"""Power with which an error is to be detected."""
+
+# Number of distinct probabilities in the exact test, and the variance above which an Edgeworth expansion replaces it.
+MOST_CELLS, ENOUGH_VARIANCE = 500, 10_000.0
+
+# Rounding error of the transform; smaller tails are unknown.
+SMALLEST = 1e-14
+
+LARGEST_FACTOR, MOST_EVENTS = 1000.0, 400
 
 
 @dataclass(frozen=True)
@@ -38,7 +61,7 @@ class EventEvidence:
         Sum of p (1 - p) over the rows: about the expected number of less probable outcomes.
     design_effect : float
         Factor by which the dependence within groups increases the variance of sums of residuals.
-    how : str
+    description : str
         Statistic and null distribution, as a sentence.
     counts : EventCounts
         Observed and expected number of events, in unweighted rows.
@@ -52,23 +75,23 @@ class EventEvidence:
     p_value: float
     total_variance: float
     design_effect: float
-    how: str
-    counts: EventCounts
+    description: str
+    counts: "EventCounts"
     is_exact: bool = False
     is_grouped: bool = False
 
     @property
-    def tests_counts(self) -> bool:
+    def has_count_test(self) -> bool:
         """Whether the number of events is a separate test: events are rare, independent and not already tested exactly."""
         return self.counts.is_rare and not self.is_exact and not self.is_grouped
 
     @property
-    def p_value_of_both(self) -> float:
+    def combined_p_value(self) -> float:
         """P-value of the cumulative test and of the number of events, with Bonferroni correction if both are used."""
-        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.tests_counts else self.p_value
+        return min(1.0, 2 * min(self.p_value, self.counts.p_value)) if self.has_count_test else self.p_value
 
 
-def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
+def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
     """Test the calibration of the probability of one event.
 
     The test is the cumulative test with Kuiper's statistic. If the sum of p (1 - p) is below ten, its asymptotic distribution
@@ -85,22 +108,22 @@ def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
     residuals = prospect.realised(data.labels) - prospect.expected
     statistic = RANGE.measure(scores.path(residuals, rows.weights))
     probability = np.clip(prospect.expected, 0.0, 1.0)
-    happened = np.asarray(prospect.realised(data.labels)) > 0
-    counts = EventCounts.of(probability, happened)
+    is_event = np.asarray(prospect.realised(data.labels)) > 0
+    counts = EventCounts.of(probability, is_event)
     if rows.groups is not None:
         effect, n_groups = _design_effect(rows, prospect, weights, variance)
         p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, n_groups)
-        how = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
-        return EventEvidence(statistic, p_value, total_variance, effect, how, counts, is_grouped=True)
+        description = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
+        return EventEvidence(statistic, p_value, total_variance, effect, description, counts, is_grouped=True)
     if total_variance >= SMALLEST_VARIANCE:
-        noise = PathNoise.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
+        noise = NullDistribution.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
         p_value = noise.p_value(statistic, prospect.tolerance)
         return EventEvidence(
             statistic, p_value, total_variance, 1.0, f"{KUIPER}; asymptotic p-value.", counts
         )
     return EventEvidence(
         statistic,
-        _rare_p_value(counts, probability, happened),
+        _rare_p_value(counts, probability, is_event),
         total_variance,
         1.0,
         "Numbers of events and of less probable outcomes; exact Poisson-binomial tails, since few of the latter are expected.",
@@ -110,13 +133,13 @@ def event_evidence(rows: Rows, utility: Utility) -> EventEvidence:
 
 
 def _rare_p_value(
-    counts: EventCounts, probability: NDArray[np.float64], happened: NDArray[np.bool_]
+    counts: "EventCounts", probability: NDArray[np.float64], is_event: NDArray[np.bool_]
 ) -> float:
     """Return a p-value from two counts: of events, and of rows with the less probable outcome."""
     likely = probability >= 0.5
     if likely.all() or not likely.any():  # both counts are the same
         return counts.p_value
-    unlikely = EventCounts.of(np.where(likely, 1 - probability, probability), happened != likely)
+    unlikely = EventCounts.of(np.where(likely, 1 - probability, probability), is_event != likely)
     return min(1.0, 2 * min(counts.p_value, unlikely.p_value))
 
 
@@ -136,7 +159,7 @@ def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float
 
 
 def _design_effect(
-    rows: Rows, prospect: Prospect, weights: NDArray[np.float64], variance: float
+    rows: EvaluationSet, prospect: Prospect, weights: NDArray[np.float64], variance: float
 ) -> tuple[float, int]:
     """Return the design effect: variance of sums of residuals between groups over that of independent rows, at least one.
 
@@ -151,13 +174,18 @@ def _design_effect(
     place = np.empty(rows.n_rows, dtype=np.intp)
     place[np.argsort(prospect.expected, kind="stable")] = np.arange(rows.n_rows) * N_PARTS // rows.n_rows
     cells = rows.groups * N_PARTS + place
-    own = np.bincount(cells, weights * residuals, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
+    residual_sums = np.bincount(cells, weights * residuals, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
     weight = np.bincount(cells, weights, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
     zero = np.zeros((n_groups, 1))
-    own, weight = (np.concatenate([zero, part.cumsum(axis=1)], axis=1) for part in (own, weight))
+    residual_sums, weight = (
+        np.concatenate([zero, part.cumsum(axis=1)], axis=1) for part in (residual_sums, weight)
+    )
     largest = 0.0
     for start in range(N_PARTS):
-        sums, weights_of = own[:, start + 1 :] - own[:, [start]], weight[:, start + 1 :] - weight[:, [start]]
+        sums, weights_of = (
+            residual_sums[:, start + 1 :] - residual_sums[:, [start]],
+            weight[:, start + 1 :] - weight[:, [start]],
+        )
         total = weights_of.sum(axis=0)
         centred = sums - weights_of * np.divide(
             sums.sum(axis=0), total, where=total > 0, out=np.zeros_like(total)
@@ -173,3 +201,146 @@ def _grouped_p_value(statistic: float, deviation: float, effect: float, n_groups
     # The normal quantile with the tail probability of Student's t.
     tail = float(stdtr(n_groups - 1, -x))
     return RANGE.tail(-float(ndtri(tail)) if tail > 0 else 40.0)
+
+
+@dataclass(frozen=True, eq=False)
+class EventCounts:
+    r"""Observed and expected number of events, or of non-events where these are rarer.
+
+    If the probabilities are right, the number of events is Poisson-binomial; the p-value is twice its smaller tail,
+
+    .. math:: p = \min\bigl(1,\; 2 P(N \le k),\; 2 P(N \ge k)\bigr),
+
+    exact, except that neighbouring probabilities are pooled if there are more than 500 distinct ones. For a variance above
+    10,000 the first two terms of the Edgeworth expansion are used.
+
+    Attributes
+    ----------
+    probability, count : ndarray of shape (c,)
+        Distinct probabilities of the rarer outcome, and the number of rows with each.
+    observed : int
+        Number of rows with this outcome.
+    of_event : bool
+        Whether the event itself is counted, rather than its complement.
+    """
+
+    probability: Vector
+    count: NDArray[np.intp]
+    observed: int
+    of_event: bool
+
+    @classmethod
+    def of(cls, probability: Vector, is_event: NDArray[np.bool_]) -> Self:
+        """Count events, or non-events if the probabilities predict more events than non-events.
+
+        >>> counts = EventCounts.of(np.full(1000, 0.006), np.arange(1000) < 12)
+        >>> round(counts.expected, 6), counts.observed, round(counts.p_value, 4)
+        (6.0, 12, 0.0395)
+        """
+        of_event = bool(probability.mean() <= 0.5)
+        if not of_event:
+            probability, is_event = 1 - probability, ~is_event
+        cells = ScoreCells.of(probability, is_event, None, MOST_CELLS)
+        return cls(cells.score, cells.count.sum(axis=1), int(is_event.sum()), of_event)
+
+    def at_effective_size(self, times: float) -> Self:
+        """Return the counts at the effective sample size of grouped rows: row counts divided by the design effect."""
+        count = self.count if times == 1 else np.ceil(self.count / times).astype(np.intp)
+        return type(self)(self.probability, count, self.observed, self.of_event)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.count.sum())
+
+    @property
+    def expected(self) -> float:
+        """Sum of the probabilities."""
+        return float(self.count @ self.probability)
+
+    @property
+    def rate(self) -> float:
+        """Mean probability of the rarer outcome."""
+        return self.expected / self.n_rows
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether the outcome is rare, so that its error is judged by a factor."""
+        return self.rate <= RARE
+
+    @cached_property
+    def p_value(self) -> float:
+        """Two-sided p-value of the observed number."""
+        below, above = self._tails(np.array([self.observed]))
+        return float(min(1.0, 2 * min(below[0], above[0])))
+
+    def power(self, factor: float, alpha: float) -> float:
+        """Return the power of the test at level ``alpha`` if events are ``factor`` times as frequent as predicted."""
+        reach = int(12 * np.sqrt(max(factor, 1.0) * self.expected) + 20)
+        numbers = np.arange(
+            max(0, int(self.expected) - reach), int(max(factor, 1.0) * self.expected) + reach + 1
+        )
+        below, above = self._tails(numbers)
+        rejected = 2 * np.minimum(below, above) <= alpha
+        true = EventCounts(
+            np.minimum(factor * self.probability, 1.0), self.count, self.observed, self.of_event
+        )
+        true_below, true_above = true._tails(numbers)
+        low, high = rejected & (below < above), rejected & (below >= above)
+        return float(true_below[low].max(initial=0.0) + true_above[high].max(initial=0.0))
+
+    def detectable_factors(self, alpha: float) -> tuple[float | None, float | None]:
+        """Return the factors by which probabilities must be too high, and too low, to be detected with a power of 80 %.
+
+        None if no factor is large enough: too few events are expected for a detection even if none ever occurs.
+        """
+        return self._factor(alpha, too_high=True), self._factor(alpha, too_high=False)
+
+    def _factor(self, alpha: float, *, too_high: bool) -> float | None:
+        def is_detected(factor: float) -> bool:
+            return self.power(1 / factor if too_high else factor, alpha) >= POWER
+
+        largest = LARGEST_FACTOR if too_high else min(LARGEST_FACTOR, 1 / max(self.rate, 1 / LARGEST_FACTOR))
+        if self.expected == 0 or not is_detected(largest):
+            return None
+        low, high = 1.0, largest
+        while high / low > 1.01:
+            middle = float(np.sqrt(low * high))
+            low, high = (low, middle) if is_detected(middle) else (middle, high)
+        return high
+
+    def _tails(self, numbers: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """Return the lower and upper tail probabilities of each given number of events."""
+        variances = self.count * self.probability * (1 - self.probability)
+        variance = float(variances.sum())
+        if variance > ENOUGH_VARIANCE:
+            skewness = float(variances @ (1 - 2 * self.probability)) / variance**1.5
+
+            def tail(sign: int) -> Vector:
+                x = sign * (numbers + 0.5 * sign - self.expected) / np.sqrt(variance)
+                density = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+                share: Vector = ndtr(x) + sign * skewness * (1 - x * x) / 6 * density
+                return np.clip(share, SMALLEST, 1.0)
+
+            return tail(1), tail(-1)
+        first, mass = poisson_binomial(self.probability, self.count)
+        up_to = np.concatenate([[0.0], np.cumsum(mass)])
+        from_on = np.concatenate([np.cumsum(mass[::-1])[::-1], [0.0]])
+        below = up_to[np.clip(numbers - first + 1, 0, len(mass))]
+        above = from_on[np.clip(numbers - first, 0, len(mass))]
+        return np.clip(below, SMALLEST, 1.0), np.clip(above, SMALLEST, 1.0)
+
+
+def events_for_factor(factor: float, alpha: float) -> int:
+    """Return the expected number of rare events needed to detect probabilities that are too high by ``factor``.
+
+    >>> events_for_factor(2.0, 0.05)
+    28
+    """
+    expected = np.arange(1, MOST_EVENTS)
+    numbers = np.arange(expected[-1])
+    # The largest significantly small count for each expectation; -1 where there is none.
+    critical = (2 * pdtr(numbers, expected[:, np.newaxis]) <= alpha).sum(axis=1) - 1
+    power = np.where(critical >= 0, pdtr(np.maximum(critical, 0), expected / factor), 0.0)
+    enough = np.minimum.accumulate((power >= POWER)[::-1])[::-1]
+    return int(expected[np.argmax(enough)])

@@ -17,16 +17,15 @@ from calibrant.hypothesis_tests import (
 )
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
+from calibrant.presentation import class_named, counted, p_text
 from calibrant.ranking import holm
-from calibrant.report.baseline import has_infinite_loss
 from calibrant.report.contents import EventNumbers, TestRow
+from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.event_evidence import SMALLEST_VARIANCE, EventEvidence, event_evidence, rare_detectable
-from calibrant.report.plain import class_named
-from calibrant.report.rows import Rows, drawn_rows
+from calibrant.report.method_selection import has_infinite_loss
 from calibrant.space import Space
-from calibrant.wording import counted, p_text
 
-__all__ = ["IMPOSSIBLE", "NOT_COUNTED", "Evidence", "evidence_of", "main_event", "n_impossible"]
+__all__ = ["FOR_INFORMATION", "IMPOSSIBLE", "Evidence", "evidence_of", "main_event", "n_impossible"]
 
 # Limits of the kernel test, which is quadratic in the rows: rows, probabilities, and classes above which it is skipped.
 KERNEL_ROWS, KERNEL_NUMBERS, KERNEL_CLASSES = 1000, 10_000, 30
@@ -36,7 +35,7 @@ SIMULATED_ROWS, SIMULATIONS = 20_000, 500
 EXACT_SIMULATIONS = 999
 
 IMPOSSIBLE = "Events of probability zero"
-NOT_COUNTED = "For information only; not used for the verdict."
+FOR_INFORMATION = "For information only; not used for the verdict."
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Evidence:
         Level of a single test after Bonferroni correction.
     most_significant : str
         Name of the test with the smallest p-value.
-    n_counted : int
+    n_deciding : int
         Number of tests that decide the verdict.
     rejecting : tuple of str
         Names of the tests that reject calibration.
@@ -82,74 +81,74 @@ class Evidence:
     events: EventNumbers | None
     alpha: float
     most_significant: str
-    n_counted: int
+    n_deciding: int
     rejecting: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _Test:
     name: str
     event: str
     statistic: float
     p_value: float
     sentence: str
-    counts: bool
+    decides: bool
 
 
-def main_event(rows: Rows) -> tuple[Utility, str]:
+def main_event(rows: EvaluationSet) -> tuple[Utility, str]:
     """Return the main event of a report: the second class of two, else the predicted class."""
     if rows.n_classes == 2:
         return OneClass(1), class_named(rows.class_names[1])
     return TopClasses(), "predicted class"
 
 
-def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Evidence:
+def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random_state: int) -> Evidence:
     """Run all tests on the rows, and tests by simulation on the ``sample``."""
     utility, event = main_event(rows)
     main = event_evidence(rows, utility)
-    findings = [
-        _Finding(
+    results = [
+        _Test(
             "Exact test of counts" if main.is_exact else "Cumulative test (Kuiper)",
             event,
             main.statistic,
             main.p_value,
-            main.how,
+            main.description,
             True,
         )
     ]
-    if main.tests_counts:
-        findings.append(_count_finding(main, event))
+    if main.has_count_test:
+        results.append(_count_finding(main, event))
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
-        findings.append(_classes_together(rows, class_events))
+        results.append(_classes_together(rows, class_events))
     # With groups the other tests reject too often, and with few unlikely outcomes they are rough.
-    sound = rows.groups is None and main.total_variance >= 2 * SMALLEST_VARIANCE
+    is_valid = rows.groups is None and main.total_variance >= 2 * SMALLEST_VARIANCE
     line = _line(rows, level)
     if line is not None:
-        findings.append(_line_finding(line, event, sound))
-    findings.append(_spiegelhalter(rows, sound))
-    if rows.groups is None and not sound:
-        findings += _exact(sample, random_state)
+        results.append(_line_finding(line, event, is_valid))
+    results.append(_spiegelhalter(rows, is_valid))
+    if rows.groups is None and not is_valid:
+        results += _exact(sample, random_state)
     if rows.n_classes > 2 and rows.n_classes <= KERNEL_CLASSES and rows.n_rows >= 10:
-        findings.append(_kernel(rows, random_state))
-    findings.append(_binned(sample, random_state))
-    findings += _impossible(rows)
-    family = [finding for finding in findings if finding.counts]
+        results.append(_kernel(rows, random_state))
+    results.append(_binned(sample, random_state))
+    results += _impossible(rows)
+    family = [result for result in results if result.decides]
     adjusted = dict(
         zip(
-            [finding.name for finding in family],
+            [result.name for result in family],
             holm([one.p_value for one in family]).tolist(),
             strict=True,
         )
     )
-    tests = tuple(_row(finding, adjusted.get(finding.name)) for finding in findings)
-    smallest = min(family, key=lambda finding: finding.p_value)
+    tests = tuple(_row(result, adjusted.get(result.name)) for result in results)
+    smallest = min(family, key=lambda result: result.p_value)
     alpha = (1 - level) / len(family)
     return Evidence(
         tests=tests,
         p_value=float(adjusted[smallest.name]),
         main=main,
-        main_adjusted=float(adjusted[findings[0].name]),
+        main_adjusted=float(adjusted[results[0].name]),
         class_events=class_events,
         class_adjusted=class_adjusted,
         line=line,
@@ -157,33 +156,35 @@ def evidence_of(rows: Rows, sample: Rows, level: float, random_state: int) -> Ev
         events=_events(rows, main, alpha),
         alpha=alpha,
         most_significant=smallest.name if smallest.event == "" else f"{smallest.name}, {smallest.event}",
-        n_counted=len(family),
+        n_deciding=len(family),
         rejecting=tuple(name for name, p_value in adjusted.items() if p_value <= 1 - level),
     )
 
 
-def _row(finding: _Finding, adjusted: float | None) -> TestRow:
-    apart = "" if adjusted is not None else f" {NOT_COUNTED}"
+def _row(result: _Test, adjusted: float | None) -> TestRow:
+    remark = "" if adjusted is not None else f" {FOR_INFORMATION}"
     return TestRow(
-        finding.name,
-        finding.event,
-        finding.statistic,
-        finding.p_value,
-        finding.p_value if adjusted is None else float(adjusted),
-        finding.sentence + apart,
+        result.name,
+        result.event,
+        result.statistic,
+        result.p_value,
+        result.p_value if adjusted is None else float(adjusted),
+        result.sentence + remark,
     )
 
 
-def _class_evidence(rows: Rows, main: EventEvidence) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
+def _class_evidence(
+    rows: EvaluationSet, main: EventEvidence
+) -> tuple[tuple[EventEvidence, ...], tuple[float, ...]]:
     if rows.n_classes == 2:  # one hypothesis, since the two probabilities sum to one
-        return (main, main), (main.p_value_of_both, main.p_value_of_both)
+        return (main, main), (main.combined_p_value, main.combined_p_value)
     events = tuple(event_evidence(rows, OneClass(column)) for column in range(rows.n_classes))
-    return events, tuple(holm([event.p_value_of_both for event in events]).tolist())
+    return events, tuple(holm([event.combined_p_value for event in events]).tolist())
 
 
-def _count_finding(main: EventEvidence, event: str) -> _Finding:
+def _count_finding(main: EventEvidence, event: str) -> _Test:
     counts = main.counts
-    return _Finding(
+    return _Test(
         "Number of events",
         event if counts.of_event else f"{event}, mistakes",
         float(counts.observed),
@@ -193,11 +194,11 @@ def _count_finding(main: EventEvidence, event: str) -> _Finding:
     )
 
 
-def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding:
-    p_values = [event.p_value_of_both for event in events]
+def _classes_together(rows: EvaluationSet, events: tuple[EventEvidence, ...]) -> _Test:
+    p_values = [event.combined_p_value for event in events]
     smallest = p_values.index(min(p_values))
     p_value = min(1.0, len(events) * p_values[smallest])
-    return _Finding(
+    return _Test(
         "Cumulative tests of all classes",
         "every class",
         max(event.statistic for event in events),
@@ -208,7 +209,7 @@ def _classes_together(rows: Rows, events: tuple[EventEvidence, ...]) -> _Finding
     )
 
 
-def _line(rows: Rows, level: float) -> SlopeIntercept | None:
+def _line(rows: EvaluationSet, level: float) -> SlopeIntercept | None:
     try:
         return calibration_slope_intercept(
             rows.labels, rows.predictions, sample_weight=rows.weights, level=level
@@ -217,9 +218,9 @@ def _line(rows: Rows, level: float) -> SlopeIntercept | None:
         return None
 
 
-def _line_finding(line: SlopeIntercept, event: str, sound: bool) -> _Finding:
+def _line_finding(line: SlopeIntercept, event: str, is_valid: bool) -> _Test:
     joint = line.joint_test
-    return _Finding(
+    return _Test(
         "Slope and intercept",
         event,
         joint.statistic,
@@ -227,24 +228,24 @@ def _line_finding(line: SlopeIntercept, event: str, sound: bool) -> _Finding:
         "Likelihood-ratio test of slope 1 and intercept 0 of the log-odds"
         f"{'' if joint.caution is None else f'; {joint.caution}'}.",
         # The log-odds of exact zeros and ones are a convention, which must not decide the verdict.
-        sound and joint.caution is None,
+        is_valid and joint.caution is None,
     )
 
 
-def _spiegelhalter(rows: Rows, sound: bool) -> _Finding:
+def _spiegelhalter(rows: EvaluationSet, is_valid: bool) -> _Test:
     result = spiegelhalter_test(rows.labels, rows.predictions, sample_weight=rows.weights)
-    return _Finding(
+    return _Test(
         "Spiegelhalter's test",
         "all probabilities",
         result.statistic,
         result.p_value,
         "Observed minus expected Brier score, standardised: positive for over-confident probabilities, negative for "
         "under-confident ones.",
-        sound and result.caution is None,
+        is_valid and result.caution is None,
     )
 
 
-def _exact(sample: Rows, random_state: int) -> list[_Finding]:
+def _exact(sample: EvaluationSet, random_state: int) -> list[_Test]:
     """Return tests by simulation, which replace asymptotic tests if few unlikely outcomes are expected."""
     result = consistency_test(
         brier_score,
@@ -255,7 +256,7 @@ def _exact(sample: Rows, random_state: int) -> list[_Finding]:
         random_state=random_state,
     )
     return [
-        _Finding(
+        _Test(
             "Brier score by simulation",
             "all probabilities",
             result.statistic,
@@ -266,18 +267,18 @@ def _exact(sample: Rows, random_state: int) -> list[_Finding]:
     ]
 
 
-def _kernel(rows: Rows, random_state: int) -> _Finding:
-    some = rows.take(drawn_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
+def _kernel(rows: EvaluationSet, random_state: int) -> _Test:
+    subset = rows.take(random_rows(rows, KERNEL_ROWS, KERNEL_NUMBERS, random_state))
     result = kernel_test(
-        some.labels,
-        some.predictions,
-        sample_weight=some.weights,
+        subset.labels,
+        subset.predictions,
+        sample_weight=subset.weights,
         method="resampling",
         n_resamples=500,
         random_state=random_state,
     )
-    part = "" if some.n_rows == rows.n_rows else f"On a random sample of {some.n_rows} rows: "
-    return _Finding(
+    part = "" if subset.n_rows == rows.n_rows else f"On a random sample of {subset.n_rows} rows: "
+    return _Test(
         "Kernel test",
         "probability vectors",
         result.statistic,
@@ -287,29 +288,29 @@ def _kernel(rows: Rows, random_state: int) -> _Finding:
     )
 
 
-def _binned(sample: Rows, random_state: int) -> _Finding:
-    some = sample.take(drawn_rows(sample, SIMULATED_ROWS, 10**9, random_state))
+def _binned(sample: EvaluationSet, random_state: int) -> _Test:
+    subset = sample.take(random_rows(sample, SIMULATED_ROWS, 10**9, random_state))
     result = consistency_test(
         partial(confidence_ece, n_bins=15),
-        some.labels,
-        some.predictions,
-        sample_weight=some.weights,
+        subset.labels,
+        subset.predictions,
+        sample_weight=subset.weights,
         n_resamples=SIMULATIONS,
         random_state=random_state,
     )
     noise = "" if result.null_mean is None else f" its mean under calibration is {result.null_mean:.3g};"
-    return _Finding(
+    return _Test(
         "Consistency test by ECE, 15 bins",
         "predicted class",
         result.statistic,
         result.p_value,
         f"A binned error is positive even for calibrated predictions:{noise} {p_text(result.p_value, SIMULATIONS)} from "
-        f"{SIMULATIONS} simulations of {some.n_rows} rows.",
+        f"{SIMULATIONS} simulations of {subset.n_rows} rows.",
         False,
     )
 
 
-def n_impossible(rows: Rows) -> int:
+def n_impossible(rows: EvaluationSet) -> int:
     """Return the number of rows whose true class had probability zero; none if a floor declares what zeros mean."""
     given = rows.predictions
     if (
@@ -321,12 +322,12 @@ def n_impossible(rows: Rows) -> int:
     return int(np.count_nonzero(given.scores[np.arange(rows.n_rows), rows.data.labels] == 0))
 
 
-def _impossible(rows: Rows) -> list[_Finding]:
+def _impossible(rows: EvaluationSet) -> list[_Test]:
     number = n_impossible(rows)
     if number == 0:
         return []
     return [
-        _Finding(
+        _Test(
             IMPOSSIBLE,
             "every class",
             float(number),
@@ -338,7 +339,7 @@ def _impossible(rows: Rows) -> list[_Finding]:
     ]
 
 
-def _events(rows: Rows, main: EventEvidence, alpha: float) -> EventNumbers | None:
+def _events(rows: EvaluationSet, main: EventEvidence, alpha: float) -> EventNumbers | None:
     counts = main.counts
     if not counts.is_rare:
         return None
@@ -346,11 +347,11 @@ def _events(rows: Rows, main: EventEvidence, alpha: float) -> EventNumbers | Non
         name = f"rows of {class_named(rows.class_names[int(counts.of_event)])}"
     else:
         name = "right predictions" if counts.of_event else "mistakes"
-    factors = counts.fewer(main.design_effect).detectable_factors(alpha)
+    factors = counts.at_effective_size(main.design_effect).detectable_factors(alpha)
     return EventNumbers(name, counts.expected, counts.observed, *factors)
 
 
-def _detectable(rows: Rows, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
+def _detectable(rows: EvaluationSet, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
     """Return the smallest error of the main event that its test detects at the Bonferroni-corrected level."""
     if main.is_exact:
         rare = rare_detectable(np.clip(utility.prospect(rows.predictions).expected, 0.0, 1.0), alpha)

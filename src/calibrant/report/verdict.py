@@ -5,13 +5,12 @@ from typing import Literal
 import numpy as np
 
 from calibrant.metrics import LowerBound
-from calibrant.report.contents import ClassRow, Estimate, EventNumbers, Verdict
-from calibrant.report.error_rows import capped_bound
-from calibrant.report.event_counts import RARE, events_for_factor
+from calibrant.presentation import class_named, counted, in_points, p_text, percent, quoted
+from calibrant.report.contents import RARE, ClassRow, Estimate, EventNumbers, Verdict
+from calibrant.report.evaluation_set import EvaluationSet
+from calibrant.report.event_evidence import events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
-from calibrant.report.plain import class_named, percent, points, quoted
-from calibrant.report.rows import Rows
-from calibrant.wording import counted, p_text
+from calibrant.report.sections.scores import capped_bound
 
 __all__ = ["is_small", "verdict"]
 
@@ -23,17 +22,17 @@ RELEVANT_FACTOR = 2.0
 SMALL, SMALL_SHARE = 0.01, 0.1
 
 # The direction is mixed if the smaller of the two components is at least this fraction of the larger.
-NOTABLE = 0.5
+MIXED_RATIO = 0.5
 
 SHOWN_CLASSES = 5
-MEANS = ("too high", "too low")
+ON_AVERAGE = ("too high", "too low")
 
 Direction = Literal["over-confident", "under-confident", "mixed", "none"]
 Status = Literal["calibrated", "miscalibrated", "unclear", "too-few-events"]
 
 
 def verdict(
-    rows: Rows,
+    rows: EvaluationSet,
     evidence: Evidence,
     classes: tuple[ClassRow, ...],
     bound: LowerBound | None,
@@ -50,36 +49,38 @@ def verdict(
     status: Status = "unclear"
     if evidence.p_value <= 1 - level:
         status = "miscalibrated"
-    elif evidence.events is not None and rows.n_groups != 1 and not _shows_factor(evidence.events):
+    elif evidence.events is not None and rows.n_groups != 1 and not _detects_factor(evidence.events):
         status = "too-few-events"
     elif detectable is not None and detectable <= RELEVANT_ERROR:
         status = "calibrated"
     direction = _direction(rows, evidence, bound, gap, level) if status == "miscalibrated" else "none"
-    off = [row for row in classes if row.adjusted_p_value <= 1 - level] if status == "miscalibrated" else []
+    miscalibrated = (
+        [row for row in classes if row.adjusted_p_value <= 1 - level] if status == "miscalibrated" else []
+    )
     sentences = [_evidence_sentence(evidence, level)]
     if status == "miscalibrated":
         sentences.append(_means_sentence(rows, gap))
         if IMPOSSIBLE in evidence.rejecting and len(evidence.rejecting) > 1:
-            sentences.append(_sentence(_impossible(rows)))
+            sentences.append(_sentence(_zero_probability_clause(rows)))
     # A bound of zero, which has less power, would seem to contradict a significant gap of the means.
-    if bound is not None and bound.n_folds > 1 and (capped_bound(bound) > 0 or not _is_beyond_noise(gap)):
+    if bound is not None and bound.n_folds > 1 and (capped_bound(bound) > 0 or not _is_significant(gap)):
         sentences.append(_size_sentence(bound, status))
-    if off and rows.n_classes > 2:
-        sentences.append(_classes_sentence(off, rows.n_classes))
+    if miscalibrated and rows.n_classes > 2:
+        sentences.append(_classes_sentence(miscalibrated, rows.n_classes))
     sentences.append(_detectable_sentence(rows, evidence, status))
     return Verdict(
         status=status,
-        headline=_headline(rows, status, direction, evidence, gap, off, level),
+        headline=_headline(rows, status, direction, evidence, gap, miscalibrated, level),
         sentences=tuple(sentences),
         direction=direction,
-        worst_classes=tuple(row.label for row in off),
+        worst_classes=tuple(row.label for row in miscalibrated),
         p_value=evidence.p_value,
         smallest_detectable=detectable,
         events=evidence.events,
     )
 
 
-def _shows_factor(events: EventNumbers) -> bool:
+def _detects_factor(events: EventNumbers) -> bool:
     """Return whether probabilities that are too high or too low by a factor of two would have been detected."""
     factors = (events.factor_too_high, events.factor_too_low)
     return all(factor is not None and factor <= RELEVANT_FACTOR for factor in factors)
@@ -97,7 +98,7 @@ def is_small(evidence: Evidence, level: float) -> bool:
 
 
 def _direction(
-    rows: Rows, evidence: Evidence, bound: LowerBound | None, gap: Estimate, level: float
+    rows: EvaluationSet, evidence: Evidence, bound: LowerBound | None, gap: Estimate, level: float
 ) -> Direction:
     """Return the overall direction of the miscalibration, from tests at the same level.
 
@@ -115,7 +116,7 @@ def _direction(
         return by_slope
     if bound is not None and bound.overconfidence is not None and bound.underconfidence is not None:
         smaller, larger = sorted((bound.overconfidence, bound.underconfidence))
-        if smaller > max(NOTABLE * larger, 2 * bound.standard_error):
+        if smaller > max(MIXED_RATIO * larger, 2 * bound.standard_error):
             return "mixed"
     if gap.low is not None and gap.low > 0:
         return "over-confident"
@@ -124,11 +125,11 @@ def _direction(
     return by_slope
 
 
-def _is_beyond_noise(gap: Estimate) -> bool:
+def _is_significant(gap: Estimate) -> bool:
     return (gap.low is not None and gap.low > 0) or (gap.high is not None and gap.high < 0)
 
 
-def _impossible(rows: Rows) -> str:
+def _zero_probability_clause(rows: EvaluationSet) -> str:
     number = n_impossible(rows)
     return f"the true class of {counted(number, 'row')} had a predicted probability of exactly zero"
 
@@ -138,12 +139,12 @@ def _sentence(clause: str) -> str:
 
 
 def _headline(
-    rows: Rows,
+    rows: EvaluationSet,
     status: Status,
     direction: Direction,
     evidence: Evidence,
     gap: Estimate,
-    off: list[ClassRow],
+    miscalibrated: list[ClassRow],
     level: float,
 ) -> str:
     if status == "calibrated":
@@ -155,39 +156,42 @@ def _headline(
         assert evidence.smallest_detectable is not None
         return (
             "No sign of miscalibration; an error of "
-            f"{points(evidence.smallest_detectable)} or more would probably have been detected."
+            f"{in_points(evidence.smallest_detectable)} or more would probably have been detected."
         )
     if status == "too-few-events":
         assert evidence.events is not None
         noun = "mistakes" if evidence.events.name == "mistakes" else "events"
         return (
-            f"Too few {noun} to tell: {_counted_events(evidence.events)}. Probabilities that are too high or too low by a factor "
-            "of two could go undetected."
+            f"Too few {noun} to tell: {_counted_events(evidence.events)}. Probabilities that are too high or too low by a "
+            "factor of two could go undetected."
         )
     if status == "unclear":
         unit, number = ("row", rows.n_rows) if rows.n_groups is None else ("group", rows.n_groups)
         return (
             f"Too few {unit}s to tell: no test rejects calibration, but with {counted(number, unit)} an error of "
-            f"{points(RELEVANT_ERROR)} could go undetected."
+            f"{in_points(RELEVANT_ERROR)} could go undetected."
         )
     if evidence.rejecting == (IMPOSSIBLE,):
-        return f"Not calibrated: {_impossible(rows)}."
+        return f"Not calibrated: {_zero_probability_clause(rows)}."
     opening = "Not calibrated, but the error is small" if is_small(evidence, level) else "Not calibrated"
     if rows.n_classes == 2:
         return f"{opening}: {_two_classes(rows, direction, gap, evidence, level)}."
     if direction == "mixed":
-        if evidence.main_adjusted > 1 - level and off:
-            names = ", ".join(quoted(row.label) for row in off[:3])
-            more = "" if len(off) <= 3 else f" and {len(off) - 3} more"
-            noun = "class" if len(off) == 1 else "classes"
+        if evidence.main_adjusted > 1 - level and miscalibrated:
+            names = ", ".join(quoted(row.label) for row in miscalibrated[:3])
+            more = "" if len(miscalibrated) <= 3 else f" and {len(miscalibrated) - 3} more"
+            noun = "class" if len(miscalibrated) == 1 else "classes"
             return f"{opening}: the probabilities of {noun} {names}{more} are miscalibrated."
         return f"{opening}: {_without_direction(evidence, level, 'the probabilities')}."
-    if not _is_beyond_noise(gap):
-        how = "too extreme" if direction == "over-confident" else "not extreme enough"
-        return f"{opening}: the probabilities are {how} ({direction}); mean confidence and accuracy agree within sampling error."
+    if not _is_significant(gap):
+        direction_text = "too extreme" if direction == "over-confident" else "not extreme enough"
+        return (
+            f"{opening}: the probabilities are {direction_text} ({direction}); mean confidence and accuracy agree within "
+            "sampling error."
+        )
     return (
         f"{opening}: the predictions are {direction} (mean confidence {percent(rows.mean(rows.confidence))}, accuracy "
-        f"{percent(rows.mean(rows.hits))}){_worst_class(off, gap)}."
+        f"{percent(rows.mean(rows.hits))}){_worst_class(miscalibrated, gap)}."
     )
 
 
@@ -214,18 +218,18 @@ def _without_direction(evidence: Evidence, level: float, what: str) -> str:
     rejecting = evidence.rejecting
     if len(rejecting) == 1:
         return (
-            f"one of {evidence.n_counted} tests rejects calibration, {rejecting[0]} ({p_text(evidence.p_value)}), but the rows "
+            f"one of {evidence.n_deciding} tests rejects calibration, {rejecting[0]} ({p_text(evidence.p_value)}), but the rows "
             "do not show where the error is"
         )
     return f"{what} are miscalibrated, without a clear direction"
 
 
-def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
+def _worst_class(miscalibrated: list[ClassRow], gap: Estimate) -> str:
     """Return the rare class with the largest error by a factor, else the class with the largest error of the mean.
 
     A factor must be at least two; a difference must be larger than that of the mean confidence.
     """
-    on_average = [row for row in off if row.direction in MEANS]
+    on_average = [row for row in miscalibrated if row.direction in ON_AVERAGE]
     if not on_average:
         return ""
     row = max(on_average, key=_factor)
@@ -236,7 +240,7 @@ def _worst_class(off: list[ClassRow], gap: Estimate) -> str:
     size = abs(row.in_the_large.value or 0.0)
     if size <= abs(gap.value or 0.0):
         return ""
-    return f"; the worst is {class_named(row.label)}, {row.direction} by {points(size)}"
+    return f"; the worst is {class_named(row.label)}, {row.direction} by {in_points(size)}"
 
 
 def _factor(row: ClassRow) -> float:
@@ -245,7 +249,9 @@ def _factor(row: ClassRow) -> float:
     return 1.0 if high > RARE else high / low if low > 0 else np.inf
 
 
-def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evidence, level: float) -> str:
+def _two_classes(
+    rows: EvaluationSet, direction: Direction, gap: Estimate, evidence: Evidence, level: float
+) -> str:
     counts, events = evidence.main.counts, evidence.events
     about = (
         f"the probabilities of {class_named(rows.class_names[1 if events is None else int(counts.of_event)])}"
@@ -257,22 +263,22 @@ def _two_classes(rows: Rows, direction: Direction, gap: Estimate, evidence: Evid
         parts.append("not extreme enough (under-confident)")
     if events is not None:
         if not evidence.main.is_grouped and counts.p_value <= 1 - level:
-            how = "high" if events.expected > events.observed else "low"
-            parts.append(f"too {how} on average, {_counted_events(events)}")
+            direction_text = "high" if events.expected > events.observed else "low"
+            parts.append(f"too {direction_text} on average, {_counted_events(events)}")
     elif gap.value is not None and gap.low is not None and gap.low > 0:
-        parts.append(f"too high by {points(gap.value)} on average")
+        parts.append(f"too high by {in_points(gap.value)} on average")
     elif gap.value is not None and gap.high is not None and gap.high < 0:
-        parts.append(f"too low by {points(gap.value)} on average")
+        parts.append(f"too low by {in_points(gap.value)} on average")
     return f"{about} are {' and '.join(parts)}" if parts else _without_direction(evidence, level, about)
 
 
 def _evidence_sentence(evidence: Evidence, level: float) -> str:
     at_level = f"at the {100 * (1 - level):.4g} % level"
     found = p_text(evidence.p_value)
-    if evidence.n_counted == 1:
+    if evidence.n_deciding == 1:
         rejects = "rejects" if evidence.p_value <= 1 - level else "does not reject"
         return f"The test {rejects} calibration {at_level}: {found} ({evidence.most_significant})."
-    n_rejecting, n_tests = len(evidence.rejecting), evidence.n_counted
+    n_rejecting, n_tests = len(evidence.rejecting), evidence.n_deciding
     how_many = "All" if n_rejecting == n_tests else f"{n_rejecting} of the" if n_rejecting else "None of the"
     verb = "rejects" if n_rejecting <= 1 else "reject"
     return (
@@ -281,7 +287,7 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
     )
 
 
-def _means_sentence(rows: Rows, gap: Estimate) -> str:
+def _means_sentence(rows: EvaluationSet, gap: Estimate) -> str:
     ends = (
         ""
         if gap.low is None or gap.high is None
@@ -309,31 +315,31 @@ def _size_sentence(bound: LowerBound, status: Status) -> str:
     if status != "miscalibrated":
         return (
             f"By itself, without adjustment for multiple testing, the cross-fitted lower bound on the mean error {about} is "
-            f"{points(least)}; the estimate is {points(bound.estimate)}."
+            f"{in_points(least)}; the estimate is {in_points(bound.estimate)}."
         )
     return (
-        f"The mean error {about} is at least {points(least)} with {100 * bound.level:g} % confidence; the estimate is "
-        f"{points(bound.estimate)}."
+        f"The mean error {about} is at least {in_points(least)} with {100 * bound.level:g} % confidence; the estimate is "
+        f"{in_points(bound.estimate)}."
     )
 
 
-def _classes_sentence(off: list[ClassRow], n_classes: int) -> str:
-    def said(row: ClassRow) -> str:
+def _classes_sentence(miscalibrated: list[ClassRow], n_classes: int) -> str:
+    def described(row: ClassRow) -> str:
         return quoted(row.label) if row.direction == "none" else f"{quoted(row.label)} ({row.direction})"
 
-    shown = ", ".join(said(row) for row in off[:SHOWN_CLASSES])
-    more = "" if len(off) <= SHOWN_CLASSES else f" and {len(off) - SHOWN_CLASSES} more"
-    verb = "is" if len(off) == 1 else "are"
-    return f"{len(off)} of {n_classes} classes {verb} significantly miscalibrated: {shown}{more}."
+    shown = ", ".join(described(row) for row in miscalibrated[:SHOWN_CLASSES])
+    more = "" if len(miscalibrated) <= SHOWN_CLASSES else f" and {len(miscalibrated) - SHOWN_CLASSES} more"
+    verb = "is" if len(miscalibrated) == 1 else "are"
+    return f"{len(miscalibrated)} of {n_classes} classes {verb} significantly miscalibrated: {shown}{more}."
 
 
-def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
+def _detectable_sentence(rows: EvaluationSet, evidence: Evidence, status: Status) -> str:
     detectable = evidence.smallest_detectable
     if rows.n_groups == 1:
         return "All rows belong to one group: the variance between groups is unknown, so no error can be detected reliably."
     if detectable is None:
-        few = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
-        return f"{few} are too few to detect even the largest possible error with a power of 80 %."
+        subject = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
+        return f"{subject} are too few to detect even the largest possible error with a power of 80 %."
     if evidence.events is not None:
         return _factor_sentence(rows, evidence.events, evidence.alpha, status)
     what = (
@@ -342,31 +348,29 @@ def _detectable_sentence(rows: Rows, evidence: Evidence, status: Status) -> str:
         else "cumulative over an interval of scores, relative to all rows"
     )
     together = "" if rows.n_groups is None else f" in {rows.n_groups} groups"
-    seen = (
-        f"With {counted(rows.n_rows, 'row')}{together}, an error of {points(detectable)} ({what}) is detected with a "
+    detected = (
+        f"With {counted(rows.n_rows, 'row')}{together}, an error of {in_points(detectable)} ({what}) is detected with a "
         "power of 80 %; smaller errors may go undetected"
     )
     if status != "unclear":
-        return f"{seen}."
+        return f"{detected}."
     unit, number = ("rows", rows.n_rows) if rows.n_groups is None else ("groups", rows.n_groups)
-    needed = number * (detectable / RELEVANT_ERROR) ** 2
-    return (
-        f"{seen}. To detect {points(RELEVANT_ERROR)}, about {float(f'{needed:.2g}'):,.0f} {unit} are needed."
-    )
+    n_needed = number * (detectable / RELEVANT_ERROR) ** 2
+    return f"{detected}. To detect {in_points(RELEVANT_ERROR)}, about {float(f'{n_needed:.2g}'):,.0f} {unit} are needed."
 
 
-def _factor_sentence(rows: Rows, events: EventNumbers, alpha: float, status: Status) -> str:
+def _factor_sentence(rows: EvaluationSet, events: EventNumbers, alpha: float, status: Status) -> str:
     factors = {"high": events.factor_too_high, "low": events.factor_too_low}
     shown = [f"{factor:.2g} times too {way}" for way, factor in factors.items() if factor is not None]
     expected = f"With {_number(events.expected)} {events.name} expected"
     if shown:
-        seen = (
+        detected = (
             f"{expected}, probabilities {' or '.join(shown)} are detected with a power of 80 %; smaller errors may go "
             "undetected."
         )
     else:
-        seen = f"{expected}, no factor is detected with a power of 80 %."
+        detected = f"{expected}, no factor is detected with a power of 80 %."
     if status != "too-few-events" or events.expected == 0:
-        return seen
-    needed = events_for_factor(RELEVANT_FACTOR, alpha) / events.expected * rows.n_rows
-    return f"{seen} To detect a factor of two, about {float(f'{needed:.2g}'):,.0f} rows are needed."
+        return detected
+    n_needed = events_for_factor(RELEVANT_FACTOR, alpha) / events.expected * rows.n_rows
+    return f"{detected} To detect a factor of two, about {float(f'{n_needed:.2g}'):,.0f} rows are needed."

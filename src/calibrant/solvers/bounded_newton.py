@@ -74,7 +74,7 @@ def bounded_newton(
         n_iterations += 1
         goal = _best_of_expansion(current, theta, bounds)
         step = goal - theta
-        previous, decrement = decrement, _promise(current, step)
+        previous, decrement = decrement, _predicted_decrease(current, step)
         if decrement <= tolerance:
             candidate = expand(goal)
             n_evaluations += 1
@@ -114,7 +114,7 @@ def bounded_newton(
     )
 
 
-def _promise(expansion: ConvexExpansion, step: Vector) -> float:
+def _predicted_decrease(expansion: ConvexExpansion, step: Vector) -> float:
     """Return by how much the expansion falls along a step."""
     return max(0.0, -float(expansion.gradient @ step + step @ expansion.hessian @ step / 2))
 

@@ -79,16 +79,24 @@ def newton_cg(
 ) -> Solution:
     r"""Minimise an objective to within about ``tolerance`` of its optimum; never worse than the identity.
 
-    See :func:`newton_steps` for the steps. If the mean loss ends above that of the identity, the identity is returned.
+    See :func:`newton_steps` for the steps. If they get stuck where probabilities are 0 and 1 to rounding, and curvature
+    vanishes, they start again at zero, the uniform predictions. If the mean loss ends above that of the identity, the
+    identity is returned.
     """
-    with objective.open():
-        solution, _, _ = newton_steps(
+
+    def ended(start: Vector, curvature: Curvature | None) -> Solution:
+        return newton_steps(
             objective,
             objective.expand(start),
             tolerance=tolerance,
             max_iterations=max_iterations,
             curvature=curvature,
-        )
+        )[0]
+
+    with objective.open():
+        solution = ended(start, curvature)
+        if solution.status is Status.OUT_OF_PRECISION:
+            solution = min(solution, ended(np.zeros_like(start), None), key=lambda found: found.value)
         return guarded(objective, solution)
 
 
@@ -173,6 +181,10 @@ def _newton_steps(
         step, n_products = _projected_step(current, bounds, solve, tolerance)
         n_evaluations += n_products
         previous, decrement = decrement, max(0.0, -float(current.gradient @ step) / 2)
+        if decrement == 0 and np.abs(current.gradient) @ np.abs(current.theta) > tolerance:
+            # Not the optimum: there is a slope, but rounding hides the curvature.
+            status = Status.OUT_OF_PRECISION
+            break
         if decrement <= tolerance and (built_here or tolerance > TOLERANCE):
             # The last step is taken if it helps; rounding may be all that is left to gain.
             candidate = objective.expand(np.maximum(current.theta + step, bounds))

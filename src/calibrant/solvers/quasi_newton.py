@@ -10,17 +10,17 @@ from calibrant.arrays import Vector
 from calibrant.numerics.row_blocks import one_blas_thread
 from calibrant.solvers.solution import Status
 
-__all__ = ["Valley", "quasi_newton"]
+__all__ = ["LocalMinimum", "quasi_newton"]
 
 
-# Pairs of steps and gradients that are remembered; each costs two products with vectors.
+# Stored pairs of steps and gradients (limited-memory BFGS); each costs two inner products.
 MEMORY = 30
 
-ABNORMAL = 2  # scipy's number for a line search that found nothing better
+ABNORMAL = 2  # scipy's status of a line search without improvement
 
 
-class Valley(NamedTuple):
-    """Where a search by gradients stopped: a local minimum, if it converged."""
+class LocalMinimum(NamedTuple):
+    """Result of a quasi-Newton search: a local minimum, if it converged."""
 
     theta: Vector
     value: float
@@ -38,7 +38,7 @@ def quasi_newton(
     tolerance: float = 1e-9,
     slope_tolerance: float = 1e-7,
     max_iterations: int = 1000,
-) -> Valley:
+) -> LocalMinimum:
     """Walk downhill from ``start`` by L-BFGS-B until a step gains nothing.
 
     Never ends higher than it began.
@@ -88,7 +88,7 @@ def quasi_newton(
     if status is Status.OUT_OF_PRECISION:
         # After a walk that found no step it gives the value of the last one it tried.
         value, slope = function(np.asarray(found.x, dtype=np.float64))
-    return Valley(
+    return LocalMinimum(
         theta=np.asarray(found.x, dtype=np.float64),
         value=float(value),
         largest_slope=float(np.abs(slope).max()),

@@ -1,30 +1,210 @@
 """Calibration in a unit: make a calibrator, choose its parameters, fit it, and map the test rows."""
 
+import itertools
 import time
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import KFold, StratifiedKFold
+
 from calibrant import registry
+from calibrant.arrays import IntArray
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
-from calibrant.errors import ParameterError, RecipeError, StudyError
+from calibrant.calibrators.scaling.affine import AffineScaling
+from calibrant.errors import ParameterError, PredictionError, RecipeError, StudyError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import held_back
 from calibrant.predictions import Predictions
-from calibrant.studies.calibration_search import (
-    best_on_path,
-    best_parameters,
-    fold_rows,
-    grid_points,
-    natively_searched,
-)
-from calibrant.studies.fitted_maps import Map, chosen_parameters, fitted_map
-from calibrant.studies.outputs_parts import BaseOutputs, Part, averaged
-from calibrant.studies.own_code import is_reference, load_object
+from calibrant.studies.outputs import BaseOutputs, Part, averaged
+from calibrant.studies.own_code import check_reference, is_reference, load_object
 from calibrant.studies.specifications import CalibratorSpec
-from calibrant.studies.static_code import check_reference
 
-__all__ = ["Calibrated", "calibrate", "check_calibrator", "make_calibrator", "needs_own_code"]
+__all__ = [
+    "Calibrated",
+    "calibrate",
+    "check_calibrator",
+    "make_calibrator",
+    "needs_own_code",
+]
+
+
+Map = Callable[[Predictions], Predictions]
+
+
+def fitted_map(calibrator: Any, predictions: Predictions, labels: NDArray[np.intp], name: str) -> Map:
+    """Fit a calibrator and return what it does.
+
+    One of this library's kind is given :class:`~calibrant.Predictions`, logits where the classifier gave logits. Any other
+    object with ``fit`` and ``predict_proba`` is given arrays of probabilities.
+    """
+    if isinstance(calibrator, Calibrator):
+        columns = np.arange(predictions.n_classes)
+        calibrator.fit_labelled(LabelledPredictions(predictions, labels, columns))
+        return calibrator.transform
+    calibrator.fit(np.array(predictions.probabilities), labels)
+
+    def mapped(rows: Predictions) -> Predictions:
+        given = np.asarray(calibrator.predict_proba(np.array(rows.probabilities)))
+        if given.shape != rows.scores.shape:
+            raise StudyError(
+                f"calibrator {name!r} gave probabilities of shape {given.shape} for {rows.scores.shape}; it must keep "
+                "rows and classes."
+            )
+        try:
+            return Predictions.from_probabilities(given)
+        except PredictionError as error:
+            raise StudyError(f"calibrator {name!r}: {error}") from error
+
+    return mapped
+
+
+def chosen_parameters(calibrator: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the parameters that a fitted calibrator settled on: ``reg_lambda`` where it has ``reg_lambda_``, and so on.
+
+    Of a chain they are numbered by stage, as in ``0.reg_lambda``.
+
+    >>> from calibrant.registry import make
+    >>> p, y = [[0.7, 0.3], [0.4, 0.6]] * 20, [0, 1, 0, 0] * 10
+    >>> chosen_parameters(make("dirichlet-l2", reg_lambda=[0.1], reg_mu=None).fit(p, y))
+    {'reg_lambda': 0.1, 'reg_mu': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for place, stage in enumerate(getattr(calibrator, "calibrators_", ())):
+        found |= chosen_parameters(stage, f"{prefix}{place}.")
+    if not hasattr(calibrator, "get_params"):
+        return found
+    for name in calibrator.get_params(deep=False):
+        value = getattr(calibrator, f"{name}_", None)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, bool | int | float | str):
+            found[prefix + name] = value
+    return found
+
+
+Fit = Callable[[Predictions, IntArray, Mapping[str, Any]], Map]
+
+
+def grid_points(spec: CalibratorSpec) -> list[dict[str, Any]]:
+    """Return all combinations of the values of a grid; an empty one if there is none.
+
+    >>> grid_points(CalibratorSpec("b", "width-binning", grid={"n_bins": [5, 10]}))
+    [{'n_bins': 5}, {'n_bins': 10}]
+    """
+    values = [_listed(each) for each in spec.grid.values()]
+    return [dict(zip(spec.grid, point, strict=True)) for point in itertools.product(*values)]
+
+
+def natively_searched(spec: CalibratorSpec, calibrator: Any) -> dict[str, Any] | None:
+    """Return parameters that let a calibrator search the grid on folds itself; None if it has to be searched from outside."""
+    if spec.select != "cross-validation" or not _has_path(spec, calibrator):
+        return None
+    return {**_strengths(spec), "cv": spec.folds, "average_folds": spec.refit == "average"}
+
+
+def best_on_path(part: Part, spec: CalibratorSpec, calibrator: Any) -> dict[str, Any] | None:
+    """Return the best strengths on the training rows, found by the calibrator itself; None if it cannot.
+
+    Calibration and training rows are given as one set with a single split, on which all strengths of the grid are tried
+    from warm starts: several times as fast as one fit from the beginning for each.
+    """
+    if part.training is None or part.training_labels is None or not _has_path(spec, calibrator):
+        return None
+    if calibrator.penalty == "l2" and calibrator.center == "temperature":
+        return None  # towards a temperature of all rows, which is not that of the calibration rows
+    n_rows, n_classes = len(part.calibration_labels), part.calibration.n_classes
+    labels = np.concatenate([part.calibration_labels, part.training_labels])
+    if len(np.unique(part.calibration_labels)) < n_classes:
+        return None
+    rows = replace(
+        part.calibration,
+        scores=np.concatenate([part.calibration.scores, part.training.scores]),
+        declared_floor=part.calibration.floor,
+    )
+    split = np.arange(n_rows), np.arange(n_rows, len(labels))
+    searching = calibrator.set_params(**_strengths(spec), cv=[split], average_folds=True)
+    with held_back():  # of the model that is thrown away
+        searching.fit_labelled(LabelledPredictions(rows, labels, np.arange(n_classes)))
+    found = {"reg_lambda": searching.reg_lambda_, "reg_mu": searching.reg_mu_}
+    return {name: float(found[name]) for name in spec.grid}
+
+
+def _has_path(spec: CalibratorSpec, calibrator: Any) -> bool:
+    """Tell whether the grid is one of strengths that a calibrator tries from warm starts."""
+    if not isinstance(calibrator, AffineScaling) or not spec.grid.keys() <= {"reg_lambda", "reg_mu"}:
+        return False
+    # A grid of one and a walk of the other do not go together there.
+    return all(getattr(calibrator, name) != "auto" for name in {"reg_lambda", "reg_mu"} - spec.grid.keys())
+
+
+def _strengths(spec: CalibratorSpec) -> dict[str, list[float]]:
+    return {name: [float(each) for each in _listed(values)] for name, values in spec.grid.items()}
+
+
+def _listed(values: Any) -> list[Any]:
+    """Return the values of a grid as a list; a single one stands alone."""
+    return list(values) if isinstance(values, list | tuple) else [values]
+
+
+def best_parameters(part: Part, spec: CalibratorSpec, seed: int, fit: Fit) -> dict[str, Any]:
+    """Return the point of the grid with the least log-loss; the first of equals.
+
+    With ``select = "training"`` every point is fitted to the calibration rows and judged on the rows that the classifier
+    was trained on, as the programs behind the tables of :cite:`kull2019` do. These rows flatter the classifier, not
+    the calibrator.
+    """
+    points = grid_points(spec)
+    if len(points) == 1:
+        return points[0]
+    if spec.select == "training":
+        if part.training is None or part.training_labels is None:
+            raise StudyError(
+                f"calibrator {spec.name!r} is chosen by rows that a classifier was trained on, and there are none; use "
+                "select = 'cross-validation'."
+            )
+        training = part.training, part.training_labels
+        losses = [_loss(fit(part.calibration, part.calibration_labels, point), *training) for point in points]
+    else:
+        folds = fold_rows(part.calibration_labels, spec.folds, seed)
+        losses = [
+            sum(
+                len(held_out)
+                * _loss(
+                    fit(part.calibration.take(rest), part.calibration_labels[rest], point),
+                    part.calibration.take(held_out),
+                    part.calibration_labels[held_out],
+                )
+                for rest, held_out in folds
+            )
+            for point in points
+        ]
+    return points[int(np.argmin(losses))]
+
+
+def fold_rows(labels: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
+    """Return folds of calibration rows, stratified unless all classes are too small for that."""
+    if len(labels) < n_folds:
+        raise StudyError(
+            f"there are {len(labels)} calibration rows for {n_folds} folds; ask for fewer folds."
+        )
+    kind = StratifiedKFold if np.bincount(labels).max() >= n_folds else KFold
+    folds = kind(n_folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of classes that some folds lack
+        return list(folds.split(np.zeros(len(labels)), labels))
+
+
+def _loss(mapping: Map, predictions: Predictions, labels: IntArray) -> float:
+    """Return the log-loss of mapped rows, in which a refuted zero is bad but not the end."""
+    mapped = mapping(predictions)
+    data = LabelledPredictions(mapped, labels, np.arange(mapped.n_classes))
+    return data.log_loss(mapped.without_zeros())
 
 
 @dataclass(frozen=True, eq=False)

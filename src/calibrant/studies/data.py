@@ -1,175 +1,297 @@
-"""Data sets of a study by what the recipe says of them: where they are, what they hold, what identifies them."""
+"""StudyData: the rows of a data set, with features or with scores, and the truth if it is known."""
 
-import hashlib
-import json
-import os
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from calibrant.errors import RecipeError, StudyDataError, StudyError
-from calibrant.studies.data_rows import Rows, StudyData, Truth
-from calibrant.studies.own_code import code_fingerprint, load_function
-from calibrant.studies.sources import check_columns, read_features, read_scores, read_top_label
-from calibrant.studies.specifications import DataSpec
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import IntArray
+from calibrant.errors import LabelError, PredictionError, StudyDataError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.options import real_array
+from calibrant.predictions import Predictions
+from calibrant.synthetic.task import SyntheticTask
 
 __all__ = [
-    "AbsentDataError",
     "Rows",
     "StudyData",
     "Truth",
-    "check_source",
-    "file_hash",
-    "find_source",
-    "fingerprint",
-    "load",
 ]
 
-BYTES_AT_A_TIME = 1 << 20
+Truth = NDArray[np.float64] | SyntheticTask
+"""True probabilities of rows, (n, K), or the task that the rows were drawn from."""
 
-# Files are hashed once as long as they stay as they are; few sets are kept in memory.
-_HASHES: dict[tuple[str, int, int], str] = {}
-_LOADED: dict[tuple[Any, ...], StudyData] = {}
-KEPT_SETS = 4
+ROUNDING = 1e-6
 
 
-class AbsentDataError(StudyDataError):
-    """The file of a data set is not there."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a data set: true classes as column numbers, and either features or scores.
 
-
-def find_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> Path | None:
-    """Return where the file of a data set is, None for one that is generated; refuse one that is absent.
-
-    Files are relative to the folder of data, or to that of the recipe if there is none; own ones beside the recipe are
-    found as well. A generator that reads files names them in the option ``files``.
+    Attributes
+    ----------
+    labels : ndarray of shape (n,)
+    features : ndarray of shape (n, d) or None
+    predictions : Predictions or None
+    truth : ndarray of shape (n, K) or None
+        True probabilities.
     """
-    if spec.kind == "generated":
-        for name in spec.options.get("files", ()):
-            _found(str(name), spec.name, data_folder, recipe_folder)
-        return None
-    return _found(spec.source, spec.name, data_folder, recipe_folder)
 
+    labels: IntArray
+    features: NDArray[np.float64] | None = None
+    predictions: Predictions | None = None
+    truth: NDArray[np.float64] | None = None
 
-def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> None:
-    """Refuse a data set that is absent, or whose table lacks the column of the labels, by its first line alone."""
-    path = find_source(spec, data_folder, recipe_folder)
-    if path is None:
-        return
-    try:
-        for each in (path, _test_path(spec, data_folder, recipe_folder)):
-            if each is not None and spec.kind in ("features", "scores"):
-                check_columns(each, spec.options, needed=spec.kind == "features")
-    except StudyDataError as error:
-        raise type(error)(f"data set {spec.name!r}: {error}") from error
+    def __len__(self) -> int:
+        return len(self.labels)
 
-
-def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> str:
-    """Return a hash of all that a data set depends on: the content of its files, or the code that makes it, and its options.
-
-    Neither names nor places of files matter.
-    """
-    content = [spec.kind, json.dumps(_options(spec), sort_keys=True)]
-    path = find_source(spec, data_folder, recipe_folder)
-    if path is None:
-        content += [spec.source, code_fingerprint(spec.source, recipe_folder)]
-        files = spec.options.get("files", ())
-        content += [file_hash(_found(str(name), spec.name, data_folder, recipe_folder)) for name in files]
-    else:
-        content.append(file_hash(path))
-    test = _test_path(spec, data_folder, recipe_folder)
-    if test is not None:
-        content.append(file_hash(test))
-    return hashlib.sha256("\0".join(content).encode()).hexdigest()
-
-
-def load(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, seed: int) -> StudyData:
-    """Return the rows of a data set; ``seed`` is passed on to a generator and is of no account otherwise."""
-    path = find_source(spec, data_folder, recipe_folder)
-    generated = path is None
-    key = (
-        fingerprint(spec, data_folder, recipe_folder),
-        str(path),
-        str(data_folder) if generated else "",
-        seed if generated else 0,
-    )
-    if key in _LOADED:
-        return _LOADED[key]
-    data = (
-        _generated(spec, data_folder, recipe_folder, seed)
-        if path is None
-        else _read(spec, path, data_folder, recipe_folder)
-    )
-    if spec.options.get("standardise", False):
-        data = data.standardised()
-    while len(_LOADED) >= KEPT_SETS:
-        _LOADED.pop(next(iter(_LOADED)), None)
-    _LOADED[key] = data
-    return data
-
-
-def _read(spec: DataSpec, path: Path, data_folder: Path | None, recipe_folder: Path) -> StudyData:
-    if spec.kind == "features":
-        return read_features(path, spec.options)
-    if spec.kind == "scores":
-        return read_scores(path, spec.options, _test_path(spec, data_folder, recipe_folder))
-    if spec.kind == "top-label":
-        return read_top_label(path)
-    raise RecipeError(
-        f"data set {spec.name!r} is of kind {spec.kind!r}; it must be features, scores, top-label or generated."
-    )
-
-
-def _generated(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, seed: int) -> StudyData:
-    parameters = dict(spec.options.get("parameters", {}))
-    function = load_function(f"data set {spec.name!r}", spec.source, parameters, recipe_folder)
-    try:
-        data = function(seed=seed, data_folder=data_folder or recipe_folder, **parameters)
-    except (StudyError, MemoryError):
-        raise
-    except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise StudyDataError(f"{spec.source}: {type(error).__name__}: {text}.") from error
-    if not isinstance(data, StudyData):
-        raise StudyDataError(
-            f"data set {spec.name!r}: {spec.source} returned {type(data).__name__}; it must return a StudyData."
+    def take(self, rows: IntArray) -> Self:
+        """Return some of the rows."""
+        return replace(
+            self,
+            labels=self.labels[rows],
+            features=None if self.features is None else self.features[rows],
+            predictions=None if self.predictions is None else self.predictions.take(rows),
+            truth=None if self.truth is None else self.truth[rows],
         )
-    return data
 
 
-def _options(spec: DataSpec) -> Any:
-    """Return the options that determine the rows."""
-    return spec.canonical()["options"]
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """A data set of a study; generators make one with a method whose name begins with ``from_``.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (K,)
+        Names of the classes.
+    rows : Rows or None
+        Rows that a split divides.
+    training : Rows or None
+        Rows that classifiers are trained on once, if they are apart.
+    calibration, test : Rows or None
+        Rows that are divided already.
+    task : SyntheticTask or None
+        What scores and labels were drawn from.
+
+    Examples
+    --------
+    >>> data = StudyData.from_scores([[0.9, 0.1], [0.3, 0.7]], [0, 1])
+    >>> data.n_classes, len(data.rows)
+    (2, 2)
+    """
+
+    classes: NDArray[Any]
+    rows: Rows | None = None
+    training: Rows | None = None
+    calibration: Rows | None = None
+    test: Rows | None = None
+    task: SyntheticTask | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, K."""
+        return len(self.classes)
+
+    @property
+    def has_features(self) -> bool:
+        """Whether classifiers are to be trained."""
+        return self._parts()[0].features is not None
+
+    @classmethod
+    def from_features(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        train: tuple[Any, Any] | None = None,
+        calibration: tuple[Any, Any] | None = None,
+    ) -> Self:
+        """Make a set of rows with features.
+
+        ``train`` are rows that classifiers are trained on, apart from those that are divided. With ``calibration`` as
+        well, ``X`` and ``y`` are the test rows.
+        """
+        parts = [part for part in (train, calibration, (X, y)) if part is not None]
+        labels = [_column(part[1]) for part in parts]
+        if len({each.dtype.kind in "iub" for each in labels}) > 1:
+            raise StudyDataError("labels of some rows are numbers and of others text; write them all alike.")
+        classes, numbers = np.unique(np.concatenate(labels), return_inverse=True)
+        if len(classes) < 2:
+            raise StudyDataError("all rows are of one class; at least two are needed.")
+        ends = np.cumsum([len(each) for each in labels])[:-1]
+        found = [
+            Rows(number.astype(np.intp), features=_matrix(part[0], len(number)))
+            for part, number in zip(parts, np.split(numbers, ends), strict=True)
+        ]
+        widths = {each.features.shape[1] for each in found if each.features is not None}
+        if len(widths) > 1:
+            raise StudyDataError(f"rows have {sorted(widths)} features; give all the same number.")
+        if train is None and calibration is not None:
+            raise StudyDataError("calibration rows are given but no training rows; give both or neither.")
+        if calibration is not None:
+            return cls(classes, training=found[0], calibration=found[1], test=found[2])
+        return cls(classes, rows=found[-1], training=found[0] if train is not None else None)
+
+    @classmethod
+    def from_scores(cls, predictions: Any, y: Any, *, truth: Any = None) -> Self:
+        """Make a set of rows with scores of a classifier: probabilities, or :class:`~calibrant.Predictions`.
+
+        ``truth`` are true probabilities, (n, K), or the :class:`~calibrant.synthetic.SyntheticTask` of the rows.
+        """
+        rows, classes = _scored(predictions, y)
+        task = truth if isinstance(truth, SyntheticTask) else None
+        return cls(classes, rows=_with_truth(rows, truth, len(classes)), task=task)
+
+    @classmethod
+    def from_split(cls, calibration: Sequence[Any], test: Sequence[Any], *, truth: Any = None) -> Self:
+        """Make rows with scores that are divided already, each part a pair of predictions and labels.
+
+        ``truth`` are true probabilities of the test rows, or the task of all rows.
+        """
+        first, classes = _scored(*calibration)
+        second, others = _scored(*test)
+        if len(classes) != len(others):
+            raise StudyDataError(
+                f"calibration rows have {len(classes)} classes and test rows {len(others)}; give both the same columns."
+            )
+        if not np.array_equal(classes, others):
+            raise StudyDataError("calibration and test rows have classes of other names; name both alike.")
+        task = truth if isinstance(truth, SyntheticTask) else None
+        return cls(classes, calibration=first, test=_with_truth(second, truth, len(classes)), task=task)
+
+    def all_rows(self) -> Rows:
+        """Return the rows that a split may divide: those of their own, or calibration and test rows together."""
+        if self.rows is not None:
+            return self.rows
+        assert self.calibration is not None
+        assert self.test is not None
+        return _joined(self.calibration, self.test)
+
+    def every_row(self) -> Rows:
+        """Return all rows there are, those for training included."""
+        return self.all_rows() if self.training is None else _joined(self.training, self.all_rows())
+
+    def with_features(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Self:
+        """Return the same rows with other features."""
+        parts = {
+            name: replace(part, features=change(part.features))
+            for name in ("rows", "training", "calibration", "test")
+            if (part := getattr(self, name)) is not None and part.features is not None
+        }
+        return replace(self, **parts)
+
+    def standardised(self) -> Self:
+        """Return features of mean 0 and standard deviation 1 over the training rows, or over all if none are apart.
+
+        Over all rows is what the programs behind the published tables do; test rows then have a part in it, though not
+        their labels. A constant feature becomes zero.
+        """
+        basis = self.all_rows() if self.training is None else self.training
+        if basis.features is None:
+            raise StudyDataError("there are no features to standardise; leave out standardise.")
+        mean, spread = basis.features.mean(axis=0), basis.features.std(axis=0)
+        # The deviation of a constant column is rounding.
+        spread[spread <= ROUNDING * np.abs(mean)] = 0
+        spread[spread == 0] = np.inf
+        return self.with_features(lambda features: (features - mean) / spread)
+
+    def _parts(self) -> list[Rows]:
+        found = [part for part in (self.rows, self.training, self.calibration, self.test) if part is not None]
+        if not found:
+            raise StudyDataError("the data set has no rows; make it with StudyData.from_scores and the like.")
+        return found
 
 
-def _test_path(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> Path | None:
-    other = spec.options.get("test")
-    if other is None or spec.kind != "scores":
-        return None
-    return _found(str(other), spec.name, data_folder, recipe_folder)
+def _joined(first: Rows, second: Rows) -> Rows:
+    def both(name: str) -> Any:
+        parts = getattr(first, name), getattr(second, name)
+        return None if any(part is None for part in parts) else np.concatenate(parts)
+
+    predictions = None
+    if first.predictions is not None and second.predictions is not None:
+        if first.predictions.space is not second.predictions.space:
+            raise StudyDataError(
+                "calibration and test rows have scores of two kinds; give both as probabilities, or both as logits."
+            )
+        scores = np.concatenate([first.predictions.scores, second.predictions.scores])
+        predictions = replace(first.predictions, scores=scores)
+    return Rows(both("labels"), both("features"), predictions, both("truth"))
 
 
-def _found(source: str, name: str, data_folder: Path | None, recipe_folder: Path) -> Path:
-    folders = [recipe_folder] if data_folder is None else [data_folder, recipe_folder]
-    for folder in folders:
-        path = folder / source
-        if path.is_file():
-            return path
-    raise AbsentDataError(
-        f"data set {name!r}: there is no file {source} in {folders[0]}; name the folder of your data by --data or "
-        "CALIBRANT_DATA."
-    )
+def _column(y: Any) -> NDArray[Any]:
+    """Return labels, (n,), from (n,) or (n, 1)."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) == 0:
+        raise StudyDataError(f"labels have shape {labels.shape}; one per row is needed.")
+    if labels.dtype.kind == "O":
+        labels = labels.astype(str)
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all() or (labels != np.round(labels)).any():
+            raise StudyDataError(
+                "labels must be whole numbers or text, but some are fractions or not numbers."
+            )
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iubU":
+        raise StudyDataError(f"labels must be whole numbers or text, not {labels.dtype}.")
+    return labels
 
 
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file; one that stays as it is is read once."""
+def _matrix(X: Any, n_rows: int) -> NDArray[np.float64]:
+    features = real_array(X)
+    if features is None or features.ndim != 2 or features.shape[1] == 0:
+        raise StudyDataError("features must be numbers, rows by columns; encode categories first.")
+    if len(features) != n_rows:
+        raise StudyDataError(f"there are {len(features)} rows of features but {n_rows} labels.")
+    if not np.isfinite(features).all():
+        row, column = np.argwhere(~np.isfinite(features))[0]
+        raise StudyDataError(
+            f"features must be finite, but row {row}, column {column} is {features[row, column]}; fill such gaps first."
+        )
+    return features
+
+
+def _scored(predictions: Any, y: Any) -> tuple[Rows, NDArray[Any]]:
+    labels = _column(y)
     try:
-        status = os.stat(path)
-        known = (str(path.resolve()), status.st_mtime_ns, status.st_size)
-        if known not in _HASHES:
-            digest = hashlib.sha256()
-            with open(path, "rb") as stream:
-                while block := stream.read(BYTES_AT_A_TIME):
-                    digest.update(block)
-            _HASHES[known] = digest.hexdigest()
-    except OSError as error:
-        raise StudyDataError(f"{path} cannot be read: {error.strerror}.") from error
-    return _HASHES[known]
+        parsed = Predictions.parse(predictions)
+        if parsed.classes is None and labels.dtype.kind in "iub":
+            _check_numbers(labels.astype(np.int64), parsed.n_classes)
+        data = LabelledPredictions.parse(parsed, labels)
+    except (PredictionError, LabelError) as error:
+        raise StudyDataError(str(error)) from error
+    # From here on labels are column numbers, and columns need no names.
+    return Rows(data.labels, predictions=replace(data.predictions, classes=None)), data.classes
+
+
+def _check_numbers(labels: NDArray[np.int64], n_classes: int) -> None:
+    """Refuse labels that are not column numbers, where columns have no names that they could match."""
+    outside = (labels < 0) | (labels >= n_classes)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise StudyDataError(
+            f"labels must be column numbers from 0 to {n_classes - 1}, but row {row} is of class {labels[row]}."
+        )
+
+
+def _with_truth(rows: Rows, truth: Any, n_classes: int) -> Rows:
+    if truth is None:
+        return rows
+    if isinstance(truth, SyntheticTask):
+        if truth.n_classes != n_classes:
+            raise StudyDataError(f"the task has {truth.n_classes} classes but the scores have {n_classes}.")
+        return rows
+    numbers = real_array(truth)
+    if numbers is None or numbers.shape != (len(rows), n_classes):
+        raise StudyDataError(
+            f"truth must be {len(rows)} rows of {n_classes} probabilities, or a SyntheticTask."
+        )
+    totals = numbers.sum(axis=1, keepdims=True)
+    if not (np.isfinite(totals).all() and (numbers >= 0).all() and (totals > 0).all()):
+        raise StudyDataError(
+            "truth must be probabilities, or counts of votes: none negative, no row of zeros."
+        )
+    return replace(rows, truth=numbers / totals)

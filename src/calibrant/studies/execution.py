@@ -2,28 +2,257 @@
 
 import platform
 import re
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self
 
 import calibrant
 from calibrant.persistence.replacing import sweep
 from calibrant.studies.outputs import OutputsCache
 from calibrant.studies.plan import Plan
 from calibrant.studies.recipe import check_own_code
-from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
-from calibrant.studies.schedule import Schedule
+from calibrant.studies.results import DONE, FAILED, TOO_SLOW, Record
 from calibrant.studies.store import Store
-from calibrant.studies.tasks import Answer, Training, UnitTask
-from calibrant.studies.time_left import TimeLeft
-from calibrant.studies.units import Context, Unit
+from calibrant.studies.units import Answer, Context, GridWork, Pause, Task, Training, Unit, UnitTask
 from calibrant.studies.workers import WorkerDiedError, Workers, opened, processors
-from calibrant.studies.writing import Writer
 
-__all__ = ["Progress", "Summary", "run"]
+__all__ = [
+    "Progress",
+    "Schedule",
+    "Summary",
+    "TimeLeft",
+    "run",
+]
+
+
+Group = tuple[Hashable, ...]
+
+
+class TimeLeft:
+    """Estimates how long the rest will take.
+
+    Every piece of work belongs to a group, such as a data set and a calibrator; where nothing of the group is done yet, the
+    mean is that of all with the same calibrator, and then of all.
+
+    Examples
+    --------
+    >>> left = TimeLeft(jobs=2)
+    >>> for data in ("abalone", "abalone", "car"):
+    ...     left.expect({"data": data, "calibrator": "beta"})
+    >>> left.seconds() is None
+    True
+    >>> left.ended({"data": "abalone", "calibrator": "beta"}, 3.0)
+    >>> left.seconds()
+    3.0
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = max(1, jobs)
+        self._expected: Counter[Group] = Counter()
+        self._sums: defaultdict[Group, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def expect(self, labels: Mapping[str, Any]) -> None:
+        """Count a piece of work that is to be done."""
+        self._expected[_levels(labels)[0]] += 1
+
+    def seen(self, labels: Mapping[str, Any], seconds: float) -> None:
+        """Learn from a piece of work that was not expected, such as one of an earlier run."""
+        for group in _levels(labels):
+            sums = self._sums[group]
+            sums[0] += seconds
+            sums[1] += 1
+
+    def ended(self, labels: Mapping[str, Any], seconds: float | None) -> None:
+        """Learn from a piece of work that was expected; one that was not run has no seconds."""
+        self._expected[_levels(labels)[0]] -= 1
+        if seconds is not None:
+            self.seen(labels, seconds)
+
+    def seconds(self) -> float | None:
+        """Return the seconds left, None as long as nothing is known."""
+        total, known = 0.0, False
+        for group, count in self._expected.items():
+            mean = self._mean(_coarser(group)) if count > 0 else None
+            if mean is not None:
+                known = True
+                total += count * mean
+        if not known and any(count > 0 for count in self._expected.values()):
+            return None
+        return total / self.jobs
+
+    def _mean(self, groups: Iterable[Group]) -> float | None:
+        for group in groups:
+            if group in self._sums:
+                total, count = self._sums[group]
+                return total / count
+        return None
+
+
+def _levels(labels: Mapping[str, Any]) -> tuple[Group, ...]:
+    """Return the groups of a piece of work, the finest first; trainings are apart from units."""
+    if "calibrator" in labels:
+        finest: Group = ("unit", labels["calibrator"], labels.get("data"))
+    elif "trial" in labels:
+        finest = ("trial", labels["trial"], None)
+    else:
+        finest = ("training", labels.get("classifier"), labels.get("data"))
+    return tuple(_coarser(finest))
+
+
+def _coarser(group: Group) -> Iterable[Group]:
+    for length in range(len(group), 0, -1):
+        yield group[:length]
+
+
+class Schedule:
+    """Tasks in an order that keeps workers busy.
+
+    Units whose outputs are there come first, then the next training, and a pause where all that is left waits for
+    trainings under way. There are no waves at whose ends workers would wait for each other.
+
+    Parameters
+    ----------
+    units : iterable of Unit
+        To be run; those of the first repeat come first, so that a run that is stopped leaves whole tables.
+    is_there : callable
+        Tells of the key of a training whether its outputs are in the cache.
+    """
+
+    def __init__(self, units: Iterable[Unit], is_there: Callable[[str], bool]) -> None:
+        # A worker asks for tasks while the main thread hands in answers.
+        self._lock = threading.Lock()
+        self._ready: deque[UnitTask] = deque()
+        self._trainings: deque[Training] = deque()
+        self._waiting: dict[str, list[Unit]] = {}
+        self._under_way: dict[tuple[str, str], Training | UnitTask] = {}
+        for unit in sorted(units, key=_turn):
+            work = unit.work
+            training = work.training if isinstance(work, GridWork) else None
+            if training is None or (training not in self._waiting and is_there(training)):
+                self._ready.append(UnitTask(unit.key, work))
+                continue
+            if training not in self._waiting:
+                assert isinstance(work, GridWork)
+                self._trainings.append(Training(training, work.request, work.outputs))
+            self._waiting.setdefault(training, []).append(unit)
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield tasks until all are given out and none can follow."""
+        while (task := self._next()) is not None:
+            yield task
+
+    def _next(self) -> Task | None:
+        with self._lock:
+            task: Training | UnitTask
+            if self._ready:
+                task = self._ready.popleft()
+            elif self._trainings:
+                task = self._trainings.popleft()
+            elif self._waiting:
+                return Pause()
+            else:
+                return None
+            self._under_way[_name(task)] = task
+            return task
+
+    def finished(self, task: Task, failed: bool = False) -> list[Unit]:
+        """Take note that a task has ended; return the units that cannot be run now, if it was a training that failed."""
+        if isinstance(task, Pause):
+            return []
+        with self._lock:
+            self._under_way.pop(_name(task), None)
+            if isinstance(task, UnitTask):
+                return []
+            units = self._waiting.pop(task.key, [])
+            if failed:
+                return units
+            self._ready.extend(UnitTask(unit.key, unit.work) for unit in units)
+            return []
+
+    def lost(self) -> list[Training | UnitTask]:
+        """Return tasks that were given out and never ended, after their workers have died."""
+        with self._lock:
+            return list(self._under_way.values())
+
+    def waiting(self) -> list[list[Unit]]:
+        """Return the units of every training that is to be done."""
+        return list(self._waiting.values())
+
+
+def _name(task: Training | UnitTask) -> tuple[str, str]:
+    return type(task).__name__, task.key
+
+
+def _turn(unit: Unit) -> int:
+    return int(unit.labels.get("repeat", 0))
+
+
+class Writer:
+    """A thread that writes records to a store.
+
+    A record is written as soon as it comes; those that come while the disk is busy are written together. Thus a slow disk
+    holds nothing up, and a run that is killed loses no more than what came within its last few milliseconds.
+
+    Parameters
+    ----------
+    store : Store
+        Is written by this thread alone.
+    run : int or None
+        Number of the run.
+    start : float
+        When it began, by ``time.perf_counter``.
+    """
+
+    def __init__(self, store: Store, run: int | None, start: float) -> None:
+        self._store, self._run, self._start = store, run, start
+        self._queue: SimpleQueue[Record | None] = SimpleQueue()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, name="calibrant-writer")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait until all is written, also after an error or an interrupt, since it is finished work."""
+        self._queue.put(None)
+        self._thread.join()
+        if kind is None:
+            self._check()
+
+    def put(self, record: Record) -> None:
+        """Have a record written; raise what went wrong with an earlier one."""
+        self._check()
+        self._queue.put(record)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        last = False
+        while not last:
+            waiting = [self._queue.get()]
+            while not self._queue.empty():
+                waiting.append(self._queue.get())
+            records = [record for record in waiting if record is not None]
+            last = len(records) < len(waiting)
+            if not records:
+                continue
+            try:
+                self._store.add(*records, run=self._run, seconds=time.perf_counter() - self._start)
+            except BaseException as error:
+                self._error = error
+                return
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 import hashlib
 import json
+import struct
 import time
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +16,200 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import IntArray
-from calibrant.errors import StudyDataError
+from calibrant.errors import StoreError, StudyDataError
+from calibrant.persistence.replacing import replacing
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.studies.classifiers import scores_of, trained
-from calibrant.studies.data import fingerprint, load
-from calibrant.studies.data_rows import Rows, StudyData, Truth
-from calibrant.studies.outputs_cache import OutputsCache
-from calibrant.studies.outputs_parts import BaseOutputs, Part
+from calibrant.studies.data import Rows, StudyData, Truth
 from calibrant.studies.own_code import code_fingerprint
+from calibrant.studies.sources import fingerprint, load
 from calibrant.studies.specifications import CalibratorSpec, ClassifierSpec, DataSpec, SplitSpec
 from calibrant.studies.splits import Split, divided_rows, outer_fold, split_seed
+from calibrant.synthetic.task import SyntheticTask
 
 __all__ = [
     "BaseOutputs",
     "OutputsCache",
     "OutputsRequest",
     "Part",
+    "averaged",
     "base_outputs",
     "needs_training",
     "outputs_key",
     "training_key",
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one classifier says.
+
+    Attributes
+    ----------
+    calibration : Predictions
+        Of rows that a calibrator is fitted to.
+    calibration_labels : ndarray of shape (n,)
+        True classes of these rows, as column numbers.
+    test : Predictions
+        Of the test rows.
+    training : Predictions or None
+        Of the rows that the classifier was trained on, where they are asked for.
+    training_labels : ndarray of shape (m,) or None
+    """
+
+    calibration: Predictions
+    calibration_labels: IntArray
+    test: Predictions
+    training: Predictions | None = None
+    training_labels: IntArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class BaseOutputs:
+    """What the classifiers of a split say.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        One for every inner fold whose calibrated probabilities are averaged; otherwise one.
+    test_labels : ndarray of shape (n,)
+        True classes of the test rows, the same for all parts.
+    n_classes : int
+    truth : ndarray of shape (n, K), SyntheticTask or None
+        True probabilities of the test rows, or where they come from.
+    train_seconds : float
+        Wall clock of training and of scoring.
+    """
+
+    parts: tuple[Part, ...]
+    test_labels: IntArray
+    n_classes: int
+    truth: Truth | None = None
+    train_seconds: float = 0.0
+
+    def uncalibrated(self) -> Predictions:
+        """Return what is said of the test rows before calibration, averaged over parts."""
+        return averaged([part.test for part in self.parts])
+
+
+def averaged(predictions: list[Predictions]) -> Predictions:
+    """Return the mean of several probabilities of the same rows, in float64; a single one stays as it is.
+
+    >>> one, other = Predictions.parse([[0.2, 0.8]]), Predictions.parse([[0.4, 0.6]])
+    >>> averaged([one, other]).probabilities.round(2)
+    array([[0.3, 0.7]])
+    >>> averaged([one]) is one
+    True
+    """
+    if len(predictions) == 1:
+        return predictions[0]
+    total = np.zeros(predictions[0].scores.shape)
+    for each in predictions:
+        total += each.probabilities
+    return Predictions(total / len(predictions), Space.PROBABILITIES)
+
+
+FORMAT = 1
+
+# What numpy and the archive raise of a file that is not whole.
+DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, ValueError, KeyError, IndexError),
+    *(TypeError, AttributeError, OverflowError, NotImplementedError, RuntimeError, SyntaxError),
+)
+
+
+class OutputsCache:
+    """Files of base outputs in a folder, which several processes may use at a time.
+
+    Parameters
+    ----------
+    folder : Path
+        Is made when something is put into it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, key: str) -> Path:
+        """Return where the outputs of a key are, or would be."""
+        return self.folder / f"{key}.npz"
+
+    def has(self, key: str) -> bool:
+        """Tell whether there is a file for a key, without looking into it."""
+        return self.path(key).is_file()
+
+    def get(self, key: str) -> BaseOutputs | None:
+        """Return the outputs of a key; None if they are not there, or not whole, and must be made anew."""
+        try:
+            # Opened here, since numpy leaves a file open that is not whole.
+            with self.path(key).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                return _decoded({name: file[name] for name in file.files})
+        except DAMAGE:
+            return None
+
+    def put(self, key: str, outputs: BaseOutputs) -> None:
+        """Write outputs, which then are there as a whole; outputs of a task are not kept."""
+        if isinstance(outputs.truth, SyntheticTask):
+            return
+        content = BytesIO()
+        np.savez(content, **_encoded(outputs))  # type: ignore[arg-type]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(self.path(key)) as stream:
+                stream.write(content.getbuffer())
+        except OSError as error:
+            raise StoreError(
+                f"outputs cannot be written to {self.folder}: {error.strerror}; make room or choose another folder."
+            ) from error
+
+
+def _encoded(outputs: BaseOutputs) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {"test_labels": outputs.test_labels}
+    spaces: list[dict[str, str]] = []
+    for number, part in enumerate(outputs.parts):
+        spaces.append({})
+        for name in ("calibration", "test", "training"):
+            predictions = getattr(part, name)
+            if predictions is not None:
+                arrays[f"{number}_{name}"] = predictions.scores
+                spaces[-1][name] = str(predictions.space)
+        arrays[f"{number}_calibration_labels"] = part.calibration_labels
+        if part.training_labels is not None:
+            arrays[f"{number}_training_labels"] = part.training_labels
+    if outputs.truth is not None:
+        assert isinstance(outputs.truth, np.ndarray)
+        arrays["truth"] = outputs.truth
+    facts = {
+        "format": FORMAT,
+        "spaces": spaces,
+        "n_classes": outputs.n_classes,
+        "train_seconds": outputs.train_seconds,
+    }
+    return {"facts": np.array(json.dumps(facts)), **arrays}
+
+
+def _decoded(arrays: dict[str, NDArray[Any]]) -> BaseOutputs:
+    facts = json.loads(str(arrays["facts"]))
+    if facts["format"] != FORMAT:
+        raise ValueError("another format")
+    parts = []
+    for number, spaces in enumerate(facts["spaces"]):
+        scores = {
+            name: Predictions(arrays[f"{number}_{name}"], Space(space)) for name, space in spaces.items()
+        }
+        parts.append(
+            Part(
+                scores["calibration"],
+                arrays[f"{number}_calibration_labels"],
+                scores["test"],
+                scores.get("training"),
+                arrays.get(f"{number}_training_labels"),
+            )
+        )
+    return BaseOutputs(
+        tuple(parts), arrays["test_labels"], facts["n_classes"], arrays.get("truth"), facts["train_seconds"]
+    )
 
 
 # Part of every key: another number makes all outputs anew.

@@ -1,19 +1,199 @@
 """Code of one's own: classes and functions that a recipe names by file or by module."""
 
+import ast
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from calibrant.errors import RecipeError
-from calibrant.studies.static_code import reference_parts, source_of
 
-__all__ = ["code_fingerprint", "is_reference", "load_function", "load_object"]
+__all__ = [
+    "check_function",
+    "check_reference",
+    "code_fingerprint",
+    "is_reference",
+    "load_function",
+    "load_object",
+    "source_of",
+]
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+EMPTY = inspect.Parameter.empty
+
+
+def reference_parts(reference: str) -> tuple[str, str]:
+    """Return the place and the name of a reference.
+
+    >>> reference_parts("own.py:Method")
+    ('own.py', 'Method')
+    """
+    place, _, name = reference.rpartition(":")
+    if not place or not name.isidentifier():
+        raise RecipeError(
+            f"code is written as file.py:name or package.module:name, not {reference!r}; the name follows the colon."
+        )
+    return place, name
+
+
+def source_of(reference: str, recipe_folder: Path) -> Path | None:
+    """Return the file that holds a piece of code, None for a module that is built in; nothing is imported.
+
+    >>> source_of("json:loads", Path(".")).name, source_of("sys:path", Path("."))
+    ('__init__.py', None)
+    """
+    place, _ = reference_parts(reference)
+    if place.endswith(".py"):
+        path = recipe_folder / place
+        if not path.is_file():
+            raise RecipeError(
+                f"{reference}: there is no file {path.name} in {path.parent}; paths are relative to the folder of the "
+                "recipe."
+            )
+        return path
+    spec = _spec(place)
+    if spec is not None:
+        return Path(spec.origin) if spec.has_location and spec.origin else None
+    # Some modules exist only once another one is imported, such as os.path.
+    loaded = sys.modules.get(place)
+    if loaded is None:
+        raise RecipeError(f"{reference}: there is no module {place}; install it, or name a file.")
+    origin = getattr(loaded, "__file__", None)
+    return None if origin is None else Path(origin)
+
+
+def check_reference(reference: str, recipe_folder: Path) -> None:
+    """Refuse a reference to a file that is absent, is no Python, or does not define the name."""
+    defined_name(reference, recipe_folder)
+
+
+def check_function(where: str, reference: str, parameters: Mapping[str, Any], recipe_folder: Path) -> None:
+    """Refuse a function that cannot be called with a seed, the folder of the data and these parameters.
+
+    Only functions that the file itself defines, without decorators, have a signature that the source tells.
+    """
+    try:
+        node = defined_name(reference, recipe_folder)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from error
+    if isinstance(node, ast.Constant):
+        raise RecipeError(f"{where}: {reference} is no function, but {type(node.value).__name__}.")
+    if not isinstance(node, Definition) or node.decorator_list:
+        return
+    names = ["seed", "data_folder", *parameters]
+    try:
+        _signature(node.args).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise RecipeError(
+            f"{where}: {reference} cannot be called with {', '.join(names)}: {error}."
+        ) from error
+
+
+def defined_name(reference: str, recipe_folder: Path) -> ast.AST | None:
+    """Return what a file defines under a name; None where the source does not tell.
+
+    Raises
+    ------
+    RecipeError
+        If the file is absent, is no Python, or defines no such name.
+    """
+    place, name = reference_parts(reference)
+    path = source_of(reference, recipe_folder)
+    if not place.endswith(".py") or path is None:
+        return None  # of an installed module, which may make its names as it likes
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        text = " ".join(str(error).split()).removesuffix(".")
+        raise RecipeError(f"{reference}: {place} cannot be read, {type(error).__name__}: {text}.") from error
+    except OSError as error:
+        raise RecipeError(f"{reference}: {place} cannot be read: {error.strerror or error}.") from error
+    found: ast.AST | None = None
+    names = dict(_definitions(tree.body))
+    if name in names:
+        found = names[name]
+    elif "*" not in names and "__getattr__" not in names:
+        raise RecipeError(f"{reference}: there is no {name!r} in {place}; define it there.")
+    return found
+
+
+def _definitions(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
+    """Yield the names that statements of a module bind; those of ``import *`` as a star."""
+    for node in body:
+        if isinstance(node, Definition | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                yield (alias.asname or alias.name).split(".")[0], None
+        else:
+            value = getattr(node, "value", None)
+            single = isinstance(node, ast.Assign | ast.AnnAssign)
+            for part in _targets(node):
+                yield part, value if single and isinstance(value, ast.Constant) else None
+            for block in ("body", "orelse", "finalbody"):
+                yield from _definitions(getattr(node, block, []))
+            for handler in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+                yield from _definitions(handler.body)
+
+
+def _targets(node: ast.stmt) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.stmt):
+            for part in ast.walk(child):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    yield part.id
+
+
+def _signature(arguments: ast.arguments) -> inspect.Signature:
+    """Return the signature that a definition spells, with None in the place of defaults."""
+    kinds = inspect.Parameter
+    positional = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(positional) - len(arguments.defaults)
+    parameters = []
+    for number, argument in enumerate(positional):
+        kind = kinds.POSITIONAL_ONLY if number < len(arguments.posonlyargs) else kinds.POSITIONAL_OR_KEYWORD
+        default = None if number >= first_default else EMPTY
+        parameters.append(kinds(argument.arg, kind, default=default))
+    if arguments.vararg is not None:
+        parameters.append(kinds(arguments.vararg.arg, kinds.VAR_POSITIONAL))
+    for argument, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        parameters.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=EMPTY if given is None else None))
+    if arguments.kwarg is not None:
+        parameters.append(kinds(arguments.kwarg.arg, kinds.VAR_KEYWORD))
+    return inspect.Signature(parameters)
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Return where a module would be imported from; unlike ``importlib.util.find_spec``, its parents are not imported."""
+    path: Iterable[str] | None = None
+    spec: ModuleSpec | None = None
+    pieces = module.split(".")
+    for number in range(1, len(pieces) + 1):
+        name = ".".join(pieces[:number])
+        spec = next(
+            (
+                found
+                for finder in sys.meta_path
+                if (found := finder.find_spec(name, None if path is None else list(path))) is not None
+            ),
+            None,
+        )
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+        if path is None and number < len(pieces):
+            return None
+    return spec
 
 
 def is_reference(text: str) -> bool:

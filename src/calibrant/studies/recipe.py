@@ -1,29 +1,19 @@
-"""Recipe: what a study runs and shows, read from a TOML file and checked before anything runs."""
+"""Recipe: what a study runs and reports, read from a TOML file and checked before anything runs."""
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from calibrant.errors import RecipeError, StudyError
 from calibrant.studies.calibration import check_calibrator, needs_own_code
 from calibrant.studies.classifiers import check_classifier
-from calibrant.studies.measures import check_measure
+from calibrant.studies.measures import check_measure, higher_by_default
 from calibrant.studies.outputs import needs_training
-from calibrant.studies.own_code import is_reference, load_function
-from calibrant.studies.pictures_options import PictureOptions
-from calibrant.studies.recipe_parts import (
-    calibrator_for,
-    read_calibrators,
-    read_classifiers,
-    read_data,
-    read_measures,
-    read_splits,
-    read_trials,
-    splits_for,
-)
-from calibrant.studies.recipe_section import Section, close_to
+from calibrant.studies.own_code import check_function, check_reference, is_reference, load_function
+from calibrant.studies.pictures.options import PictureOptions
+from calibrant.studies.schema import Count, Names, Rule, check_known, check_unique, checked, close_to, parsed
 from calibrant.studies.sources import is_table
 from calibrant.studies.specifications import (
     CalibratorSpec,
@@ -33,40 +23,104 @@ from calibrant.studies.specifications import (
     SplitSpec,
     TrialSpec,
 )
-from calibrant.studies.static_code import check_function, check_reference
-from calibrant.studies.tables_options import TableOptions
+from calibrant.studies.tables.options import TableOptions
 
 __all__ = ["FILE_NAME", "Recipe", "check_own_code", "read_recipe"]
 
 FILE_NAME = "recipe.toml"
 
+Table = Mapping[str, Any]
+
+# Keys of the tables that are no dataclass, with their types.
+LIMIT = {"limit_seconds": Annotated[float, Rule(gt=0)]}
+RECIPE: Table = {
+    **{"title": str, "paper": str, "seed": Annotated[int, Rule(ge=0)], **LIMIT, "data": list[Table]},
+    **dict.fromkeys(("classifiers", "calibrators", "splits", "measures"), Table),
+    **dict.fromkeys(("trials", "tables", "pictures"), list[Table]),
+    "forms": Table,
+}
+FORM: Table = {
+    **dict.fromkeys(("data", "classifiers", "calibrators", "trials"), Names),
+    **LIMIT,
+    "splits": Table,
+}
+MEASURE: Table = {
+    **{"metric": str, "test": str, "parameters": Table, "resamples": Count},
+    "better": Literal["higher", "lower", ""],
+}
+STAGE: Table = {"method": str, "parameters": Table}
+DATA: Table = {
+    **{"name": str, "group": str, "labels": Table, "splits": Table, "optional": bool},
+    **{"classifiers": Names, "calibrators": Names, "calibrator_parameters": Mapping[str, Table]},
+}
+SOURCES: dict[str, tuple[str, Table]] = {
+    "features": ("features", {"standardise": bool, "label": str}),
+    "scores": (
+        "scores",
+        {
+            **dict.fromkeys(("space", "label", "positive", "truth", "test"), str),
+            **{"columns": Any, "normalise": bool},
+        },
+    ),
+    "top_label": ("top-label", {"label": str}),
+    "generator": ("generated", {"parameters": Table, "standardise": bool, "files": list[Any]}),
+}
+"""Key of a source of data -> kind of data, and the keys of its options."""
+
+# Keys of splits that have no meaning for a kind of them.
+MEANINGLESS: dict[str, tuple[str, ...]] = {
+    "folds": ("calibration_rows", "test_rows", "stratified"),
+    "given": ("folds", "inner", "combine"),
+    "random": ("folds", "inner", "combine"),
+}
+
+# Columns of the table of all units, besides labels and measures.
+COLUMNS = ("status", "message", "seconds", "fit_seconds", "predict_seconds")
+
+# Labels that the plan sets, and names that would occur twice among the columns.
+PLANNED = (
+    "data",
+    "classifier",
+    "calibrator",
+    "repeat",
+    "fold",
+    "calibration_rows",
+    "trial",
+    "seed",
+    "measure",
+)
+RESERVED = (*PLANNED, *COLUMNS)
+
+# Arguments that every trial receives, and labels of other units.
+OF_TRIALS = ("seed", "data_folder", "trial", "measure", "repeat", "fold")
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a study runs and shows.
+    """What a study runs and reports.
 
     Attributes
     ----------
     name : str
-        Of the folder that holds the recipe.
+        Name of the recipe's folder.
     title, paper : str
-        What it is about, and the key of the publication in the bibliography.
+        Title of the study, and key of the publication in the bibliography.
     folder : Path
-        Where the recipe and its own code are.
+        Folder of the recipe and its own code.
     form : str or None
-        Which of its forms this is, None for the whole.
+        Name of the form; None for the complete recipe.
     seed : int
-        Of all that is random.
+        Random seed.
     limit_seconds : float or None
-        Most processor time of one unit, and of one training of a classifier; no part of a result's key.
+        Largest processor time of a unit, and of training a classifier; not part of a result's key.
     data, classifiers, calibrators, measures, trials : tuple
-        What is crossed.
+        The parts to be crossed.
     splits : mapping
-        How rows are divided, where a data set does not say otherwise; :meth:`Recipe.splits_of` has the whole.
-    tables, pictures : tuple of mapping
-        What the report shows.
+        Default splits; :meth:`Recipe.splits_of` combines them with those of a data set.
+    tables, pictures : tuple
+        Tables and figures of the report.
     forms : tuple of str
-        Names of the forms that the file describes.
+        Names of all forms in the file.
     """
 
     name: str
@@ -82,24 +136,24 @@ class Recipe:
     splits: Mapping[str, Any] | None = None
     measures: tuple[MeasureSpec, ...] = ()
     trials: tuple[TrialSpec, ...] = ()
-    tables: tuple[Mapping[str, Any], ...] = ()
-    pictures: tuple[Mapping[str, Any], ...] = ()
+    tables: tuple[TableOptions, ...] = ()
+    pictures: tuple[PictureOptions, ...] = ()
     forms: tuple[str, ...] = ()
     form_splits: Mapping[str, Any] | None = None
 
     def splits_of(self, data: DataSpec) -> SplitSpec:
-        """Return how the rows of a data set are divided."""
+        """Return how the rows of a data set are split."""
         return splits_for(data, self.splits or {}, self.form_splits or {})
 
     def classifiers_of(self, data: DataSpec) -> tuple[ClassifierSpec | None, ...]:
-        """Return the classifiers for a data set; None stands for no classifier, where scores are given."""
+        """Return the classifiers for a data set; None for one that already holds predictions."""
         if data.kind in ("scores", "top-label") or (data.kind == "generated" and data.classifiers is None):
             return (None,)
         wanted = data.classifiers
         return tuple(each for each in self.classifiers if wanted is None or each.name in wanted)
 
     def calibrators_of(self, data: DataSpec) -> tuple[CalibratorSpec, ...]:
-        """Return the calibrators for a data set, with the parameters that are its own."""
+        """Return the calibrators for a data set, with the parameters that it gives them."""
         wanted = data.calibrators
         return tuple(
             calibrator_for(data, each) for each in self.calibrators if wanted is None or each.name in wanted
@@ -107,22 +161,24 @@ class Recipe:
 
 
 def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
-    """Return the recipe of a folder, or of a TOML file, in one of its forms.
+    """Read a recipe from a folder or a TOML file, in one of its forms.
 
-    All that can be checked without data and without running code is: keys, names, methods and their parameters, measures,
-    tables and pictures. Own code of the recipe is read as text and not imported; :func:`~calibrant.studies.run` imports it.
+    Everything that needs neither data nor running code is checked: keys, names, methods and their parameters, measures,
+    tables and figures. The recipe's own code is parsed but not imported; :func:`~calibrant.studies.run` imports it.
 
     Parameters
     ----------
     path : str or Path
-        Folder with a ``recipe.toml``, or such a file of another name.
+        Folder with a ``recipe.toml``, or a TOML file.
     form : str, optional
-        A smaller or larger form that the recipe describes under ``[forms]``; the whole if absent.
+        A form of the recipe, from its ``[forms]``; the complete recipe by default.
 
     Raises
     ------
     RecipeError
-        If something in it has no meaning; one sentence says what and where.
+        If the recipe is invalid; one sentence says what is wrong and where.
+    MissingExtraError
+        If pydantic is not installed, which the extra ``studies`` brings.
 
     Examples
     --------
@@ -150,7 +206,6 @@ def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
     content = _read(file)
     try:
         recipe = _parsed(file, content)
-        _check_shown(recipe)  # as a whole: a form may lack what a table shows
         recipe = _in_form(recipe, content.get("forms", {}), form)
         _check(recipe)
     except StudyError as error:
@@ -159,9 +214,9 @@ def read_recipe(path: str | Path, form: str | None = None) -> Recipe:
 
 
 def check_own_code(recipe: Recipe) -> None:
-    """Import the code that a recipe names and refuse what cannot be used.
+    """Import the recipe's own code and raise if it cannot be used.
 
-    This runs the files beside the recipe, and so is done only where the study itself is to be run.
+    This executes the files beside the recipe, so call it only before running the study.
 
     Raises
     ------
@@ -197,65 +252,183 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _parsed(file: Path, content: Mapping[str, Any]) -> Recipe:
-    section = Section("the recipe", content)
-    limit = section.take("limit_seconds", "a number")
-    if limit is not None and limit <= 0:
-        raise RecipeError(f"limit_seconds must be above zero, not {limit!r}.")
-    classifiers = read_classifiers(section.table("classifiers"))
-    calibrators = read_calibrators(section.table("calibrators"))
-    splits = section.table("splits")
-    read_splits(splits)
-    folder = file.parent.resolve()
-    recipe = Recipe(
-        name=folder.name if file.name == FILE_NAME else file.stem,
-        title=section.text("title"),
-        folder=folder,
-        paper=section.text("paper", ""),
-        seed=section.whole("seed", 0, least=0),
-        limit_seconds=None if limit is None else float(limit),
-        data=read_data(section.take("data", "a list", []), _names(classifiers), _names(calibrators)),
+    found = checked(RECIPE, "the recipe", content, ["title"])
+    parts = {name: dict(found.pop(name, {})) for name in ("classifiers", "calibrators", "measures", "forms")}
+    entries = {name: found.pop(name, []) for name in ("data", "trials", "tables", "pictures")}
+    classifiers = tuple(
+        parsed(ClassifierSpec, f"the classifier {name!r}", _in_full(entry, "estimator"), name=name)
+        for name, entry in parts["classifiers"].items()
+    )
+    calibrators = tuple(_calibrator(name, entry) for name, entry in parts["calibrators"].items())
+    _splits(found.setdefault("splits", {}), "splits")
+    measures = tuple(_measure(name, entry) for name, entry in parts["measures"].items())
+    measured = None if entries["trials"] else _names(measures)
+    several: dict[str, Any] = {
+        "data": tuple(_data(entry, _names(classifiers), _names(calibrators)) for entry in entries["data"]),
+        "trials": tuple(map(_trial, entries["trials"])),
+        "tables": tuple(TableOptions.parse(entry, measured) for entry in entries["tables"]),
+        "pictures": tuple(map(PictureOptions.parse, entries["pictures"])),
+    }
+    for name, listed in several.items():
+        check_unique("data sets" if name == "data" else name, _names(listed))
+    return Recipe(
+        name=file.parent.resolve().name if file.name == FILE_NAME else file.stem,
+        folder=file.parent.resolve(),
         classifiers=classifiers,
         calibrators=calibrators,
-        splits=splits,
-        measures=read_measures(section.table("measures")),
-        trials=read_trials(section.take("trials", "a list", [])),
-        tables=tuple(section.take("tables", "a list", [])),
-        pictures=tuple(section.take("pictures", "a list", [])),
-        forms=tuple(section.table("forms")),
+        measures=measures,
+        forms=tuple(parts["forms"]),
+        **several,
+        **found,
     )
-    section.finish()
-    return recipe
 
 
-def _names(specifications: tuple[Any, ...]) -> tuple[str, ...]:
-    return tuple(each.name for each in specifications)
+def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
+    return tuple(each.name for each in parts)
 
 
-def _in_form(recipe: Recipe, forms: Any, form: str | None) -> Recipe:
-    """Return a form of the recipe; all forms are checked, whichever is asked for."""
+def _in_full(entry: Any, key: str) -> Any:
+    """Return a table for the short form, a name alone."""
+    return {key: entry} if isinstance(entry, str) else entry
+
+
+def _data(entry: Table, classifiers: tuple[str, ...], calibrators: tuple[str, ...]) -> DataSpec:
+    where = f"the data set {entry['name']!r}" if "name" in entry else "a data set"
+    keys = [key for key in SOURCES if key in entry]
+    if len(keys) != 1:
+        raise RecipeError(
+            f"{where} must have one of {', '.join(SOURCES)}, which says where it comes from; "
+            f"it has {', '.join(keys) or 'none of them'}."
+        )
+    source = keys[0]
+    kind, options = SOURCES[source]
+    found = checked({**DATA, source: str, **options}, where, entry, ["name"])
+    labels = dict(found.pop("labels", {}))
+    if "group" in found:
+        labels["group"] = found.pop("group")
+    for key, value in labels.items():
+        if key in RESERVED:
+            raise RecipeError(
+                f"{where} has a label {key!r}, which the study sets itself; choose another name."
+            )
+        if not isinstance(value, str | int | float | bool):
+            raise RecipeError(f"{where}: the label {key!r} must be text or a number, not {value!r}.")
+    for calibrator in found.get("calibrator_parameters", ()):
+        if calibrator not in calibrators:
+            raise RecipeError(
+                f"{where} has parameters for {calibrator!r}, which is no calibrator of the recipe; "
+                f"{close_to(calibrator, calibrators)}"
+            )
+    check_known(where, "classifiers", found.get("classifiers", ()), classifiers)
+    check_known(where, "calibrators", found.get("calibrators", ()), calibrators)
+    if not isinstance(found.get("columns", ""), str | list):
+        raise RecipeError(f"{where}: columns must be text or a list, not {found['columns']!r}.")
+    if found.get("classifiers") and kind not in ("features", "generated"):
+        raise RecipeError(f"{where} already holds predictions of a classifier; remove its classifiers.")
+    own = {key: found.pop(key) for key in options if key in found}
+    return DataSpec(kind=kind, source=found.pop(source), options=own, labels=labels, **found)
+
+
+def _calibrator(name: str, entry: Any) -> CalibratorSpec:
+    where, content = f"the calibrator {name!r}", _in_full(entry, "method")
+    if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
+        content = {**content, "parts": [_stage(name, part) for part in content["parts"]]}
+    spec = parsed(CalibratorSpec, where, content, name=name)
+    if bool(spec.method) is bool(spec.parts):
+        raise RecipeError(f"{where} must have a method or parts, and not both.")
+    return spec
+
+
+def _stage(calibrator: str, entry: Any) -> Mapping[str, Any]:
+    found = checked(STAGE, f"a part of calibrator {calibrator!r}", _in_full(entry, "method"), ["method"])
+    return {"parameters": {}, **found}
+
+
+def calibrator_for(data: DataSpec, calibrator: CalibratorSpec) -> CalibratorSpec:
+    """Return a calibrator with the parameters that a data set gives it.
+
+    >>> data = DataSpec("abalone", "features", "abalone.npz", calibrator_parameters={"T": {"loss": "brier"}})
+    >>> dict(calibrator_for(data, CalibratorSpec("T", "temperature")).parameters)
+    {'loss': 'brier'}
+    """
+    own = dict(data.calibrator_parameters.get(calibrator.name, {}))
+    if calibrator.parts and "parts" in own:
+        return replace(calibrator, parts=tuple(_stage(calibrator.name, part) for part in own["parts"]))
+    return replace(calibrator, parameters={**calibrator.parameters, **own}) if own else calibrator
+
+
+def _splits(content: Table, where: str) -> SplitSpec:
+    spec = parsed(SplitSpec, where, {"kind": "folds", **content})
+    for key in MEANINGLESS[spec.kind]:
+        if key in content:
+            raise RecipeError(f'{where}: {key} has no meaning with kind = "{spec.kind}"; remove it.')
+    for size in spec.calibration_rows:
+        number = isinstance(size, int | float) and not isinstance(size, bool)
+        if not number or size <= 0 or (size >= 1 and isinstance(size, float)):
+            raise RecipeError(
+                f"{where}: calibration_rows must be numbers of rows, or fractions below one, not {size!r}."
+            )
+    return replace(spec, test_rows=spec.test_rows or None)
+
+
+def splits_for(data: DataSpec, content: Table, form: Table) -> SplitSpec:
+    """Return the splits of one data set: those of the recipe, updated by the data set and then by the form.
+
+    If the kind differs from that of the recipe, keys that have no meaning for it are dropped.
+
+    >>> data = DataSpec("c10", "scores", "c10.npz", splits={"kind": "given"})
+    >>> splits_for(data, {"kind": "folds", "inner": 3, "repeats": 5}, {"repeats": 1})  # doctest: +ELLIPSIS
+    SplitSpec(kind='given', repeats=1, ...
+    """
+    merged = {**content, **data.splits, **form}
+    for key in MEANINGLESS.get(merged.get("kind", "folds"), ()):
+        if key not in data.splits:
+            merged.pop(key, None)
+    return _splits(merged, f"the splits of {data.name!r}")
+
+
+def _measure(name: str, entry: Any) -> MeasureSpec:
+    where = f"the measure {name!r}"
+    if name in COLUMNS:
+        raise RecipeError(f"{where} is always there; choose another name.")
+    found = checked(MEASURE, where, _in_full(entry, "metric"))
+    metric, test = found.pop("metric", ""), found.pop("test", "")
+    if bool(metric) is bool(test):
+        raise RecipeError(f"{where} must have a metric or a test, and not both.")
+    better = found.pop("better", "")
+    higher = better == "higher" if better else higher_by_default(metric or test, bool(test))
+    return MeasureSpec(name, metric or test, test=bool(test), higher_is_better=higher, **found)
+
+
+def _trial(entry: Table) -> TrialSpec:
+    where = f"the trial {entry['name']!r}" if "name" in entry else "a trial"
+    spec = parsed(TrialSpec, where, entry)
+    for key, value in spec.parameters.items():
+        # Lists become labels.
+        if key in OF_TRIALS or (key in COLUMNS and isinstance(value, list)):
+            raise RecipeError(f"{where} has a parameter {key!r}, which the study sets itself; rename it.")
+    return spec
+
+
+def _in_form(recipe: Recipe, forms: Table, form: str | None) -> Recipe:
+    """Return a form of the recipe; all forms are checked, whichever is requested."""
     found = {name: _form(recipe, name, content) for name, content in forms.items()}
     if form is None:
         return recipe
     if form not in found:
-        raise RecipeError(f"there is no form {form!r}; {close_to(form, recipe.forms)}.")
+        raise RecipeError(f"there is no form {form!r}; {close_to(form, recipe.forms)}")
     return found[form]
 
 
 def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
-    section = Section(f"the form {name!r}", content)
-    changes: dict[str, Any] = {"form": name}
+    where = f"the form {name!r}"
+    changes: dict[str, Any] = checked(FORM, where, content)
     for key in ("data", "classifiers", "calibrators", "trials"):
-        everything = getattr(recipe, key)
-        wanted = section.names(key, _names(everything))
-        if wanted is not None:
+        if key in changes:
+            wanted, everything = changes[key], getattr(recipe, key)
+            check_known(where, key, wanted, _names(everything))
             changes[key] = tuple(each for each in everything if each.name in wanted)
-    limit = section.take("limit_seconds", "a number")
-    if limit is not None:
-        if limit <= 0:
-            raise RecipeError(f"{section.where}: limit_seconds must be above zero, not {limit!r}.")
-        changes["limit_seconds"] = float(limit)
-    changes["form_splits"] = section.table("splits")
-    section.finish()
+    changes |= {"form": name, "form_splits": changes.pop("splits", {})}
     small = replace(recipe, **changes)
     for data in small.data:
         small.splits_of(data)
@@ -263,7 +436,7 @@ def _form(recipe: Recipe, name: str, content: Any) -> Recipe:
 
 
 def _check(recipe: Recipe) -> None:
-    """Refuse what cannot be run: names and parameters that nothing knows, and parts that lack each other."""
+    """Refuse unknown names and parameters, and combinations that cannot run."""
     if not recipe.data and not recipe.trials:
         raise RecipeError("there is nothing to run; add [[data]] or [[trials]].")
     for data in recipe.data:
@@ -282,46 +455,34 @@ def _check(recipe: Recipe) -> None:
             )
         check_function(f"the trial {trial.name!r}", trial.function, trial.parameters, recipe.folder)
         for name, value in trial.parameters.items():
-            if isinstance(value, list):  # which becomes a label
+            if isinstance(value, list):  # It becomes a label.
                 _check_label(recipe, f"the trial {trial.name!r}", name)
-
-
-def _check_shown(recipe: Recipe) -> None:
-    """Refuse tables and pictures that mean nothing."""
-    measured = None if recipe.trials else _names(recipe.measures)
-    for table in recipe.tables:
-        TableOptions.parse(Section("a table", table).content, measured)
-    for picture in recipe.pictures:
-        PictureOptions.parse(Section("a picture", picture).content)
-    for what, entries in (("tables", recipe.tables), ("pictures", recipe.pictures)):
-        names = [entry.get("name") for entry in entries]
-        for name in names:
-            if names.count(name) > 1:
-                raise RecipeError(f"two {what} are called {name!r}; give each a name of its own.")
 
 
 def _check_data(recipe: Recipe, data: DataSpec) -> None:
     where = f"the data set {data.name!r}"
     if not recipe.calibrators_of(data):
-        raise RecipeError(f"{where} has no calibrator to be run; add one to [calibrators].")
+        raise RecipeError(f"{where} has no calibrator; add one to [calibrators].")
     if not recipe.classifiers_of(data):
         raise RecipeError(
             f"{where} holds features, but there is no classifier for it; add one to [classifiers]."
         )
     if not recipe.measures:
-        raise RecipeError(f"{where} is run for nothing, since there is no measure; add one to [measures].")
+        raise RecipeError(
+            f"{where} is evaluated by nothing, since there is no measure; add one to [measures]."
+        )
     splits = recipe.splits_of(data)
     if data.kind in ("scores", "top-label") and splits.kind == "folds":
         raise RecipeError(
-            f"{where} holds outputs of a classifier, which have no folds to be trained on; "
+            f"{where} holds predictions of a classifier, which have no folds to be trained on; "
             'set the kind of its splits to "given" or "random".'
         )
     for calibrator in recipe.calibrators_of(data):
         check_calibrator(calibrator, recipe.folder, own_code=False)
         if needs_training(calibrator) and recipe.classifiers_of(data) == (None,):
             raise RecipeError(
-                f"{where} has no rows that a classifier was trained on, by which the calibrator {calibrator.name!r} is "
-                'chosen; set its select to "cross-validation", or name the calibrators of the data set without it.'
+                f"{where} has no training set of a classifier, on which the calibrator {calibrator.name!r} is "
+                'selected; set its select to "cross-validation", or leave it out of the calibrators of the data set.'
             )
     for name in data.labels:
         _check_label(recipe, where, name)
@@ -329,9 +490,7 @@ def _check_data(recipe: Recipe, data: DataSpec) -> None:
         check_function(where, data.source, data.options.get("parameters", {}), recipe.folder)
     files = [data.source, str(data.options.get("test", ""))] if data.kind == "scores" else []
     if "space" not in data.options and any(file and is_table(file) for file in files):
-        raise RecipeError(
-            f'{where} is a table of scores; say what they are by space = "probabilities" or space = "logits".'
-        )
+        raise RecipeError(f'{where} is a table of scores; add space = "probabilities" or space = "logits".')
 
 
 def _check_label(recipe: Recipe, where: str, name: str) -> None:

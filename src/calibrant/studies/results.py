@@ -1,19 +1,78 @@
 """Results: the units of a plan with what came of each, as one long table."""
 
+import csv
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import StringIO
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.studies.record import DONE, FAILED, TOO_SLOW, Record
 from calibrant.tabular import Tabular
 
-__all__ = ["MEASURE", "OPEN", "SPLIT_LABELS", "AnyPlan", "Line", "Results", "label_text"]
+__all__ = [
+    "DONE",
+    "FAILED",
+    "MEASURE",
+    "OPEN",
+    "SPLIT_LABELS",
+    "TOO_SLOW",
+    "AnyPlan",
+    "Line",
+    "Outcome",
+    "Record",
+    "Results",
+    "label_text",
+]
+
+
+DONE = "done"
+FAILED = "failed"
+TOO_SLOW = "too slow"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the work of a unit gives: numbers by name, and anything else worth keeping that JSON knows."""
+
+    values: Mapping[str, float]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one unit.
+
+    Attributes
+    ----------
+    key : str
+        Of the unit: a hash of all that determines the result.
+    labels : mapping
+        What the unit is of: data, classifier, calibrator, repeat, fold and so on.
+    status : str
+        ``"done"``, ``"failed"`` or ``"too slow"``.
+    values : mapping
+        Measures by name; empty if it is not done.
+    details : mapping
+        Chosen parameters, series, warnings; the limit if it was too slow.
+    message : str
+        Why it failed; empty if it did not.
+    seconds : float
+        Wall clock of the whole unit.
+    """
+
+    key: str
+    labels: Mapping[str, Any]
+    status: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    seconds: float = 0.0
+
 
 OPEN = "open"
 """Status of a unit that has not been run."""
@@ -236,3 +295,28 @@ def _line(unit: PlannedUnit, record: Record | None) -> Line:
     return Line(
         unit.key, unit.labels, record.status, record.values, record.details, record.message, record.seconds
     )
+
+
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    r"""Return comma-separated values; floats have ten significant digits, and an empty field stands for NaN.
+
+    >>> csv_text(["data", "loss", "ece"], [["iris", 1 / 3, float("nan")], ["car", 2.0, 4]])
+    'data,loss,ece\niris,0.3333333333,\ncar,2,4\n'
+    """
+    stream = StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_field(value) for value in row] for row in rows)
+    return stream.getvalue()
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, float):  # Ten digits are the same on every machine.
+        return "" if math.isnan(value) else f"{value:.10g}"
+    return label_text(value)
+
+
+def columns_text(table: Tabular) -> str:
+    """Return the columns of a table as comma-separated values."""
+    columns = table.columns()
+    return csv_text(columns, zip(*(column.tolist() for column in columns.values()), strict=True))

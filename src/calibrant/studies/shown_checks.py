@@ -1,20 +1,22 @@
 """Checks of tables and pictures against all that a recipe could give, before anything is run."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from calibrant.errors import RecipeError, StudyError
 from calibrant.studies.calibration import make_calibrator, needs_own_code
-from calibrant.studies.paper_figures import read_figures
-from calibrant.studies.pictures_options import PictureOptions
+from calibrant.studies.pictures.options import Bars, Chosen, CriticalDifference, PictureOptions
 from calibrant.studies.recipe import FILE_NAME, Recipe, read_recipe
 from calibrant.studies.results import MEASURE, AnyPlan, label_text
+from calibrant.studies.schema import check_measures, close_to
 from calibrant.studies.splits import splits_of
-from calibrant.studies.tables_options import TableOptions
+from calibrant.studies.tables import read_figures
+from calibrant.studies.tables.options import TableOptions
 
-__all__ = ["check_shown"]
+__all__ = [
+    "check_shown",
+]
 
 MOST_NAMES = 12
 ANYTHING = "\0"
@@ -31,17 +33,6 @@ LABELS_OF_PICTURES = {
     "probabilities": (),
 }
 """Options of pictures that are labels of units."""
-
-LEVELS_OF_PICTURES = {
-    "trial": "trial",
-    "data": "data",
-    "classifier": "classifier",
-    "calibrator": "calibrator",
-    "calibrators": "calibrator",
-    "repeat": "repeat",
-    "fold": "fold",
-}
-"""Options of pictures that are values of a label, and of which."""
 
 Levels = dict[str, dict[str, None]]
 
@@ -63,8 +54,7 @@ def check_shown(plan: AnyPlan) -> None:
         If there is one.
     """
     recipe = plan.recipe
-    tables = [TableOptions.parse(entry) for entry in recipe.tables]
-    for table in tables:
+    for table in recipe.tables:
         if table.figures:
             try:
                 read_figures(Path(recipe.folder) / table.figures, table.rows)
@@ -77,10 +67,11 @@ def check_shown(plan: AnyPlan) -> None:
     for form in forms:
         _add(levels, form)
     measures = None if any(form.trials for form in forms) else [each.name for each in recipe.measures]
-    for table in tables:
+    for table in recipe.tables:
         _check_table(table, levels)
-    for entry in recipe.pictures:
-        _check_picture(PictureOptions.parse(entry, measures), levels, forms)
+    for picture in recipe.pictures:
+        check_measures(f"the picture {picture.name!r}", picture.all_measures, measures)
+        _check_picture(picture, levels, forms)
 
 
 def _all_forms(recipe: Recipe) -> list[Recipe]:
@@ -148,28 +139,27 @@ def _check_table(table: TableOptions, levels: Levels) -> None:
 def _check_picture(picture: PictureOptions, levels: Levels, forms: list[Recipe]) -> None:
     where = f"the picture {picture.name!r}"
     for key in LABELS_OF_PICTURES[picture.kind]:
-        asked = picture.get(key)
-        for label in asked if isinstance(asked, list) else [asked]:
+        asked = getattr(picture, key)
+        for label in [asked] if isinstance(asked, str) else asked:
             if label:
                 _check_label(where, f"{key} =", label, levels)
     _check_conditions(where, picture.where, levels)
-    for key, label in LEVELS_OF_PICTURES.items():
-        if picture.get(key) is not None:
-            _check_conditions(where, {label: picture.get(key)}, levels, key)
-    reference = picture.get("relative_to")
-    if reference:
+    for key, (label, asked) in picture.selections.items():
+        _check_conditions(where, {label: asked}, levels, key)
+    if isinstance(picture, Bars) and picture.relative_to:
         known = [
             name
-            for key in ("by", "series")
-            for name in _columns(picture.get(key, ""), levels, picture.where, [picture.get("measure")])
+            for label in (picture.by, picture.series)
+            for name in _columns(label, levels, picture.where, [picture.measure])
         ]
-        _check_name(f"{where} has relative_to = {reference!r}, which is none of its bars", reference, known)
-    if picture.get("control"):
-        columns = _columns(picture.get("columns", "calibrator"), levels, picture.where, ())
-        control = picture.get("control")
-        _check_name(f"{where} has control = {control!r}, which is none of its columns", control, columns)
-    if picture.kind == "chosen":
-        _check_parameter(where, picture.get("calibrator"), picture.get("parameter"), forms)
+        said = f"{where} has relative_to = {picture.relative_to!r}, which is none of its bars"
+        _check_name(said, picture.relative_to, known)
+    if isinstance(picture, CriticalDifference) and picture.control:
+        columns = _columns(picture.columns or "calibrator", levels, picture.where, ())
+        said = f"{where} has control = {picture.control!r}, which is none of its columns"
+        _check_name(said, picture.control, columns)
+    if isinstance(picture, Chosen):
+        _check_parameter(where, picture, forms)
 
 
 def _columns(label: str, levels: Levels, where: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
@@ -196,19 +186,19 @@ def _check_conditions(
             _check_name(said, text, levels[label])
 
 
-def _check_parameter(where: str, calibrator: Any, parameter: Any, forms: list[Recipe]) -> None:
-    """Refuse a parameter that a calibrator does not have."""
+def _check_parameter(where: str, picture: Chosen, forms: list[Recipe]) -> None:
+    """Refuse a parameter that the calibrators do not have."""
     names: dict[str, None] = {}
     for form in forms:
         for spec in form.calibrators:
-            if spec.name in _texts(calibrator):
+            if spec.name in picture.calibrator:
                 names.update(dict.fromkeys(spec.grid))
-                if needs_own_code(spec):  # whose parameters nobody knows without running it
-                    names[ANYTHING] = None
-                    continue
+                if needs_own_code(spec):  # Its parameters are unknown until it runs.
+                    return
                 names.update(dict.fromkeys(_parameters(make_calibrator(spec, form.folder, 0))))
-    said = f"{where} asks for the parameter {parameter!r}, which {calibrator} does not have"
-    _check_name(said, str(parameter), names)
+    calibrators = " and ".join(picture.calibrator)
+    said = f"{where} asks for the parameter {picture.parameter!r}, which {calibrators} does not have"
+    _check_name(said, picture.parameter, names)
 
 
 def _parameters(calibrator: Any, prefix: str = "") -> list[str]:
@@ -225,10 +215,5 @@ def _texts(asked: Any) -> list[str]:
 
 def _check_name(said: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
-    if name in names or ANYTHING in names:
-        return
-    near = get_close_matches(name, names, 1)
-    if near:
-        raise RecipeError(f"{said}; did you mean {near[0]!r}?")
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    raise RecipeError(f"{said}; there are {', '.join(names[:MOST_NAMES]) or 'none'}{more}.")
+    if name not in names and ANYTHING not in names:
+        raise RecipeError(f"{said}; {close_to(name, names, MOST_NAMES)}")

@@ -1,26 +1,32 @@
-"""What a recipe says: data, classifiers, calibrators, splits, measures and trials as plain values."""
+"""The parts of a recipe as values: data sets, classifiers, calibrators, splits, measures and trials.
+
+Their annotations are also the schema of the recipe's tables, see :mod:`calibrant.studies.schema`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from calibrant.studies.schema import Count, Names, Rule
 
 __all__ = [
     "CalibratorSpec",
     "ClassifierSpec",
     "DataSpec",
     "MeasureSpec",
-    "Specification",
     "SplitSpec",
     "TrialSpec",
 ]
 
+TwoOrMore = Annotated[int, Rule(ge=2)]
+
 
 @dataclass(frozen=True)
 class Specification:
-    """A part of a recipe, with a form that can be hashed."""
+    """A part of a recipe that can be hashed."""
 
     def canonical(self) -> dict[str, Any]:
-        """Return the content as values that JSON knows, the same for the same content."""
+        """Return the fields as values for JSON, the same for equal parts."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
 
@@ -36,10 +42,10 @@ def _plain(value: Any) -> Any:
 class DataSpec(Specification):
     """A data set.
 
-    ``kind`` is ``"features"`` (rows for classifiers), ``"scores"`` (outputs of a classifier), ``"top-label"``
-    (confidences alone) or ``"generated"``; ``source`` a file or a function; ``splits`` replaces keys of the splits of the
-    recipe; ``labels`` are further labels of its units. ``classifiers`` and ``calibrators`` name the ones that are run on
-    this set, None for all; ``calibrator_parameters`` extends the parameters of calibrators, by name, for this set alone.
+    ``kind`` is ``"features"`` (rows on which classifiers are trained), ``"scores"`` (predictions of a classifier),
+    ``"top-label"`` (confidences only) or ``"generated"``. ``source`` is a file or a function. ``splits`` overrides keys of
+    the recipe's splits. ``labels`` are additional labels of the units. ``classifiers`` and ``calibrators`` name those that run on
+    this data set, None for all. ``calibrator_parameters`` extends the parameters of calibrators, by name, on this data set.
     """
 
     name: str
@@ -56,7 +62,10 @@ class DataSpec(Specification):
 
 @dataclass(frozen=True)
 class ClassifierSpec(Specification):
-    """A classifier that is trained on features: a name of ours, ``package.module:Class`` or ``file.py:Class``."""
+    """A classifier to train: a name of :data:`~calibrant.studies.classifiers.CLASSIFIERS`, or a class.
+
+    A class is written as ``package.module:Class`` or ``file.py:Class``.
+    """
 
     name: str
     estimator: str
@@ -65,49 +74,49 @@ class ClassifierSpec(Specification):
 
 @dataclass(frozen=True)
 class CalibratorSpec(Specification):
-    """A calibrator: ``method`` is a registry name, names joined by ``+``, or a class of one's own.
+    """A calibrator: ``method`` is a registry name, several joined by ``+``, or your own class.
 
-    ``parts`` takes the place of ``method`` where the parts of a composition have parameters: each is a mapping with
-    ``method`` and ``parameters``. A ``grid`` is searched by the log-loss: ``select`` is ``"cross-validation"`` over ``folds``
-    of the calibration rows, or ``"training"`` on the rows the classifier was trained on; ``refit`` is ``"whole"`` (one fit
-    to all calibration rows with the best parameters) or ``"average"`` (the mean of the models of the folds).
+    ``parts`` replaces ``method`` if the parts of a composition have parameters: each is a mapping with ``method`` and
+    ``parameters``. A ``grid`` is searched for the lowest log-loss: ``select`` is ``"cross-validation"`` over ``folds``
+    of the calibration set, or ``"training"`` on the training set of the classifier. ``refit`` is ``"whole"`` (refit on
+    the calibration set with the best parameters) or ``"average"`` (average the models of the folds).
     """
 
     name: str
     method: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[Mapping[str, Any], ...] = ()
-    grid: Mapping[str, Any] = field(default_factory=dict)
-    select: str = "cross-validation"
-    folds: int = 5
-    refit: str = "whole"
+    parts: Annotated[tuple[Mapping[str, Any], ...], Rule(strict=False)] = ()
+    grid: Mapping[str, Annotated[list[Any], Rule(min_length=1)]] = field(default_factory=dict)
+    select: Literal["cross-validation", "training"] = "cross-validation"
+    folds: TwoOrMore = 5
+    refit: Literal["whole", "average"] = "whole"
 
 
 @dataclass(frozen=True)
 class SplitSpec(Specification):
-    """How rows are divided.
+    """How rows are split.
 
-    ``kind`` is ``"folds"`` (``repeats`` times ``folds`` stratified outer folds, ``inner`` folds for calibration,
-    ``combine`` either ``"average"`` or ``"pooled"``), ``"given"`` (the calibration and test rows of the file) or
-    ``"random"`` (``repeats`` random divisions). ``calibration_rows`` holds numbers of rows, or shares below one; empty is
-    all or half.
+    ``kind`` is ``"folds"`` (``repeats`` times ``folds`` stratified outer folds, with ``inner`` folds for calibration whose
+    models are combined by ``"average"`` or ``"pooled"``), ``"given"`` (the calibration and test sets of the file) or
+    ``"random"`` (``repeats`` random splits). ``calibration_rows`` holds sizes of the calibration set, or fractions below
+    one; empty means all rows, or half of them.
     """
 
-    kind: str
-    repeats: int = 1
-    folds: int = 5
-    inner: int = 3
-    combine: str = "average"
-    calibration_rows: tuple[float, ...] = ()
-    test_rows: int | None = None
+    kind: Literal["folds", "given", "random"]
+    repeats: Count = 1
+    folds: TwoOrMore = 5
+    inner: TwoOrMore = 3
+    combine: Literal["average", "pooled"] = "average"
+    calibration_rows: Annotated[tuple[Any, ...], Rule(alone=True, strict=False)] = ()
+    test_rows: Annotated[int, Rule(ge=0)] | None = None
     stratified: bool = False
 
 
 @dataclass(frozen=True)
 class MeasureSpec(Specification):
-    """A number about calibrated test rows.
+    """A number computed from the calibrated test set.
 
-    ``metric`` is a name of :mod:`calibrant.metrics` or ``convention.name``; with ``test`` the measure is the p-value of
+    ``metric`` is a name of :mod:`calibrant.metrics` or ``convention.name``. With ``test`` the measure is the p-value of
     the consistency test of that metric.
     """
 
@@ -121,14 +130,14 @@ class MeasureSpec(Specification):
 
 @dataclass(frozen=True)
 class TrialSpec(Specification):
-    """A function of one's own that is run for every combination of ``parameters`` and for so many seeds.
+    """Your own function, called with every combination of ``parameters`` and ``seeds`` random seeds.
 
-    ``files`` are those that it reads; a trial whose files are absent is left out if it is ``optional``.
+    ``files`` are the files that it reads; an ``optional`` trial is skipped if one of them does not exist.
     """
 
     name: str
     function: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    seeds: int = 1
-    files: tuple[str, ...] = ()
+    seeds: Count = 1
+    files: Names = ()
     optional: bool = False

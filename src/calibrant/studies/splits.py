@@ -12,7 +12,13 @@ from calibrant.errors import RecipeError, StudyDataError
 from calibrant.studies.specifications import SplitSpec
 from calibrant.wording import counted
 
-__all__ = ["InnerFold", "OuterFold", "Split", "divided_rows", "outer_fold", "split_seed", "splits_of"]
+__all__ = [
+    "Split",
+    "divided_rows",
+    "outer_fold",
+    "split_seed",
+    "splits_of",
+]
 
 
 # What a random number is for: the same numbers must not be used for two things.

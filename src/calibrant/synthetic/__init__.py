@@ -5,26 +5,25 @@ error is then an integral, which :func:`true_errors` computes without label nois
 task of :func:`tasks`, or create a :class:`SyntheticTask` from your own map.
 """
 
-from calibrant.synthetic.calibration_map import CalibrationMap
-from calibrant.synthetic.combined_maps import BlendedMap, ComposedMap
 from calibrant.synthetic.integration import GaussJacobi, IntegrationRule, ScrambledSobol, dirichlet_mean
 from calibrant.synthetic.learnt_map import LearntMap, learnt_map
-from calibrant.synthetic.mixed_map import MIXED_MAP
-from calibrant.synthetic.named_tasks import tasks
-from calibrant.synthetic.region_map import RegionMap
-from calibrant.synthetic.sample import SyntheticSample
-from calibrant.synthetic.smooth_maps import (
+from calibrant.synthetic.maps import (
+    MIXED_MAP,
+    BlendedMap,
+    CalibrationMap,
     ClassTemperaturesMap,
+    ComposedMap,
     ConfusionMap,
     IdentityMap,
     LogLinearMap,
+    RegionMap,
     RotationMap,
     TemperatureMap,
     WavesMap,
 )
-from calibrant.synthetic.task import SyntheticTask
-from calibrant.synthetic.true_errors_result import TrueErrors
-from calibrant.synthetic.truth import true_errors
+from calibrant.synthetic.named_tasks import tasks
+from calibrant.synthetic.task import SyntheticSample, SyntheticTask
+from calibrant.synthetic.truth import TrueErrors, true_errors
 
 __all__ = [
     "MIXED_MAP",

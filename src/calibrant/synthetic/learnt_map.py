@@ -14,7 +14,7 @@ from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import is_number
 from calibrant.predictions import Predictions
-from calibrant.synthetic.calibration_map import CalibrationMap
+from calibrant.synthetic.maps import CalibrationMap
 
 __all__ = ["LearntMap", "learnt_map"]
 

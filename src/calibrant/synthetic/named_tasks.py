@@ -1,13 +1,13 @@
 """Named tasks for examples, tests and studies."""
 
-from calibrant.synthetic.combined_maps import BlendedMap
-from calibrant.synthetic.mixed_map import MIXED_MAP
-from calibrant.synthetic.region_map import RegionMap
-from calibrant.synthetic.smooth_maps import (
+from calibrant.synthetic.maps import (
+    MIXED_MAP,
+    BlendedMap,
     ClassTemperaturesMap,
     ConfusionMap,
     IdentityMap,
     LogLinearMap,
+    RegionMap,
     RotationMap,
     TemperatureMap,
     WavesMap,

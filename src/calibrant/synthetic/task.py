@@ -5,17 +5,45 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.arrays import Matrix
 from calibrant.errors import ParameterError, PredictionError
+from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_whole, random_source, real_array
 from calibrant.predictions import Predictions
-from calibrant.synthetic.calibration_map import CalibrationMap
-from calibrant.synthetic.mixed_map import MIXED_MAP
-from calibrant.synthetic.sample import SyntheticSample
+from calibrant.synthetic.maps import MIXED_MAP, CalibrationMap
 
-__all__ = ["SyntheticTask"]
+__all__ = ["SyntheticSample", "SyntheticTask"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticSample:
+    """Rows drawn from a synthetic task.
+
+    Attributes
+    ----------
+    predictions : Predictions
+        Predictions of the classifier, n rows of K probabilities.
+    labels : ndarray of shape (n,)
+        Observed classes: column numbers, drawn from the true probabilities.
+    true_probabilities : ndarray of shape (n, K)
+        True probabilities of each row, from which its label was drawn.
+    """
+
+    predictions: Predictions
+    labels: NDArray[np.intp]
+    true_probabilities: NDArray[np.float64]
+
+    @property
+    def labelled(self) -> LabelledPredictions:
+        """Predictions and labels together, with a column for every class, even if no label has it."""
+        return LabelledPredictions(self.predictions, self.labels, np.arange(self.predictions.n_classes))
+
+    def __repr__(self) -> str:
+        return f"SyntheticSample({self.predictions.n_rows} rows, {self.predictions.n_classes} classes)"
+
 
 # Tolerance for rounding inside a map; larger deviations are an error of the map.
 TOLERANCE = 1e-6

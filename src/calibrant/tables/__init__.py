@@ -1,7 +1,8 @@
 """Files of predictions: read and write CSV, Parquet, Feather and NPZ, completely or batch by batch."""
 
-from calibrant.tables.opening import open_source
+from calibrant.tables.file_set import open_source
+from calibrant.tables.formats import FORMATS, Format
+from calibrant.tables.prediction_file import PredictionFile, Table, read_predictions
 from calibrant.tables.rewriting import rewrite
-from calibrant.tables.table import PredictionFile, Table, read_predictions
 
-__all__ = ["PredictionFile", "Table", "open_source", "read_predictions", "rewrite"]
+__all__ = ["FORMATS", "Format", "PredictionFile", "Table", "open_source", "read_predictions", "rewrite"]

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from calibrant.errors import LabelError, ParameterError, PredictionError
 from calibrant.space import Space
-from calibrant.tables.cells import as_integers
-from calibrant.tables.score_columns import (
+from calibrant.tables.columns import (
     ScoreColumns,
     labels_in,
     listed,
     shared_affixes,
     without_common_ends,
 )
+from calibrant.tables.source import as_integers
 from calibrant.wording import counted
 
 __all__ = ["ClassMatch", "match_classes"]
@@ -46,6 +46,14 @@ class ClassMatch:
     integers: bool
     note: str | None = None
     by_order: bool = False
+
+    def is_same(self, other: "ClassMatch") -> bool:
+        """Return whether both give every column the same class."""
+        return (
+            np.array_equal(self.classes, other.classes)
+            and self.integers == other.integers
+            and self.by_order == other.by_order
+        )
 
 
 def match_classes(

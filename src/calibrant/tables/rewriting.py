@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +12,12 @@ from calibrant.errors import ParameterError, PredictionError
 from calibrant.persistence.replacing import replacing
 from calibrant.predictions import Predictions
 from calibrant.space import Space
-from calibrant.tables.arrow_sink import ArrowSink
-from calibrant.tables.arrow_source import ArrowSource
-from calibrant.tables.csv_sink import CsvSink
-from calibrant.tables.csv_source import CsvSource
-from calibrant.tables.npz_sink import NpzSink
-from calibrant.tables.npz_source import NpzSource
-from calibrant.tables.opening import ENDINGS, source_type
+from calibrant.tables.columns import ScoreColumns
+from calibrant.tables.file_set import FileSet
+from calibrant.tables.formats import format_of
+from calibrant.tables.prediction_file import rows_per_batch
 from calibrant.tables.score_checks import ScoreParser
-from calibrant.tables.score_columns import ScoreColumns
-from calibrant.tables.sink import Sink
 from calibrant.tables.source import Source
-from calibrant.tables.table import rows_per_batch
 
 __all__ = ["check_output", "rewrite"]
 
@@ -33,15 +26,22 @@ Progress = Callable[[int], object]
 
 
 def check_output(source: Source, output: str | os.PathLike[str]) -> Path:
-    """Return the path of the output, if its extension has the format of the input."""
-    kind = source_type(output)
-    if not isinstance(source, kind):
-        endings = [ending for ending, other in ENDINGS.items() if isinstance(source, other)]
+    """Return the path of the output, if its extension has the format of the input.
+
+    The output for several files is a folder.
+    """
+    path = Path(output)
+    if isinstance(source, FileSet):
+        if path.exists() and not path.is_dir():
+            raise ParameterError(f"{path} is a file, but {source.path} has several; give a folder as output.")
+        return path
+    kind = format_of(source.path)
+    if format_of(path) is not kind:
         raise ParameterError(
-            f"{os.fsdecode(output)}: the output must have the format of {source.path}; give a name that ends in "
-            f"{' or '.join(endings)}."
+            f"{path}: the output must have the format of {source.path}; give a name that ends in "
+            f"{' or '.join(kind.endings)}."
         )
-    return Path(output)
+    return path
 
 
 def rewrite(
@@ -62,7 +62,7 @@ def rewrite(
     source : Source
         The file to read, which may be the same as the output.
     output : path-like
-        The file to write. An existing file is replaced only once the new one is complete; after an error or an interrupt
+        The file to write, or the folder for the files of several. An existing file is replaced only once the new one is complete; after an error or an interrupt
         it is unchanged.
     columns : ScoreColumns
         The score columns, in the order of the classes.
@@ -86,12 +86,31 @@ def rewrite(
     for name in appended or []:
         if name in source.columns:
             raise PredictionError(f"{source.path} has a column {name!r} already; choose another prefix.")
-    parsed = space if isinstance(space, ScoreParser) else ScoreParser(source.path, columns, space)
+    parsed = space if isinstance(space, ScoreParser) else ScoreParser(columns, space)
+    if isinstance(source, FileSet):
+        done = 0
+        for one in source.opened():
+            target = path / one.path.relative_to(source.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            before, tell = done, progress
+            done += rewrite(
+                one,
+                target,
+                columns,
+                parsed,
+                calibrated,
+                appended=appended,
+                n_rows=n_rows,
+                progress=None if tell is None else lambda n, before=before: tell(before + n),  # type: ignore[misc]
+            )
+        return done
     done = 0
     with replacing(path) as stream:
-        sink = _sink(stream, path, source, columns, appended)
+        names = columns.names if appended is None else appended
+        sink = format_of(path).writer(stream, path, source, names, appended is not None)
+        numbers = columns.names if appended is None else ()  # their text is needed if they are kept
         try:
-            for batch in source.batches(n_rows or rows_per_batch(columns)):
+            for batch in source.batches(n_rows or rows_per_batch(columns), None, numbers):
                 new = calibrated(parsed(batch))
                 sink.write(batch, new[:, 1:] if len(columns.classes) == 1 else new)
                 done += batch.n_rows
@@ -103,15 +122,3 @@ def rewrite(
             raise
         sink.finish()
     return done
-
-
-def _sink(
-    stream: IO[bytes], path: Path, source: Source, columns: ScoreColumns, appended: Sequence[str] | None
-) -> Sink:
-    names = columns.names if appended is None else appended
-    if isinstance(source, CsvSource):
-        return CsvSink(stream, path, source, names, appended is not None)
-    if isinstance(source, ArrowSource):
-        return ArrowSink(stream, source, names, appended is not None)
-    assert isinstance(source, NpzSource)
-    return NpzSink(stream, source, columns.names[0], None if appended is None else appended[0])

@@ -1,16 +1,14 @@
 """Parse scores of a file into predictions, with errors that name the position in the file."""
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import ParameterError, PredictionError
-from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions
+from calibrant.numerics.reductions import row_sums
+from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions, read_only
 from calibrant.space import Space
-from calibrant.tables.batch import Batch
-from calibrant.tables.default_columns import counts_rows
-from calibrant.tables.score_columns import ScoreColumns, listed
+from calibrant.tables.columns import ScoreColumns, counts_rows, listed
+from calibrant.tables.source import Batch
 from calibrant.wording import counted
 
 __all__ = ["ScoreParser"]
@@ -28,7 +26,6 @@ class ScoreParser:
 
     Parameters
     ----------
-    path : Path
     columns : ScoreColumns
     space : Space
     normalise : bool
@@ -42,10 +39,10 @@ class ScoreParser:
         Largest difference to one of their sums.
     """
 
-    def __init__(self, path: Path, columns: ScoreColumns, space: Space, normalise: bool = False) -> None:
+    def __init__(self, columns: ScoreColumns, space: Space, normalise: bool = False) -> None:
         if normalise and space is Space.LOGITS:
             raise ParameterError("rows of logits do not sum to one; normalise probabilities only.")
-        self._path, self._columns, self._space, self._normalise = path, columns, space, normalise
+        self._columns, self._space, self._normalise = columns, space, normalise
         self.n_changed, self.largest_change = 0, 0.0
 
     def __call__(self, batch: Batch) -> Predictions:
@@ -60,7 +57,7 @@ class ScoreParser:
             np.minimum(scores, 1, out=scores)
             return Predictions.from_probabilities(scores)
         tolerance = ROUNDING if self._normalise else ROW_SUM_TOLERANCE
-        totals = scores.sum(axis=1, dtype=np.float64)
+        totals = row_sums(scores).astype(np.float64, copy=False)
         self._check_range(batch, scores, 1 + tolerance)
         self._check_sums(batch, scores, totals, tolerance)
         if self._normalise:
@@ -69,7 +66,7 @@ class ScoreParser:
             scores[changed] /= totals[changed, None]
             self.n_changed += int(changed.sum())
             self.largest_change = max(self.largest_change, float(distances.max(where=changed, initial=0.0)))
-        return Predictions.from_probabilities(scores)
+        return Predictions(read_only(scores), Space.PROBABILITIES)  # checked above
 
     @property
     def note(self) -> str | None:
@@ -86,11 +83,11 @@ class ScoreParser:
 
     def _check_range(self, batch: Batch, scores: NDArray[np.floating], largest: float) -> None:
         """Reject invalid probabilities here, where rows and columns of the file are known."""
-        outside = (scores < 0) | (scores > largest)
-        if outside.any():
+        if scores.min() < 0 or scores.max() > largest:
+            outside = (scores < 0) | (scores > largest)
             row, number = divmod(int(np.argmax(outside)), scores.shape[1])
             raise PredictionError(
-                f"{self._path}: {batch.place(row)}, column {self._name(number)} is {scores[row, number]:.6g}, which is "
+                f"{batch.path}: {batch.place(row)}, column {self._name(number)} is {scores[row, number]:.6g}, which is "
                 f"not a probability; {self._advice(scores)}."
             )
 
@@ -101,7 +98,7 @@ class ScoreParser:
         if distances.max() > tolerance:
             row = int(np.argmax(distances > tolerance))
             raise PredictionError(
-                f"{self._path}: the probabilities in {batch.place(row)} sum to {totals[row]:.6g} and not to 1, over "
+                f"{batch.path}: the probabilities in {batch.place(row)} sum to {totals[row]:.6g} and not to 1, over "
                 f"the columns {listed(self._columns.in_file)}; {self._advice(scores)}."
             )
 

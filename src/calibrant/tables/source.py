@@ -1,19 +1,120 @@
-"""Source: a file of predictions that is open for reading, batch by batch."""
+"""Sources, batches and sinks: what every file format implements, and the checks of cells that all share."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from calibrant.errors import LabelError
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
 from calibrant.space import Space
-from calibrant.tables.batch import Batch
-from calibrant.tables.score_columns import ScoreColumns, check_column, listed
+from calibrant.tables.columns import ScoreColumns, check_column, listed
 
-__all__ = ["LABEL_NAMES", "Source"]
+__all__ = [
+    "LABEL_NAMES",
+    "MISSING",
+    "Batch",
+    "Names",
+    "NoRowsError",
+    "Sink",
+    "Source",
+    "as_integers",
+    "check_finite",
+    "check_names",
+    "check_no_nul",
+    "check_weights",
+]
 
 LABEL_NAMES = ("label", "labels", "y", "y_true", "target")
 """Default names of the label column."""
+
+MISSING = {"", "na", "nan", "n/a", "null", "none", "<na>", "#n/a"}
+"""Texts for a missing number, in lower or upper case."""
+
+Place = Callable[[int], str]
+"""Function that describes the position of a row for error messages."""
+
+INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.0+)?")
+
+
+class NoRowsError(FileFormatError):
+    """The file has columns but no rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """A column of labels or groups: distinct values, and the value of every row.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n,)
+        Position in ``values`` for every row.
+    values : ndarray of shape (m,)
+        Distinct text or integers.
+    """
+
+    codes: NDArray[np.intp]
+    values: NDArray[Any]
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Self:
+        """Encode an array of text or integers."""
+        values, codes = np.unique(array, return_inverse=True)
+        return cls(codes.reshape(-1), values)
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The value of every row, (n,)."""
+        return self.values[self.codes]
+
+    def renamed(self, values: NDArray[Any]) -> "Names":
+        """Return the same rows with other values, some of which may be equal."""
+        distinct = Names.of(values)
+        return Names(distinct.codes[self.codes], distinct.values)
+
+    def first_row(self, code: int) -> int:
+        """Return the first row with a value."""
+        return int(np.argmax(self.codes == code))
+
+
+class Batch(ABC):
+    """Consecutive rows of a file; columns are converted on request.
+
+    Attributes
+    ----------
+    path : Path
+        The file of these rows.
+    first_row : int
+        Number of preceding rows in the file.
+    n_rows : int
+    """
+
+    path: Path
+    first_row: int
+    n_rows: int
+
+    @abstractmethod
+    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
+        """Return these columns as finite numbers, (n, K); a PredictionError names the first invalid cell."""
+
+    @abstractmethod
+    def names(self, column: str) -> Names:
+        """Return labels or groups as text or integers; a LabelError names the first missing one."""
+
+    @abstractmethod
+    def weights(self, column: str) -> NDArray[np.float64]:
+        """Return weights, (n,); a WeightError names the first that is not a non-negative number."""
+
+    def place(self, row: int) -> str:
+        """Return the position of a row of this batch in the file, counted from one.
+
+        Text files add the line number, array files the index.
+        """
+        return f"row {self.first_row + row + 1}"
 
 
 class Source(ABC):
@@ -30,16 +131,27 @@ class Source(ABC):
     columns: tuple[str, ...]
 
     @abstractmethod
-    def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Batch]:
-        """Yield all rows in batches of at most ``n_rows``, with all columns or the named ones."""
+    def batches(
+        self, n_rows: int, columns: Sequence[str] | None = None, numbers: Sequence[str] = ()
+    ) -> Iterator[Batch]:
+        """Yield all rows in batches of at most ``n_rows``.
+
+        Parameters
+        ----------
+        n_rows : int
+        columns : sequence of str, optional
+            The columns to read; by default all of them, so that the batches can be written again.
+        numbers : sequence of str
+            Columns that will be read as numbers only, which a text format may parse at once.
+        """
 
     @abstractmethod
     def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:
         """Return the score columns: those requested, or all numeric columns without another role."""
 
     @abstractmethod
-    def bytes_in_memory(self, columns: ScoreColumns) -> int:
-        """Return the approximate size of all scores in memory, in bytes."""
+    def approximate_rows(self) -> int:
+        """Return the number of rows, or an estimate if counting them would require reading the file."""
 
     def column(self, name: str, role: str) -> str:
         """Return the name of a column, or raise an error if the file does not have it."""
@@ -65,3 +177,72 @@ class Source(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Sink(ABC):
+    """Writer of the batches of a source with new scores; everything else is unchanged."""
+
+    @abstractmethod
+    def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
+        """Write the rows of a batch with these scores, (n, K)."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write the end of the file."""
+
+
+def check_finite(scores: NDArray[np.floating], path: Path, columns: tuple[str, ...], place: Place) -> None:
+    """Reject scores, (n, K), with missing or infinite values."""
+    if np.isfinite(scores.sum(dtype=np.float64)):  # cheaper than a look at every score; sums may overflow
+        return
+    wrong = ~np.isfinite(scores)
+    if not wrong.any():
+        return
+    row, number = divmod(int(np.argmax(wrong)), scores.shape[1])
+    column = f"column {columns[number]!r}" if len(columns) > number else f"column {number}"
+    what = "has no value" if np.isnan(scores[row, number]) else f"is {scores[row, number]}"
+    n_rows = int(wrong.any(axis=1).sum())
+    more = f" ({n_rows} such rows up to here)" if n_rows > 1 else ""
+    raise PredictionError(
+        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so remove or repair such rows."
+    )
+
+
+def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Place) -> None:
+    """Reject labels or groups with missing values."""
+    if missing.any():
+        raise LabelError(
+            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; remove rows without a value there."
+        )
+
+
+def check_no_nul(found: NDArray[np.bool_], path: Path, column: str, place: Place) -> None:
+    """Reject labels or groups with NUL characters, which numpy drops at the end of text."""
+    if found.any():
+        raise LabelError(
+            f"{path}: {place(int(np.argmax(found)))}, column {column!r} has a NUL character; remove it from the text."
+        )
+
+
+def check_weights(weights: NDArray[np.float64], path: Path, column: str, place: Place) -> None:
+    """Reject weights that are missing, infinite or negative."""
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        what = "has no value" if np.isnan(weights[row]) else f"is {weights[row]:g}"
+        raise WeightError(
+            f"{path}: {place(row)}, column {column!r} {what}; weights must be finite and not negative."
+        )
+
+
+def as_integers(names: NDArray[Any]) -> NDArray[np.int64] | None:
+    """Return names as integers if all are integers, also as text; else None.
+
+    >>> as_integers(np.array(["0", "-1", "2.0"])), as_integers(np.array(["007"]))
+    (array([ 0, -1,  2]), None)
+    """
+    if names.dtype.kind in "iu":
+        return names.astype(np.int64)
+    if names.dtype.kind != "U" or not all(INTEGER.fullmatch(name) for name in names.tolist()):
+        return None
+    return np.array([int(name.partition(".")[0]) for name in names.tolist()], dtype=np.int64)

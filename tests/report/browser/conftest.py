@@ -33,7 +33,7 @@ def browser():
 def page_files(tmp_path_factory):
     from sample_assessment import HOSTILE, sample_assessment
 
-    from calibrant.report.html.page import html_of
+    from calibrant.report.document import report_page
 
     folder = tmp_path_factory.mktemp("pages")
     samples = {
@@ -43,7 +43,7 @@ def page_files(tmp_path_factory):
         "hostile": sample_assessment(10, names=HOSTILE, infinite=True),
     }
     for name, sample in samples.items():
-        (folder / f"{name}.html").write_text(html_of(sample), encoding="utf-8")
+        (folder / f"{name}.html").write_text(report_page(sample), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in samples}
 
 

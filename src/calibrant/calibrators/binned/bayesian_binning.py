@@ -1,5 +1,6 @@
 """Bayesian binning into quantiles: the mean of all equal-mass histograms, weighted by their evidence."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -7,27 +8,71 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, softmax
 
-from calibrant.arrays import Vector
+from calibrant.arrays import IntArray, Vector
 from calibrant.batches import Summary
+from calibrant.binning.equal_mass import nearest_masses
 from calibrant.calibrator import Traits
-from calibrant.calibrators.binned.equal_mass_models import Partitions, bin_boundaries, distinct_partitions
-from calibrant.calibrators.binned.merged_levels import counting, followed_by, merged
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.binned.merged_levels import merged, weight_per_row, with_batch
+from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.errors import ParameterError
 from calibrant.graph import Event
 from calibrant.graph.curves import Piecewise
+from calibrant.numerics.curves import StepFunctions
 from calibrant.numerics.isotonic import Levels, levels
-from calibrant.numerics.step_functions import StepFunctions
+from calibrant.numerics.rounding import midpoint
 from calibrant.options import check_choice, is_number
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS
 
 __all__ = ["BayesianBinning"]
 
-
 # A beta distribution wants positive parameters, also for a bin of no width at 0 or 1.
 SMALLEST_PARAMETER = float(np.finfo(np.float64).tiny)
+
+# So many bins are handled at a time: a dozen arrays of them stay within some megabytes.
+BINS_AT_A_TIME = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class Partitions:
+    """Several ways to cut levels 0..m-1 into bins, one after the other.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (bins of all partitions,)
+        First level of each bin, and the first level beyond it.
+    starts : ndarray of shape (T,)
+        Where the bins of each partition begin.
+    """
+
+    low: IntArray
+    high: IntArray
+    starts: IntArray
+
+    @classmethod
+    def joined(cls, parts: Sequence["Partitions"]) -> Self:
+        """Return the partitions of all parts, one after the other."""
+        sizes = np.concatenate([part.n_bins for part in parts])
+        return cls(
+            np.concatenate([part.low for part in parts]),
+            np.concatenate([part.high for part in parts]),
+            np.cumsum(sizes) - sizes,
+        )
+
+    @property
+    def n_bins(self) -> IntArray:
+        """Number of bins of each partition, (T,); none is empty."""
+        return np.diff(np.append(self.starts, len(self.low)))
+
+    def take(self, chosen: NDArray[np.bool_]) -> "Partitions":
+        """Return some of the partitions, at least one."""
+        bins, sizes = np.repeat(chosen, self.n_bins), self.n_bins[chosen]
+        return Partitions(self.low[bins], self.high[bins], np.cumsum(sizes) - sizes)
+
+    def __iter__(self) -> Iterator[slice]:
+        """Yield the bins of one partition after the other."""
+        for start, size in zip(self.starts.tolist(), self.n_bins.tolist(), strict=True):
+            yield slice(start, start + size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +87,8 @@ class BetaBins:
         Parameters of the priors.
     """
 
-    happened: Vector
-    failed: Vector
+    events: Vector
+    non_events: Vector
     alpha: Vector
     beta: Vector
 
@@ -54,7 +99,7 @@ class BetaBins:
         .. math:: \log \int_0^1 \theta^m (1 - \theta)^{n - m}\, \mathrm{Beta}(\theta; \alpha, \beta)\, d\theta
             = \log \frac{\mathrm{B}(m + \alpha, n - m + \beta)}{\mathrm{B}(\alpha, \beta)}
         """
-        evidence: Vector = betaln(self.happened + self.alpha, self.failed + self.beta) - betaln(
+        evidence: Vector = betaln(self.events + self.alpha, self.non_events + self.beta) - betaln(
             self.alpha, self.beta
         )
         return evidence
@@ -62,17 +107,17 @@ class BetaBins:
     @property
     def posterior_mean(self) -> tuple[Vector, Vector]:
         """Mean probability that the event does not happen and that it does, given the rows; never zero."""
-        failed, happened = self.failed + self.beta, self.happened + self.alpha
-        return failed / (failed + happened), happened / (failed + happened)
+        non_events, events = self.non_events + self.beta, self.events + self.alpha
+        return non_events / (non_events + events), events / (non_events + events)
 
     @property
     def accuracy(self) -> tuple[Vector, Vector]:
         """Share of the rows without and with the event."""
-        total = self.failed + self.happened
+        total = self.non_events + self.events
         # A bin of no weight, but for the rounding of sums of very unequal weights, has no share.
         counted = np.where(total > 0, total, 1.0)
-        happened = np.where(total > 0, self.happened / counted, 0.5)
-        return np.where(total > 0, self.failed / counted, 0.5), happened
+        events = np.where(total > 0, self.events / counted, 0.5)
+        return np.where(total > 0, self.non_events / counted, 0.5), events
 
 
 @dataclass(frozen=True)
@@ -123,30 +168,32 @@ class LevelCounts:
     """
 
     boundaries: Vector
-    happened: Vector
-    failed: Vector
+    events: Vector
+    non_events: Vector
 
     @classmethod
     def of(cls, rows: Levels) -> Self:
         """Add up the rows of levels whose scores lie between 0 and 1; O(m)."""
         # Both added up for themselves: a difference of two long sums could be a little below zero.
         failures = np.maximum(rows.weight - rows.outcome_sum, 0.0)
-        happened, failed = (np.concatenate([[0.0], np.cumsum(sums)]) for sums in (rows.outcome_sum, failures))
-        return cls(bin_boundaries(rows.score.astype(np.float64)), happened, failed)
+        events, non_events = (
+            np.concatenate([[0.0], np.cumsum(sums)]) for sums in (rows.outcome_sum, failures)
+        )
+        return cls(bin_boundaries(rows.score.astype(np.float64)), events, non_events)
 
     @property
     def mass(self) -> Vector:
         """Weight of the rows below each level, and last of all rows, (m + 1,)."""
-        return self.happened + self.failed
+        return self.events + self.non_events
 
     def bins(self, models: Partitions, prior: BinPrior) -> BetaBins:
         """Return the bins of some models with their priors; O(1) for each."""
         left, right = self.boundaries[models.low], self.boundaries[models.high]
         # Not one minus the middle, which near one would lose its digits.
         alpha, beta = prior.parameters(models.n_bins, (left + right) / 2, ((1 - left) + (1 - right)) / 2)
-        happened = self.happened[models.high] - self.happened[models.low]
-        failed = self.failed[models.high] - self.failed[models.low]
-        return BetaBins(happened, failed, alpha, beta)
+        events = self.events[models.high] - self.events[models.low]
+        non_events = self.non_events[models.high] - self.non_events[models.low]
+        return BetaBins(events, non_events, alpha, beta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +245,9 @@ class StepAverage:
 
 
 Value = Literal["posterior-mean", "accuracy"]
+
 ModelAveraging = Literal["all", "best"]
+
 PriorWeightPer = Literal["model", "bin"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -371,7 +420,7 @@ class BayesianBinning(BinaryMethod):
         if n_rows != len(outcomes):
             # Rows that have faded counted in full as long as they were at hand.
             self._fit_levels(_counting_rows(rows, n_rows))
-        return _remembered(merged(rows), n_rows)
+        return _batch_state(merged(rows), n_rows)
 
     def _update_event(
         self,
@@ -383,8 +432,8 @@ class BayesianBinning(BinaryMethod):
     ) -> None:
         memory = self.memory_
         past = Levels(memory["score"], memory["weight"], memory["outcome_sum"])
-        rows = merged(followed_by(past, kept, levels(_in_range(scores), outcomes, weights)))
-        self.memory_ = _remembered(rows, n_rows)
+        rows = merged(with_batch(past, kept, levels(_in_range(scores), outcomes, weights)))
+        self.memory_ = _batch_state(rows, n_rows)
         self._fit_levels(_counting_rows(rows, n_rows))
 
     def _fit_levels(self, rows: Levels) -> None:
@@ -403,15 +452,15 @@ class BayesianBinning(BinaryMethod):
     def _average(self, counts: LevelCounts, models: Partitions) -> None:
         """Make one step function of all models whose weight can show in any digit."""
         smooth = self.value == "posterior-mean"
-        counting = self.model_weights_ > (NEGLIGIBLE_WEIGHT if smooth else 0.0)
-        models = models.take(counting)
+        relevant = self.model_weights_ > (NEGLIGIBLE_WEIGHT if smooth else 0.0)
+        models = models.take(relevant)
         bins = counts.bins(models, self._prior())
-        failed, happened = bins.posterior_mean if smooth else bins.accuracy
-        weights = np.repeat(self.model_weights_[counting], models.n_bins)
+        non_events, events = bins.posterior_mean if smooth else bins.accuracy
+        weights = np.repeat(self.model_weights_[relevant], models.n_bins)
         average = StepAverage.over(models)
         # Anything smaller than this floor would become a zero in float32.
         floor = FLOOR_WITHOUT_ZEROS if smooth else 0.0
-        sums = [np.maximum(average.sums(weights * share), floor) for share in (happened, failed)]
+        sums = [np.maximum(average.sums(weights * share), floor) for share in (events, non_events)]
         # Bins of models with little weight begin everywhere, and may change no bit of the mean.
         steps = StepFunctions(counts.boundaries[average.steps[1:]], np.stack(sums)).distinct()
         self.edges_ = np.concatenate([[0.0], steps.places, [1.0]])
@@ -449,11 +498,11 @@ class BayesianBinning(BinaryMethod):
 
 def _counting_rows(rows: Levels, n_rows: float) -> Levels:
     """Return levels whose weights count rows, of which there were ``n_rows``."""
-    one = counting(rows.weight, n_rows)
+    one = weight_per_row(rows.weight, n_rows)
     return rows if one == 1 else Levels(rows.score, rows.weight / one, rows.outcome_sum / one)
 
 
-def _remembered(rows: Levels, n_rows: float) -> dict[str, Any]:
+def _batch_state(rows: Levels, n_rows: float) -> dict[str, Any]:
     """Return levels as plain arrays, which a file can hold."""
     return {
         "rows": float(n_rows),
@@ -466,3 +515,56 @@ def _remembered(rows: Levels, n_rows: float) -> dict[str, Any]:
 def _in_range(scores: EventScores) -> Vector:
     """Return the probabilities of the event; rounding may have left one a little above 1."""
     return np.minimum(scores.probability, 1.0)
+
+
+def equal_mass_partitions(mass: Vector, n_bins: IntArray) -> Partitions:
+    """Cut levels so that all bins of a partition hold the same mass, as nearly as they can.
+
+    ``mass`` is the total weight below each level and, last, that of all, (m + 1,); partition t has at most
+    ``n_bins[t]`` bins, and fewer where heavy levels leave some without any. The cuts are those of
+    :class:`~calibrant.binning.EqualMass`. Costs O(log m) for each bin.
+
+    >>> partitions = equal_mass_partitions(np.arange(7.0), np.array([1, 2, 3]))
+    >>> partitions.low, partitions.high, partitions.starts
+    (array([0, 0, 3, 0, 2, 4]), array([6, 3, 6, 2, 4, 6]), array([0, 1, 3]))
+    """
+    sizes = n_bins + 1
+    first = np.cumsum(sizes) - sizes
+    number = np.arange(sizes.sum()) - np.repeat(first, sizes)
+    cuts = nearest_masses(mass, mass[-1] * number / np.repeat(n_bins, sizes))
+    cuts[first], cuts[first + n_bins] = 0, len(mass) - 1
+    # Where neighbours are equal there is no bin, and from one partition to the next the cuts fall back to 0.
+    real = np.flatnonzero(cuts[1:] > cuts[:-1])
+    return Partitions(cuts[real], cuts[real + 1], np.searchsorted(real, first))
+
+
+def distinct_partitions(mass: Vector, n_bins: IntArray) -> Iterator[Partitions]:
+    """Yield the partitions of :func:`equal_mass_partitions` that differ from all before, some at a time.
+
+    >>> [partitions.n_bins for partitions in distinct_partitions(np.array([0.0, 9.0, 10.0]), np.arange(1, 5))]
+    [array([1, 2])]
+    """
+    seen: set[bytes] = set()
+    chunks = np.cumsum(n_bins + 1) // BINS_AT_A_TIME
+    for chunk in np.split(n_bins, np.flatnonzero(np.diff(chunks)) + 1):
+        partitions = equal_mass_partitions(mass, chunk)
+        is_new = np.zeros(len(chunk), dtype=np.bool_)
+        for index, bins in enumerate(partitions):
+            key = partitions.low[bins].tobytes()
+            is_new[index] = key not in seen
+            seen.add(key)
+        if is_new.all():
+            yield partitions
+        elif is_new.any():
+            yield partitions.take(is_new)
+
+
+def bin_boundaries(scores: Vector) -> Vector:
+    """Return what separates increasing scores (m,) of the range 0 to 1, from 0 to 1, (m + 1,).
+
+    Midway between neighbours, or the upper one where no float lies between them; bins are [a, b).
+
+    >>> bin_boundaries(np.array([0.2, 0.4]))
+    array([0. , 0.3, 1. ])
+    """
+    return np.concatenate([[0.0], midpoint(scores[:-1], scores[1:]), [1.0]])

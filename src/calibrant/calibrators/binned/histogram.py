@@ -1,21 +1,20 @@
 """Histogram binning: one probability for all scores of a bin, the frequency of the event in it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from calibrant.arrays import Vector
 from calibrant.batches import Summary
 from calibrant.binning import BinningScheme, Closed, EqualMass, EqualWidth, FixedEdges
 from calibrant.binning.partition import MOST_BINS
 from calibrant.calibrator import Traits
-from calibrant.calibrators.binned.bin_search import BinSearch, automatic_grid
-from calibrant.calibrators.binned.smoothed_frequency import SmoothedFrequency
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches
 from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
 from calibrant.errors import ParameterError
 from calibrant.graph import Event
 from calibrant.graph.curves import Piecewise
@@ -30,6 +29,43 @@ STRATEGIES = ("uniform", "quantile", "range")
 
 # A sum of weights that ought to be a multiple of ``rows_per_bin`` may fall short of it by its rounding.
 ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class SmoothedFrequency:
+    r"""Frequency of the event among the rows of a bin and :math:`2 s` imagined ones.
+
+    .. math:: v = \frac{P + 2 s m}{W + 2 s}
+
+    for weight W, of which P with the event. With m = 1/2 and s = 1 this is Laplace's rule of succession.
+
+    Attributes
+    ----------
+    prior : float
+        Frequency m of the event among the imagined rows.
+    smoothing : float
+        Half of their number, s; zero for raw frequencies.
+
+    Examples
+    --------
+    >>> SmoothedFrequency(0.5, 1.0)(np.array([0.0, 3.0, 0.0]), np.array([2.0, 3.0, 0.0]), 0.9)
+    array([0.25, 0.8 , 0.9 ])
+    """
+
+    prior: float
+    smoothing: float
+
+    def __call__(self, positives: Vector, weight: Vector, if_empty: Vector | float) -> Vector:
+        """Return the value of every bin; that of a bin without weight is ``if_empty``."""
+        added = 2 * self.smoothing
+        filled = weight > 0
+        frequency = (positives + added * self.prior) / (np.where(filled, weight, 1.0) + added)
+        return np.where(filled, frequency, if_empty)
+
+    def extremes(self, total: float) -> tuple[float, float]:
+        """Return the lowest and the highest value that any bin of these rows can have."""
+        added = 2 * self.smoothing
+        return added * self.prior / (total + added), (total + added * self.prior) / (total + added)
 
 
 class HistogramBinning(BinaryMethod):
@@ -219,8 +255,8 @@ class HistogramBinning(BinaryMethod):
 
     def _set_values(self, memory: dict[str, Any]) -> None:
         """Set the value of every bin from its sums, small weights not making the rows fewer."""
-        counting = max(1.0, memory["rows"] / float(memory["weight"].sum()))
-        events, self.counts_ = memory["outcome_sum"] * counting, memory["weight"] * counting
+        rows_per_weight = max(1.0, memory["rows"] / float(memory["weight"].sum()))
+        events, self.counts_ = memory["outcome_sum"] * rows_per_weight, memory["weight"] * rows_per_weight
         total = float(self.counts_.sum())
         frequency = SmoothedFrequency(self._prior_of(float(events.sum()) / total), float(self.smoothing))
         self.values_ = frequency(events, self.counts_, self._value_if_empty(self.edges_, frequency, total))
@@ -303,3 +339,96 @@ def _check_probability(name: str, value: Any, words: tuple[str, ...]) -> None:
         raise ParameterError(
             f"{name} must be {' or '.join(map(repr, words))}, or a number from 0 to 1, not {value!r}."
         )
+
+
+# The six numbers of Kull et al. (2019), and larger ones without which many classes lose their order.
+NUMBERS_TRIED = (5, 10, 15, 20, 25, 30, 50, 70, 100)
+
+# With fewer rows in a bin its frequency is mostly chance, in the rows left out as well.
+FEWEST_ROWS_PER_BIN = 5
+
+# What is left of a weight after the same weight is taken away, in units of it.
+LOST_DIGITS = 1e-12
+
+
+def automatic_grid(total: float) -> list[int]:
+    """Return the numbers of bins worth trying for rows of this total weight; at least one.
+
+    >>> automatic_grid(120.0), automatic_grid(3.0)
+    ([5, 10, 15, 20], [5])
+    """
+    return [
+        number for number in NUMBERS_TRIED if number <= max(total / FEWEST_ROWS_PER_BIN, NUMBERS_TRIED[0])
+    ]
+
+
+class BinSearch:
+    r"""Rows in order of their scores, to compare binnings by the log-loss of rows that were left out.
+
+    The row that is left out changes one bin only, so that its loss needs no second fit: with P of the weight W
+    of its bin, a row of weight u with the event has the probability :math:`v(P - u, W - u)`, and one without
+    it :math:`1 - v(P, W - u)`. Edges, which do not depend on outcomes, stay; bins are closed on the left.
+    Weights that are whole numbers count rows, of which one is left out; any other weight is that of one row.
+
+    Costs a sort, then for every binning O(B log n) with whole weights and O(n) with others.
+
+    Examples
+    --------
+    >>> from calibrant.binning import EqualWidth
+    >>> scores, outcomes = np.array([0.1, 0.2, 0.3, 0.8]), np.array([False, False, True, True])
+    >>> search = BinSearch(scores, outcomes, None, SmoothedFrequency(0.5, 1.0))
+    >>> round(search.loss(EqualWidth(1), if_empty=0.5), 4), round(-float(np.log(2 / 5)), 4)
+    (0.9163, 0.9163)
+    """
+
+    def __init__(
+        self,
+        scores: NDArray[np.floating],
+        outcomes: NDArray[np.bool_],
+        weights: Vector | None,
+        frequency: SmoothedFrequency,
+    ) -> None:
+        order = np.argsort(scores)
+        self.scores = scores[order]
+        self.outcomes = outcomes[order]
+        self.weights = np.ones(len(order)) if weights is None else weights[order]
+        self.rows_are_counted = weights is None or bool(np.array_equal(weights, np.round(weights)))
+        self.frequency = frequency
+        # Equal scores stay together: a binning cuts between the ends of two groups of them.
+        self.ends = np.concatenate([[0], np.flatnonzero(np.diff(self.scores)) + 1, [len(order)]])
+        self.weight_below = self._cumulative(self.weights)
+        self.positives_below = self._cumulative(self.weights * self.outcomes)
+
+    def loss(self, scheme: BinningScheme, if_empty: Vector | float) -> float:
+        """Return the mean log-loss of rows left out; ``if_empty`` is the value of bins that lose their only row."""
+        bounds = self._bounds(scheme)
+        otherwise = np.broadcast_to(if_empty, len(bounds) - 1)
+        weight, positives = np.diff(self.weight_below[bounds]), np.diff(self.positives_below[bounds])
+        if self.rows_are_counted:
+            # All rows of a bin with the same outcome have the same loss.
+            left_out = np.ones(len(weight))
+            with_event, without = positives, weight - positives
+        else:
+            of_bin = np.repeat(np.arange(len(weight)), np.diff(self.ends[bounds]))
+            left_out = self.weights
+            with_event, without = left_out * self.outcomes, left_out * ~self.outcomes
+            weight, positives, otherwise = weight[of_bin], positives[of_bin], otherwise[of_bin]
+        rest = weight - left_out
+        rest = np.where(rest > LOST_DIGITS * weight, rest, 0.0)
+        if_hit = self.frequency(np.clip(positives - left_out, 0.0, rest), rest, otherwise)
+        if_miss = self.frequency(np.minimum(positives, rest), rest, otherwise)
+        return -float((xlogy(with_event, if_hit) + xlogy(without, 1 - if_miss)).sum() / self.weight_below[-1])
+
+    def _bounds(self, scheme: BinningScheme) -> NDArray[np.intp]:
+        """Return how many distinct scores lie below each edge of the bins, (B + 1,)."""
+        last = len(self.ends) - 1
+        if isinstance(scheme, EqualMass):
+            inner = scheme.cuts(self.weight_below)
+        else:
+            edges = scheme(self.scores, self.weights).bin_edges()[1:-1].astype(self.scores.dtype)
+            inner = np.searchsorted(self.scores[self.ends[:-1]], edges)
+        return np.concatenate([[0], inner, [last]])
+
+    def _cumulative(self, values: Vector) -> Vector:
+        total: Vector = np.concatenate([[0.0], np.cumsum(values)])[self.ends]
+        return total

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Vector
 from calibrant.numerics.isotonic import Levels
 
-__all__ = ["KEPT_LEVELS", "MOST_LEVELS", "cell_starts", "counting", "followed_by", "merged"]
+__all__ = ["KEPT_LEVELS", "MOST_LEVELS", "cell_starts", "merged", "weight_per_row", "with_batch"]
 
 
 # More levels than this are merged, and then into so many that this is not needed with every batch.
@@ -28,12 +28,12 @@ def cell_starts(weight: Vector, n_cells: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.concatenate([[True], cell[1:] != cell[:-1]]))
 
 
-def followed_by(past: Levels, kept: float, batch: Levels) -> Levels:
+def with_batch(past: Levels, kept: float, batch: Levels) -> Levels:
     """Return the levels of past rows, whose weights are multiplied by ``kept``, together with those of a batch.
 
     >>> past = Levels(np.array([0.1, 0.3]), np.array([2.0, 2.0]), np.array([0.0, 2.0]))
     >>> batch = Levels(np.array([0.2, 0.3]), np.array([1.0, 3.0]), np.array([1.0, 0.0]))
-    >>> both = followed_by(past, 0.5, batch)
+    >>> both = with_batch(past, 0.5, batch)
     >>> both.score, both.weight, both.outcome_sum
     (array([0.1, 0.2, 0.3]), array([1., 1., 4.]), array([0., 1., 1.]))
     """
@@ -63,10 +63,10 @@ def merged(rows: Levels) -> Levels:
     return Levels(score, weight, np.add.reduceat(rows.outcome_sum, starts))
 
 
-def counting(weight: Vector, n_rows: float) -> float:
+def weight_per_row(weight: Vector, n_rows: float) -> float:
     """Return what weights of ``n_rows`` rows are divided by so that they count rows, and small ones not fewer of them.
 
-    >>> counting(np.array([0.25, 0.75]), 2), counting(np.array([2.0, 4.0]), 2)
+    >>> weight_per_row(np.array([0.25, 0.75]), 2), weight_per_row(np.array([2.0, 4.0]), 2)
     (0.5, 1.0)
     """
     return min(1.0, float(weight.sum()) / n_rows)

@@ -9,15 +9,19 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from calibrant.arrays import Vector
-from calibrant.batches import Summary, begun, check_learns_batches, learnt_further, without_memory
+from calibrant.batches import (
+    Summary,
+    check_learns_batches,
+    started_learner,
+    updated_learner,
+    without_batch_state,
+)
 from calibrant.binning import BinningScheme, Closed, EqualMass
 from calibrant.binning.partition import check_n_bins
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.binned.merged_levels import KEPT_LEVELS, MOST_LEVELS, cell_starts, counting
-from calibrant.calibrators.reductions.binary_method import BinaryMethod
-from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.one_vs_rest_batches import EventCounts, OneVsRestBatches
+from calibrant.calibrators.binned.merged_levels import KEPT_LEVELS, MOST_LEVELS, cell_starts, weight_per_row
+from calibrant.calibrators.reductions.binary_method import BinaryMethod, EventCounts, OneVsRestBatches
+from calibrant.calibrators.reductions.event_scores import EventScores, binary_problem
 from calibrant.calibrators.scaling.platt import PlattScaling
 from calibrant.errors import ParameterError
 from calibrant.graph import Event
@@ -66,7 +70,7 @@ class RepresentativeRows:
             weights = np.add.reduceat(weights, starts)
         return cls(predictions.take(chosen), weights)
 
-    def followed_by(self, batch: "RepresentativeRows", kept: float) -> "RepresentativeRows":
+    def with_batch(self, batch: "RepresentativeRows", kept: float) -> "RepresentativeRows":
         """Return what is kept of these rows, whose weights are multiplied by ``kept``, and of others."""
         own = self.predictions
         scores = np.vstack([own.scores, batch.predictions.scores])
@@ -216,7 +220,7 @@ class ScalingBinning(BinaryMethod):
     def _event_memory(
         self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None, n_rows: float
     ) -> dict[str, Any]:
-        learner = begun(
+        learner = started_learner(
             self._new_scaling(),
             binary_problem(scores.predictions, outcomes, weights),
             n_rows,
@@ -236,9 +240,9 @@ class ScalingBinning(BinaryMethod):
         n_rows: float,
     ) -> None:
         binary = binary_problem(scores.predictions, outcomes, weights)
-        learner = learnt_further(self.memory_["learner"], binary, kept)
+        learner = updated_learner(self.memory_["learner"], binary, kept)
         batch = RepresentativeRows.of(scores.predictions, weights)
-        rows = RepresentativeRows.from_memory(self.memory_).followed_by(batch, kept)
+        rows = RepresentativeRows.from_memory(self.memory_).with_batch(batch, kept)
         self.memory_ = rows.memory(n_rows) | {"learner": learner}
         self._use(learner, rows, n_rows)
 
@@ -249,8 +253,8 @@ class ScalingBinning(BinaryMethod):
     def _use(self, learner: Calibrator, rows: RepresentativeRows, n_rows: float) -> None:
         """Set the map to that of a learner, and the bins to those of its outputs for rows that stand for ``n_rows``."""
         # As long as a learner waits for the other outcome it changes nothing, which its memory says.
-        self.scaling_ = learner if learner._has_seen_one_class else without_memory(learner)
-        self._set_bins(EventScores(rows.predictions), rows.weights / counting(rows.weights, n_rows))
+        self.scaling_ = learner if learner._has_seen_one_class else without_batch_state(learner)
+        self._set_bins(EventScores(rows.predictions), rows.weights / weight_per_row(rows.weights, n_rows))
 
     def _set_bins(self, scores: EventScores, weights: Vector | None) -> None:
         """Cut the outputs for these rows into bins, each with their mean."""

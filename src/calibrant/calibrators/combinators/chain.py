@@ -24,7 +24,7 @@ __all__ = ["Chain"]
 def cross_fitted(
     calibrator: Calibrator, data: LabelledPredictions, folds: Any, space: Space
 ) -> LabelledPredictions:
-    """Return the rows with what clones of a calibrator say about them, each fitted on the other folds.
+    """Return the rows with out-of-fold predictions of a calibrator.
 
     Parameters
     ----------
@@ -33,10 +33,10 @@ def cross_fitted(
     data : LabelledPredictions
         Calibration rows.
     folds : int, splitter or splits
-        As in :func:`~calibrant.calibrators.inner_folds.folds_of`. A row that several splits hold out comes as often,
-        one that none does not come at all; a row whose weight is shared between two folds comes twice.
+        As in :func:`~calibrant.calibrators.inner_folds.folds_of`. A row appears once for every split that holds it out,
+        and twice if its weight is divided between two folds.
     space : Space
-        Whether probabilities or logits are wanted: what the calibrator gives when fitted on all rows.
+        Space of the result: that of the calibrator fitted to all rows.
     """
     parts = [
         _held_out(calibrator, data, fold, number)
@@ -62,8 +62,8 @@ def _held_out(
     train = data.take(fold.train_rows, fold.train_weights)
     if np.count_nonzero(train.class_weights) < 2:
         raise ParameterError(
-            f"cross_fit leaves one class only to fit on when fold {number} is held out; "
-            "take fewer folds, or cross_fit=None."
+            f"cross_fit leaves a single class in the training rows when fold {number} is held out; "
+            "use fewer folds, or cross_fit=None."
         )
     fitted = clone(calibrator).fit_labelled(train, warn_of_absent=False)
     test = data.take(fold.test_rows, fold.test_weights)
@@ -71,23 +71,22 @@ def _held_out(
 
 
 class Chain(Calibrator):
-    r"""Compose calibrators: each is fitted on what the one before gives out.
+    r"""Compose calibrators: each is fitted to the output of its predecessor.
 
     .. math:: \hat q = g_m(\dots g_2(g_1(p)))
 
-    The usual order is a parametric map first, then a more flexible one: a neighbourhood method after temperature scaling
-    is far better than alone :cite:`valk2022`, and so are isotonic maps :cite:`zhang2020`.
+    The usual order is a parametric map first, then a more flexible one: neighbourhood methods :cite:`valk2022` and isotonic
+    maps :cite:`zhang2020` do far better after temperature scaling than alone.
 
     Parameters
     ----------
     calibrators : sequence of Calibrator
         The stages in order; they are cloned, not changed.
     cross_fit : None, int, splitter or iterable of splits, default=None
-        None fits all stages on the same calibration rows, as the literature does. A stage that fits its rows closely
-        then looks better calibrated to the next one than it is on fresh rows. A number of folds fits each later stage on
-        what the stage before, fitted on the other folds, says about rows it has not seen; the stage that is kept is
-        fitted on all rows. Hardly matters after a temperature, much after a map with many parameters. Splits that
-        hold a row out twice count it twice.
+        None fits all stages to the same calibration set, as the literature does. To its successor, an over-fitted stage
+        then looks better calibrated than it is on new rows. With a number of folds, each later stage is fitted to
+        out-of-fold predictions of its predecessor, which itself is fitted to all rows. Cross-fitting hardly matters after
+        a temperature, and much after a map with many parameters. Rows that several splits hold out count several times.
 
     Attributes
     ----------
@@ -102,8 +101,8 @@ class Chain(Calibrator):
     >>> chain.predict_proba(p).sum(axis=1)
     array([1., 1., 1., 1.])
 
-    Isotonic maps of 120 rows, then a temperature. On the rows that the isotonic maps know they look too timid, and on
-    others they are too bold.
+    Isotonic maps of 120 rows, then a temperature. The isotonic maps look under-confident on their own training rows, and
+    are over-confident on others.
 
     >>> import numpy as np
     >>> from calibrant import IsotonicCalibration

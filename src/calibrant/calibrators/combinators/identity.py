@@ -1,4 +1,4 @@
-"""Identity: the classifier as it is, for comparison."""
+"""Identity: the uncalibrated predictions, for comparison."""
 
 from typing import Any, ClassVar
 
@@ -10,11 +10,11 @@ __all__ = ["Identity"]
 
 
 class Identity(Calibrator):
-    r"""Leave the probabilities as they are.
+    r"""The identity map: return the uncalibrated predictions.
 
     .. math:: \hat q = p
 
-    The reference against which every method is judged, and the answer when nothing else is better.
+    The baseline of every comparison.
 
     Examples
     --------

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.monotone.monotone_curve import ROWS_AT_ENDS, fitted_curve
-from calibrant.calibrators.monotone.pooled_scores import PooledScores
-from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
+from calibrant.calibrators.identity_check import is_worse_than_identity
+from calibrant.calibrators.monotone.monotone_curve import ROWS_AT_ENDS, PooledScores, fitted_curve
 from calibrant.errors import CalibrationWarning
 from calibrant.graph import TracedPredictions, Value
 from calibrant.graph.apply import evaluated

@@ -10,10 +10,10 @@ from calibrant.calibrator import Traits
 from calibrant.calibrators.monotone.monotone_curve import (
     ROWS_AT_ENDS,
     Interpolation,
+    PooledScores,
     Ties,
     fitted_curve,
 )
-from calibrant.calibrators.monotone.pooled_scores import PooledScores
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.errors import ParameterError

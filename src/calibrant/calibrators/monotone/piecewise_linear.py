@@ -10,12 +10,12 @@ from scipy.special import expit
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
-from calibrant.calibrators.parametric import EventScaling, as_targets
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.identity_check import (
+from calibrant.calibrators.identity_check import (
     is_clearly_better_than_identity,
     is_worse_than_identity,
 )
+from calibrant.calibrators.parametric import EventScaling, as_targets
+from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
 from calibrant.graph import Event, Value
 from calibrant.graph.curves import Piecewise

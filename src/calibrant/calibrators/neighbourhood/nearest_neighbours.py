@@ -12,16 +12,20 @@ from scipy.spatial import KDTree
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
-from calibrant.calibrators.neighbourhood.crop import Crop
-from calibrant.calibrators.neighbourhood.distances import (
+from calibrant.calibrators.neighbourhood.neighbourhood import (
+    MOST_JUDGED,
+    Assumption,
+    LocalMeans,
+    Neighbourhood,
+)
+from calibrant.calibrators.neighbourhood.points import (
+    Crop,
     Distances,
     KullbackLeibler,
+    Points,
     SquaredEuclidean,
     rows_in_a_block,
 )
-from calibrant.calibrators.neighbourhood.local_means import LocalMeans
-from calibrant.calibrators.neighbourhood.neighbourhood import MOST_JUDGED, Assumption, Neighbourhood
-from calibrant.calibrators.neighbourhood.points import Points
 from calibrant.fit_cost import FitCost
 from calibrant.options import check_choice, check_whole
 
@@ -221,7 +225,7 @@ class NearestMeans(LocalMeans):
 
     Examples
     --------
-    >>> from calibrant.calibrators.neighbourhood.distances import SquaredEuclidean
+    >>> from calibrant.calibrators.neighbourhood.points import SquaredEuclidean
     >>> points = SquaredEuclidean(np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]))
     >>> near = NearestMeans(points, np.array([1.0, 1.0, 2.0]), np.array([[10.0], [20.0], [30.0]]))
     >>> list(near.means(np.array([[1.0, 0.0]]), [2, 3]))    # the last point counts once of twice: (10 + 20 + 30) / 3

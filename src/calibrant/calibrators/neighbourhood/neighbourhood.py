@@ -1,7 +1,7 @@
 """Neighbourhood: the calibrator that takes away what went wrong nearby, whatever nearby means."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
@@ -10,28 +10,26 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators.neighbourhood.crop import Crop, check_crop, cropped, settled_epsilon
-from calibrant.calibrators.neighbourhood.local_means import LocalMeans
-from calibrant.calibrators.neighbourhood.point_folds import PointFold, point_folds
-from calibrant.calibrators.neighbourhood.point_losses import (
+from calibrant.calibrators.neighbourhood.held_out_losses import (
+    PointFold,
     PointLosses,
     as_they_came,
     better_floor,
-    doing_nothing,
+    point_folds,
+    uncalibrated_losses,
 )
-from calibrant.calibrators.neighbourhood.points import Points
+from calibrant.calibrators.neighbourhood.points import Crop, Points, check_crop, cropped, settled_epsilon
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
-from calibrant.numerics.row_blocks import even_blocks, n_threads_available
-from calibrant.numerics.threads import NUMBERS_PER_PIECE, in_threads
+from calibrant.numerics.row_blocks import NUMBERS_PER_PIECE, even_blocks, in_threads, n_threads_available
 from calibrant.options import check_choice, check_flag
 from calibrant.predictions import Predictions
 from calibrant.solvers import Status
 from calibrant.space import Space
 
-__all__ = ["Assumption", "Neighbourhood", "candidate_sizes"]
+__all__ = ["Assumption", "LocalMeans", "Neighbourhood", "candidate_sizes"]
 
 
 def candidate_sizes(
@@ -60,20 +58,45 @@ def candidate_sizes(
 Assumption = Literal["equal-errors", "equal-labels"]
 """What close predictions have in common: the calibration error, or the distribution of the label."""
 
-
 # More points than this make neither a choice nor a check any better, but cost one pass over all points each.
 MOST_JUDGED = 10_000
 
 # A size is kept if rows held out show a gain of so many standard errors in log-loss ...
 GAIN_IN_LOG_LOSS = 1.0
+
 # ... or of so many in the Brier score, while log-loss, which single rows can spoil, has not risen by more than as many.
 GAIN_IN_BRIER_SCORE = 2.0
+
 # Gains no larger than this come from rounding.
 ROUNDING = 1e-12
 
-
 # The neighbourhoods of fitted calibrators: what can be made again is no part of what they have learnt.
 _PREPARED: "WeakKeyDictionary[Neighbourhood, LocalMeans]" = WeakKeyDictionary()
+
+
+class LocalMeans(ABC):
+    """Weighted means of what is known at calibration points, in the neighbourhood of any prediction.
+
+    Attributes
+    ----------
+    block_rows : int
+        How many predictions to ask about at once, so that temporaries stay small.
+    numbers_per_row : int
+        How many numbers the answer for one prediction takes, for whoever decides whether threads pay.
+    splits_rows : bool
+        Whether to ask from several threads, each with rows of its own. If not, :meth:`means` may use threads itself.
+    """
+
+    block_rows: int
+    numbers_per_row: int = 1000
+    splits_rows: bool = True
+
+    @abstractmethod
+    def means(self, rows: Matrix, sizes: Sequence[float]) -> Iterator[Matrix]:
+        """Yield for every size of the neighbourhood, in the order given, the means around some predictions, (m, K).
+
+        Rows without any neighbour are NaN. Several threads may ask at once.
+        """
 
 
 class Neighbourhood(Calibrator):
@@ -123,7 +146,7 @@ class Neighbourhood(Calibrator):
         """Return the sizes that differ from each other when folds leave at most so much weight to learn from."""
         return sizes
 
-    def _remember(self, points: Points) -> None:
+    def _set_state(self, points: Points) -> None:
         """Set further fitted state for the chosen size; nothing unless a method needs it."""
 
     def _fitted_means(self, size: float) -> LocalMeans:
@@ -153,7 +176,7 @@ class Neighbourhood(Calibrator):
         self.points_ = points.probabilities
         self.errors_ = points.errors
         self.point_weights_ = points.weights
-        self._remember(points)
+        self._set_state(points)
         if reason is None and self.guard:
             reason = self._harm(points, data.predictions.floor)
         self.identity_kept_ = reason is not None and bool(self.guard)
@@ -239,7 +262,9 @@ class Neighbourhood(Calibrator):
         tests = [_some(fold.test(), max(1, MOST_JUDGED // len(folds))) for fold in folds]
         of_folds = [self._held_out(fold, test, sizes) for fold, test in zip(folds, tests, strict=True)]
         losses = [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
-        nothing = PointLosses.joined([doing_nothing(test, floor, self.crop, self.epsilon_) for test in tests])
+        nothing = PointLosses.joined(
+            [uncalibrated_losses(test, floor, self.crop, self.epsilon_) for test in tests]
+        )
         excesses = [of_size.excess(nothing) for of_size in losses]
         means = np.array([of_size.mean_log for of_size in losses])
         self.search_ = {
@@ -280,7 +305,7 @@ class Neighbourhood(Calibrator):
         judged = _some(points, MOST_JUDGED)
         size = getattr(self, f"{self._size_name}_")
         means = _PREPARED[self] = self._fitted_means(size)
-        nothing = doing_nothing(judged, floor, self.crop, self.epsilon_).mean_log
+        nothing = uncalibrated_losses(judged, floor, self.crop, self.epsilon_).mean_log
         losses = np.empty(judged.n_points)
         labels = judged.labels()
 

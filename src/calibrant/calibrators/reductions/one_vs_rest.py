@@ -10,9 +10,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.reductions.binary_problem import binary_problem
-from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
-from calibrant.calibrators.reductions.rest import AgainstRest
+from calibrant.calibrators.identity_check import is_worse_than_identity
+from calibrant.calibrators.reductions.event_scores import AgainstRest, binary_problem
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.fit_cost import FitPart, JointCost
 from calibrant.graph import TracedPredictions, Value
@@ -21,7 +20,7 @@ from calibrant.graph.rows import NORMALISATIONS, Normalisation, Normalise
 from calibrant.graph.stacking import stacked_events
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import gathered, warn_user
-from calibrant.numerics.threads import in_threads
+from calibrant.numerics.row_blocks import in_threads
 from calibrant.objective import RowSource
 from calibrant.options import check_choice
 from calibrant.predictions import Predictions

@@ -1,4 +1,4 @@
-"""What matrix scaling and Dirichlet calibration share: an affine map of K features before the softmax."""
+"""Affine scaling: base of matrix scaling and Dirichlet calibration, with cross-validated regularisation strengths."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -52,40 +52,40 @@ Strength = float | Sequence[float] | Literal["auto"] | None
 
 @dataclass(frozen=True)
 class Fixed:
-    """Both numbers are given."""
+    """Given strengths, without a search."""
 
     reg_lambda: float
     reg_mu: float
 
     @property
     def given(self) -> Given:
-        """Both."""
+        """Return both strengths."""
         return self.reg_lambda, self.reg_mu
 
 
 class StrengthSearch(ABC):
-    """A way to choose strengths by cross-validation."""
+    """A search for regularisation strengths by cross-validation."""
 
     @property
     @abstractmethod
     def given(self) -> Given:
-        """The numbers among the two that are not searched for."""
+        """Return the given ones among the two strengths."""
 
     @abstractmethod
     def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:
-        """Return the best (lambda, mu); ``natural`` is where to begin if nothing else is known."""
+        """Return the best (lambda, mu); ``natural`` is the default start."""
 
 
 @dataclass(frozen=True)
 class Grid(StrengthSearch):
-    """Every pair of the two lists, or equal values where ``mus`` is None."""
+    """Grid search over all pairs of two lists, or over equal values if ``mus`` is None."""
 
     lambdas: list[float]
     mus: list[float] | None
 
     @property
     def given(self) -> Given:
-        """Those of which there is one."""
+        """Return the lists of length one."""
         mus = self.lambdas if self.mus is None else self.mus
         return (
             self.lambdas[0] if len(self.lambdas) == 1 else None,
@@ -98,7 +98,7 @@ class Grid(StrengthSearch):
 
 @dataclass(frozen=True)
 class Walk(StrengthSearch):
-    """Powers of ten around the natural values; a number stays, and ``tied`` keeps the two equal."""
+    """Search over powers of ten around natural values; numbers are fixed, and ``tied`` keeps both strengths equal."""
 
     reg_lambda: float | None
     reg_mu: float | None
@@ -106,7 +106,7 @@ class Walk(StrengthSearch):
 
     @property
     def given(self) -> Given:
-        """The one that stays, if any."""
+        """Return the fixed strength, if any."""
         return self.reg_lambda, self.reg_mu
 
     def choose(self, fits: FoldFits, natural: Strengths) -> Strengths:
@@ -120,7 +120,7 @@ class Walk(StrengthSearch):
 
 
 def parse_strengths(reg_lambda: Strength, reg_mu: Strength) -> Fixed | StrengthSearch:
-    """Return what the two parameters ask for; ``reg_mu=None`` ties it to ``reg_lambda``.
+    """Parse ``reg_lambda`` and ``reg_mu``; ``reg_mu=None`` ties it to ``reg_lambda``.
 
     >>> parse_strengths(0.1, None)
     Fixed(reg_lambda=0.1, reg_mu=0.1)
@@ -156,7 +156,7 @@ def _numbers(name: str, value: Strength) -> list[float] | None:
         numbers = np.array([np.nan])
     if numbers.ndim != 1 or len(numbers) == 0 or not (np.isfinite(numbers) & (numbers >= 0)).all():
         raise ParameterError(
-            f"{name} must be a number not below zero, a sequence of such numbers or 'auto', not {value!r}."
+            f"{name} must be a non-negative number, a sequence of such numbers or 'auto', not {value!r}."
         )
     return [float(number) for number in numbers]
 
@@ -193,10 +193,10 @@ def affine_penalty(
 
 
 def natural_strengths(name: PenaltyName, n_classes: int, total_weight: float) -> tuple[float, float]:
-    r"""Return the :math:`\lambda, \mu` that price the sum of squares of m parameters at m / n.
+    r"""Return :math:`\lambda, \mu` with which the sum of squares of m parameters has weight m / n, the start of a search.
 
-    This is where a search begins: for K = 10 and n = 5000 ODIR's natural :math:`\lambda` is 1.6, for
-    K = 100 it is 20,000, which is the order of magnitude that cross-validation chooses.
+    For K = 10 and n = 5000 ODIR's natural :math:`\lambda` is 1.6, for K = 100 it is 20,000, the order of magnitude
+    that cross-validation chooses.
     """
     n_weights = n_classes * (n_classes - 1)
     if name == "odir":
@@ -204,7 +204,7 @@ def natural_strengths(name: PenaltyName, n_classes: int, total_weight: float) ->
     return n_weights / total_weight, n_classes / total_weight
 
 
-# Of the fits of several folds, the worst counts.
+# Of the fits of several folds, the worst status is reported.
 SEVERITY = (
     Status.IDENTITY,
     Status.CONVERGED,
@@ -221,11 +221,11 @@ COST_OF_SEARCH = FitCost(0.15, classes=2.0)
 
 
 class AffineScaling(ParametricCalibrator):
-    """softmax(W x + b) with a penalty whose strength can be chosen by cross-validation; abstract."""
+    """softmax(W x + b) with a penalty whose strength can be selected by cross-validation; abstract."""
 
     @property
     def fit_cost(self) -> FitCost:  # type: ignore[override]
-        """A search for regularisation strengths fits every fold at several of them."""
+        """Cost of a fit; a search for regularisation strengths fits every fold several times."""
         is_known = is_number(self.reg_lambda) and (self.reg_mu is None or is_number(self.reg_mu))
         is_searched = self.penalty is not None and not is_known
         return COST_OF_SEARCH if is_searched else COST_OF_FIT
@@ -254,13 +254,13 @@ class AffineScaling(ParametricCalibrator):
     def zeroed(self) -> Self:
         """Return a copy whose off-diagonal weights are zero, without refitting (MS-ODIR-zero).
 
-        Shows how much of the map lives off the diagonal :cite:`kull2019`; every averaged model is treated. The copy
-        has no ``solution_`` and no ``search_``, since no fit led to it.
+        The difference shows the effect of the off-diagonal weights :cite:`kull2019`; all averaged models are changed. The
+        copy has no ``solution_`` and no ``search_``, since it was not fitted.
         """
         check_is_fitted(self)
         twin = clone(self)
         vars(twin).update(vars(self))
-        del twin.solution_, twin.search_  # they speak of the map as it was fitted
+        del twin.solution_, twin.search_  # they describe the fitted map
         each = np.eye(self.fold_weights_.shape[1], dtype=bool)
         twin._set_maps(np.where(each, self.fold_weights_, 0.0), self.fold_intercepts_.copy())
         return twin  # type: ignore[no-any-return]
@@ -271,13 +271,13 @@ class AffineScaling(ParametricCalibrator):
         self._plan()
 
     def family(self, n_classes: int) -> Family:
-        """Return the affine maps with the penalty of the fit; where it pulls to is left open."""
+        """Return the affine maps with the penalty of the fit, whose centre is not fixed."""
         return self._family(affine_penalty(self.penalty, n_classes, self.reg_lambda_, self.reg_mu_))
 
     def _family(self, penalty: QuadraticPenalty, in_rows: QuadraticPenalty | None = None) -> Family:
         n_classes = int(np.sqrt(len(penalty.strengths)))  # K (K + 1) parameters
         logit_map = FullMap(n_classes, bias=True)
-        # A penalty that pulls to temperature scaling says nothing of the temperature, found from the same rows.
+        # A penalty towards temperature scaling has no information on the temperature, which was fitted to the same rows.
         is_free = self.penalty == "l2" and self.center == "temperature"
         return Family(
             self._features,
@@ -314,7 +314,7 @@ class AffineScaling(ParametricCalibrator):
         else:
             folds = rows_of_folds(self.cv, source, rows)
             fits = FoldFits(rows, folds, logit_map, penalty, start)
-            # Weights below one on average do not make the rows fewer.
+            # Weights with a mean below 1 do not reduce the number of rows.
             total_weight = max(source.total_weight, float(source.n_rows))
             natural = natural_strengths(self.penalty, n_classes, total_weight)
             strengths = plan.choose(fits, natural)
@@ -327,8 +327,8 @@ class AffineScaling(ParametricCalibrator):
                 solutions = [newton_cg(objective, fits.mean_theta(strengths), curvature=fits.curvature)]
         self._set_matrices(np.stack([logit_map.matrix(solution.theta) for solution in solutions]))
         self.solution_ = solutions[0] if len(solutions) == 1 else self._averaged(objective, solutions)
-        # ODIR leaves the diagonal free, which may run away on a fold where a class is never mistaken; where folds
-        # are averaged, rows that were held out have judged that already.
+        # ODIR does not penalise the diagonal, which may diverge on a fold where a class is never misclassified. If folds are
+        # averaged, held-out rows have already evaluated such a fit.
         judged = self.average_folds and not isinstance(plan, Fixed)
         if not (judged and self.solution_.status is Status.RUNNING_AWAY):
             self.solution_.warn_unless_converged(type(self).__name__)
@@ -339,8 +339,7 @@ class AffineScaling(ParametricCalibrator):
     def _center(self, inverse_temperature: float) -> float:
         return {"temperature": inverse_temperature, "identity": 1.0, "zero": 0.0}[self.center]
 
-    # Batches: strengths that were searched for stay worth the rows they were chosen on, numbers that were given
-    # hold for every row.
+    # Batches: selected strengths keep their weight relative to the rows of the selection; given strengths are per row.
 
     def _batch_state(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:
         return {
@@ -371,7 +370,7 @@ class AffineScaling(ParametricCalibrator):
             self._center(start_temperature(data)),
         )
         rows = ArrayRows(family.features(data.predictions), data.labels, data.weights)
-        # The optimum of all rows, where models of folds were averaged; else it is there already.
+        # If models of folds were averaged, the optimum for all rows is still unknown.
         return newton_cg(self._family(penalty).objective(rows), self.solution_.theta).theta
 
     def _batch_strengths(self, multiple: float, total_weight: float) -> dict[str, float]:
@@ -425,7 +424,7 @@ class AffineScaling(ParametricCalibrator):
         self.intercept_ = intercepts.mean(axis=0)
 
     def _averaged(self, objective: Objective, solutions: list[Solution]) -> Solution:
-        """Judge the averaged map on all rows; fall back to the identity if it does harm there."""
+        """Compute the training loss of the averaged map; fall back to the identity if that is worse."""
         folds = range(len(solutions))
 
         def block_loss(block: Block) -> float:
@@ -457,7 +456,7 @@ class AffineScaling(ParametricCalibrator):
 
 
 def _standard_errors(per_fold: Vector) -> Vector:
-    """Return the standard error of the mean of each row; NaN where one fold says nothing about it."""
+    """Return the standard error of the mean of each row; NaN for a single fold."""
     n_folds = per_fold.shape[1]
     if n_folds < 2:
         return np.full(len(per_fold), np.nan)
@@ -465,7 +464,7 @@ def _standard_errors(per_fold: Vector) -> Vector:
 
 
 def _table(fits: FoldFits) -> dict[str, Vector]:
-    """Return what was tried as columns: lambda, mu, held-out loss and its standard error over folds."""
+    """Return the results of a search as columns: lambda, mu, held-out loss and its standard error over folds."""
     tried = list(fits.losses)
     per_fold = np.array([fits.losses[strengths] for strengths in tried])
     return {

@@ -22,7 +22,7 @@ LOG_TWO = float(np.log(2.0))
 
 
 class _Free(NamedTuple):
-    """Which of the three numbers are free."""
+    """Which of the three parameters are free."""
 
     one_power: bool
     free_midpoint: bool
@@ -42,60 +42,57 @@ class BetaCalibration(EventScaling):
     .. math:: \hat q = \frac{1}{1 + 1 / \left(e^c \frac{p^a}{(1 - p)^b}\right)}, \qquad a, b \ge 0
 
     with a, b and c minimising the log-loss on the calibration set :cite:`kull2017`. It is the posterior if the scores
-    of either outcome follow a beta distribution, and it bends the reliability curve of the two ends separately, where
-    Platt scaling of the log-odds has one slope for both. More than two classes are calibrated one against the rest.
+    of each outcome have a beta distribution. It has one slope of the log-odds for each end of the reliability curve, where
+    Platt scaling has one for both. More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     parameters : {"abm", "am", "ab", "a"}, default="abm"
-        What is fitted: all three; one power a = b and the midpoint, which is Platt scaling of the log-odds with a
-        slope that is not negative; two powers with the midpoint at 1/2; one power only, which for two classes
-        is temperature scaling.
+        Free parameters: all three; one power a = b and the midpoint, which is Platt scaling with a non-negative slope;
+        two powers with the midpoint at 1/2; only one power, which for two classes is temperature scaling.
 
     Attributes
     ----------
     a_ : float
-        Power of p, not negative, of two classes; for more see the ``calibrators_`` of ``one_vs_rest_``.
+        Power of p, non-negative, for two classes; for more see the ``calibrators_`` of ``one_vs_rest_``.
     b_ : float
-        Power of 1 - p, likewise.
+        Power of 1 - p, non-negative.
     c_ : float
         Shift of the log-odds.
     midpoint_ : float
-        m, the score that is mapped to 1/2: :math:`c = b \ln(1 - m) - a \ln m`. It is 0 or 1 if all scores inside
-        are mapped to more or to less.
+        The score m that is mapped to 1/2: :math:`c = b \ln(1 - m) - a \ln m`. It is 0 or 1 if all scores in (0, 1) are
+        mapped to more or to less than 1/2.
     solution_ : Solution
-        How the fit went.
+        Result of the solver.
     one_vs_rest_ : OneVsRest
         The maps of all classes, if there are more than two.
 
     Notes
     -----
     Logistic regression on :math:`\ln p` and :math:`-\ln(1 - p)` with two bounds: a convex problem, solved to its
-    optimum by Newton's method whose steps obey the bounds, O(n) per step in time and memory, a few steps. A
-    fit is never worse than the identity on its own rows, in log-loss. Exchanging the classes exchanges a and b
-    and changes the sign of c. For two classes and where neither bound is met, ``"abm"`` is
-    :class:`~calibrant.DirichletCalibration` without a penalty.
+    optimum by a bounded Newton method, O(n) per step in time and memory, a few steps. The training loss never exceeds
+    that of the uncalibrated predictions. Exchanging the classes exchanges a and b and changes the sign of c. For two
+    classes and with inactive bounds, ``"abm"`` is unpenalised :class:`~calibrant.DirichletCalibration`.
 
-    *Separated outcomes.* Where a map of the family tells all rows with the event from all without, the powers grow
-    without end and no fit exists. Then Platt's smoothed targets are fitted (see :class:`~calibrant.PlattScaling`),
-    or the identity is kept if it is better on the calibration rows; the former with a
-    :class:`~calibrant.errors.ConvergenceWarning`. Log-odds are given out within the range in which
-    probabilities of their float type are not zero.
+    *Separated outcomes.* If a map of the family separates the outcomes, the powers diverge and no fit exists. Then Platt's
+    smoothed targets are fitted (see :class:`~calibrant.PlattScaling`), with a
+    :class:`~calibrant.errors.ConvergenceWarning`, or the identity is kept if its training loss is lower. Log-odds are
+    clipped to the range in which probabilities of their float type are not zero.
 
-    *The authors' program* differs in what it does with signs and zeros. If a is negative it is set to zero and b and
-    c are fitted again, else b likewise, without a look at the sign of what is left; the result may miss the
-    optimum under the bounds. With ``"ab"`` it allows negative powers. It clips p to between
-    2.2e-16 and one minus that (1.2e-7 for float32), takes 1 - p as the complement, and its optimiser stops at a
-    gradient that leaves the last digits open. Pass ``Predictions.from_probabilities(p, floor=2.2e-16)`` with p the
-    probability of the event alone to get its features. In the program ``"ab"`` keeps c at zero with features
-    :math:`\ln 2p` and :math:`\ln 2(1 - p)`; in the formula above that is :math:`c = (a - b) \ln 2`.
+    *The authors' program* treats signs and zeros differently. A negative a is set to zero and b and c are refitted, else
+    likewise b, without a check of the remaining sign; the result may miss the constrained optimum. With ``"ab"`` it allows
+    negative powers. It clips p to [2.2e-16, 1 - 2.2e-16] (1.2e-7 for float32), uses 1 - p as the complement, and its
+    optimiser stops at a gradient tolerance that leaves the last digits undetermined. Pass
+    ``Predictions.from_probabilities(p, floor=2.2e-16)``, with p the probability of the event, to get its features. In
+    the program ``"ab"`` keeps c at zero with features :math:`\ln 2p` and :math:`\ln 2(1 - p)`; in the formula above
+    that is :math:`c = (a - b) \ln 2`.
 
-    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate, so
-    that memory is constant; see :doc:`/online`.
+    *Batches.* ``partial_fit`` keeps a quadratic approximation of the loss of earlier batches, in constant
+    memory; see :doc:`/online`.
 
     Examples
     --------
-    Of the rows at 90 % a quarter has no event, of those at 10 % only one in sixteen has one.
+    The event is missing in a quarter of the rows at 90 %, and happens in one of sixteen rows at 10 %.
 
     >>> p = [0.9] * 16 + [0.5] * 4 + [0.1] * 16
     >>> y = [1] * 12 + [0] * 4 + [1] + [0] * 3 + [1] + [0] * 15
@@ -149,7 +146,7 @@ class BetaCalibration(EventScaling):
 
 @cache
 def _design(free: _Free) -> Callable[[Event], list[Value]]:
-    """Return the columns of the design matrix; the same function every time, so that it is traced once."""
+    """Return a function for the columns of the design matrix; cached, so that it is traced once."""
     shift = 0.0 if free.free_midpoint else LOG_TWO
 
     def design(event: Event) -> list[Value]:
@@ -163,7 +160,7 @@ def _design(free: _Free) -> Callable[[Event], list[Value]]:
 
 
 def _midpoint(a: float, b: float, c: float) -> float:
-    """Return the score whose calibrated log-odds are zero; they rise with the score."""
+    """Return the score whose calibrated log-odds are zero; they are non-decreasing in the score."""
 
     def log_odds(score: float) -> float:
         return float(a * log_expit(score) - b * log_expit(-score) + c)

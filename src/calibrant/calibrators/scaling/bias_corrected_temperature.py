@@ -13,40 +13,38 @@ __all__ = ["BiasCorrectedTemperature"]
 
 
 class BiasCorrectedTemperature(ParametricCalibrator):
-    r"""Multiply all logits by one number and shift each class by one of its own.
+    r"""Bias-corrected temperature scaling (BCTS): one inverse temperature and one intercept per class.
 
     .. math:: \hat q = \mathrm{softmax}(\beta z + b), \qquad \beta \in \mathbb{R},\; b \in \mathbb{R}^K
 
-    with :math:`\beta` and b minimising the log-loss on the calibration set. Known as bias-corrected temperature scaling,
-    BCTS :cite:`alexandari2020`, and meant to stand before an estimate of shifted class shares: a temperature alone
-    leaves classes that are predicted too often or too rarely as they are, and every such error looks like a shift.
-    Between temperature scaling and vector scaling also in what it costs in rows: K parameters.
+    with :math:`\beta` and b minimising the log-loss on the calibration set :cite:`alexandari2020`. It is meant to precede an
+    estimate of label shift: temperature scaling does not correct the mean prediction of a class, and such a bias looks like
+    a shift. With K parameters it lies between temperature scaling and vector scaling.
 
     Attributes
     ----------
     inverse_temperature_ : float
         Fitted :math:`\beta`; below 1 if the classifier was over-confident, negative if it was worse than chance.
     intercept_ : ndarray of shape (K,)
-        Fitted b; sums to zero, since adding a constant would change nothing.
+        Fitted b; sums to zero, since a constant shift has no effect.
     solution_ : Solution
-        How the fit went.
+        Result of the solver.
 
     Notes
     -----
-    Where the fit has converged, the mean of the calibrated predictions on the calibration rows is the share of every
-    class among their labels, because the derivative in b is the difference of the two. Logits and the logarithms of
-    their softmax give the same map.
+    At the optimum, the mean calibrated prediction of every class on the calibration set equals its frequency, since their
+    difference is the derivative in b. Logits and the logarithms of their softmax give the same map.
 
-    A convex problem without a penalty, solved by Newton's method from the fitted temperature: O(nK) for a pass,
-    O(nK^2) for the curvature, about six steps; memory for two copies of the rows. The authors' program leaves the
-    optimum to a general quasi-Newton routine; the objective is the same.
+    An unpenalised convex problem, solved by Newton's method from the fitted temperature: O(nK) per pass, O(nK^2) for the
+    curvature, about six steps; memory for two copies of the rows. The authors' program minimises the same objective by a
+    general quasi-Newton routine.
 
-    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
+    *Batches.* ``partial_fit`` keeps a quadratic approximation of the loss of earlier batches,
     O(K^2) numbers, or a sample of rows as long as some class has none; see :doc:`/online`.
 
     Examples
     --------
-    A classifier that says 70 % for everybody, and is right for 8 of 10 rows of one class and 9 of 10 of the other.
+    A classifier with confidence 70 % on all rows, which is correct on 8 of 10 rows of one class and 9 of 10 of the other.
 
     >>> p, y = [[0.7, 0.3]] * 10 + [[0.3, 0.7]] * 10, [0] * 8 + [1] * 2 + [1] * 9 + [0]
     >>> fitted = BiasCorrectedTemperature().fit(p, y)
@@ -58,7 +56,7 @@ class BiasCorrectedTemperature(ParametricCalibrator):
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"bias-corrected-temperature": {}}
 
     def family(self, n_classes: int) -> Family:
-        """Return the maps of all temperatures and intercepts."""
+        """Return the family of all temperatures and intercepts."""
         return Family(logits, ScalarMap(n_classes, bias=True))
 
     @property

@@ -52,8 +52,8 @@ class CanonicalParameters(NamedTuple):
     r""":math:`\mu(q) = \mathrm{softmax}(A \ln(Kq) + \ln c)`.
 
     A is not negative and has a zero in every column, c lies on the simplex. The only one of the three that
-    is unique, and made to be read: c is what the centre of the simplex is mapped to, and a larger
-    :math:`a_{ij}` favours class i the more, the likelier class j was said to be.
+    is unique, and the one to interpret: c is the image of the centre of the simplex, and a larger
+    :math:`a_{ij}` favours class i more strongly as the predicted probability of class j grows.
     """
 
     matrix: Float64Array
@@ -84,7 +84,7 @@ class GenerativeParameters(NamedTuple):
     r""":math:`\mu_i(q) \propto \pi_i\, \mathrm{Dir}(q; \alpha^{(i)})`.
 
     Bayes' rule for predictions that are Dirichlet-distributed within each class. Row i of
-    ``concentrations`` (K, K), all positive, belongs to class i; ``priors`` (K,) are the shares of the classes.
+    ``concentrations`` (K, K), all positive, belongs to class i; ``priors`` (K,) is the class prior.
     """
 
     concentrations: Float64Array
@@ -119,32 +119,32 @@ def _log_beta(concentrations: Float64Array) -> Float64Array:
 
 
 class DirichletCalibration(AffineScaling):
-    r"""Map the log-probabilities affinely before the softmax.
+    r"""Dirichlet calibration: an affine map of the log-probabilities before the softmax.
 
     .. math:: \hat q = \mathrm{softmax}(W \ln p + b), \qquad W \in \mathbb{R}^{K \times K},\ b \in \mathbb{R}^K
 
-    This is the posterior if the predictions for each class follow a Dirichlet distribution
+    This is the posterior if the predictions for each class have a Dirichlet distribution
     :cite:`kull2019`, a native multi-class method for any classifier. For two classes it is beta calibration,
     and temperature scaling is the case :math:`W = I/T`, :math:`b = 0`. W and b minimise the mean log-loss plus
 
     * ``penalty="odir"``: :math:`\frac{\lambda}{K(K-1)} \sum_{i \ne j} w_{ij}^2 + \frac{\mu}{K} \sum_j b_j^2`;
     * ``penalty="l2"``: :math:`\lambda \lVert W - \beta I \rVert^2 + \mu \lVert b \rVert^2`;
-    * ``penalty=None``: nothing, for many rows per class only.
+    * ``penalty=None``: no penalty; only with many rows per class.
 
     Parameters
     ----------
     penalty : {"odir", "l2", None}, default="odir"
     reg_lambda : float, sequence of float or "auto", default="auto"
-        :math:`\lambda`: a number, a grid to choose from by cross-validation, or a search around the value
-        that suits the number of classes and rows.
+        :math:`\lambda`: a number, a grid for cross-validation, or a search around a value that depends on the number
+        of classes and rows.
     reg_mu : float, sequence of float, "auto" or None, default="auto"
         :math:`\mu`, likewise; None ties it to ``reg_lambda``.
     cv : int, splitter or iterable of splits, default=5
         Folds of the search. A number gives folds that do not depend on the order of the rows.
     average_folds : bool, default=True
-        After a search, average the probabilities of the models of all folds, as the paper does; if False, fit
-        one model on all rows with the strengths found. Averaging is a little better on fresh data and
-        costs as many maps as there are folds. A fit with given numbers is always a single map.
+        After a search, average the probabilities of the models of all folds, as the paper does; if False, refit
+        one model to all rows with the selected strengths. Averaging is slightly better on new data and has one map
+        per fold. A fit with given strengths is always a single map.
     center : {"temperature", "identity", "zero"}, default="temperature"
         For ``"l2"``: the multiple :math:`\beta` of the identity towards which W shrinks: the fitted inverse
         temperature, 1 or 0.
@@ -152,39 +152,37 @@ class DirichletCalibration(AffineScaling):
     Attributes
     ----------
     weights_ : ndarray of shape (K, K)
-        W; the mean over the folds where models are averaged. Of the classes with calibration rows only
-        (``present_columns_``), if some have none.
+        W; the mean over folds if models are averaged. Only for classes with calibration rows (``present_columns_``).
     intercept_ : ndarray of shape (K,)
-        b, likewise.
+        b; the mean over folds if models are averaged.
     fold_weights_, fold_intercepts_ : ndarray of shape (F, K, K) and (F, K)
-        The models that are averaged; F = 1 for a single map.
+        The averaged models; F = 1 for a single map.
     reg_lambda_, reg_mu_ : float
-        Strengths used.
+        The regularisation strengths of the fit.
     search_ : dict of ndarray
-        What the search tried: ``reg_lambda``, ``reg_mu``, held-out ``loss`` and its ``standard_error`` over
-        folds.
+        Results of the search: ``reg_lambda``, ``reg_mu``, held-out ``loss`` and its ``standard_error`` over folds.
     solution_ : Solution
-        How the fit went.
+        Result of the solver.
 
     Notes
     -----
     The problem is convex and is solved to its optimum by Newton's method with exact Hessian products, from
-    the fitted temperature, to better than 1e-8 in the objective: O(nK^2) per product. A fit whose log-loss on the
-    calibration rows would exceed that of the identity returns the identity.
+    the fitted temperature, to better than 1e-8 in the objective: O(nK^2) per product. A fit whose training log-loss would
+    exceed that of the uncalibrated predictions returns the identity.
 
-    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
-    O(K^4) numbers, for up to 34 classes; beyond that, and until all classes have come, a sample of up to 10,000 rows, to
-    which every batch leads to a fit anew. Strengths that are searched for are those of the first rows: the penalty stays
-    worth as many rows as it was. After the first rows there is one map, not the mean of several. See :doc:`/online`.
+    *Batches.* For up to 34 classes, ``partial_fit`` keeps a quadratic approximation of the loss of earlier batches, O(K^4)
+    numbers. For more classes, and until every class has been observed, it keeps a sample of up to 10,000 rows and refits it
+    with every batch. A search for strengths uses the first rows, and the penalty keeps the weight that it has relative to
+    them. After the first rows there is one map, not an average. See :doc:`/online`.
 
-    What differs from the authors' programs, and how to get their behaviour:
+    Differences from the authors' programs, and how to reproduce them:
 
     * Their network program stops early on the training loss, which acts as extra regularisation; a converged
       fit can differ in the third digit of the log-loss, mostly for the better.
-    * That program penalises plain sums. Its tuned :math:`\lambda` and :math:`\mu` are the paper's divided by
-      K(K-1) and K: multiply them by that.
-    * Their package subtracts the last row of [W | b] before it applies the penalty, which charges the identity
-      for its own diagonal. We follow the paper's formula.
+    * That program penalises sums, not means. Its tuned :math:`\lambda` and :math:`\mu` are the paper's divided by
+      K(K-1) and K: multiply them by these factors.
+    * Their package subtracts the last row of [W | b] before it applies the penalty, and so penalises the identity for its
+      own diagonal. We follow the paper's formula.
     * The paper gives no formula for L2. The programs shrink all of [W | b] to zero: ``center="zero"`` and
       ``reg_mu=None``. A strong penalty then makes all predictions uniform, so we shrink to the temperature.
     * Their grids, for the neural experiments on the scale of plain sums: :math:`\lambda \in \{1, \frac14,
@@ -218,7 +216,7 @@ class DirichletCalibration(AffineScaling):
         classes: ArrayLike | None = None,
         floor: float = FLOOR_WITHOUT_ZEROS,
     ) -> Self:
-        """Return a ready calibrator with given linear, canonical or generative parameters.
+        """Return a fitted calibrator with given linear, canonical or generative parameters.
 
         Examples
         --------
@@ -244,7 +242,7 @@ class DirichletCalibration(AffineScaling):
         return calibrator
 
     def linear(self) -> LinearParameters:
-        """Return (W, b); where models are averaged, their mean, whose map is close to the averaged one."""
+        """Return (W, b); if models are averaged, their mean, whose map is close to the average of their maps."""
         check_is_fitted(self)
         return LinearParameters(self.weights_, self.intercept_)
 
@@ -253,19 +251,19 @@ class DirichletCalibration(AffineScaling):
         return self.linear().canonical()
 
     def generative(self) -> GenerativeParameters:
-        """Return (alpha, pi) of :meth:`linear`: one Dirichlet density per class and the class shares."""
+        """Return (alpha, pi) of :meth:`linear`: one Dirichlet density per class and the class prior."""
         return self.linear().generative()
 
     def interpretation_points(
         self, epsilon: float = 1e-4, *, limit: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        r"""Return K + 1 points and what the map makes of them, both (K + 1, K).
+        r"""Return K + 1 points and their images, both (K + 1, K), to interpret the map.
 
         Point j has :math:`\varepsilon` for class j and equal shares for the others; the last is the centre.
         With ``limit=True`` the first K images are the paper's
-        :math:`(\varepsilon^{a_{1j}}, \dots, \varepsilon^{a_{Kj}})` over its sum, which drops factors that stay
-        bounded as :math:`\varepsilon \to 0`; otherwise they are exact, those of the averaged map where models are
-        averaged. Where classes had no calibration rows, K counts the others (``present_columns_``).
+        :math:`(\varepsilon^{a_{1j}}, \dots, \varepsilon^{a_{Kj}})` over its sum, which omits factors that are bounded as
+        :math:`\varepsilon \to 0`; otherwise they are exact, those of the averaged map if models are averaged. K counts the
+        classes with calibration rows (``present_columns_``).
         """
         matrix, center = self.canonical()
         n_classes = len(center)

@@ -1,4 +1,4 @@
-"""Ensemble temperature scaling: tempered, unchanged and uniform predictions in one mixture."""
+"""Ensemble temperature scaling (ETS): a mixture of tempered, uncalibrated and uniform predictions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,17 +24,17 @@ from calibrant.space import Space
 __all__ = ["EnsembleTemperatureScaling"]
 
 
-# Weight of the uniform predictions where the given ones would be alone: too little to be seen in a loss, and
-# enough for a class to which the classifier gave nothing not to be called impossible.
+# Weight of the uniform predictions if the uncalibrated ones would get all weight: too little to change a loss, and enough
+# to make probabilities of zero positive.
 TRACE = 1e-10
 
 
 def fit_mixture_weights(
     source: RowSource, inverse_temperature: float, loss: Literal["log", "brier"]
 ) -> Solution:
-    """Return the best weights of the three parts at this temperature as theta, the parts in that order.
+    """Return the optimal weights of the three parts at this temperature as theta, in the order of the formula.
 
-    ``identity_loss`` is that of the given probabilities; NaN where they call impossible what happened.
+    ``identity_loss`` is that of the uncalibrated probabilities; NaN if they are 0 for an observed class.
     """
     fit = _likeliest if loss == "log" else _least_squares
     solution = fit(source, inverse_temperature)
@@ -84,7 +84,7 @@ def _least_squares(source: RowSource, inverse_temperature: float) -> Solution:
     def of_batch(data: LabelledPredictions) -> Vector:
         def block(rows: slice) -> Vector:
             given, labels = _given(data.predictions.take(rows)), data.labels[rows]
-            # In float32 sums lose digits, and the weights depend on differences of these sums.
+            # The weights depend on differences of sums, which lose digits in float32.
             parts = np.empty((2, *given.shape))
             parts[0] = _tempered(data.predictions.logits[rows], inverse_temperature)
             parts[1] = given
@@ -116,7 +116,7 @@ def _tempered(logits: FloatArray, inverse_temperature: float) -> FloatArray:
 
 
 def _given(part: Predictions) -> FloatArray:
-    """Return the probabilities as the classifier gave them, every row divided by its sum."""
+    """Return the uncalibrated probabilities, every row divided by its sum."""
     if part.space is Space.LOGITS:
         return _tempered(part.scores, 1.0)
     normalised: FloatArray = part.scores / row_sums(part.scores)[:, np.newaxis]
@@ -127,21 +127,20 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 class EnsembleTemperatureScaling(Calibrator):
-    r"""Mix predictions at a fitted temperature with the given ones and with uniform ones (ETS).
+    r"""Ensemble temperature scaling (ETS): a mixture of tempered, uncalibrated and uniform predictions.
 
     .. math:: \hat q = w_1 \,\mathrm{softmax}(z / T) + w_2 \,\mathrm{softmax}(z) + w_3 \,\frac{1}{K}, \qquad
               w \ge 0, \quad w_1 + w_2 + w_3 = 1
 
-    The temperature is fitted first and alone, as :class:`~calibrant.TemperatureScaling` does it; then the
-    weights minimise the same loss at that temperature, a convex problem that is solved exactly
-    :cite:`zhang2020`.
+    The temperature is fitted first, as in :class:`~calibrant.TemperatureScaling`. Then the weights minimise the same loss
+    at that temperature, a convex problem that is solved exactly :cite:`zhang2020`.
 
     Parameters
     ----------
     loss : {"brier", "log"}, default="brier"
-        What both steps minimise: the squared error summed over classes, or log-loss.
+        Loss of both steps: the squared error summed over classes, or log-loss.
     bounds : tuple of float, default=(1e-3, 1e3)
-        Range in which the inverse temperature is sought; a fit at the edge warns.
+        Bounds of the inverse temperature; a fit at a bound warns.
 
     Attributes
     ----------
@@ -150,34 +149,33 @@ class EnsembleTemperatureScaling(Calibrator):
     inverse_temperature_ : float
         1 / T.
     weights_ : ndarray of shape (3,)
-        Weights of the tempered, the given and the uniform predictions. A part that does not help has a weight
-        of exactly zero; with T = 1 the first two are the same and share their weight.
+        Weights of the tempered, the uncalibrated and the uniform predictions. A weight can be exactly zero; with T = 1 the
+        first two parts are identical and share their weight.
     solution_ : Solution
-        How the fit went; its ``theta`` holds the inverse temperature and the three weights, and its
-        ``decrement`` bounds how much better other weights could be.
+        Result of the solver; ``theta`` holds the inverse temperature and the three weights, and ``decrement`` is an upper
+        bound on the possible improvement by other weights.
 
     Notes
     -----
-    Every part orders the classes of a row alike, so the mixture keeps the arg-max, also in float32, where
-    rounding would make two classes equal now and then. Doing nothing and temperature scaling alone are among
-    the mixtures, so neither has a lower loss on the calibration rows. What the uniform part adds is a limit
-    to the loss of a confident mistake: no class gets less than :math:`w_3 / K`.
+    All parts have the same class order in every row, so the mixture is arg-max-preserving, also in float32, where
+    rounding could make two classes equal. The uncalibrated predictions and temperature scaling are special cases, so
+    neither has a lower training loss. The uniform part limits the loss of a confident mistake: no class gets less
+    than :math:`w_3 / K`.
 
-    Costs what temperature scaling costs and one pass more; the weights themselves take O(n) per step for
-    log-loss and no pass over rows for the Brier score. Predicting works in blocks of rows.
+    Costs temperature scaling plus one pass; the weights take O(n) per step for log-loss and no pass over the rows for
+    the Brier score. Prediction works in blocks of rows.
 
-    Zeros among the given probabilities count as zeros in the second part and, as always in logarithms, as the
-    floor of :class:`~calibrant.Predictions` in the first. No result is ever zero: should the second part be
-    best alone, it leaves a weight of 1e-10 to the third.
+    Probabilities of zero stay zero in the second part, and are raised to the floor of :class:`~calibrant.Predictions` in
+    the first. No result is zero: if the second part would get all weight, the third gets 1e-10.
 
-    The program of :cite:`zhang2020` has a ``loss`` argument that changes nothing: it minimises the squared
-    error, with T between 0.05 and 5 (``bounds=(0.2, 20)`` here), and :cite:`tomani2022` ran it as it is,
-    while the text there says that T minimises the log-loss. The default follows the program.
+    The ``loss`` argument in the program of :cite:`zhang2020` has no effect: it minimises the squared error, with T
+    between 0.05 and 5 (``bounds=(0.2, 20)`` here). :cite:`tomani2022` used it unchanged, while the text says that T
+    minimises the log-loss. The default follows the program.
 
     Examples
     --------
-    Ten sure predictions of which eight are right, and ten unsure ones that are honest. A temperature that
-    mends the first spoils the second; to give a quarter of every row to all classes alike spoils them less.
+    Ten confident predictions of which eight are correct, and ten less confident ones that are calibrated. A temperature that
+    corrects the first harms the second; a uniform part of a quarter harms them less.
 
     >>> from calibrant import TemperatureScaling
     >>> p = [[0.98, 0.01, 0.01]] * 10 + [[0.5, 0.3, 0.2]] * 10
@@ -219,7 +217,7 @@ class EnsembleTemperatureScaling(Calibrator):
         self.solution_ = replace(
             mixture,
             theta=np.append(self.inverse_temperature_, self.weights_),
-            # Of a zero that did happen the temperature's fit has the loss with the floor in its place.
+            # For a zero of an observed class, the temperature's fit has the loss with the floor instead.
             identity_loss=(
                 temperature.identity_loss if np.isnan(mixture.identity_loss) else mixture.identity_loss
             ),
@@ -240,5 +238,5 @@ class EnsembleTemperatureScaling(Calibrator):
             mixed = own * as_given if mixed is None else mixed + own * as_given
         share = uniform / given.n_classes
         together = given.scores.constant(np.full(given.n_classes, share)) if mixed is None else mixed + share
-        # No entry is zero, not even by underflow.
+        # No entry underflows to zero.
         return given.with_probabilities(together, "argmax").with_floor(TINY).without_zeros()

@@ -10,13 +10,13 @@ __all__ = ["MatrixScaling"]
 
 
 class MatrixScaling(AffineScaling):
-    r"""Map the logits affinely before the softmax.
+    r"""Matrix scaling: an affine map of the logits before the softmax.
 
     .. math:: \hat q = \mathrm{softmax}(W z + b), \qquad W \in \mathbb{R}^{K \times K},\ b \in \mathbb{R}^K
 
     with W and b minimising the mean log-loss plus a penalty :cite:`guo2017,kull2019`. The same model as
-    :class:`DirichletCalibration`, on the logits as the network gave them instead of the logarithms of their
-    softmax; raw logits carry more information. For predictions given as probabilities the two are equal.
+    :class:`DirichletCalibration`, but on raw logits instead of the logarithms of their softmax; raw logits carry more
+    information. For predictions given as probabilities the two are equal.
 
     Parameters
     ----------
@@ -24,18 +24,18 @@ class MatrixScaling(AffineScaling):
         As in :class:`DirichletCalibration`. Without a penalty the K(K+1) parameters over-fit unless there are
         many rows per class; on 5,000 rows of 100 classes the result is far worse than no calibration.
     reg_lambda, reg_mu : float, sequence of float or "auto", default="auto"
-        Strength of the penalty on weights and intercepts; ``reg_mu=None`` ties it to ``reg_lambda``.
+        Regularisation strength of weights and intercepts; ``reg_mu=None`` ties it to ``reg_lambda``.
     cv : int, splitter or iterable of splits, default=5
         Folds of the search.
     average_folds : bool, default=True
-        After a search, average the models of all folds, as the paper does, or fit one model on all rows.
+        After a search, average the models of all folds, as the paper does, or refit one model to all rows.
     center : {"temperature", "identity", "zero"}, default="temperature"
         For ``"l2"``: the multiple of the identity towards which W shrinks.
 
     Attributes
     ----------
     weights_, intercept_ : ndarray of shape (K, K) and (K,)
-        W and b; the mean over the folds where models are averaged.
+        W and b; the mean over folds if models are averaged.
     fold_weights_, fold_intercepts_, reg_lambda_, reg_mu_, search_, solution_
         As in :class:`DirichletCalibration`, whose notes on cost, on batches and on the authors' programs apply here
         too.

@@ -1,4 +1,4 @@
-"""Choice of penalty strengths by cross-validation, with every fit started from its neighbour's end."""
+"""Cross-validated search for regularisation strengths, with warm starts from neighbouring strengths."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ __all__ = ["FoldFits", "best_of_grid", "climb"]
 
 Strengths = tuple[float, float]
 
-# Held-out losses differ in the fourth digit at best. A fit that stops after a step of this many nats is about
-# the square of that from its optimum.
+# Held-out losses differ in the fourth digit at best. After a step that gains this many nats, a fit is about the square of
+# that from its optimum.
 SEARCH_TOLERANCE = 1e-4
 
-# A gain below this many nats is a plateau, on which there is no point in walking on.
+# A gain below this many nats is a plateau, which ends the search.
 WORTHWHILE = 2e-5
 
 
@@ -32,9 +32,9 @@ class FoldFits:
     rows : FeatureRows
         All rows.
     folds : sequence of pairs
-        Rows to learn from and rows to judge by.
+        Training rows and test rows.
     losses : dict
-        Held-out log-loss per fold for every (lambda, mu) tried, (F,).
+        Held-out log-loss per fold for every evaluated (lambda, mu), (F,).
     """
 
     rows: FeatureRows
@@ -54,20 +54,20 @@ class FoldFits:
         self._shares /= self._shares.sum()
 
     def loss(self, strengths: Strengths) -> float:
-        """Return the mean held-out log-loss over all rows, fitting the folds if that is new."""
+        """Return the mean held-out log-loss over all rows; folds are fitted once."""
         if strengths not in self.losses:
             ends = self._fitted(strengths)
             self._thetas[strengths] = [end.theta for end in ends]
             self.losses[strengths] = np.array(
                 [objective.data_loss(end.theta) for objective, end in zip(self._test, ends, strict=True)]
             )
-            # An end holds a softmax as large as the rows: keep those from which a search goes on.
+            # A result holds a softmax as large as the rows: keep only possible starts of further fits.
             self._ends[strengths] = ends
             self._ends = {kept: self._ends[kept] for kept in (self.best(), strengths) if kept in self._ends}
         return float(self._shares @ self.losses[strengths])
 
     def solutions(self, strengths: Strengths, tolerance: float) -> list[Solution]:
-        """Return the exact fits of all folds at strengths that were tried."""
+        """Return the exact fits of all folds at evaluated strengths."""
         solutions = []
         for rough, theta in zip(self._train, self._thetas[strengths], strict=True):
             objective = rough.with_penalty(self.penalty(*strengths), exact=True)
@@ -79,11 +79,11 @@ class FoldFits:
         return solutions
 
     def mean_theta(self, strengths: Strengths) -> Vector:
-        """Return the mean of the folds at strengths that were tried, where a fit on all rows can start."""
+        """Return the mean parameters of the folds at evaluated strengths, a start for a fit to all rows."""
         return np.asarray(np.mean(self._thetas[strengths], axis=0))
 
     def _fitted(self, strengths: Strengths) -> list[Expansion]:
-        """Return where the fits of all folds end, to the accuracy that a comparison needs."""
+        """Return the fits of all folds, to the accuracy of a comparison."""
         penalty = self.penalty(*strengths)
         starts = self._nearest(strengths)
         fitted = []
@@ -100,9 +100,9 @@ class FoldFits:
         return fitted
 
     def _nearest(self, strengths: Strengths) -> list[Expansion]:
-        """Return the ends of the folds at the nearest strengths tried, or a first start for each."""
+        """Return the fits of all folds at the nearest evaluated strengths, or a first start for each."""
         if not self._thetas:
-            # A fit on all rows is close to that of every fold, and so is its curvature.
+            # The fit to all rows is close to that of every fold, and so is its curvature.
             whole = self._objective(self.rows).with_penalty(self.penalty(*strengths))
             with whole.open():
                 _, end, _ = newton_steps(whole, whole.expand(self.start), tolerance=SEARCH_TOLERANCE)
@@ -114,7 +114,7 @@ class FoldFits:
                 abs(np.log10(max(a, 1e-300)) - np.log10(max(b, 1e-300)))
                 for a, b in zip(strengths, other, strict=True)
             )
-            # On a lattice several are equally near; the first of them, and not the one that rounding prefers.
+            # Among equally near points of the lattice take the first, not one that rounding selects.
             return round(float(apart), 6)
 
         nearest = min(self._thetas, key=decades)
@@ -134,7 +134,7 @@ class FoldFits:
 
 
 def best_of_grid(fits: FoldFits, lambdas: Iterable[float], mus: Iterable[float] | None) -> Strengths:
-    """Try every pair (or equal values where ``mus`` is None), strong penalties first."""
+    """Evaluate every pair (or equal values if ``mus`` is None), strong penalties first."""
     for reg_lambda in sorted(lambdas, reverse=True):
         for reg_mu in sorted(mus, reverse=True) if mus is not None else [reg_lambda]:
             fits.loss((reg_lambda, reg_mu))
@@ -144,11 +144,11 @@ def best_of_grid(fits: FoldFits, lambdas: Iterable[float], mus: Iterable[float] 
 def climb(
     fits: FoldFits, natural: Strengths, moves: Sequence[tuple[int, int]], decades: int = 6
 ) -> Strengths:
-    """Walk on the lattice of powers of ten around ``natural`` until no neighbour is better.
+    """Descend on the lattice of powers of ten around ``natural`` until no neighbour is better.
 
-    One coordinate at a time and strong penalties first, so the weak ones, which are slow to fit and
-    over-fit anyway, are only met where they pay. ``moves`` lists the steps allowed, in powers of ten for
-    lambda and mu; at most ``decades`` of them are taken to either side.
+    Coordinate-wise, strong penalties first, so weak penalties, which are slow to fit and over-fit, are evaluated only if
+    they are promising. ``moves`` lists the allowed steps, in powers of ten for lambda and mu; at most ``decades`` of them
+    are taken in either direction.
     """
 
     def strengths(position: tuple[int, int]) -> Strengths:
@@ -165,7 +165,7 @@ def climb(
                 if max(abs(candidate[0]), abs(candidate[1])) > decades:
                     break
                 loss = fits.loss(strengths(candidate))
-                # Written so that a loss that is no number, or too large for small gains to show, ends the walk.
+                # This form of the condition also ends the descent at NaN, or at a loss too large to resolve small gains.
                 if not loss < best - max(WORTHWHILE, 1e-9 * abs(best)):
                     break
                 position, best, improved = candidate, loss, True

@@ -1,4 +1,4 @@
-"""Platt scaling: a straight line through the log-odds of an event."""
+"""Platt scaling: a linear map of the log-odds of an event."""
 
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ __all__ = ["PlattScaling"]
 
 
 class PlattScaling(EventScaling):
-    r"""Scale and shift the log-odds of an event: logistic regression on one score.
+    r"""Platt scaling: logistic regression on the log-odds of an event.
 
     .. math:: \hat q = \frac{1}{1 + e^{-(a s + b)}}, \qquad s = \ln \frac{p}{1 - p}
 
@@ -41,33 +41,31 @@ class PlattScaling(EventScaling):
     intercept_ : float
         Fitted b.
     solution_ : Solution
-        How the fit went.
+        Result of the solver.
     one_vs_rest_ : OneVsRest
         The maps of all classes, if there are more than two.
 
     Notes
     -----
     A convex problem, solved to its optimum by Newton's method: O(n) per step in time and memory, a few steps.
-    On log-odds and without smoothing a fit is never worse than the identity on its own rows. The slope may be
-    negative, for a classifier whose scores point the wrong way.
+    On log-odds and without smoothing the training loss never exceeds that of the uncalibrated predictions. The slope is
+    negative if the order of the scores is inverted.
 
-    *Separated outcomes.* Where every row with the event has a higher score than every row without, a steeper map is
-    always better and no fit exists. Then the map of the smoothed targets is taken, or the identity if that is better
-    on the calibration rows; the former with a :class:`~calibrant.errors.ConvergenceWarning`.
-    Log-odds are given out within the range in which probabilities of their float type are not zero.
+    *Separated outcomes.* If the scores separate the two outcomes, no maximum-likelihood fit exists. Then the smoothed targets
+    are fitted, with a :class:`~calibrant.errors.ConvergenceWarning`, or the identity is kept if its training loss is lower.
+    Log-odds are clipped to the range in which probabilities of their float type are not zero.
 
-    *What others call Platt scaling.* Platt's score is the margin of a support vector machine, unbounded, for which
-    log-odds are the counterpart. The ``"sigmoid"`` of scikit-learn takes whatever the classifier gives and so
-    fits to probabilities where there is no decision function: ``feature="probability", smoothed_targets=True``. The
-    program of :cite:`wenger2020` fits to probabilities without smoothing, that of :cite:`kumar2019` to log-odds
-    without smoothing, as here.
+    *Variants.* Platt's score is the unbounded margin of a support vector machine, to which log-odds correspond. The
+    ``"sigmoid"`` of scikit-learn uses any output of the classifier, and so fits to probabilities if there is no
+    decision function: ``feature="probability", smoothed_targets=True``. The program of :cite:`wenger2020` fits to
+    probabilities without smoothing, that of :cite:`kumar2019` to log-odds without smoothing, as here.
 
-    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate, so
-    that memory is constant; see :doc:`/online`.
+    *Batches.* ``partial_fit`` keeps a quadratic approximation of the loss of earlier batches, in constant
+    memory; see :doc:`/online`.
 
     Examples
     --------
-    Of the rows at 90 % and at 10 % a quarter goes the other way: :math:`9^{1/2} = 3`.
+    A quarter of the rows at 90 % and at 10 % has the other outcome: :math:`9^{1/2} = 3`.
 
     >>> fitted = PlattScaling().fit([0.9] * 4 + [0.1] * 4, [1, 1, 1, 0, 1, 0, 0, 0])
     >>> round(fitted.slope_, 6), abs(round(fitted.intercept_, 6))
@@ -91,7 +89,7 @@ class PlattScaling(EventScaling):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """The identity is a line through log-odds only, and smoothed targets may prefer another to it."""
+        """The identity is linear in log-odds only, and smoothed targets may give it a higher loss."""
         return Traits(contains_identity=self.feature == "log-odds" and not self.smoothed_targets)
 
     def _check_parameters(self) -> None:
@@ -121,7 +119,7 @@ class PlattScaling(EventScaling):
             keep_start=family.contains_identity,
         )
 
-    # Smoothed targets depend on the weight of all rows so far.
+    # Smoothed targets depend on the total weight of all rows so far.
 
     def _batch_state(self, data: LabelledPredictions, n_fitted: float) -> dict[str, Any]:  # noqa: ARG002
         return {"counts": data.class_weights}

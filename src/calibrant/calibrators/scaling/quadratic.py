@@ -1,4 +1,4 @@
-"""Quadratic scaling: a parabola through the log-odds of an event, rising wherever it is used."""
+"""Quadratic scaling: an increasing quadratic function of the log-odds of an event."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -7,12 +7,12 @@ import numpy as np
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Traits
-from calibrant.calibrators.parametric import EventScaling
-from calibrant.calibrators.reductions.event_scores import EventScores
-from calibrant.calibrators.reductions.identity_check import (
+from calibrant.calibrators.identity_check import (
     is_clearly_better_than_identity,
     is_worse_than_identity,
 )
+from calibrant.calibrators.parametric import EventScaling
+from calibrant.calibrators.reductions.event_scores import EventScores
 from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, event_temperature
 from calibrant.graph import Event, Value
 from calibrant.labelled_predictions import LabelledPredictions
@@ -25,51 +25,51 @@ from calibrant.solvers import Solution, Status
 __all__ = ["QuadraticScaling"]
 
 
-# As a share of the slope of temperature scaling: flat to the eye, and still increasing.
+# Least slope relative to that of temperature scaling: nearly flat, and still increasing.
 LEAST_SLOPE = 1e-3
-# Log-odds within which nothing can be said of a bend, and a straight line is fitted.
+# Range of log-odds that is too narrow for a curvature; a line is fitted.
 NARROW = 1e-3
 LARGEST = 1e150  # log-odds whose squares are finite
-ROUNDING = 1e-12  # relative, within which two mean losses are the same
+ROUNDING = 1e-12  # relative difference within which two mean losses are equal
 
 
 class QuadraticScaling(EventScaling):
-    r"""Map the log-odds of an event by a quadratic function that rises on the whole range of the calibration scores.
+    r"""Quadratic scaling: logistic regression on the log-odds and their square, increasing on the calibration range.
 
     .. math:: \hat q = \sigma(u), \qquad u = b + w_1 s + w_2 s^2, \qquad s = \ln \frac{p}{1 - p}, \qquad
               w_1 + 2 w_2 s \ge \varepsilon \quad \text{at the lowest and at the highest calibration score}
 
-    and straight on beyond these two. It is the posterior if the log-odds of either outcome are Gaussian with variances
-    of their own :cite:`berta2026matrix`, where equal variances make it Platt scaling. With :math:`x = \beta s` at
-    the best temperature :math:`1/\beta`, and :math:`u = b + v_1 x + v_2 x^2`, it minimises
+    and linear beyond these two. It is the posterior if the log-odds of each outcome are Gaussian
+    :cite:`berta2026matrix`; with equal variances it is Platt scaling. With :math:`x = \beta s` at the best temperature
+    :math:`1/\beta`, and :math:`u = b + v_1 x + v_2 x^2`, it minimises
 
     .. math:: \frac1n \Bigl[ \sum_i \ell(u_i, o_i) + \rho \bigl( b^2 + (v_1 - 1)^2 + v_2^2 \bigr) \Bigr]
 
     over n rows, where :math:`o_i` says whether the event happened and :math:`\ell` is the log-loss.
-    More than two classes are calibrated one against the rest.
+    More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     ridge : float, default=1.0
-        Weight :math:`\rho` of the distance from temperature scaling, in rows; 0 for none.
+        Regularisation strength :math:`\rho` towards temperature scaling, in rows; 0 for none.
     monotone : bool, default=True
-        Keep the map increasing. False for the plain parabola, which somewhere turns and maps higher scores to lower
-        probabilities.
+        Constrain the map to be increasing. False fits an unconstrained parabola, which maps higher scores to lower
+        probabilities beyond its vertex.
     temperature : bool, default=True
-        Measure the distance from temperature scaling. False measures it from the identity, as with :math:`\beta = 1`.
+        Shrink towards temperature scaling. False shrinks towards the identity, as with :math:`\beta = 1`.
 
     Attributes
     ----------
     intercept_ : float
-        Fitted b, of two classes; for more see the ``calibrators_`` of ``one_vs_rest_``.
+        Fitted b for two classes; for more see the ``calibrators_`` of ``one_vs_rest_``.
     slope_ : float
-        Fitted :math:`w_1`, of log-odds as they come in.
+        Fitted :math:`w_1`, the coefficient of the log-odds.
     curvature_ : float
-        Fitted :math:`w_2`, likewise.
+        Fitted :math:`w_2`, the coefficient of their square.
     lowest_, highest_ : float
         Log-odds between which the map is a parabola; minus and plus infinity unless ``monotone``.
     temperature_ : float
-        :math:`1/\beta`; 1 where no temperature is steep enough, and without ``temperature``.
+        :math:`1/\beta`; 1 if the temperature fit diverges, and without ``temperature``.
     solution_ : Solution
         How the fit went; ``theta`` are intercept, slope and curvature.
     one_vs_rest_ : OneVsRest
@@ -77,30 +77,29 @@ class QuadraticScaling(EventScaling):
 
     Notes
     -----
-    *Guard.* The slope of a parabola is a straight line, so it is positive on a range if it is positive at both ends.
-    Written in these two slopes and b the problem is convex with two lower bounds, solved to its optimum by Newton's method
-    under bounds. The least slope :math:`\varepsilon` is a thousandth of that of temperature scaling:
-    flat to the eye, and the order of scores, and the AUC, is kept as far as the digits go. Where the calibration scores
-    are all but equal the map is a straight line.
+    *Monotonicity.* The slope of a parabola is linear, so it is positive on an interval if it is positive at both ends.
+    In these two slopes and b the problem is convex with two lower bounds, solved to its optimum by a bounded Newton method.
+    The least slope :math:`\varepsilon` is a thousandth of that of temperature scaling, so the map is order-preserving up to
+    rounding, and the AUC is unchanged. If the calibration scores are nearly equal the map is linear.
 
-    *Never worse than nothing.* Temperature scaling, or the identity, is a member of the family and costs no
-    penalty, so that the log-loss of the calibration rows never ends above that of doing nothing. With a positive
-    ``ridge`` the fit is finite also where scores separate the outcomes.
+    *Contains the identity*: the training log-loss never exceeds that of the uncalibrated predictions, since temperature
+    scaling, or the identity, is a member of the family with zero penalty. With a positive ``ridge`` the fit is finite even if
+    scores separate the outcomes.
 
-    *Ridge.* On small sets and tables the distance from the temperature is the better one to penalise, on
-    large sets there is no difference; the size of the scores then does not matter either. A plain parabola without
-    guard is at times far worse than nothing on rows beyond the calibration scores.
+    *Ridge.* On small calibration sets shrinkage towards the temperature is better; on large ones there is no difference. It
+    also makes the fit invariant to the scale of the scores. An unconstrained parabola can be far worse than the
+    uncalibrated predictions beyond the calibration scores.
 
     *Published.* ``QuadraticScaling(ridge=0, monotone=False)`` is the logistic regression on s and :math:`s^2` of
-    :cite:`berta2026matrix`, whose program has no guard. Where scores separate the outcomes this has no optimum, and
-    a :class:`~calibrant.errors.ConvergenceWarning` tells so.
+    :cite:`berta2026matrix`, whose program has no constraint. If scores separate the outcomes it has no optimum, and gives a
+    :class:`~calibrant.errors.ConvergenceWarning`.
 
-    Costs O(n) time a step, about ten steps with those of the temperature, and O(n) memory.
+    Costs O(n) time per step, about ten steps including those of the temperature, and O(n) memory.
 
     Examples
     --------
-    Odds of 9, 1 and 1/9 that ought to be 3, 1 and 1/27 lie on a parabola, with :math:`w_1 = 1` and
-    :math:`w_2 = -1 / \ln 81`, which turns at the highest score.
+    Predicted odds of 9, 1 and 1/9 with true odds 3, 1 and 1/27 lie on a parabola with :math:`w_1 = 1` and
+    :math:`w_2 = -1 / \ln 81`, whose vertex is at the highest score.
 
     >>> p = np.repeat([0.9, 0.5, 0.1], 2800)
     >>> y = np.concatenate([np.arange(2800) < events for events in (2100, 1400, 100)]).astype(int)
@@ -110,7 +109,7 @@ class QuadraticScaling(EventScaling):
     >>> round(fitted.slope_, 2), round(fitted.curvature_, 2)
     (1.0, -0.23)
 
-    Beyond that score it goes on straight and hardly rises; the plain parabola falls:
+    Beyond that score the map is linear with a small slope; the unconstrained parabola decreases:
 
     >>> fitted.predict_proba([0.999])[:, 1].round(2)
     array([0.75])
@@ -145,9 +144,9 @@ class QuadraticScaling(EventScaling):
         best = event_temperature(source, _log_odds)
         steepness = bounded_steepness(best)
         if best.status is Status.AT_BOUND and not (self.monotone and self.temperature):
-            steepness = 1.0  # the flat end is no place to start from for maps that may fall, or are held to the identity
+            steepness = 1.0  # a bad start for maps that may decrease, or are shrunk to the identity
         if not self.temperature:
-            steepness = min(steepness, 1.0)  # a unit in which neither scores nor the penalty are large
+            steepness = min(steepness, 1.0)  # a scale on which neither scores nor the penalty are large
         self.temperature_ = 1 / steepness if self.temperature else 1.0
         self.unit_, self.identity_loss_ = steepness, best.identity_loss
         self.lowest_, self.highest_ = -np.inf, np.inf
@@ -156,7 +155,7 @@ class QuadraticScaling(EventScaling):
             self.lowest_, self.highest_ = scores.low, scores.high
 
     def _parabolas(self) -> "_Parabolas":
-        """Return the parabolas of log-odds in the unit of the fit."""
+        """Return the parabolas of log-odds on the scale of the fit."""
         unit = self._unit
         wanted = 1.0 if self._setting("temperature") else 1 / unit
         return _Parabolas.over(self.lowest_ * unit, self.highest_ * unit, LEAST_SLOPE * min(1.0, wanted))
@@ -174,7 +173,7 @@ class QuadraticScaling(EventScaling):
         def design(event: Event) -> list[Value]:
             x = (event.log_odds * unit).clip(-LARGEST, LARGEST)
             inside = x.clip(parabolas.low, parabolas.high)
-            # Beyond the range the tangent goes on.
+            # Beyond the range the map continues along its tangent.
             return [x.constant(1.0), x, inside * (x * 2.0 - inside)]
 
         coefficients = parabolas.coefficients
@@ -222,7 +221,7 @@ class QuadraticScaling(EventScaling):
         coefficients = np.array([self.intercept_, self.slope_, self.curvature_])
         parabolas = self._parabolas()
         theta = parabolas.parameters(coefficients / self._unit ** np.arange(3))
-        # A slope at its bound is there to the last bit, and has to be so again.
+        # A slope at its bound must be restored exactly.
         return np.where(np.abs(theta - parabolas.lower) <= ROUNDING, parabolas.lower, theta)
 
     def _optimum(self, family: Family, data: LabelledPredictions) -> Vector:  # noqa: ARG002
@@ -231,10 +230,10 @@ class QuadraticScaling(EventScaling):
 
 @dataclass(frozen=True, eq=False)
 class _Parabolas:
-    """Quadratic functions of scores in parameters that have lower bounds and nothing else.
+    """Quadratic functions of scores, in parameters with lower bounds as their only constraints.
 
-    ``coefficients`` (3, m) makes those of 1, x and x^2 of the parameters: b and the slopes at both ends, or b and one
-    slope for a straight line, or the coefficients themselves where any parabola will do.
+    ``coefficients`` (3, m) maps the parameters to the coefficients of 1, x and x^2. Parameters are b and the slopes at both
+    ends, or b and one slope for a line, or the coefficients themselves for an unconstrained parabola.
     """
 
     low: float
@@ -244,7 +243,7 @@ class _Parabolas:
 
     @classmethod
     def over(cls, low: float, high: float, least: float) -> "_Parabolas":
-        """Return those that rise by so much at least on a range; all if that is infinite."""
+        """Return the parabolas with at least this slope on a range; all if the range is infinite."""
         if not np.isfinite(low):
             return cls(low, high, np.eye(3), np.full(3, -np.inf))
         reach = high - low
@@ -256,7 +255,7 @@ class _Parabolas:
         return cls(low, high, coefficients, np.array([-np.inf, least, least]))
 
     def line(self, slope: float) -> Vector:
-        """Return the parameters of a straight line through zero."""
+        """Return the parameters of a line through the origin."""
         return self.parameters(np.array([0.0, slope, 0.0]))
 
     def parameters(self, coefficients: Vector) -> Vector:

@@ -18,7 +18,7 @@ __all__ = ["TemperatureScaling"]
 
 
 class TemperatureScaling(ParametricCalibrator):
-    r"""Multiply all logits by one inverse temperature.
+    r"""Temperature scaling: divide all logits by one fitted temperature.
 
     .. math:: \hat q = \mathrm{softmax}(\beta z), \qquad \beta = 1/T > 0
 
@@ -28,9 +28,9 @@ class TemperatureScaling(ParametricCalibrator):
     Parameters
     ----------
     loss : {"log", "brier"}, default="log"
-        What is minimised: log-loss, or the squared error summed over classes.
+        Loss of the fit: log-loss, or the squared error summed over classes.
     bounds : tuple of float, default=(1e-3, 1e3)
-        Range in which :math:`\beta` is sought; a fit at the edge warns.
+        Bounds of :math:`\beta`; a fit at a bound warns.
 
     Attributes
     ----------
@@ -39,24 +39,24 @@ class TemperatureScaling(ParametricCalibrator):
     inverse_temperature_ : float
         Fitted :math:`\beta = 1/T`.
     solution_ : Solution
-        How the fit went.
+        Result of the solver.
 
     Notes
     -----
-    The log-loss is convex in :math:`\beta`, in T only quasi-convex, so the former is fitted, by a Newton
-    method that cannot leave its bracket. Costs O(nK) per pass and about six passes, of which most see a
-    sample of the rows only when there are many. Keeps the arg-max of every row, since
-    :math:`\beta > 0`. The Brier score is not convex, so a coarse scan chooses where the search begins.
+    The log-loss is convex in :math:`\beta` and only quasi-convex in T, so :math:`\beta` is fitted, by a bracketed Newton
+    method. Costs O(nK) per pass and about six passes; on a large calibration set most of them read only a sample. Preserves
+    the arg-max of every row, since :math:`\beta > 0`. The Brier score is not convex, so its fit starts from a coarse grid
+    search.
 
-    Some programs for published tables minimise the Brier score here although the text says log-loss
-    (:cite:`zhang2020`'s, and with it the baselines of :cite:`tomani2022`); ``loss="brier"`` gives those.
+    The programs behind some published tables minimise the Brier score although the text says log-loss
+    (:cite:`zhang2020`, and with it the baselines of :cite:`tomani2022`); ``loss="brier"`` reproduces them.
 
-    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate, so
-    that memory is constant; see :doc:`/online`.
+    *Batches.* ``partial_fit`` keeps a quadratic approximation of the loss of earlier batches, in constant
+    memory; see :doc:`/online`.
 
     Examples
     --------
-    Three of four right at 90 %: the honest confidence is 75 %, and :math:`9^{1/2} = 3`.
+    Three of four rows with confidence 90 % are correct. The calibrated confidence is 75 %, and :math:`9^{1/2} = 3`.
 
     >>> fitted = TemperatureScaling().fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
     >>> round(fitted.temperature_, 6)
@@ -76,7 +76,7 @@ class TemperatureScaling(ParametricCalibrator):
         self.bounds = bounds
 
     def family(self, n_classes: int) -> Family:
-        """Return the maps of all temperatures."""
+        """Return the family of all temperatures."""
         lower, upper = self.bounds
         return Family(logits, _PositiveScale(n_classes, lower), LOSSES[self.loss], upper=upper)
 
@@ -97,7 +97,7 @@ class TemperatureScaling(ParametricCalibrator):
 
 
 class _PositiveScale(ScalarMap):
-    """One factor for all scores, with a lower bound."""
+    """A common factor of all scores, with a lower bound."""
 
     def __init__(self, n_classes: int, least: float) -> None:
         super().__init__(n_classes)

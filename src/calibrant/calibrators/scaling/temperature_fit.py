@@ -1,4 +1,4 @@
-"""The one-parameter fit behind temperature scaling, and the start of every larger fit."""
+"""Fit of an inverse temperature, for temperature scaling and as the start of every larger fit."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -8,6 +8,7 @@ import numpy as np
 from calibrant.arrays import FloatArray, Vector
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.rounding import with_bits
 from calibrant.objective import (
     ArrayRows,
     BrierLoss,
@@ -32,11 +33,13 @@ __all__ = [
 
 LOSSES = {"log": CrossEntropy(), "brier": BrierLoss()}
 
-EVENT_BOUNDS = (1e-6, 1e6)  # of the inverse temperature, around that which makes log-odds of unit size
+EVENT_BOUNDS = (1e-6, 1e6)  # of the inverse temperature, relative to one that gives log-odds of unit size
 
-SAMPLE_ROWS = 1000  # enough for one per cent of beta, from where two or three passes over all rows suffice
+SAMPLE_ROWS = 1000  # determine beta to one per cent, from where two or three passes over all rows suffice
 
-SCRAMBLING = 1e4 * (5**0.5 - 1) / 2  # no simple fraction, so that regular rows are scrambled too
+DIGITS = 36  # bits of an inverse temperature: far more than rows determine, fewer than sums agree in
+
+SCRAMBLING = 1e4 * (5**0.5 - 1) / 2  # irrational, so that regular rows are scrambled too
 
 
 def fit_inverse_temperature(
@@ -47,8 +50,8 @@ def fit_inverse_temperature(
 ) -> Solution:
     """Return the best inverse temperature of labelled predictions, or of rows of logits, as a one-element theta.
 
-    A sample of the rows finds the neighbourhood when there are many rows; then all rows decide. The Brier score may
-    have several minima: the sample finds where they are, and all rows decide which of them is the lowest.
+    A fit to a sample is the start of a fit to a large calibration set. The Brier score may have several local minima: the
+    sample locates them, and all rows decide which is the lowest.
     """
     rows = data if isinstance(data, FeatureRows) else _logit_rows(data)
     if tolerance is None:
@@ -65,6 +68,9 @@ def fit_inverse_temperature(
         found = bracketed_newton(mean_loss, start, bounds, tolerance=tolerance)
         identity_loss = mean_loss(1.0)[0]
     beta, value, status = found.argument, found.value, found.status
+    if status is Status.CONVERGED:
+        # The last digits depend on the order in which rows are added up, and would decide ties of tempered scores.
+        beta = float(with_bits(np.array(beta), DIGITS))
     if value > identity_loss:
         beta, value, status = 1.0, identity_loss, Status.IDENTITY
     return Solution(
@@ -80,26 +86,22 @@ def fit_inverse_temperature(
 
 
 def bounded_steepness(solution: Solution) -> float:
-    """Return the inverse temperature found, or 1 where rows are all right and none is steep enough.
+    """Return the fitted inverse temperature, or 1 if it is at the upper bound because all rows are correct.
 
-    Where rows say nothing, or the opposite, the flat end of the range is the answer, and is kept.
+    A value at the lower bound, for scores without information or with inverted order, is kept.
     """
     best = float(solution.theta[0])
     return 1.0 if best > 1 and solution.status is Status.AT_BOUND else best
 
 
 def start_temperature(data: LabelledPredictions | FeatureRows) -> float:
-    """Return the inverse temperature from which a larger fit starts and to which it shrinks.
-
-    Where the rows are all right, or say nothing, the best one lies at the edge of its range and is no place to
-    start from; then it is 1.
-    """
+    """Return the inverse temperature at which a larger fit starts and to which it shrinks; 1 if the fit is at a bound."""
     solution = fit_inverse_temperature(data)
     return 1.0 if solution.status is Status.AT_BOUND else float(solution.theta[0])
 
 
 def event_temperature(source: RowSource, log_odds: Callable[[Predictions], Vector]) -> Solution:
-    """Return the best inverse temperature of the log-odds of one event, sought around what makes them of unit size."""
+    """Return the best inverse temperature of the log-odds of one event, with bounds relative to their mean size."""
 
     def sizes(data: LabelledPredictions) -> float:
         size = np.abs(log_odds(data.predictions))
@@ -132,8 +134,8 @@ class _MeanLoss:
 
 
 def scrambled_key(logits: FloatArray) -> Vector:
-    """Return a number for every row that depends on what it holds, not on the order of the classes."""
-    # Digits far behind the point are as good as random.
+    """Return a hash of every row as a number in [0, 1), which does not depend on the order of the classes."""
+    # Low-order digits are as good as random.
     gaps = np.asarray(logits.sum(axis=1, dtype=np.float64))
     gaps -= logits.shape[1] * row_maxima(logits).astype(np.float64)
     scrambled: Vector = (gaps * SCRAMBLING) % 1.0
@@ -141,7 +143,7 @@ def scrambled_key(logits: FloatArray) -> Vector:
 
 
 def _local_minima(sample: _MeanLoss, bounds: tuple[float, float]) -> list[float]:
-    """Return the places of a coarse scan that are lower than both neighbours."""
+    """Return the local minima on a coarse grid."""
     places = np.geomspace(*bounds, 25)
     values = np.array([sample(beta)[0] for beta in places.tolist()])
     padded = np.concatenate([[np.inf], values, [np.inf]])

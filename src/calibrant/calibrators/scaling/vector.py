@@ -19,10 +19,10 @@ __all__ = ["VectorScaling"]
 
 
 class _WithLateClasses(QuadraticSummary):
-    """Quadratic summary of all columns, in which a class that is still to come has half a row.
+    """Quadratic summary of all columns, in which a class without rows so far has half a pseudo-row.
 
-    That row is the mean of all rows and says nothing of x. Given the other classes the map is that of the fit, and the
-    class keeps its share of probability until it comes.
+    The pseudo-row is the mean of all rows. Conditional on the other classes the map is that of the fit, and the
+    unobserved class keeps its share of probability.
     """
 
     def condense(self, calibrator: Any, data: LabelledPredictions, n_rows: float, *, sampled: bool) -> None:
@@ -37,7 +37,7 @@ class _WithLateClasses(QuadraticSummary):
 
 
 class VectorScaling(ParametricCalibrator):
-    r"""Scale and shift the logit of every class.
+    r"""Vector scaling: one weight and one intercept per class.
 
     .. math:: \hat q = \mathrm{softmax}(w \circ z + b), \qquad w, b \in \mathbb{R}^K
 
@@ -54,25 +54,24 @@ class VectorScaling(ParametricCalibrator):
     ----------
     weights_ : ndarray of shape (K,)
     intercept_ : ndarray of shape (K,)
-        Sums to zero; adding a constant would change nothing.
+        Sums to zero, since a constant shift has no effect.
     solution_ : Solution
-        How the fit went.
+        Result of the solver.
 
     Notes
     -----
-    A convex problem in 2K parameters without a penalty, solved by Newton's method to the optimum from the
-    fitted temperature: O(nK^2) per step, about six steps. The figures published in :cite:`kull2019` come
-    from a stochastic optimiser that stopped early, which acts as a little regularisation: they can differ
-    from the optimum by a few units in the fourth digit, either way.
+    An unpenalised convex problem in 2K parameters, solved to its optimum by Newton's method from the fitted temperature:
+    O(nK^2) per step, about six steps. The figures of :cite:`kull2019` come from a stochastic optimiser with early stopping,
+    a mild regularisation: they can differ from the optimum by a few units in the fourth digit, either way.
 
-    *Batches.* ``partial_fit`` keeps the loss of past rows as the quadratic function that it is near the last estimate,
-    O(K^2) numbers; see :doc:`/online`. A class that has not come by then keeps its share of probability until it does.
+    *Batches.* ``partial_fit`` keeps a quadratic approximation of the loss of earlier batches,
+    O(K^2) numbers; see :doc:`/online`. A class without rows so far keeps its share of probability.
 
     Examples
     --------
     >>> p = [[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.6, 0.1], [0.5, 0.2, 0.3]] * 4
     >>> y = [0, 1, 1, 0, 2, 0, 1, 1, 0, 1, 2, 1, 1, 0, 2, 0, 1, 2, 0, 2]
-    >>> VectorScaling().fit(p, y).predict_proba(p).mean(axis=0).round(4)   # the shares of the classes
+    >>> VectorScaling().fit(p, y).predict_proba(p).mean(axis=0).round(4)   # the class frequencies
     array([0.35, 0.4 , 0.25])
     """
 
@@ -85,7 +84,7 @@ class VectorScaling(ParametricCalibrator):
         self.bias = bias
 
     def family(self, n_classes: int) -> Family:
-        """Return the maps of all weights and, unless ``bias`` is False, intercepts."""
+        """Return the family of all weights and, unless ``bias`` is False, intercepts."""
         return Family(logits, DiagonalMap(n_classes, bool(self._setting("bias"))))
 
     @property
@@ -100,7 +99,7 @@ class VectorScaling(ParametricCalibrator):
         self.intercept_ = self.intercept_ - self.intercept_.mean()
 
     def _use_batch(self, solution: Solution, data: LabelledPredictions | None) -> None:
-        """Set the map of the columns that have rows; of others nothing is known."""
+        """Set the map of the columns that have rows."""
         self._use(solution)
         present = self.present_columns_
         if present is None:
@@ -115,7 +114,7 @@ class VectorScaling(ParametricCalibrator):
 
 
 def _with_half_rows(data: LabelledPredictions, late: NDArray[np.intp]) -> LabelledPredictions:
-    """Return the rows and, for each of some classes, half a row of that class that is the mean of all rows."""
+    """Append the mean of all rows as half a pseudo-row of every class in ``late``."""
     logits = data.predictions.logits
     mean = np.average(logits, axis=0, weights=data.weights).astype(logits.dtype)
     weights = np.ones(data.n_rows) if data.weights is None else data.weights

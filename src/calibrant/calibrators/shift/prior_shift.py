@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.shift.reweighting import reweighted
 from calibrant.errors import ParameterError
 from calibrant.graph import TracedPredictions
+from calibrant.graph.apply import mapped  # noqa: F401 (for the example)
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, real_array
-from calibrant.predictions import ROW_SUM_TOLERANCE
+from calibrant.predictions import (
+    ROW_SUM_TOLERANCE,
+    Predictions,  # noqa: F401 (for the example)
+)
 
 __all__ = ["PriorShift"]
 
@@ -241,3 +244,23 @@ def _ratios(target: Vector, source: Vector, classes: NDArray[Any]) -> Vector:
             f"target_prior, {target[worst]:.6g}, that the ratio is beyond the range of floats; give it a larger share."
         )
     return ratios
+
+
+def reweighted(given: TracedPredictions, factors: NDArray[np.float64]) -> TracedPredictions:
+    """Return predictions with class k multiplied by ``factors[k]``, zeros counting as the floor.
+
+    Logits, as long as no factor is zero; a class whose factor is zero gets a probability of exactly zero.
+
+    >>> mapped(lambda given: reweighted(given, np.array([1.0, 3.0])), Predictions.parse([[0.5, 0.5]])).probabilities
+    array([[0.25, 0.75]])
+    >>> three = Predictions.parse([[0.8, 0.1, 0.1]])
+    >>> mapped(lambda given: reweighted(given, np.array([0.0, 1.0, 3.0])), three).probabilities
+    array([[0.  , 0.25, 0.75]])
+    """
+    possible, impossible = np.flatnonzero(factors), np.flatnonzero(factors == 0)
+    shifted = given.logits.columns(possible) + np.log(factors[possible])
+    if len(impossible) == 0:
+        return given.with_logits(shifted)
+    zeros = shifted.constant(np.zeros(len(impossible)))
+    places = np.argsort(np.concatenate([possible, impossible]))
+    return given.with_probabilities(shifted.softmax().joined(zeros, columns=places))

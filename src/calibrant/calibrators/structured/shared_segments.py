@@ -8,12 +8,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.calibrators.structured.row_scales import RowScales
 from calibrant.graph import Value
-from calibrant.graph.curves import Ramps
+from calibrant.graph.curves import Piecewise, Ramps
 from calibrant.numerics.linear_segments import LinearSegments
+from calibrant.numerics.reductions import row_sums
 
-__all__ = ["LEAST_SLOPE", "Places", "SharedSegments"]
+__all__ = ["LEAST_SLOPE", "Places", "RowScales", "SharedSegments", "mean_features"]
+
+
+def mean_features(features: FloatArray) -> FloatArray:
+    r"""Return the mean :math:`\bar x` of rows of log-probabilities, (n,).
+
+    It says how decided a row is: :math:`-\bar x - \log K` is the divergence of the row from the uniform distribution,
+    zero for even odds and large where most classes are ruled out.
+
+    >>> mean_features(np.log([[0.5, 0.5], [0.9, 0.1]])).round(6)
+    array([-0.693147, -1.203973])
+    """
+    means: FloatArray = row_sums(features)
+    means /= features.shape[1]
+    return means
+
+
+@dataclass(frozen=True, eq=False)
+class RowScales:
+    r"""A function :math:`\tau(\bar x)` of a row's mean log-probability, linear between knots and constant beyond them.
+
+    .. math:: \tau(\bar x) = \sum_{r=1}^R t_r\, h_r(\bar x)
+
+    with the hat functions h, of which :math:`h_r` is one at knot r and zero at all others. Costs one sum per row.
+
+    Attributes
+    ----------
+    knots : ndarray of shape (R,)
+        Mean log-probabilities, strictly increasing; two at least.
+
+    Examples
+    --------
+    >>> scales = RowScales(np.array([-1.0, 0.0]))
+    >>> undecided = np.log([[0.5, 0.5]])                              # of mean -log 2
+    >>> scales.hat_functions(undecided).round(4)
+    array([[0.6931, 0.3069]])
+    >>> scales.factors(np.array([10.0, 0.0]), undecided).round(4)
+    array([6.9315])
+    """
+
+    knots: Vector
+
+    @property
+    def n_knots(self) -> int:
+        """Number of values, R."""
+        return len(self.knots)
+
+    def hat_functions(self, features: FloatArray) -> FloatArray:
+        """Return every hat function of the mean of every row, (n, R), in the float type of the features."""
+        of_rows = mean_features(features)
+        hat_functions = np.empty((len(of_rows), self.n_knots), features.dtype)
+        for knot, values in enumerate(np.eye(self.n_knots)):
+            hat_functions[:, knot] = np.interp(of_rows, self.knots, values)
+        return hat_functions
+
+    def factors(self, values: FloatArray, features: FloatArray) -> FloatArray:
+        """Return the function for every row, (n,), from its values at the knots."""
+        return np.interp(mean_features(features), self.knots, values).astype(features.dtype)
+
+    def traced(self, values: Vector, x: Value) -> Value:
+        """Return the function of symbolic rows, one column, from its values at the knots."""
+        return x.row("mean").then(Piecewise.linear(self.knots, values)).narrowed()
 
 
 # As a share of the slope of temperature scaling: flat to the eye, and still increasing.
@@ -27,11 +88,11 @@ class Places(NamedTuple):
     """Where the scores of a block of rows are, worth keeping if the block is seen again.
 
     ``above`` holds the flat places of scores beyond the first knot, or None if these are most of them; with many classes
-    all but a few are below. ``hats`` are those of the rows' means, (n, R), if there are any.
+    all but a few are below. ``hat_functions`` are those of the rows' means, (n, R), if there are any.
     """
 
     above: NDArray[np.int32] | None
-    hats: FloatArray | None
+    hat_functions: FloatArray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +150,7 @@ class SharedSegments:
         if len(self.scores.knots):
             found = np.flatnonzero(x.ravel() > x.dtype.type(self._first_knot))
             above = found.astype(np.int32) if len(found) < MANY_ABOVE * x.size else None
-        return Places(above, None if self.rows is None else self.rows.hats(x))
+        return Places(above, None if self.rows is None else self.rows.hat_functions(x))
 
     def values(self, slopes: FloatArray, x: FloatArray, places: Places | None = None) -> FloatArray:
         """Return the map of every score, (n, K); a new array."""
@@ -115,8 +176,8 @@ class SharedSegments:
                 values.ravel()[places.above] = bent
         else:
             values *= kind(slopes[0])
-        if places.hats is not None:
-            factors = places.hats.astype(x.dtype, copy=False) @ slopes[size:].astype(x.dtype)
+        if places.hat_functions is not None:
+            factors = places.hat_functions.astype(x.dtype, copy=False) @ slopes[size:].astype(x.dtype)
             values += x * factors[:, np.newaxis]
         return values
 
@@ -147,8 +208,8 @@ class SharedSegments:
                 np.clip(upper, kind(low), kind(high), out=segment)
                 slopes[place] = float(own @ segment) - low * total
             slopes[0] -= slopes[1:size].sum()
-        if places.hats is not None:
-            slopes[size:] = of_rows @ places.hats
+        if places.hat_functions is not None:
+            slopes[size:] = of_rows @ places.hat_functions
         return slopes
 
     def features(self, x: FloatArray) -> FloatArray:
@@ -157,5 +218,5 @@ class SharedSegments:
         features = np.empty((self.n_slopes, *x.shape), x.dtype)
         features[:size] = self.scores.features(x)
         if self.rows is not None:
-            np.multiply(x, self.rows.hats(x).T[:, :, np.newaxis], out=features[size:])
+            np.multiply(x, self.rows.hat_functions(x).T[:, :, np.newaxis], out=features[size:])
         return features

@@ -1,21 +1,95 @@
 """The logit map of structured scaling: a map shared by all classes, then weights and intercepts of each."""
 
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from calibrant.arrays import Cube, FloatArray, Matrix, Vector
 from calibrant.calibrators.structured.shared_segments import Places, SharedSegments
-from calibrant.calibrators.structured.structured_curvature import StructuredCurvature
 from calibrant.graph import Value
 from calibrant.numerics.reductions import row_sums
-from calibrant.objective import DiagonalMap, FullMap, LogitMap
+from calibrant.objective import DiagonalMap, FullMap, LogitMap, QuadraticPenalty
+from calibrant.objective.curvature import (
+    ByClassCurvature,
+    Curvature,
+    KroneckerCurvature,
+    Solver,
+    dense_solver,
+)
 
-__all__ = ["ClassTerms", "StructuredMap"]
-
+__all__ = ["ClassTerms", "StructuredCurvature", "StructuredMap", "structured_penalty"]
 
 ClassTerms = Literal["vector", "matrix"] | None
 """What every class has of its own: a weight and an intercept, weights for all scores and an intercept, or nothing."""
+
+# Up to this many parameters the Hessian is formed and factorised as a whole.
+WHOLE_PARAMETERS = 600
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredCurvature:
+    """Sums over rows that approximate the Hessian of the cross-entropy; those of two sets of rows add up.
+
+    The Hessian itself where parameters are few. Else that of the shared ones, next to a cheaper picture of the class
+    terms as if the two knew nothing of each other: the strong penalty of many classes makes that nearly true.
+
+    Attributes
+    ----------
+    dense : ndarray of shape (Q, Q)
+        Of all parameters, or of the shared ones.
+    rest : Curvature or None
+        Of the others.
+    """
+
+    dense: FloatArray
+    rest: Curvature | None
+
+    @classmethod
+    def of_block(
+        cls, logit_map: "StructuredMap", probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> Self:
+        """Return the sums for one block of rows; ``weighted`` is probabilities times row weight."""
+        if cls.is_whole(logit_map) or logit_map.class_map is None:
+            return cls(logit_map.fisher(probabilities, weighted, features), None)
+        shared, _ = logit_map.shared_fisher(probabilities, weighted, features)
+        kind = KroneckerCurvature if logit_map.class_terms == "matrix" else ByClassCurvature
+        return cls(shared, kind.of_block(logit_map.class_map, probabilities, weighted, features))
+
+    @staticmethod
+    def is_whole(logit_map: "StructuredMap") -> bool:
+        """Tell whether all parameters are seen together."""
+        return logit_map.class_map is None or logit_map.n_parameters <= WHOLE_PARAMETERS
+
+    @classmethod
+    def work_per_row(cls, logit_map: "StructuredMap") -> int:
+        """Return about how many multiplications a row takes."""
+        of_slopes = logit_map.n_classes * (20 + logit_map.n_slopes) * logit_map.n_slopes
+        if cls.is_whole(logit_map):
+            return of_slopes + logit_map.n_parameters**2
+        return of_slopes + logit_map.n_classes * (
+            5 if logit_map.class_terms == "vector" else 3 * logit_map.n_classes
+        )
+
+    def __add__(self, other: Self) -> Self:
+        rest = None if self.rest is None or other.rest is None else self.rest + other.rest
+        return type(self)(self.dense + other.dense, rest)
+
+    def averaged(self, total_weight: float) -> Self:
+        """Return the curvature of the mean loss from that of the sum."""
+        rest = None if self.rest is None else self.rest.averaged(total_weight)
+        return type(self)(self.dense.astype(np.float64) / total_weight, rest)
+
+    def solver(self, penalty: QuadraticPenalty) -> Solver:
+        """Return a symmetric positive definite approximate inverse of the curvature of mean loss plus penalty."""
+        size = len(self.dense)
+        of_dense = dense_solver(self.dense + penalty.hessian(size))
+        if self.rest is None:
+            return of_dense
+        own = slice(size, None)
+        of_rest = self.rest.solver(QuadraticPenalty(penalty.strengths[own], penalty.center[own]))
+        return lambda residual: np.concatenate([of_dense(residual[:size]), of_rest(residual[own])])
 
 
 class StructuredMap(LogitMap):
@@ -178,3 +252,47 @@ class StructuredMap(LogitMap):
         means = row_sums((of_slopes * probabilities).reshape(-1, self.n_classes)).reshape(size, -1, 1)
         centred = (of_slopes - means) * weighted
         return centred.reshape(size, -1) @ of_slopes.reshape(size, -1).T, centred
+
+
+# What a slope of rows costs, as a multiple of one of a segment; chosen on the odd-numbered sets of
+# benchmarks/structured_and_auto.py.
+ROW_SLOPE_PENALTY = 4.0
+
+
+def structured_penalty(
+    logit_map: StructuredMap, strength: float, slope_penalty: float, difference_penalty: float
+) -> QuadraticPenalty:
+    """Return the penalty of structured scaling on the sum of losses, around temperature scaling.
+
+    A slope costs ``slope_penalty``, each of K weights v and of K intercepts K times the ``strength``, each of K (K - 1)
+    weights M so many times the strength; differences of neighbouring slopes cost ``difference_penalty``.
+    """
+    n_classes = logit_map.n_classes
+    own = np.empty(0)
+    if logit_map.class_terms == "vector":
+        own = np.full(2 * n_classes, float(n_classes))
+    elif logit_map.class_terms == "matrix":
+        penalties = np.full((n_classes, n_classes + 1), float(n_classes * (n_classes - 1)))
+        np.fill_diagonal(penalties, float(n_classes))
+        penalties[:, -1] = n_classes
+        own = penalties.ravel()
+    n_segments = 0 if logit_map.segments is None else logit_map.segments.scores.n_segments
+    lengths = [n_segments, logit_map.n_slopes - n_segments]
+    of_slopes = np.repeat([1.0, ROW_SLOPE_PENALTY], lengths)
+    return QuadraticPenalty(
+        np.concatenate([slope_penalty * of_slopes, strength * own]),
+        logit_map.identity(),
+        difference_penalty * of_slopes[:, np.newaxis] * chain_of(lengths),
+    )
+
+
+def chain_of(lengths: list[int]) -> Matrix:
+    r"""Return the matrix of :math:`\sum_j (\theta_{j+1} - \theta_j)^2` within stretches of given lengths.
+
+    >>> chain_of([2, 1])
+    array([[ 1., -1.,  0.], [-1.,  1.,  0.], [ 0.,  0.,  0.]])
+    """
+    steps = np.diff(np.eye(sum(lengths)), axis=0)
+    ends = [end - 1 for end in accumulate(lengths) if 0 < end < sum(lengths)]
+    steps = np.delete(steps, ends, axis=0)
+    return steps.T @ steps

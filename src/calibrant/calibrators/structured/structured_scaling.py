@@ -1,4 +1,4 @@
-"""Structured scaling: a shared increasing map and penalised terms of every class, around temperature scaling."""
+"""Structured scaling: temperature scaling with a shared monotone map and penalised class-wise terms."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,61 +9,101 @@ from sklearn.base import clone
 
 from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrator import Traits
+from calibrant.calibrators.identity_check import is_worse_than_identity
 from calibrant.calibrators.parametric import ParametricCalibrator
-from calibrant.calibrators.reductions.identity_check import is_worse_than_identity
 from calibrant.calibrators.scaling.temperature_fit import (
     bounded_steepness,
     fit_inverse_temperature,
     scrambled_key,
 )
-from calibrant.calibrators.structured.mixed_scores import mixed_scores
-from calibrant.calibrators.structured.row_scales import RowScales, mean_features
-from calibrant.calibrators.structured.shared_segments import SharedSegments
-from calibrant.calibrators.structured.structured_curvature import StructuredCurvature
-from calibrant.calibrators.structured.structured_map import ClassTerms, StructuredMap
-from calibrant.calibrators.structured.structured_penalty import structured_penalty
+from calibrant.calibrators.structured.shared_segments import RowScales, SharedSegments, mean_features
+from calibrant.calibrators.structured.structured_map import (
+    ClassTerms,
+    StructuredCurvature,
+    StructuredMap,
+    structured_penalty,
+)
 from calibrant.errors import CalibrationWarning, ParameterError
-from calibrant.graph import TracedPredictions
+from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.linear_segments import LinearSegments, summed_quantiles
 from calibrant.numerics.reductions import row_maxima
 from calibrant.objective import Block, Expansion, Family, FeatureRows, RowSource, logits
+from calibrant.objective.family import Features
 from calibrant.options import check_flag, check_not_negative, check_whole
 from calibrant.solvers import Solution, Status, newton_steps
 
 __all__ = ["StructuredScaling"]
 
 
-# How far from usual an inverse temperature may be.
+# Gaps to the largest logit are clipped here, so that products with them stay finite in float32.
+FURTHEST = 1e30
+
+# A smaller uniform share would underflow in float32.
+LEAST_FLOOR = 1e-30
+
+
+def mixed_scores(inverse_temperature: float, uniform_share: float) -> Features:
+    r"""Return the features x = log q of a row.
+
+    .. math:: q = (1 - \varepsilon) \,\mathrm{softmax}(a z) + \varepsilon / K
+
+    Never overflows; the same for logits and for their softmax.
+
+    >>> from calibrant import Predictions
+    >>> predictions = Predictions.from_logits([[0.0, -1e6]])
+    >>> np.exp(mixed_scores(1.0, 0.02)(predictions))
+    array([[0.99, 0.01]])
+    """
+
+    def formula(given: TracedPredictions) -> Value:
+        logits = given.logits
+        gaps = ((logits - logits.row("max")) * inverse_temperature).clip(low=-FURTHEST)
+        floor = uniform_share / given.n_classes
+        if floor > LEAST_FLOOR:
+            return gaps.softmax().affine(1 - uniform_share, floor).log(floor / 2)
+        tempered = gaps.log_softmax()
+        if floor == 0:
+            return tempered
+        # log(e^x + floor), the larger of the two plus the softplus of their negative distance.
+        above = tempered - float(np.log(floor))
+        return tempered.maximum(tempered.affine(0.0, np.log(floor))) + (
+            above.function("absolute") * -1.0
+        ).function("softplus")
+
+    return Features(formula)
+
+
+# Bounds of the inverse temperature, relative to a start.
 REACH = 1e3
 
-# Of more features than this, knots are found from a sample of the rows.
+# Beyond this number of features, knots come from a sample of the rows.
 KNOT_ENTRIES = 2**21
 
-# Entries from which on float32 stays float32, and a sample of about so many finds a place to start from.
+# Entries from which on float32 stays float32, and size of the sample for a start.
 MANY_ENTRIES, SAMPLE_ENTRIES = 2**21, 2**20
 
-# In nats, before the last step, which makes the remaining error about the square of it.
+# In nats, before the last step, after which the error is about the square of it.
 TOLERANCE, TOLERANCE_OF_FLOAT32, ROUGH = 1e-8, 1e-5, 1e-4
 
 
 @dataclass(eq=False)
 class StructuredRows:
-    """Calibration rows at their best temperature with the uniform mixed in, and the fits to them.
+    """Features of the calibration set, at its best temperature and mixed with the uniform distribution, and fits to them.
 
-    Fits share temperature, features and knots, and each starts where the last one ended.
+    Fits share temperature, features and knots, and have warm starts.
 
     Attributes
     ----------
     inverse_temperature : float
-        The best one; 1 where rows are all right and none is steep enough.
+        The best one; 1 if it diverges because all rows are correct.
     uniform_share : float
         Weight of the uniform distribution.
     identity_loss : float
-        Mean log-loss of the rows as they came.
+        Mean log-loss of the uncalibrated predictions.
     rows : FeatureRows
-        See :func:`~calibrant.calibrators.structured.mixed_scores.mixed_scores`; weights average at least one.
+        See :func:`~calibrant.calibrators.structured.structured_scaling.mixed_scores`; weights average at least one.
     segments : SharedSegments or None
         Knots of the shared map.
     """
@@ -80,7 +120,7 @@ class StructuredRows:
     def of(
         cls, source: RowSource, mixing: float, shared_map: bool, n_segments: int, row_knots: int
     ) -> "StructuredRows":
-        """Find the temperature, apply it and mix; then find the knots."""
+        """Fit and apply the temperature, mix with the uniform distribution, and place the knots."""
         source = source.with_counting_weights()
         raw = source.features(logits)
         tempered = fit_inverse_temperature(raw, bounds=_bounds(raw))
@@ -91,7 +131,7 @@ class StructuredRows:
         if shared_map:
             found.segments = found._shared_segments(n_segments, row_knots)
         if found.n_entries < MANY_ENTRIES:
-            # Hessian products of float32 do not see directions that are nearly flat.
+            # Hessian products in float32 lose nearly flat directions.
             found.rows = source.features(lambda given: features(given).astype(np.float64, copy=False))
         return found
 
@@ -101,7 +141,7 @@ class StructuredRows:
         return self.rows.n_rows * self.rows.n_columns
 
     def _shared_segments(self, n_segments: int, row_knots: int) -> SharedSegments:
-        """Return segments of equal information, at most so many, and knots among the means of the rows."""
+        """Return up to ``n_segments`` segments of equal information, and knots among the means of the rows."""
         rows, size = self.rows, KNOT_ENTRIES // self.rows.n_columns
         sample = rows if rows.n_rows <= size else rows.sample(size, scrambled_key)
         scores = LinearSegments(_quantiles(sample, np.arange(1, n_segments) / n_segments, _information))
@@ -112,11 +152,11 @@ class StructuredRows:
         return SharedSegments(scores, of_rows)
 
     def solve(self, family: Family) -> Solution:
-        """Fit one penalty; the loss may be above that of the identity."""
+        """Fit one strength; the loss may exceed that of the identity."""
         exact = self.rows.dtype == np.float64
         objective = family.objective(self.rows, exact=exact)
         if self._last is not None:
-            # The same map, so that what is kept about the rows serves again.
+            # The same map, so that cached features are reused.
             objective = self._last.objective.with_penalty(objective.penalty)
         with objective.open():
             if self._last is None:
@@ -136,9 +176,9 @@ class StructuredRows:
         return replace(solution, identity_loss=self.identity_loss)
 
     def _start(self, family: Family) -> Vector:
-        """Return the identity; where entries are many, with the shared map that some of the rows lead to.
+        """Return the start: the identity, or for many entries the shared map of a sample.
 
-        They are enough for its few parameters, and are not for those of many classes.
+        A sample suffices for the few parameters of the shared map, and not for class-wise terms.
         """
         logit_map = family.map
         start = logit_map.identity()
@@ -189,7 +229,7 @@ def _means(block: Block) -> tuple[FloatArray, FloatArray]:
 
 
 def _bounds(rows: FeatureRows) -> tuple[float, float]:
-    """Return where to look for the inverse temperature: around 1, and around that which makes logits of unit size."""
+    """Return bounds of the inverse temperature that contain 1 and a value that gives logits of unit size."""
 
     def sums(block: Block) -> Vector:
         tops = row_maxima(block.features).sum(dtype=np.float64)
@@ -203,52 +243,51 @@ def _bounds(rows: FeatureRows) -> tuple[float, float]:
 
 
 class _Shared:
-    """What the fits of a path have in common, once the first of them has found it."""
+    """Results that the fits of a path share, set by the first of them."""
 
     rows: StructuredRows | None = None
 
 
 class StructuredScaling(ParametricCalibrator):
-    r"""Bend temperature scaling by a map that all classes share and by penalised terms of every class.
+    r"""Structured scaling: temperature scaling with a shared monotone map and penalised class-wise terms.
 
     .. math:: u_k = \varphi(x_k) + \tau(\bar x)\, x_k + v_k x_k + \sum_{j \ne k} M_{kj} x_j + b_k, \qquad
               \hat q = \mathrm{softmax}(u)
 
-    on the logarithms :math:`x = \log q` of predictions at their best temperature T, with a little of the uniform
-    distribution mixed in: :math:`q = \frac{n}{n + \mu}\,\mathrm{softmax}(z / T) + \frac{\mu}{n + \mu} \frac1K`.
+    on the logarithms :math:`x = \log q` of predictions at their best temperature T, mixed with the uniform
+    distribution: :math:`q = \frac{n}{n + \mu}\,\mathrm{softmax}(z / T) + \frac{\mu}{n + \mu} \frac1K`.
     Slopes :math:`s_1, \dots, s_m` of the piecewise-linear :math:`\varphi`, values :math:`t_1, \dots, t_R` of
     :math:`\tau`, a piecewise-linear function of the mean :math:`\bar x` of a row, and the class terms v, M and b
-    minimise, all together,
+    jointly minimise
 
     .. math:: \frac1n \Bigl[ \sum_i \ell(u_i, y_i) + \lambda \Bigl( K \lVert v \rVert^2 + K \lVert b \rVert^2
               + K (K - 1) \lVert M \rVert_F^2 \Bigr) + \alpha \sum_j (s_j - 1)^2 + \beta \sum_j (s_{j+1} - s_j)^2
               + 4 \alpha \sum_r t_r^2 + 4 \beta \sum_r (t_{r+1} - t_r)^2 \Bigr]
 
-    over :math:`s_j \ge 10^{-3}` and :math:`t_r \ge 0`. The problem is convex, everything at its centre is temperature
-    scaling, and the price of a parameter falls with the number of rows: no strength has to be searched for.
+    over :math:`s_j \ge 10^{-3}` and :math:`t_r \ge 0`. The problem is convex and its penalty is centred at temperature
+    scaling. The penalty per row falls with the number of rows, so no search for a regularisation strength is needed.
 
-    With the shared map switched off, :math:`u = x + v \circ x + M x + b`: structured vector and matrix scaling as published
-    :cite:`berta2026matrix`. With the shared map alone the order of the classes stays.
+    Without the shared map, :math:`u = x + v \circ x + M x + b` is structured vector and matrix scaling
+    :cite:`berta2026matrix`. The shared map alone is order-preserving.
 
     Parameters
     ----------
     class_terms : {"matrix", "vector"} or None, default="matrix"
-        What every class has of its own: weights of all scores and an intercept, one weight and an intercept, or nothing.
+        Class-wise terms: weights of all scores and an intercept, one weight and an intercept, or none.
     shared_map : bool, default=True
         Whether :math:`\varphi` and :math:`\tau` are fitted; if not, :math:`\varphi(x) = x` and :math:`\tau = 0`.
     strength : float, default=1.0
-        Price :math:`\lambda` of the class terms. See :meth:`fit_path` for several.
+        Regularisation strength :math:`\lambda` of the class terms. See :meth:`fit_path` for several.
     n_segments : int, default=6
-        Number m of slopes of :math:`\varphi`; fewer where scores are too few or too equal to be parted. One makes it a
-        straight line.
+        Number m of slopes of :math:`\varphi`; fewer if there are too few distinct scores. With one slope it is linear.
     row_knots : int, default=4
-        Number R of means at which :math:`\tau` has a value of its own, two at least; 0 for :math:`\tau = 0`.
+        Number R of knots of :math:`\tau`, at least two; 0 for :math:`\tau = 0`.
     slope_penalty : float, default=1.0
-        Price :math:`\alpha` of leaving temperature scaling.
+        Regularisation strength :math:`\alpha` of the deviation from temperature scaling.
     difference_penalty : float, default=1.0
-        Price :math:`\beta` of changes from one slope to the next.
+        Regularisation strength :math:`\beta` of the differences between adjacent slopes.
     mixing : float, default=1.0
-        Number :math:`\mu` of imagined rows that are uniform; 0 for none.
+        Number :math:`\mu` of uniform pseudo-rows; 0 for none.
 
     Attributes
     ----------
@@ -257,13 +296,13 @@ class StructuredScaling(ParametricCalibrator):
     uniform_share_ : float
         Weight :math:`\mu / (n + \mu)` of the uniform distribution.
     knots_ : ndarray of shape (m - 1,)
-        Where the slope of :math:`\varphi` changes.
+        Knots of :math:`\varphi`.
     slopes_ : ndarray of shape (m,)
         s: slopes below, between and above the knots.
     row_knots_ : ndarray of shape (R,)
         Knots of :math:`\tau`: mean log-probabilities of a row.
     row_slopes_ : ndarray of shape (R,)
-        t: values of :math:`\tau` there, constant beyond the outer ones.
+        t: values of :math:`\tau` at its knots, constant beyond the outer ones.
     weights_ : ndarray of shape (K,) or (K, K), or None
         v, or the matrix with v on its diagonal and M off it; None without class terms.
     intercept_ : ndarray of shape (K,) or None
@@ -273,37 +312,36 @@ class StructuredScaling(ParametricCalibrator):
 
     Notes
     -----
-    *The shared map.* Knots part all scores into segments of equal information, q (1 - q); those of :math:`\tau` are the
-    middles of R equally large groups of rows. A function of the score alone treats a class of probability 0.1 in the
-    same way whether the rest is one rival or a hundred; :math:`\tau` tells these rows apart, by how far the row is from
-    even odds, :math:`-\bar x - \log K`. Both increase, so that with
-    ``class_terms=None`` no decision changes: the largest class stays so exactly, the order of the others but for rounding.
+    *Shared map.* The knots of :math:`\varphi` divide all scores into segments of equal information, q (1 - q); those of
+    :math:`\tau` are the centres of R groups of equally many rows. A function of the score alone treats a class of
+    probability 0.1 in the same way whether the rest is one rival or a hundred; :math:`\tau` distinguishes these rows by
+    :math:`-\bar x - \log K`, the divergence from the uniform distribution. Both functions are increasing, so
+    ``class_terms=None`` is order-preserving: exactly for the arg-max, up to rounding for the other classes.
 
-    *Never worse than doing nothing.* If the mean log-loss of the calibration rows ends above that of the rows as they came,
-    as mixing may have it where they are nearly all right, the identity is kept, zeros apart; a warning and
-    ``solution_.status`` say so.
+    *Contains the identity.* If the mean training log-loss exceeds that of the uncalibrated predictions, as mixing can cause
+    when nearly all rows are correct, the identity is kept except for zeros; a warning and ``solution_.status`` say so.
 
-    *Weights* count rows, two for two; those that average less than one say which rows matter more, and do not make them
-    fewer.
+    *Weights* are frequencies: a row of weight 2 is equivalent to a repeated row. Weights with a mean below 1 are relative
+    and do not reduce the number of rows.
 
-    *Domain.* Log-probabilities: logits and their softmax give the same map. Mixing keeps x above
-    :math:`\log \frac{\mu}{K (n + \mu)}`, and so the map of rows far outside of the calibration rows within limits.
+    *Domain.* Log-probabilities: logits and their softmax give the same map. Mixing bounds x below by
+    :math:`\log \frac{\mu}{K (n + \mu)}`, which limits extrapolation.
 
     *The authors' program* has the same temperature, mixing and ridge penalty by default, which ``shared_map=False``
-    reproduces; lasso and concave penalties that it offers too are not here. The shared map is an addition to it.
+    reproduces. Its lasso and concave penalties are not implemented here. The shared map is our addition.
 
-    *Batches.* ``partial_fit`` takes temperature, mixing and knots from the first rows, and keeps the loss of past rows as the
-    quadratic function that it is near the last estimate, the square of the number of parameters, if these are 1,200 at
-    the most; beyond that, and until all classes have come, a sample of up to 10,000 rows, to which every batch leads
-    to a fit anew. See :doc:`/online`.
+    *Batches.* ``partial_fit`` takes temperature, mixing and knots from the first rows. For up to 1,200 parameters it keeps a
+    quadratic approximation of the loss of earlier batches, in memory of the square of that number. For more, and until
+    every class has been observed, it keeps a sample of up to 10,000 rows and refits it with every batch.
+    See :doc:`/online`.
 
     *Cost.* Newton steps with bounds: O(nP^2) each for P parameters up to some hundred, beyond that conjugate gradients with
-    products of O(nK), or O(nK^2) for the matrix; memory O(nK). From millions of scores on, float32 is computed in float32
-    and knots of :math:`\varphi` come from a part of the rows that does not depend on their order.
+    products of O(nK), or O(nK^2) for the matrix; memory O(nK). From millions of scores on, float32 is computed in float32,
+    and the knots of :math:`\varphi` come from a sample that does not depend on the order of the rows.
 
     Examples
     --------
-    Sure rows are wrong too often, unsure ones are honest, and the last class comes more often than predicted.
+    Confident rows are wrong too often, others are calibrated, and the last class is more frequent than predicted.
 
     >>> p = [[0.98, 0.01, 0.01]] * 500 + [[0.01, 0.98, 0.01]] * 500 + [[0.4, 0.4, 0.2]] * 500
     >>> y = ([0] * 7 + [1] + [2] * 2) * 50 + ([1] * 7 + [0] + [2] * 2) * 50 + ([0, 1] * 4 + [2] * 2) * 50
@@ -359,23 +397,23 @@ class StructuredScaling(ParametricCalibrator):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """Without class terms the map is increasing and belongs to no class."""
+        """Without class terms the map is increasing and shared by all classes."""
         alone = self._setting("class_terms") is None
         return Traits(keeps_argmax=alone, contains_identity=True, shares_parameters=alone)
 
     def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
-        """Learn from data that are parsed already; see ``fit``."""
+        """Fit parsed rows; see ``fit``."""
         super().fit_labelled(data, warn_of_absent=warn_of_absent)
         if self.present_columns_ is None or self._keeps_identity:
             return self
-        # The fit saw the classes that have rows; what is given out, the others and the floor of zeros included, counts.
+        # The fit saw only observed classes. The output, with other classes and the floor of zeros, is compared here.
         given = data.predictions.with_floor(self.floor_)
         if given.without_zeros() is not given and is_worse_than_identity(data, self.transform):
             self._keep_identity()
         return self
 
     def _trace(self, given: TracedPredictions) -> TracedPredictions:
-        """Return the fitted map of all columns; the identity, but for zeros, if it was kept."""
+        """Return the fitted map of all columns, or the identity except for zeros if it was kept."""
         traced = super()._trace(given)
         return given.with_floor(self.floor_).without_zeros() if self._keeps_identity else traced
 
@@ -386,19 +424,19 @@ class StructuredScaling(ParametricCalibrator):
     def fit_path(
         self, X: Any, y: Any, strengths: Sequence[float] | None = None, sample_weight: Any = None
     ) -> list[Self]:
-        """Return fitted copies, one for every strength, in the order given.
+        """Fit a regularisation path: return fitted copies, one for every strength, in the order given.
 
-        They share temperature, features, knots and preconditioner, and each starts where that of the next larger
-        strength ended. From a strength of about 1e-3 on, each is what a fit of its own gives: the value to 1e-8 nats, or
-        to 1e-5 for millions of scores in float32. Towards zero there need not be an optimum to reach; then parameters may
-        differ, and ``solution_.status`` says that they run away.
+        They share temperature, features, knots and preconditioner, with a warm start from the next larger strength. From a
+        strength of about 1e-3 on, each equals a separate fit, to 1e-8 nats, or 1e-5 for millions of scores in float32. For
+        smaller strengths there may be no optimum; then parameters may differ, and ``solution_.status`` says that they
+        diverge.
 
         Parameters
         ----------
         X, y, sample_weight
             Calibration rows, see ``fit``.
         strengths : sequence of float
-            Prices of the class terms.
+            Regularisation strengths of the class terms.
 
         Examples
         --------
@@ -416,9 +454,9 @@ class StructuredScaling(ParametricCalibrator):
     def fit_path_labelled(
         self, data: LabelledPredictions, strengths: Sequence[float], *, warn_of_absent: bool = True
     ) -> list[Self]:
-        """Fit to data that are parsed already; :meth:`fit_path` is this after parsing.
+        """Fit a path to parsed rows; see :meth:`fit_path`.
 
-        ``warn_of_absent=False`` is for a stage whose caller has warned of classes without rows already.
+        ``warn_of_absent=False`` is for stages whose caller has already warned of classes without rows.
         """
         for strength in strengths:
             check_not_negative("strength", strength, "such as 1")
@@ -438,7 +476,7 @@ class StructuredScaling(ParametricCalibrator):
         logit_map = self._map(n_classes)
 
         penalty = structured_penalty(logit_map, self.strength, self.slope_penalty, self.difference_penalty)
-        # The penalty pulls to temperature scaling, at the temperature that was found from the same rows.
+        # The penalty is centred at temperature scaling, whose temperature was fitted to the same rows.
         features = mixed_scores(self.inverse_temperature_, self.uniform_share_)
         return Family(features, logit_map, penalty_in_rows=penalty, free_direction=logit_map.identity())
 

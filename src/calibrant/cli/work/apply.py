@@ -9,8 +9,8 @@ from calibrant.cli.options import check_writable
 from calibrant.cli.score_meaning import check_meaning, noting_probabilities
 from calibrant.cli.waiting import Waiting
 from calibrant.space import Space
-from calibrant.tables.npz_source import NpzSource
-from calibrant.tables.opening import open_source
+from calibrant.tables.file_set import open_source
+from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.wording import counted
@@ -36,9 +36,10 @@ def apply(
     kind = Space(space or calibrator.space_)
     with open_source(file) as source, Waiting(f"calibrating {file.name}") as waiting:
         check_output(source, output)
+        waiting.expected_rows = source.approximate_rows()
         chosen = columns_for(source, calibrator, calibrator_path, columns, kind)
         check_meaning(file, calibrator, chosen, space)
-        parser = ScoreParser(source.path, chosen, kind, normalise)
+        parser = ScoreParser(chosen, kind, normalise)
         calibrated = noting_probabilities(calibrator) if space is None else calibrator.predict_proba
         names = chosen.names if isinstance(source, NpzSource) else chosen.classes
         n_rows = rewrite(
@@ -48,7 +49,7 @@ def apply(
             parser,
             calibrated,
             appended=[f"{prefix}{name}" for name in names] if append else None,
-            progress=lambda done: waiting.update(done, None, f"calibrating {file.name}: {done} rows"),
+            progress=waiting.rows,
         )
     if parser.note:
         note(parser.note)

@@ -14,12 +14,11 @@ from calibrant.cli.printing import printed
 from calibrant.cli.rendering import delivered
 from calibrant.cli.result import Result, Section
 from calibrant.errors import StudyError
+from calibrant.presentation import duration as duration_text
 from calibrant.studies import read_recipe
 from calibrant.studies import run as run_plan
 from calibrant.studies.recipe import FILE_NAME, check_own_code
-from calibrant.studies.record import DONE
-from calibrant.studies.report_contents import duration_text
-from calibrant.studies.results import Results
+from calibrant.studies.results import DONE, Results
 from calibrant.wording import counted
 
 __all__ = ["forget", "list_recipes", "report", "run", "status"]

@@ -13,8 +13,8 @@ from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison import compare as compared
-from calibrant.tables.opening import open_source
-from calibrant.tables.table import PredictionFile, Table
+from calibrant.tables.file_set import open_source
+from calibrant.tables.prediction_file import PredictionFile, Table
 from calibrant.wording import counted
 
 __all__ = ["compare"]

@@ -18,14 +18,15 @@ from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.streamed_evaluation import measured_in_batches
 from calibrant.cli.waiting import Waiting
 from calibrant.metrics.declaration import traits_of
-from calibrant.tables.opening import open_source
-from calibrant.tables.score_columns import listed
-from calibrant.tables.table import PredictionFile
+from calibrant.tables.columns import listed
+from calibrant.tables.file_set import open_source
+from calibrant.tables.prediction_file import PredictionFile
 from calibrant.wording import counted
 
 __all__ = ["evaluate"]
 
-COPIES = 6  # approximate number of copies of the scores in memory
+BYTES_PER_SCORE = 48  # approximate memory, with copies
+SCORES_TO_STREAM = 5_000_000  # beyond, a bootstrap takes minutes
 
 
 def evaluate(
@@ -50,22 +51,21 @@ def evaluate(
     chosen = chosen_metrics(metrics, bins)
     with open_source(file) as source, Waiting("reading") as waiting:
         predictions = PredictionFile(source, **choice)
+        waiting.expected_rows = predictions.source.approximate_rows()
         in_batches = _is_large(predictions) if stream is None else stream
         tests: list[TestRow] = []
         notes: list[str] = []
         if in_batches:
-            found = measured_in_batches(
-                predictions, chosen, level, lambda done: waiting.update(done, None, f"{done} rows")
-            )
+            found = measured_in_batches(predictions, chosen, level, waiting)
             measurements, n_rows = found.measurements, found.n_rows
             missing = [
-                *found.left_out,
+                *found.not_computed,
                 "expected values under calibration",
                 *(["the tests of calibration"] if with_tests else []),
             ]
             notes.append(f"Not computed, since they need all rows in memory: {', '.join(missing)}.")
         else:
-            table = predictions.read()
+            table = predictions.read(waiting.rows)
             check_declared(file, table.predictions)
             table.labelled()  # for its warnings about labels
             n_rows = table.predictions.n_rows
@@ -86,11 +86,13 @@ def evaluate(
 
 
 def _is_large(predictions: PredictionFile) -> bool:
+    """Return whether a bootstrap would take minutes, or the rows more than half of the memory."""
+    n_scores = predictions.approximate_scores()
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # missing on some systems
         memory = 4 * 2**30
-    return predictions.bytes_in_memory() * COPIES > memory / 2
+    return n_scores > SCORES_TO_STREAM or n_scores * BYTES_PER_SCORE > memory / 2
 
 
 def _result(

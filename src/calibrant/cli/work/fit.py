@@ -1,8 +1,11 @@
 """``calibrant fit``: fit a calibrator to a file of predictions and save it."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -16,12 +19,20 @@ from calibrant.cli.rendering import delivered, number_text, percent_text
 from calibrant.cli.result import Result, Section
 from calibrant.cli.score_meaning import check_declared
 from calibrant.cli.waiting import Waiting, messages_in
+from calibrant.errors import WeightError
+from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, log_loss
-from calibrant.tables.opening import open_source
-from calibrant.tables.table import PredictionFile, Table
+from calibrant.objective.source import BatchSource
+from calibrant.streaming import Accumulator
+from calibrant.tables.file_set import open_source
+from calibrant.tables.prediction_file import PredictionFile
+from calibrant.tables.row_spool import RowSpool
 from calibrant.wording import LONGEST_NAME, counted
 
 __all__ = ["fit"]
+
+LOSSES = (log_loss, brier_score)
+SCORES_IN_MEMORY = 4_000_000  # 32 MB; more are read in batches
 
 
 def fit(
@@ -41,17 +52,91 @@ def fit(
         )
     with Waiting("reading") as waiting, open_source(file) as source:
         predictions = PredictionFile(source, **choice)
-        table = predictions.read()
-        check_declared(file, table.predictions)
-        noted(predictions.notes)
-        waiting.update(0, None, f"fitting {method}")
-        groups: dict[str, Any] = {} if table.groups is None else {"groups": table.groups}
-        with messages_in(waiting, f"fitting {method}"):
-            calibrator.fit(table.predictions, table.labels, table.weights, **groups)
-        _remember_columns(calibrator, predictions)
-        result = _result(file, method, calibrator, table, output)
+        waiting.expected_rows = source.approximate_rows()
+        is_large = predictions.approximate_scores() > SCORES_IN_MEMORY
+        if is_large and hasattr(calibrator, "fit_rows") and choice["group"] is None:
+            fitted = _fitted_in_batches(predictions, calibrator, method, waiting)
+        else:
+            fitted = _fitted_in_memory(predictions, calibrator, method, waiting)
+        result = _result(file, method, calibrator, fitted, output)
         calibrator.save(output)
     delivered(result, format_name, None)
+
+
+class _Fitted(NamedTuple):
+    """Mean losses of the calibration set before and after the fit, and the fraction of changed predictions."""
+
+    n_rows: int
+    losses: dict[str, tuple[float, float]]
+    changed: float
+
+
+def _fitted_in_memory(
+    predictions: PredictionFile, calibrator: Calibrator, method: str, waiting: Waiting
+) -> _Fitted:
+    table = predictions.read(waiting.rows)
+    check_declared(predictions.path, table.predictions)
+    noted(predictions.notes)
+    waiting.update(0, None, f"fitting {method}")
+    groups: dict[str, Any] = {} if table.groups is None else {"groups": table.groups}
+    with messages_in(waiting, f"fitting {method}"):
+        calibrator.fit(table.predictions, table.labels, table.weights, **groups)
+    _remember_columns(calibrator, predictions)
+    after = calibrator.transform(table.predictions)
+    data = table.labelled()
+    given = data.classes[data.labels]
+    kept = slice(None) if table.weights is None else table.weights > 0
+    losses = {
+        metric.__name__: (
+            metric(given, table.predictions.take(kept), sample_weight=data.weights),
+            metric(given, after.take(kept), sample_weight=data.weights),
+        )
+        for metric in LOSSES
+    }
+    changed = float(np.mean(after.predicted != table.predictions.predicted))
+    return _Fitted(table.predictions.n_rows, losses, changed)
+
+
+def _fitted_in_batches(
+    predictions: PredictionFile, calibrator: Any, method: str, waiting: Waiting
+) -> _Fitted:
+    """Fit rows that are read again for every pass, from a temporary file of numbers."""
+    spool = predictions.visit(lambda: RowSpool(waiting.rows))
+    assert isinstance(spool, RowSpool)
+    with closing(spool):
+        if spool.n_counted == 0:
+            raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
+        check_declared(predictions.path, next(spool.batches()).predictions)
+        noted(predictions.notes)
+        n_passes = 0
+
+        def batches() -> Iterator[LabelledPredictions]:
+            nonlocal n_passes
+            n_passes += 1
+            done, step = 0, f"fitting {method}, pass {n_passes}"
+            for data in spool.batches():
+                yield data
+                done += data.n_rows
+                waiting.rows(done, step)
+
+        calibrator.fit_rows(BatchSource(batches))
+        _remember_columns(calibrator, predictions)
+        before, after = ([Accumulator(metric) for metric in LOSSES] for _ in range(2))
+        n_changed = done = 0
+        for data in spool.batches():
+            labels, given = data.labels, replace(data.predictions, classes=None)
+            calibrated = calibrator.transform(given)
+            for both, scores in ((before, given), (after, calibrated)):
+                for sums in both:
+                    sums.update(labels, replace(scores, classes=None), data.weights)
+            n_changed += int((calibrated.predicted != given.predicted).sum())
+            done += data.n_rows
+            waiting.rows(done, "applying")
+    losses = {
+        metric.__name__: (first.result(), second.result())
+        for metric, first, second in zip(LOSSES, before, after, strict=True)
+    }
+    return _Fitted(spool.n_rows, losses, n_changed / spool.n_counted)
 
 
 def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
@@ -62,38 +147,29 @@ def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> No
         calibrator.column_names_ = np.array(names)
 
 
-def _result(file: Path, method: str, calibrator: Calibrator, table: Table, output: Path) -> Result:
-    after = calibrator.transform(table.predictions)
-    data = table.labelled()
-    given = data.classes[data.labels]
+def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, output: Path) -> Result:
     rows, records = [], []
-    kept = slice(None) if table.weights is None else table.weights > 0
-    for metric in (log_loss, brier_score):
-        values = [
-            metric(given, predictions.take(kept), sample_weight=data.weights)
-            for predictions in (table.predictions, after)
-        ]
-        rows.append((metric.__name__, *map(number_text, values)))
-        records.append({"metric": metric.__name__, "before": values[0], "after": values[1]})
-    changed = float(np.mean(after.predicted != table.predictions.predicted))
+    for name, (before, after) in fitted.losses.items():
+        rows.append((name, number_text(before), number_text(after)))
+        records.append({"metric": name, "before": before, "after": after})
     notes = (
         *fitted_map(calibrator, LONGEST_NAME),
-        f"The predicted class changes in {percent_text(changed)} of the rows. Scores are from the calibration set itself; use "
+        f"The predicted class changes in {percent_text(fitted.changed)} of the rows. Scores are from the calibration set itself; use "
         "'calibrant compare' for cross-validated ones.",
         f"Saved to {output}.",
     )
     heading = (
-        f"{file.name}: {method} fitted to {counted(table.predictions.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
+        f"{file.name}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
         f"{calibrator.space_}"
     )
     facts = {
         "file": str(file),
         "method": method,
         "calibrator": str(output),
-        "n_rows": table.predictions.n_rows,
+        "n_rows": fitted.n_rows,
         "classes": calibrator.classes_,
         "space": calibrator.space_,
-        "changed": changed,
+        "changed": fitted.changed,
         "learnt": fitted_map(calibrator),
     }
     return Result(heading, (Section("losses", ("metric", "before", "after"), rows, records),), notes, facts)

@@ -14,8 +14,8 @@ from calibrant.cli.translation import translated
 from calibrant.cli.waiting import Waiting
 from calibrant.persistence.replacing import replacing
 from calibrant.report import assess
-from calibrant.tables.opening import open_source
-from calibrant.tables.table import PredictionFile
+from calibrant.tables.file_set import open_source
+from calibrant.tables.prediction_file import PredictionFile
 
 __all__ = ["report"]
 
@@ -42,7 +42,8 @@ def report(
         made(name)
     with Waiting("reading") as waiting, open_source(file) as source:
         predictions = PredictionFile(source, **choice)
-        table = predictions.read()
+        waiting.expected_rows = source.approximate_rows()
+        table = predictions.read(waiting.rows)
         check_declared(file, table.predictions)
         assessment = assess(
             table.labels,

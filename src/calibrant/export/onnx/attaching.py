@@ -23,8 +23,7 @@ from calibrant.export.onnx.model import (
     tensor_of,
     to_nodes,
 )
-from calibrant.export.parity import compared
-from calibrant.export.parity_rows import parity_rows
+from calibrant.export.parity import compared, parity_rows
 
 __all__ = ["attach"]
 

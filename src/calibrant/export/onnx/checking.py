@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.errors import FileFormatError
-from calibrant.export.limits import LARGEST_VALUE, MOST_ENTRIES, MOST_WORK
+from calibrant.export.backend import LARGEST_VALUE, MOST_ENTRIES, MOST_WORK
 from calibrant.persistence.schema import quoted
 
 __all__ = ["OPERATORS", "Proto", "all_graphs", "check_model"]

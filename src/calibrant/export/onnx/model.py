@@ -135,7 +135,7 @@ def metadata(path: Path) -> dict[str, Any]:
         space = told["calibrant.space"]
     except (KeyError, ValueError, RecursionError) as error:
         raise FileFormatError(
-            f"{path} is an ONNX model, but no export of calibrant; export a calibrator."
+            f"{path} is an ONNX model that calibrant did not write; pass a file that export wrote."
         ) from error
     if space not in list(Space) or type(classes) is not list:
         raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
@@ -185,8 +185,11 @@ def _read(path: Path) -> Proto:
     onnx = imported()
     if path.stat().st_size > MOST_BYTES:
         raise FileFormatError(f"{path} has more than 2 GiB, which no export has.")
+    content = path.read_bytes()
+    if not content:
+        raise FileFormatError(f"{path} is empty; export the calibrator again.")
     try:
-        model = onnx.load_model_from_string(path.read_bytes())
+        model = onnx.load_model_from_string(content)
     except Exception as error:  # of protobuf, by whatever name
         raise FileFormatError(
             f"{path} is damaged or is no ONNX model; export the calibrator again."

@@ -1,5 +1,5 @@
 """SQL: a fitted calibrator as one query, for the dialects of several systems."""
 
-from calibrant.export.sql.text import DIALECTS, sql_of
+from calibrant.export.sql.query import DIALECTS, sql_of
 
 __all__ = ["DIALECTS", "sql_of"]

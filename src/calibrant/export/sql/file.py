@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import calibrant
 from calibrant.errors import FileFormatError, MissingExtraError
 from calibrant.export.backend import Backend, Exportable
-from calibrant.export.sql.text import DIALECTS, quoted_name, sql_of, table_parts, translated
+from calibrant.export.sql.query import DIALECTS, quoted_name, sql_of, table_parts, translated
 
 __all__ = ["BACKEND", "read_sql", "run_query"]
 
@@ -72,7 +72,9 @@ def read_sql(path: Path) -> tuple[dict[str, Any], str]:
     except (ValueError, RecursionError):
         about, text = None, ""
     if len(content) > MAX_BYTES or type(about) is not dict or about.get("format") != FORMAT:
-        raise FileFormatError(f"{path} is not a query of calibrant: its first line does not say so.")
+        raise FileFormatError(
+            f"{path} is not an SQL file that calibrant wrote: its first line does not say so; pass a file that export wrote."
+        )
     names = [about.get(key) for key in ("table", "columns", "keep", "classes")]
     if (
         about.get("version") != VERSION
@@ -84,7 +86,7 @@ def read_sql(path: Path) -> tuple[dict[str, Any], str]:
         or not 1 <= len(about["table"]) <= 3
     ):
         raise FileFormatError(
-            f"{path} is damaged, or was written by a newer calibrant: its first line makes no sense."
+            f"{path} is damaged, or was written by a newer calibrant: its first line is invalid; export the calibrator again."
         )
     return about, text
 
@@ -94,7 +96,7 @@ def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
     query = text if about["dialect"] == "duckdb" else translated(text, about["dialect"], "duckdb")
     if WORD.sub("", NAME.sub("", query)):
         raise FileFormatError(
-            f"{path} has more in it than a query of calibrant has; export the calibrator again."
+            f"{path} is damaged or was edited: it is not a query that calibrant writes; export the calibrator again."
         )
     found = run_query(
         query, scores.astype(about["float_type"]), about["table"], about["columns"], about["keep"]

@@ -5,17 +5,22 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.export.sql.arithmetic import (
+from calibrant.export.sql.terms import (
     ONE,
+    TINY,
     ZERO,
     Arithmetic,
+    Query,
+    Term,
+    TermError,
     is_place,
     maximum,
     minimum,
+    number,
     summed,
+    text_of,
     when,
 )
-from calibrant.export.sql.query import TINY, Query, Term, TermError, number, text_of
 from calibrant.graph import MapGraph
 from calibrant.graph.rows import Dense
 

@@ -1,186 +1,241 @@
-"""A query in stages: terms over columns, named where they are used more than once."""
+"""The text of a query: names, stages and the dialect of a system."""
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
-from calibrant.errors import ExportError
+from calibrant.errors import ExportError, MissingExtraError, ParameterError
+from calibrant.export.backend import Exportable
+from calibrant.export.sql.operations import terms_of
+from calibrant.export.sql.terms import Arithmetic, Query, Term, TermError, number, text_of
+from calibrant.options import check_choice
+from calibrant.predictions import ROW_SUM_TOLERANCE
+from calibrant.space import Space
 
-__all__ = ["Query", "Term", "TermError", "number", "text_of"]
-
-# SQLite takes no more than 100 arguments.
-MOST_ARGUMENTS = 50
-
-STAGE = "calibrant_stage_"
-
-# What NumPy's nextafter does, by an addition that rounds to one step: between 0.5 and 1.5 of it, whatever the number.
-STEP = {"float64": 1.2e-16, "float32": 6.45e-8}
-TINY = {"float64": 2.2250738585072014e-308, "float32": 1.1754943508222875e-38}
-
-# Below this, exp is zero; some systems take that for an error.
-LEAST_EXPONENT = -745.0
+__all__ = ["DIALECTS", "Dialect", "quoted_name", "sql_of", "table_parts"]
 
 
-class TermError(ExportError):
-    """What an operation of a graph needs and SQL has not."""
-
-
-class Term(NamedTuple):
-    """An expression of SQL, and the columns that it mentions."""
-
-    text: str
-    columns: frozenset[str] = frozenset()
-    is_atom: bool = False
-
-
-def number(value: float) -> Term:
-    """Return a number that every system reads as the same float64: with an exponent, so that it is no decimal.
-
-    >>> number(0.1).text, number(-3).text
-    ('1e-1', '(-3e0)')
-    """
-    text = repr(float(value))
-    if "inf" in text or "nan" in text:
-        raise TermError(f"SQL has no portable way to write {text}")
-    mantissa, _, exponent = text.partition("e")
-    mantissa = mantissa.removesuffix(".0")
-    whole, _, fraction = mantissa.partition(".")
-    if not exponent and whole in ("0", "-0") and fraction:
-        digits = fraction.lstrip("0")
-        exponent = str(-(len(fraction) - len(digits)) - 1)
-        mantissa = f"{whole.removesuffix('0')}{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}"
-    text = f"{mantissa}e{int(exponent or 0)}"
-    return Term(f"({text})" if text.startswith("-") else text, is_atom=True)
-
-
-def text_of(pattern: str, *terms: Term) -> Term:
-    """Return a term: the pattern with a pair of braces in the place of every term."""
-    return Term(
-        pattern.format(*[term.text for term in terms]), frozenset().union(*[term.columns for term in terms])
-    )
-
-
-@dataclass
-class Query:
-    """Columns by stages: a stage computes its columns from those of the stages before.
+@dataclass(frozen=True)
+class Dialect:
+    """What a system can do, beyond what sqlglot takes care of.
 
     Attributes
     ----------
-    most_characters : int
-        Size beyond which the query is refused.
+    has_float32 : bool
+        Whether a cast rounds to float32; elsewhere values stay float64.
+    fence : str
+        What keeps the system from merging common table expressions.
+    most_characters, most_columns : int
+        Size of a query that is refused.
+    ignores_nulls : bool
+        Whether GREATEST leaves NULL out.
+    underflows : bool
+        Whether a result that is rounded to zero is an error.
+    folds_case : bool
+        Whether names that differ in case only are the same.
+    longest_name : int or None
+        Bytes of a name.
+    forbidden : str
+        Characters, as a class of a regular expression, that names cannot have.
     """
 
-    most_characters: int
-    levels: dict[str, int] = field(default_factory=dict)
-    definitions: dict[str, Term] = field(default_factory=dict)
-    n_characters: int = 0
-    _known: dict[str, str] = field(default_factory=dict)
-
-    def given(self, name: str) -> Term:
-        """Return a column that the first stage provides."""
-        self.levels[name] = 0
-        return Term(name, frozenset([name]), is_atom=True)
-
-    def stored(self, terms: Iterable[Term]) -> list[Term]:
-        """Return terms that may be mentioned more than once: names of columns, or numbers."""
-        return [self.named(term) for term in terms]
-
-    def named(self, term: Term) -> Term:
-        """Return a column that holds a term, or the term itself if it is as short."""
-        if term.is_atom:
-            return term
-        name = self._known.get(term.text)
-        if name is None:
-            self.n_characters += len(term.text)
-            if self.n_characters > self.most_characters:
-                raise TermError(
-                    f"it would be a query of more than {self.most_characters:,} characters, since the map has too many "
-                    "parameters"
-                )
-            name = self._known[term.text] = f"c{len(self.levels)}"
-            self.levels[name] = 1 + max((self.levels[column] for column in term.columns), default=0)
-            self.definitions[name] = term
-        return Term(name, frozenset([name]), is_atom=True)
-
-    def largest(self, terms: Sequence[Term]) -> Term:
-        """Return the largest of some terms."""
-        return _nested("GREATEST", terms)
-
-    def smallest(self, terms: Sequence[Term]) -> Term:
-        """Return the smallest of some terms."""
-        return _nested("LEAST", terms)
-
-    def argmax(self, terms: Sequence[Term]) -> tuple[Term, Term]:
-        """Return the number of the first of the largest terms, and the largest."""
-        terms = self.stored(terms)
-        top = self.named(self.largest(terms))
-        return self.first([text_of("{} = {}", term, top) for term in terms]), top
-
-    def first(self, conditions: Sequence[Term]) -> Term:
-        """Return the number of the first condition that holds."""
-        cases = " ".join(f"WHEN {condition.text} THEN {place}" for place, condition in enumerate(conditions))
-        columns = frozenset().union(*[condition.columns for condition in conditions])
-        return self.named(Term(f"CASE {cases} END", columns))
-
-    def stages(self, source: str, first: Sequence[str], last: Sequence[Term], fence: str) -> tuple[str, str]:
-        """Return the common table expressions that end with all columns of some terms, and the name of the last one.
-
-        Parameters
-        ----------
-        source : str
-            Where the first stage takes its columns from.
-        first : sequence of str
-            What the first stage selects.
-        last : sequence of Term
-            What the query selects from the last stage.
-        fence : str
-            What keeps a system from merging stages, such as MATERIALIZED; merged ones grow without bound.
-        """
-        final = 1 + max((self.levels[column] for term in last for column in term.columns), default=0)
-        last_use = {column: final for term in last for column in term.columns}
-        # From the end, so that what nobody needs is left out.
-        for name in sorted(self.definitions, key=lambda name: -self.levels[name]):
-            if name in last_use:
-                for column in self.definitions[name].columns:
-                    last_use[column] = max(last_use.get(column, 0), self.levels[name])
-        stages = [f"{STAGE}0 AS {fence}(SELECT {', '.join(first)} FROM {source})"]
-        for level in range(1, final):
-            carried = [name for name, end in last_use.items() if self.levels[name] < level < end]
-            made = [
-                f"{term.text} AS {name}"
-                for name, term in self.definitions.items()
-                if self.levels[name] == level and name in last_use
-            ]
-            columns = ", ".join([*sorted(carried, key=_place), *made])
-            stages.append(f"{STAGE}{level} AS {fence}(SELECT {columns} FROM {STAGE}{level - 1})")
-        return ",\n".join(stages), f"{STAGE}{final - 1}"
-
-    @property
-    def widest(self) -> int:
-        """Number of columns that are defined at the most in one stage."""
-        counts: dict[int, int] = {}
-        for level in self.levels.values():
-            counts[level] = counts.get(level, 0) + 1
-        return max(counts.values(), default=0)
+    has_float32: bool = True
+    fence: str = ""
+    most_characters: int = 20_000_000
+    most_columns: int = 1600
+    ignores_nulls: bool = True
+    underflows: bool = False
+    folds_case: bool = True
+    longest_name: int | None = None
+    forbidden: str = r"\0"
 
 
-def _place(name: str) -> tuple[str, int]:
-    return name[0], int(name[1:])
+DIALECTS: Final[dict[str, Dialect]] = {
+    "duckdb": Dialect(most_columns=20_000),
+    "postgres": Dialect(fence="MATERIALIZED ", underflows=True, folds_case=False, longest_name=63),
+    "spark": Dialect(most_characters=4_000_000),
+    "bigquery": Dialect(
+        has_float32=False,
+        most_characters=1_000_000,
+        ignores_nulls=False,
+        longest_name=300,
+        forbidden=r"\0-\x1f!\"$()*,./;?@\[\\\]^`{}~",
+    ),
+    "snowflake": Dialect(
+        has_float32=False, most_characters=1_000_000, ignores_nulls=False, folds_case=False, longest_name=255
+    ),
+    "sqlite": Dialect(has_float32=False, fence="MATERIALIZED ", ignores_nulls=False),
+}
+"""Systems by their names in sqlglot."""
+
+VALID = "valid_row"
+ALTERNATIVES = "export it to .onnx or .json instead"
 
 
-def _nested(function: str, terms: Sequence[Term]) -> Term:
-    if len(terms) == 1:
-        return terms[0]
-    parts = list(terms)
-    while len(parts) > 1:
-        groups = [parts[start : start + MOST_ARGUMENTS] for start in range(0, len(parts), MOST_ARGUMENTS)]
-        parts = [
-            group[0]
-            if len(group) == 1
-            else Term(
-                f"{function}({', '.join(term.text for term in group)})",
-                frozenset().union(*[term.columns for term in group]),
+def sql_of(
+    exportable: Exportable,
+    dialect: str = "duckdb",
+    table: str | Sequence[str] = "predictions",
+    keep: str | Sequence[str] = (),
+) -> str:
+    """Return a query that computes calibrated probabilities, one column per class.
+
+    Parameters
+    ----------
+    exportable : Exportable
+        Graph, names and float type.
+    dialect : str, default="duckdb"
+        One of ``DIALECTS``.
+    table : str or sequence of str, default="predictions"
+        Table of the scores; schema and table as two names.
+    keep : str or sequence of str
+        Other columns of the table to select, such as a key.
+
+    Raises
+    ------
+    ExportError
+        If the map cannot be a query, or a name cannot be one in the dialect.
+    MissingExtraError
+        If sqlglot is not installed and the dialect is another than DuckDB's.
+    """
+    check_choice("dialect", dialect, tuple(DIALECTS))
+    system = DIALECTS[dialect]
+    parts = table_parts(table)
+    if not isinstance(keep, Iterable) or not all(isinstance(name, str) for name in keep):
+        raise ParameterError(f"keep must be a list of names of columns, not {keep!r}.")
+    keep = (keep,) if isinstance(keep, str) else tuple(keep)
+    for names in ((*exportable.columns, *keep), (*keep, *exportable.classes), parts):
+        _check_names(names, dialect, unique=names is not parts)
+    try:
+        text = _canonical(exportable, system, parts, keep)
+    except TermError as error:
+        raise ExportError(
+            f"this calibrator cannot be a query of {dialect}, because {error}; {ALTERNATIVES}."
+        ) from None
+    except RecursionError:
+        raise ExportError(
+            f"this calibrator cannot be a query of {dialect}, because its terms are too deep; {ALTERNATIVES}."
+        ) from None
+    if dialect == "duckdb":
+        return text
+    written = translated(text, "postgres", dialect)
+    for name in (*exportable.columns, *keep, *exportable.classes, *parts):
+        _check_rendering(name, dialect)
+    return written
+
+
+def _canonical(exportable: Exportable, system: Dialect, parts: Sequence[str], keep: Sequence[str]) -> str:
+    """Return the query in the common subset of DuckDB and Postgres."""
+    graph, kind = exportable.graph, exportable.dtype.name
+    query = Query(system.most_characters)
+    arithmetic = Arithmetic(query, kind, system.has_float32, system.underflows)
+    raw = [query.given(f"x{column}") for column in range(graph.n_columns)]
+    kept = [query.given(f"k{place}") for place in range(len(keep))]
+    valid = query.named(_validity(raw, graph.space))
+    # Rows that are not valid are replaced, so that they raise no error half-way, and give NULL in the end.
+    safe = number(1 / graph.n_columns if graph.space is Space.PROBABILITIES else 0)
+    inputs = [
+        arithmetic.rounded(text_of("CASE WHEN {} = 1 THEN {} ELSE {} END", valid, x, safe)) for x in raw
+    ]
+    outputs = terms_of(graph, inputs, arithmetic)
+    if query.widest + len(keep) > system.most_columns:
+        raise TermError(
+            f"it would have {query.widest:,} columns at once, and {system.most_columns:,} are possible"
+        )
+    results = [text_of("CASE WHEN {} = 1 THEN {} END", valid, output) for output in outputs]
+    given = [
+        f"CAST({quoted_name(name)} AS DOUBLE PRECISION) AS {x.text}"
+        for name, x in zip(exportable.columns, raw, strict=True)
+    ]
+    given += [f"{quoted_name(name)} AS {k.text}" for name, k in zip(keep, kept, strict=True)]
+    stages, last = query.stages(".".join(map(quoted_name, parts)), given, [*kept, *results], system.fence)
+    chosen = [
+        f"{term.text} AS {quoted_name(name)}"
+        for term, name in zip([*kept, *results], [*keep, *exportable.classes], strict=True)
+    ]
+    text = f"WITH {stages}\nSELECT {', '.join(chosen)}\nFROM {last}"
+    if len(text) > system.most_characters:
+        raise TermError(
+            f"it would be a query of {len(text):,} characters, and {system.most_characters:,} are possible"
+        )
+    return text
+
+
+def _validity(raw: Sequence[Term], space: Space) -> Term:
+    """Return 1 for rows of scores as the library takes them, and 0 for all others, such as those with NULL or NaN."""
+    if space is Space.PROBABILITIES:
+        conditions = [text_of("{} >= 0e0", x) for x in raw]
+        total = Arithmetic(Query(0)).total(raw)
+        conditions.append(text_of("ABS({} - 1e0) <= {}", total, number(ROW_SUM_TOLERANCE)))
+    else:
+        conditions = [text_of("ABS({}) <= 1.7e308", x) for x in raw]
+    columns = frozenset().union(*[condition.columns for condition in conditions])
+    return Term(f"CASE WHEN {' AND '.join(each.text for each in conditions)} THEN 1 ELSE 0 END", columns)
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as a quoted identifier of standard SQL, in which only the quote has a meaning.
+
+    >>> print(quoted_name('a"; DROP TABLE b; --'))
+    "a""; DROP TABLE b; --"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_parts(table: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of schema and table."""
+    parts = (table,) if isinstance(table, str) else tuple(table)
+    if not 1 <= len(parts) <= 3 or not all(isinstance(part, str) and part for part in parts):
+        raise ParameterError(
+            f"table must be a name, or up to three names such as schema and table, not {table!r}."
+        )
+    return parts
+
+
+def translated(text: str, read: str, write: str) -> str:
+    """Return a query in another dialect."""
+    try:
+        import sqlglot
+        from sqlglot import expressions
+    except ImportError as error:
+        raise MissingExtraError("sqlglot", "sql") from error
+    tree = sqlglot.parse_one(text, read=read)
+    # No NULL reaches these functions, so systems that leave it out and others need no help to agree.
+    ignores = write not in DIALECTS or DIALECTS[write].ignores_nulls
+    for node in tree.find_all(expressions.Greatest, expressions.Least):
+        node.set("ignore_nulls", ignores)
+    return str(tree.sql(dialect=write, comments=False))
+
+
+def _check_names(names: Sequence[str], dialect: str, unique: bool) -> None:
+    system = DIALECTS[dialect]
+    for name in names:
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError:
+            size = 0
+        forbidden = re.search(f"[{system.forbidden}]", name)
+        if size == 0 or forbidden or (system.longest_name is not None and size > system.longest_name):
+            raise ExportError(
+                f"{name[:60]!r} cannot be a name of a column or table of {dialect}; rename the class, or pass columns= "
+                "with other names."
             )
-            for group in groups
-        ]
-    return parts[0]
+    known = [name.lower() if system.folds_case else name for name in names]
+    if unique and len(set(known)) < len(known):
+        twice = next(name for name, own in zip(names, known, strict=True) if known.count(own) > 1)
+        raise ExportError(
+            f"two columns would be called {twice[:60]!r} in {dialect}; pass other names in columns= or keep=, or rename "
+            "the class."
+        )
+
+
+def _check_rendering(name: str, dialect: str) -> None:
+    """Refuse a name that the dialect's own reader would not give back as it is."""
+    import sqlglot
+    from sqlglot import expressions
+
+    text = f"SELECT 1 AS {expressions.to_identifier(name, quoted=True).sql(dialect=dialect)}"
+    found: list[Any] = sqlglot.parse(text, read=dialect)
+    if len(found) != 1 or len(found[0].expressions) != 1 or found[0].expressions[0].alias != name:
+        raise ExportError(f"{name[:60]!r} cannot be quoted in {dialect}; rename the class or the column.")

@@ -16,10 +16,10 @@ from calibrant.export.exporting import exportable
 __all__ = ["BACKEND", "to_torch"]
 
 
-def _module() -> Any:
-    """Return the module that needs torch."""
+def _imported(name: str) -> Any:
+    """Return a module of this package, all of which need torch."""
     try:
-        return import_module("calibrant.export.torch.module")
+        return import_module(f"calibrant.export.torch.{name}")
     except ImportError as error:
         raise MissingExtraError("torch", "torch") from error
 
@@ -34,20 +34,20 @@ def to_torch(calibrator: Calibrator, space: str | None = None) -> Any:
     space : {"probabilities", "logits"}, optional
         What the module takes; that of the fit by default.
     """
-    return _module().CalibrationModule(exportable(calibrator, space=space))
+    return _imported("module").CalibrationModule(exportable(calibrator, space=space))
 
 
 def _write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:
-    _module().write(exportable, path, options)
+    _imported("program").write(exportable, path, options)
 
 
 def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-    result: NDArray[np.floating] = _module().run(path, scores)
+    result: NDArray[np.floating] = _imported("program").run(path, scores)
     return result
 
 
 def _metadata(path: Path) -> Mapping[str, Any]:
-    told: Mapping[str, Any] = _module().metadata(path)
+    told: Mapping[str, Any] = _imported("program").metadata(path)
     return told
 
 

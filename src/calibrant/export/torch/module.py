@@ -1,29 +1,39 @@
 """CalibrationModule: a fitted map as a module of torch, with its fitted arrays as buffers."""
 
-import io
-import json
-import logging
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-import calibrant
-from calibrant.errors import FileFormatError, PredictionError
+from calibrant.errors import PredictionError
+from calibrant.export.arrays import Arrays
 from calibrant.export.backend import Exportable
 from calibrant.export.formulas import applied
-from calibrant.export.limits import LARGEST_VALUE, MOST_ENTRIES, MOST_WORK
-from calibrant.export.torch.archive import METADATA, check_archive
-from calibrant.export.torch.arrays import DTYPES, KINDS, TensorArrays
-from calibrant.space import Space
 
-__all__ = ["CalibrationModule", "metadata", "run", "write"]
+__all__ = ["DTYPES", "CalibrationModule", "TensorArrays"]
+
+Tensor = Any  # torch.Tensor, whose types are not looked at
+
+KINDS: dict[Any, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
+DTYPES = {kind.name: dtype for dtype, kind in KINDS.items()}
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": torch.exp,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "expm1": torch.expm1,
+    "sigmoid": torch.sigmoid,
+    "absolute": torch.abs,
+    "square-root": torch.sqrt,
+    "tanh": torch.tanh,
+    "reciprocal": torch.reciprocal,
+}
 
 
 class CalibrationModule(torch.nn.Module):
@@ -97,27 +107,6 @@ class CalibrationModule(torch.nn.Module):
         return f"space={self.space!r}, classes={len(self.classes)}, operations={len(self._graph.nodes)}"
 
 
-def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:  # noqa: ARG001
-    """Write a program of torch.export for any number of rows."""
-    module = CalibrationModule(exportable).eval()
-    # Two rows, since one would be taken for a fixed number.
-    example = torch.full((2, exportable.graph.n_columns), 0.5, dtype=DTYPES[exportable.dtype.name])
-    told = {
-        "version": calibrant.__version__,
-        "space": exportable.graph.space.value,
-        "classes": list(exportable.classes),
-        "dtype": exportable.dtype.name,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.export.export(
-            module, (example,), dynamic_shapes={"scores": {0: torch.export.Dim.DYNAMIC}}, strict=False
-        )
-        for node in program.graph.nodes:
-            node.meta.pop("stack_trace", None)  # paths of this machine
-        torch.export.save(program, path, extra_files={METADATA: json.dumps(told)})
-
-
 def _without_autocast(device: str) -> AbstractContextManager[Any]:
     """Switch autocast off where it is on: products of bfloat16 would lose three digits."""
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
@@ -126,85 +115,175 @@ def _without_autocast(device: str) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-class _Sizes(torch.fx.Interpreter):
-    """Runs a program on tensors without numbers, and refuses large values before they are computed."""
+class TensorArrays(Arrays):
+    """Primitives as functions of torch.
 
-    def __init__(self, module: Any, path: Path) -> None:
-        super().__init__(module)
-        self.extra_traceback = False  # lines about torch in errors
-        self._path = path
-        self._total = 0
-        self._work = 0
+    Parameters
+    ----------
+    kind : dtype
+        Float type of the input.
+    stored : callable
+        ``stored(name, array)`` returns the buffer of a fitted array.
+    """
 
-    def run_node(self, n: Any) -> Any:
-        """Return the result of a node."""
-        result = super().run_node(n)
-        made = [each for each in torch.utils._pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
-        sizes = [each.numel() for each in made]
-        inner = n.args[0].meta.get("columns", 1) if "matmul" in str(n.target) else 1
-        n.meta["columns"] = made[0].shape[-1] if made and made[0].ndim else 1
-        self._total += sum(sizes)
-        self._work += inner * sum(sizes)
-        if max(sizes, default=0) > LARGEST_VALUE or self._total > MOST_ENTRIES or self._work > MOST_WORK:
-            raise FileFormatError(
-                f"{self._path} has values of {self._total} entries, which no export has; export the calibrator again."
-            )
-        return result
+    def __init__(self, kind: np.dtype[Any], stored: Callable[[str, NDArray[Any]], Tensor]) -> None:
+        super().__init__(kind)
+        self._stored = stored
 
+    # Constants and types
 
-class _SilentLog:
-    """Logs of torch in the meantime are dropped: what is wrong with a file is said in one sentence."""
+    def constant(self, name: str, array: NDArray[Any], like: Tensor | None = None) -> Tensor:
+        """Return a fitted array."""
+        buffer = self._stored(self.path(name), array)
+        return buffer if like is None or not buffer.is_floating_point() else buffer.to(like.dtype)
 
-    def __enter__(self) -> None:
-        self._loggers = [
-            logging.getLogger(name)
-            for name in logging.root.manager.loggerDict
-            if name.partition(".")[0] == "torch"
-        ]
-        for logger in self._loggers:
-            logger.addFilter(self.drop)
+    def numbers(self, name: str, array: NDArray[Any], like: Tensor) -> list[Tensor]:
+        """Return the entries of a vector."""
+        return list(self.constant(name, np.asarray(array, dtype=np.float64), like).unbind())
 
-    def __exit__(self, *error: object) -> None:
-        for logger in self._loggers:
-            logger.removeFilter(self.drop)
+    def kind_of(self, x: Tensor) -> np.dtype[Any]:
+        """Return the type."""
+        return KINDS[x.dtype]
 
-    @staticmethod
-    def drop(record: logging.LogRecord) -> bool:  # noqa: ARG004
-        """Return that no record passes."""
-        return False
+    def cast(self, x: Tensor, kind: np.dtype[Any]) -> Tensor:
+        """Return another type."""
+        return x.to(DTYPES[kind.name])
 
+    def width(self, x: Tensor) -> int:
+        """Return the number of columns."""
+        return int(x.shape[1])
 
-def _loaded(path: Path) -> tuple[Any, dict[str, Any]]:
-    check_archive(path, lambda data: torch.load(io.BytesIO(data), weights_only=True))
-    extra = {METADATA: ""}
-    with warnings.catch_warnings(), _SilentLog():
-        warnings.simplefilter("ignore")
-        program = torch.export.load(path, extra_files=extra)
-    try:
-        told = json.loads(extra[METADATA])
-        makes_sense = (
-            told["space"] in list(Space) and isinstance(told["classes"], list) and told["dtype"] in DTYPES
-        )
-    except (KeyError, TypeError, ValueError, RecursionError):
-        makes_sense = False
-    if not makes_sense:
-        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
-    return program, told
+    # Elementwise
 
+    def function(self, name: str, x: Tensor) -> Tensor:
+        """Return a function of every entry."""
+        return FUNCTIONS[name](x)
 
-def metadata(path: Path) -> dict[str, Any]:
-    """Return space and classes of an exported program."""
-    _, told = _loaded(path)
-    return {"space": told["space"], "classes": [str(label) for label in told["classes"]]}
+    def maximum(self, x: Tensor, y: Any) -> Tensor:
+        """Return the larger entries."""
+        return torch.maximum(x, y) if isinstance(y, torch.Tensor) else torch.clamp_min(x, y)
 
+    def minimum(self, x: Tensor, y: Any) -> Tensor:
+        """Return the smaller entries."""
+        return torch.minimum(x, y) if isinstance(y, torch.Tensor) else torch.clamp_max(x, y)
 
-def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Apply an exported program."""
-    program, told = _loaded(path)
-    given = torch.from_numpy(np.ascontiguousarray(scores)).to(DTYPES[told["dtype"]])
-    module = program.module()
-    with torch.no_grad():
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            _Sizes(module, path).run(mode.from_tensor(given))
-        result: NDArray[np.floating] = module(given).numpy()
-    return result
+    def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
+        """Return entries of one or the other."""
+        return torch.where(condition, x, y)
+
+    def replaced(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return entries of x with the derivative of y."""
+        return torch.where(condition, x.detach() + (y - y.detach()), y)
+
+    def next_up(self, x: Tensor) -> Tensor:
+        """Return the next larger number."""
+        return torch.nextafter(x.detach(), torch.full_like(x, torch.inf))
+
+    # Rows
+
+    def row(self, name: str, x: Tensor) -> Tensor:
+        """Return a reduction of every row."""
+        if name == "sum":
+            return x.sum(dim=1, keepdim=True)
+        return x.amax(dim=1, keepdim=True) if name == "max" else x.amin(dim=1, keepdim=True)
+
+    def argmax(self, x: Tensor) -> Tensor:
+        """Return the first largest entry."""
+        return x.argmax(dim=1, keepdim=True)
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """Return the softmax."""
+        return torch.softmax(x, dim=1)
+
+    def log_softmax(self, x: Tensor) -> Tensor:
+        """Return the logarithm of the softmax."""
+        return torch.log_softmax(x, dim=1)
+
+    def matmul(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Return a matrix product."""
+        return x @ weights
+
+    def cumulative_sum(self, x: Tensor) -> Tensor:
+        """Return cumulative sums."""
+        return x.cumsum(dim=1)
+
+    def mean_of_middle(self, x: Tensor) -> Tensor:
+        """Return means over the middle axis."""
+        return x.mean(dim=1)
+
+    # Columns and order
+
+    def take(self, vector: Tensor, places: Tensor) -> Tensor:
+        """Return entries of a vector."""
+        return vector[places]
+
+    def take_along(self, x: Tensor, columns: Tensor) -> Tensor:
+        """Return entries in columns of each row's own."""
+        return x.gather(1, columns)
+
+    def put_along(self, columns: Tensor, values: Tensor) -> Tensor:
+        """Return permuted rows."""
+        return torch.scatter(values, 1, columns, values)
+
+    def columns(self, x: Tensor, columns: NDArray[np.intp]) -> Tensor:
+        """Return some columns."""
+        chosen = columns.tolist()
+        if chosen == list(range(chosen[0], chosen[0] + len(chosen))):
+            return x.narrow(1, chosen[0], len(chosen))
+        return x.index_select(1, self.constant("chosen", columns))
+
+    def joined(self, values: Sequence[Tensor]) -> Tensor:
+        """Return values side by side."""
+        return torch.cat(list(values), dim=1)
+
+    def order(self, x: Tensor, n_first: int, *, descending: bool) -> Tensor:
+        """Return the columns in sorted order."""
+        return torch.sort(x.detach(), dim=1, descending=descending, stable=True).indices[:, :n_first]
+
+    def search(
+        self, x: Tensor, knots: NDArray[np.float64], n_knots: NDArray[np.intp], *, closed_left: bool
+    ) -> Tensor:
+        """Return segments; knots of all columns fill a matrix, with infinity at the end of short columns."""
+        x = x.detach()
+        if len(n_knots) == 1:
+            own = knots if len(knots) else np.array([np.inf])  # files hold no empty arrays
+            return torch.searchsorted(self.constant("knots", own, x), x.contiguous(), right=closed_left)
+        ends = np.cumsum(n_knots)
+        table = np.full((len(n_knots), max(int(n_knots.max()), 1)), np.inf)
+        for column, (count, end) in enumerate(zip(n_knots.tolist(), ends.tolist(), strict=True)):
+            table[column, :count] = knots[end - count : end]
+        places = torch.searchsorted(self.constant("knots", table, x), x.mT.contiguous(), right=closed_left).mT
+        return places + self.constant("first_segments", ends - n_knots + np.arange(len(n_knots)))
+
+    def ladder(self, x: Tensor, rises: Tensor, n_columns: int) -> Tensor:  # noqa: ARG002
+        """Return rows raised from left to right.
+
+        Floats of one sign have the order of their bits, so the next float is the next integer. With r the number of rises so
+        far, entry minus r is a running maximum over the first entries of all ties.
+        """
+        x = x.detach()
+        integer = torch.int32 if x.dtype == torch.float32 else torch.int64
+        sign = torch.iinfo(integer).min  # the bits of a negative zero
+        bits = x.view(integer)
+        places = torch.where(bits < 0, sign - bits, bits)
+        steps = torch.nn.functional.pad(rises.to(integer).cumsum(dim=1, dtype=integer), (1, 0))
+        is_first = torch.nn.functional.pad(rises, (1, 0), value=True)
+        places = torch.where(is_first, places - steps, sign).cummax(dim=1).values + steps
+        return torch.where(places < 0, sign - places, places).view(x.dtype)
+
+    # Iteration
+
+    def detached(self, x: Tensor) -> Tensor:
+        """Return the same numbers without derivative."""
+        return x.detach()
+
+    def iterated(
+        self,
+        step: Callable[[tuple[Tensor, ...]], tuple[tuple[Tensor, ...], Tensor]],
+        state: tuple[Tensor, ...],
+        most: int,
+    ) -> tuple[Tensor, ...]:
+        """Return the state after all steps."""
+        for _ in range(most):
+            state, _ = step(state)
+        return state

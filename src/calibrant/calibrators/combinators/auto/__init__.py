@@ -1,0 +1,561 @@
+"""AutoCalibration: the default, a cross-validated choice or pool of calibrators, with an explanation."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.arrays import Matrix, Vector
+from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.combinators.auto.folds import (
+    TRIAL_ROWS,
+    merged_duplicates,
+    stratified_folds,
+    trial_rows,
+)
+from calibrant.calibrators.combinators.auto.trials import (
+    IDENTITY,
+    Candidate,
+    Trials,
+    chosen_candidates,
+    default_candidates,
+    evaluate_candidates,
+)
+from calibrant.calibrators.identity_check import is_worse_than_identity
+from calibrant.errors import LabelError, ParameterError
+from calibrant.fit_cost import FitCost, FitPart, JointCost, announce_cost
+from calibrant.graph import TracedPredictions
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import held_back
+from calibrant.objective import RowSource
+from calibrant.options import check_choice, check_flag, is_number, is_whole
+from calibrant.predictions import Predictions
+from calibrant.solvers.simplex_weights import likeliest_weights
+from calibrant.space import Space
+from calibrant.wording import counted
+
+__all__ = ["AutoCalibration"]
+
+
+# Differences of fewer nats than this are rounding and unfinished searches.
+ROUNDING = 2e-5
+
+# Dirichlet prior of the weights, in pseudo-counts per family of candidates, and of the identity. It keeps the weights of a
+# small calibration set spread and bounds the cost of over-fitting. Chosen on the odd-numbered sets of
+# benchmarks/structured_and_auto.py.
+PRIOR_ROWS, PRIOR_ROWS_OF_IDENTITY = 0.3, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Weights of the candidates, and the out-of-fold losses of the pool.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (m,)
+        Weight of every evaluated candidate; non-negative, with sum 1.
+    losses : ndarray of shape (N,)
+        Log-loss of every held-out row, with maps and weights fitted without its fold.
+    """
+
+    weights: Vector
+    losses: Vector
+
+
+def pooled(trials: Trials, negligible: float) -> Pool:
+    r"""Return the mixture of all candidates with the largest posterior density given the held-out rows.
+
+    .. math:: \max_{w \ge 0, \sum_c w_c = 1} \; \sum_i v_i \log \sum_c w_c\, \hat q_c^{(-i)}(y_i) + \sum_c \tau_c \log w_c
+
+    Components with a weight below ``negligible`` are dropped and the weights of the others are refitted. The losses are out
+    of fold: neither maps nor weights are fitted to the row, although the weights come from losses of maps that are.
+    """
+    losses = np.stack([trial.losses for trial in trials.evaluated if trial.losses is not None], axis=1)
+    prior = _prior([trial.candidate.family for trial in trials.evaluated])
+    weights = _sparse_weights(losses, trials.weights, prior, negligible)
+    own = np.empty(len(losses))
+    for fold in np.unique(trials.fold_numbers):
+        test = trials.fold_numbers == fold
+        without = _sparse_weights(losses[~test], trials.weights[~test], prior, negligible)
+        own[test] = _mixture_losses(losses[test], without)
+    return Pool(weights, own)
+
+
+def single(trials: Trials) -> Pool:
+    """Put all weight on the simplest candidate within one standard error of the best one.
+
+    The losses are those of a choice without the fold of the row.
+    """
+    losses = np.stack([trial.losses for trial in trials.evaluated if trial.losses is not None], axis=1)
+    own = np.empty(len(losses))
+    for fold in np.unique(trials.fold_numbers):
+        test = trials.fold_numbers == fold
+        own[test] = losses[test, _simplest(losses, trials, ~test)]
+    weights = np.zeros(losses.shape[1])
+    weights[_simplest(losses, trials, np.full(len(losses), True))] = 1.0
+    return Pool(weights, own)
+
+
+def _simplest(losses: Matrix, trials: Trials, rows: NDArray[np.bool_]) -> int:
+    """Return the first candidate within one standard error of the best on the given rows."""
+    losses = losses[rows]
+    means = np.average(losses, axis=0, weights=trials.weights[rows])
+    best = int(np.argmin(means))
+    for place in range(losses.shape[1]):
+        excess = losses[:, place] - losses[:, best]
+        allowed = max(ROUNDING, trials.standard_error(excess, rows) if place != best else 0.0)
+        if means[place] - means[best] <= allowed:
+            return place
+    return best
+
+
+def _prior(families: list[str]) -> Vector:
+    """Return the pseudo-count of each candidate; a family shares one."""
+    counts = Counter(families)
+    prior = np.array([PRIOR_ROWS / counts[family] for family in families])
+    prior[0] = PRIOR_ROWS_OF_IDENTITY
+    return prior
+
+
+def _sparse_weights(losses: Matrix, row_weights: Vector, prior: Vector, negligible: float) -> Vector:
+    """Return the maximum-a-posteriori weights with negligible ones dropped; identical candidates share their weight."""
+    weights = np.zeros(losses.shape[1])
+    kept = np.arange(losses.shape[1])
+    likelihoods = _likelihoods(losses)
+    while True:
+        # A pseudo-count is a row to which only this candidate gives a positive likelihood.
+        rows = np.concatenate([likelihoods[:, kept], np.eye(len(kept))])
+        found = likeliest_weights(rows, np.concatenate([row_weights, prior[kept]])).theta
+        small = (found < negligible) & (found < found.max())
+        if not small.any():
+            weights[kept] = found / found.sum()
+            return weights
+        kept = kept[~small]
+
+
+def _likelihoods(losses: Matrix) -> Matrix:
+    """Return likelihoods relative to the largest of each row, so that they do not all underflow."""
+    likelihoods: Matrix = np.exp(losses.min(axis=1, keepdims=True) - losses)
+    return likelihoods
+
+
+def _mixture_losses(losses: Matrix, weights: Vector) -> Vector:
+    lowest = losses.min(axis=1)
+    mixed = np.exp(lowest[:, np.newaxis] - losses) @ weights
+    result: Vector = lowest - np.log(mixed)
+    return result
+
+
+NORMAL_95 = 1.959964
+SHOWN = 4  # components in the explanation
+# With fewer misclassified rows a few large losses dominate, and a normal interval of their mean is not valid.
+FEW_MISTAKES = 10
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Reduction of the held-out log-loss, compared with the uncalibrated predictions.
+
+    Attributes
+    ----------
+    identity_loss, loss : float
+        Mean log-loss of the uncalibrated predictions and of the selection.
+    standard_error : float
+        Standard error of their difference over rows or groups, given the fits.
+    n_mistakes : int
+        Rows that the classifier itself misclassifies.
+    """
+
+    identity_loss: float
+    loss: float
+    standard_error: float
+    n_mistakes: int
+
+    @classmethod
+    def of(cls, pool: Pool, trials: Trials) -> "Gain":
+        """Compare a pool with the first candidate, the identity."""
+        identity = trials.evaluated[0].losses
+        assert identity is not None
+        return cls(
+            float(np.average(identity, weights=trials.weights)),
+            float(np.average(pool.losses, weights=trials.weights)),
+            trials.standard_error(identity - pool.losses),
+            trials.n_mistakes,
+        )
+
+    @property
+    def value(self) -> float:
+        """Reduction of the log-loss, in nats per row."""
+        return self.identity_loss - self.loss
+
+
+def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
+    """Return a table of all candidates as columns, see ``AutoCalibration.decision_``."""
+    identity = trials.evaluated[0].losses
+    assert identity is not None
+    of_name = dict(zip([trial.candidate.name for trial in trials.evaluated], weights, strict=True))
+    loss, gain, error = np.full((3, len(trials.trials)), np.nan)
+    for place, trial in enumerate(trials.trials):
+        if trial.losses is not None:
+            gains = identity - trial.losses
+            loss[place] = np.average(trial.losses, weights=trials.weights)
+            gain[place] = np.average(gains, weights=trials.weights)
+            error[place] = trials.standard_error(gains)
+    return {
+        "candidate": [trial.candidate.name for trial in trials.trials],
+        "weight": np.array([of_name.get(trial.candidate.name, 0.0) for trial in trials.trials]),
+        "loss": loss,
+        "gain": gain,
+        "standard_error": error,
+        "seconds": np.array([trial.seconds for trial in trials.trials]),
+        "note": [trial.note for trial in trials.trials],
+    }
+
+
+def in_words(
+    table: dict[str, Any], gain: Gain, rejected: str, n_rows: int, n_folds: int, measured: str = ""
+) -> str:
+    """Return a few sentences: the selection, its gain and the confidence interval of the gain.
+
+    ``rejected`` is the reason to keep the identity instead of the selection, or empty. ``measured`` says how the losses
+    differ from those of the given probabilities, or is empty.
+    """
+    order = np.argsort(-table["weight"], kind="stable")
+    chosen = [place for place in order if table["weight"][place] > 0]
+    names = [table["candidate"][place] for place in chosen]
+    left_out = sum(note != "" for note in table["note"])
+    missing = f" {counted(left_out, 'candidate')} could not be evaluated, see decision_." if left_out else ""
+    if rejected:
+        what = f"The identity map is kept: {rejected}."
+        subject = "rejected selection"
+    elif names == [IDENTITY]:
+        what = "The identity map is kept: no candidate is clearly better."
+        subject = "selection procedure"
+    elif len(names) == 1:
+        what = f"Selected: {names[0]}."
+        subject = "selection procedure"
+    else:
+        parts = [
+            f"{100 * table['weight'][place]:.0f} % {name}" for name, place in zip(names, chosen, strict=True)
+        ]
+        more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+        what = f"Selected: a pool of {', '.join(parts[:SHOWN])}{more}."
+        subject = "pool"
+    losses = f" Losses are measured {measured}." if measured else ""
+    return f"{what} {_held_out_gain(subject, gain, n_rows, n_folds)}{losses}{missing}"
+
+
+def _held_out_gain(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:
+    """Return a sentence on the gain over the uncalibrated predictions, with its confidence interval."""
+    rows = f"{counted(n_rows, 'row')} in {counted(n_folds, 'fold')}"
+    losses = f"Held-out log-loss of the {subject} {gain.loss:.4f}, uncalibrated {gain.identity_loss:.4f}"
+    half = NORMAL_95 * gain.standard_error
+    low, high = gain.value - half, gain.value + half
+    interval = f"gain {gain.value:.4f}, 95 % confidence interval {low:.4f} to {high:.4f}, {rows}"
+    if gain.n_mistakes < FEW_MISTAKES or not np.isfinite(half):
+        mistakes = counted(gain.n_mistakes, "misclassified row")
+        return f"{losses}; {mistakes} among {rows} are too few for a confidence interval."
+    if low <= 0 <= high:
+        return f"{losses}: no significant difference ({interval})."
+    return f"{losses}: significantly {'better' if gain.value > 0 else 'worse'} ({interval})."
+
+
+# In standard errors. The identity already has a weight in the pool. A lower limit would reject the pool too often by
+# chance, and cost more than it saves.
+CLEARLY_WORSE = 2.0
+
+COST_OF_DEFAULT = FitCost(3.0, classes=1.5)
+"""Cost of the candidates ``"default"``."""
+
+# Replaces probabilities that underflow.
+TINY = float(np.finfo(np.float64).tiny)
+
+
+class AutoCalibration(Calibrator):
+    r"""Cross-validate candidate calibrators and average those that reduce the log-loss.
+
+    .. math:: \hat q = \sum_c w_c\, g_c(p), \qquad
+              w = \arg\max_{w \ge 0,\, \sum_c w_c = 1} \; \sum_i \log \sum_c w_c\, g_c^{(-i)}(p_i)_{y_i}
+
+    where :math:`g_c^{(-i)}` is candidate c fitted without the fold of row i. The identity is always a candidate.
+    Components of negligible weight are dropped, and the others are refitted to the complete calibration set. Averaging
+    beats selection because a calibration set is rarely large enough to tell two good maps apart. See :doc:`/automatic`
+    for the candidates and their gains.
+
+    Parameters
+    ----------
+    candidates : {"default", "thorough"} or list of str or Calibrator, default="default"
+        Candidates. "default" is a set for the number of rows and classes: from the identity to ``shared-matrix`` at several
+        regularisation strengths, or binary maps for two classes. "thorough" adds slower methods of other shapes: ensemble
+        and parameterized temperature scaling, splines, Gaussian processes, isotonic maps. A list has registry names (``+``
+        composes) or calibrators, the simplest first; the identity is added.
+    choice : {"pool", "single"}, default="pool"
+        Average the candidates, or select the simplest one whose held-out loss is within one standard error of the lowest.
+    preserve_accuracy : bool, default=False
+        Use only candidates that preserve the predicted class of every row.
+    cv : int, splitter or iterable of splits, default=5
+        Folds. A number means stratified folds, which keep the rows of a group together if ``fit`` gets groups and do not
+        depend on the order of the rows.
+    negligible : float, default=0.02
+        Weight below which a component of the pool is dropped.
+    time_budget : float, optional
+        Approximate limit in seconds for the complete fit. The time of a candidate is extrapolated from its first fold;
+        candidates that would exceed the limit are skipped. The identity and a temperature are always evaluated. Candidates
+        come in order of cost, and which ones are skipped depends on the machine.
+
+    Attributes
+    ----------
+    calibrators_ : list of Calibrator
+        The fitted components, for the classes in the calibration set.
+    weights_ : ndarray
+        Their weights.
+    decision_ : dict of columns
+        A table of all candidates: ``candidate``, ``weight``, ``loss`` (mean held-out log-loss), ``gain`` (reduction
+        of the log-loss compared with the uncalibrated predictions), ``standard_error`` (of the gain, over rows),
+        ``seconds`` and ``note`` (why a candidate was skipped). ``pandas.DataFrame(fitted.decision_)`` shows it.
+    explanation_ : str
+        The selection, its held-out gain and the confidence interval of the gain, in words. The loss of the pool is out of
+        fold, for maps and weights; probabilities of zero are raised to the floor. The interval is conditional on the fits
+        and treats the rows of a group as one observation.
+
+    Notes
+    -----
+    The weights have a Dirichlet prior with 0.3 pseudo-counts per kind of candidate and 1 for the identity. It keeps the
+    pool of a small calibration set spread and close to the identity. The identity alone is kept if the pool is worse on
+    held-out rows by more than two standard errors, or worse on the calibration set itself. The confidence interval in
+    ``explanation_`` tells whether the gain is significant.
+
+    Beyond 20,000 rows and 300,000 numbers, candidates are compared on a sample and the selected ones are fitted to all
+    rows.
+
+    Costs the fits of all candidates times the number of folds plus one: seconds for 5,000 rows of ten classes, tens of
+    seconds for a hundred classes or hundreds of thousands of rows. Regularisation paths of structured maps use warm starts.
+    Progress goes to the logger ``"calibrant"`` at level INFO.
+
+    Examples
+    --------
+    Confident predictions of which every fifth is wrong, and less confident ones that are calibrated:
+
+    >>> p = [[0.98, 0.01, 0.01]] * 100 + [[0.5, 0.3, 0.2]] * 100
+    >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10
+    >>> fitted = AutoCalibration(["temperature", "shared-map"]).fit(p, y)
+    >>> fitted.predict_proba(p[::100]).round(2)
+    array([[0.85, 0.08, 0.08], [0.45, 0.31, 0.24]])
+    >>> for name, weight in zip(fitted.decision_["candidate"], fitted.decision_["weight"]):
+    ...     print(f"{weight:.2f} {name}")
+    0.21 uncalibrated
+    0.23 temperature
+    0.56 shared-map
+    """
+
+    structure: ClassVar[tuple[str, ...]] = ("preserve_accuracy",)
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"auto": {}}
+
+    def __init__(
+        self,
+        candidates: Literal["default", "thorough"] | Sequence[str | Calibrator] = "default",
+        choice: Literal["pool", "single"] = "pool",
+        preserve_accuracy: bool = False,
+        cv: Any = 5,
+        negligible: float = 0.02,
+        time_budget: float | None = None,
+    ) -> None:
+        self.candidates = candidates
+        self.choice = choice
+        self.preserve_accuracy = preserve_accuracy
+        self.cv = cv
+        self.negligible = negligible
+        self.time_budget = time_budget
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """The traits that all candidates share."""
+        listed = self.candidates if isinstance(self.candidates, list | tuple) else []
+        traits = [one.traits for one in _calibrators(listed)]
+        return Traits(
+            keeps_argmax=bool(self._setting("preserve_accuracy")),
+            contains_identity=True,
+            binary_only=False,
+            commutes_with_permutations=all(one.commutes_with_permutations for one in traits),
+            uses_raw_logits=any(one.uses_raw_logits for one in traits),
+        )
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Cross-validate the candidates, then fit the selected ones.
+
+        Parameters
+        ----------
+        X : array, frame or Predictions
+            Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; logits only through
+            ``Predictions.from_logits``.
+        y : array of shape (n,)
+            True classes: column numbers, or labels that match the columns.
+        sample_weight : array of shape (n,), optional
+            Rows of weight zero are left out. A weight of 2 is equivalent to a repeated row.
+        groups : array of shape (n,), optional
+            The rows of a group, such as those of one patient, always fall into the same fold.
+        """
+        data = LabelledPredictions.parse(X, y, sample_weight)
+        announce_cost(type(self).__name__, self.fit_cost, data.n_rows, data.n_classes)
+        if groups is not None:
+            data = replace(data, groups=_parsed_groups(groups, sample_weight, data.n_rows))
+        return self.fit_labelled(data)
+
+    @property
+    def fit_cost(self) -> JointCost:  # type: ignore[override]
+        """Cost of cross-validating all candidates, on a sample of a large calibration set, and of the final fit."""
+        n_folds = float(self.cv) if is_whole(self.cv, 2) else 5.0
+        if isinstance(self.candidates, str):
+            return JointCost([FitPart(COST_OF_DEFAULT, most_rows=TRIAL_ROWS)])
+        stages = [candidate.calibrator.fit_cost for candidate in chosen_candidates(self.candidates)]
+        return JointCost(
+            [
+                part
+                for cost in stages
+                for part in (FitPart(cost, n_folds, most_rows=TRIAL_ROWS), FitPart(cost))
+            ]
+        )
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
+        data, n_rows = data.with_counting_weights(), data.n_rows
+        if data.groups is None and is_whole(self.cv, 2):
+            data = merged_duplicates(data)
+        self._fit_trials(
+            trial_rows(data),
+            n_rows,
+            data,
+            lambda candidate: clone(candidate).fit_labelled(data, warn_of_absent=False),
+        )
+
+    def _fit_trials(
+        self,
+        sample: LabelledPredictions,
+        n_rows: int,
+        data: LabelledPredictions | RowSource,
+        fit: Callable[[Calibrator], Calibrator],
+    ) -> None:
+        """Compare candidates on a sample of the rows, and fit the selected ones to all rows by ``fit``."""
+        candidates = self._candidates(data)
+        folds = stratified_folds(self.cv, sample)
+        trials = evaluate_candidates(candidates, sample, folds, self.time_budget, data.n_rows)
+        pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
+        gain = Gain.of(pool, trials)
+        rejected = ""
+        if gain.value < -CLEARLY_WORSE * gain.standard_error:
+            rejected = "the selection is clearly worse on held-out rows"
+        else:
+            self._set_parts([trial.candidate for trial in trials.evaluated], pool.weights, fit)
+            if is_worse_than_identity(data, self._transform):
+                rejected = "the selection is worse on the complete calibration set"
+        weights = pool.weights
+        if rejected:
+            weights = np.eye(len(weights))[0]
+            self._set_parts([trial.candidate for trial in trials.evaluated], weights, fit)
+        self.decision_ = decision_table(trials, weights)
+        self.explanation_ = in_words(
+            self.decision_,
+            gain,
+            rejected,
+            n_rows if sample is data else sample.n_rows,
+            len(folds),
+            self._measured(data.first.predictions if isinstance(data, RowSource) else data.predictions),
+        )
+
+    def _measured(self, predictions: Predictions) -> str:
+        """Return how the losses differ from those of the given probabilities; empty if they do not."""
+        conditions = []
+        if predictions.space is Space.PROBABILITIES and not predictions.scores.all():
+            conditions.append(f"with zeros raised to {predictions.floor:.2g}")
+        if self.present_columns_ is not None:
+            conditions.append("given that the class is one of those in the calibration set")
+        return ", and ".join(conditions)
+
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        if len(self.calibrators_) == 1:
+            only: TracedPredictions = self.calibrators_[0]._trace(given)
+            return (only if only.floor is not None else only.with_floor(TINY)).without_zeros()
+        first, *others = (calibrator._trace(given).probabilities for calibrator in self.calibrators_)
+        mixed = first.mixed(others, self.weights_).narrowed()
+        kept: Literal["argmax"] | None = "argmax" if self._setting("preserve_accuracy") else None
+        # The product of a small weight and a tiny probability underflows.
+        return given.with_probabilities(mixed, kept).with_floor(TINY).without_zeros()
+
+    def _candidates(self, data: LabelledPredictions | RowSource) -> list[Candidate]:
+        if isinstance(self.candidates, str) and self.candidates in ("default", "thorough"):
+            found = default_candidates(data, thorough=self.candidates == "thorough")
+        else:
+            found = chosen_candidates(self.candidates)
+        if not self._setting("preserve_accuracy"):
+            return found
+        kept = [candidate for candidate in found if candidate.calibrator.traits.keeps_argmax]
+        if len(kept) == 1:
+            raise ParameterError(
+                f"none of the candidates {[one.name for one in found[1:]]} preserves the predicted class; set "
+                "preserve_accuracy=False, or list some that do, such as 'temperature' and 'shared-map'."
+            )
+        return kept
+
+    def _set_parts(
+        self,
+        candidates: list[Candidate],
+        weights: NDArray[np.float64],
+        fit: Callable[[Calibrator], Calibrator],
+    ) -> None:
+        parts = [
+            (candidate, weight) for candidate, weight in zip(candidates, weights, strict=True) if weight > 0
+        ]
+        with held_back():  # the table has what matters
+            self.calibrators_ = [fit(candidate.calibrator) for candidate, _ in parts]
+        self.weights_ = np.array([weight for _, weight in parts])
+
+    def _check_parameters(self) -> None:
+        check_choice("choice", self.choice, ("pool", "single"))
+        check_flag("preserve_accuracy", self._setting("preserve_accuracy"))
+        if not (is_number(self.negligible) and 0 <= self.negligible < 1):
+            raise ParameterError(
+                f"negligible must be a number from 0 to below 1, such as 0.02, not {self.negligible!r}."
+            )
+        if self.time_budget is not None and not (is_number(self.time_budget) and self.time_budget > 0):
+            raise ParameterError(
+                f"time_budget must be a positive number of seconds, or None, not {self.time_budget!r}."
+            )
+
+
+def _calibrators(listed: Sequence[Any]) -> list[Calibrator]:
+    """Return the listed calibrators, made from their names where necessary; fit refuses everything else."""
+    from calibrant.registry import make
+
+    found = []
+    for one in listed:
+        if isinstance(one, Calibrator):
+            found.append(one)
+        elif isinstance(one, str):
+            try:
+                found.append(make(one))
+            except ParameterError:
+                continue
+    return found
+
+
+def _parsed_groups(groups: Any, sample_weight: Any, n_rows: int) -> NDArray[np.generic]:
+    """Return one group per row that counts."""
+    parsed = np.asarray(groups)
+    expected = n_rows if sample_weight is None else len(np.asarray(sample_weight))
+    if parsed.shape != (expected,):
+        raise LabelError(
+            f"groups must name one group per row, but has shape {parsed.shape} for {expected} rows; "
+            "pass a flat array of that length."
+        )
+    if parsed.dtype.kind == "O":
+        unnamed = np.flatnonzero([one is None or one != one for one in parsed])
+        if len(unnamed):
+            raise LabelError(
+                f"groups must name a group in every row, but row {unnamed[0]} has {parsed[unnamed[0]]!r}."
+            )
+        parsed = parsed.astype(str)
+    return parsed if sample_weight is None else parsed[np.asarray(sample_weight, dtype=np.float64) > 0]

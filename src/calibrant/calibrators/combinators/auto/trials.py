@@ -1,0 +1,353 @@
+"""Trials: cross-validated losses of all candidates, within a time budget."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from calibrant.arrays import Vector
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators.combinators.auto.folds import row_groups
+from calibrant.calibrators.combinators.chain import Chain
+from calibrant.calibrators.structured.structured_scaling import StructuredScaling
+from calibrant.errors import ParameterError
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import held_back
+from calibrant.numerics.folds import Fold
+from calibrant.numerics.reductions import standard_error_of_mean
+from calibrant.numerics.row_blocks import in_threads
+from calibrant.objective import RowSource
+
+__all__ = [
+    "IDENTITY",
+    "Candidate",
+    "Trial",
+    "Trials",
+    "chosen_candidates",
+    "default_candidates",
+    "evaluate_candidates",
+]
+
+
+IDENTITY = "uncalibrated"
+
+# Regularisation strengths, the strongest (simplest map) first. All numbers here were chosen on the odd-numbered sets of
+# benchmarks/structured_and_auto.py. Strengths that are too weak for a small calibration set get no weight in the pool.
+VECTOR_STRENGTHS: tuple[float, ...] = (10.0, 1.0)
+VECTOR_STRENGTHS_OF_TWO: tuple[float, ...] = (10.0, 1.0, 0.1)
+MATRIX_STRENGTHS: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1)
+MOST_CLASSES_OF_MATRIX = 200
+
+ROWS_FOR_ISOTONIC = 2000
+
+# Maps of other shapes. On the same sets they gain nothing over those above and take most of the time. They may gain
+# where none of the others fits the shape of the errors.
+FURTHER = [
+    "ets (loss=log)",
+    "spline",
+    "shared-vector+isotonic",
+    "gp-monotone",
+    "pts (loss=log)",
+    "temperature+gp",
+]
+MOST_CLASSES_OF_FURTHER = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One candidate map.
+
+    Attributes
+    ----------
+    name : str
+        A registry name, with the regularisation strength where there are several.
+    calibrator : Calibrator
+        Unfitted.
+    """
+
+    name: str
+    calibrator: Calibrator
+
+    @property
+    def family(self) -> str:
+        """Key that is equal for candidates of the same class, or for structured maps that differ only in strength."""
+        if isinstance(self.calibrator, StructuredScaling):
+            return repr(clone(self.calibrator).set_params(strength=1.0))
+        return self.name if isinstance(self.calibrator, Chain) else type(self.calibrator).__name__
+
+
+def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool = False) -> list[Candidate]:
+    """Return the default candidates for the number of rows and classes, in order of cost and complexity.
+
+    They range from the identity, a temperature and increasing maps shared by all classes to class-wise terms at several
+    regularisation strengths. Two classes have binary maps instead of matrices. ``thorough`` adds slower methods of other
+    shapes.
+    """
+    n_classes = data.n_classes
+    names = [IDENTITY, "temperature", "shared-map"]
+    if n_classes == 2:
+        names += ["platt", "beta", "quadratic", "piecewise-linear", "piecewise-linear (mixing=0)"]
+        names += _at(VECTOR_STRENGTHS_OF_TWO, "shared-vector")
+        names += ["isotonic"] if data.total_weight >= ROWS_FOR_ISOTONIC else []
+    else:
+        names += _at(VECTOR_STRENGTHS, "shared-vector")
+        names += _at(MATRIX_STRENGTHS, "shared-matrix") if n_classes <= MOST_CLASSES_OF_MATRIX else []
+    if thorough:
+        names += FURTHER if n_classes <= MOST_CLASSES_OF_FURTHER else FURTHER[:1]
+    return [Candidate(name, _made(name)) for name in names]
+
+
+def _at(strengths: tuple[float, ...], name: str) -> list[str]:
+    return [f"{name} (strength={strength:g})" for strength in strengths]
+
+
+def _made(name: str) -> Calibrator:
+    """Return a calibrator from a name such as ``shared-matrix (strength=0.3)``."""
+    from calibrant.registry import make
+
+    registered, _, option = name.removesuffix(")").partition(" (")
+    key, _, value = option.partition("=")
+    if not key:
+        return make(registered)
+    return make(registered, **{key: value if value.isalpha() else float(value)})
+
+
+def chosen_candidates(wanted: Any) -> list[Candidate]:
+    """Return candidates given by registry name or as calibrators; the identity always comes first."""
+    from calibrant.registry import make
+
+    if isinstance(wanted, str) or not isinstance(wanted, Sequence) or len(wanted) == 0:
+        raise ParameterError(
+            "candidates must be 'default', 'thorough' or a list of registry names or calibrators such as "
+            f"['temperature', 'isotonic'], not {wanted!r}."
+        )
+    found = [Candidate(IDENTITY, make(IDENTITY))]
+    for one in wanted:
+        if isinstance(one, str):
+            candidate = Candidate(one, make(one))
+        elif isinstance(one, Calibrator):
+            candidate = Candidate(repr(one), clone(one))
+        else:
+            raise ParameterError(f"candidates must be registry names or calibrators, but one is {one!r}.")
+        if candidate.name not in [other.name for other in found]:
+            found.append(candidate)
+    return found
+
+
+Piece = tuple[LabelledPredictions, LabelledPredictions]
+
+LOGGER = logging.getLogger("calibrant")
+
+ALWAYS_TRIED = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Held-out losses of one candidate.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        The candidate.
+    losses : ndarray of shape (N,) or None
+        Log-loss of every held-out row, fold by fold; None if the candidate was skipped or failed.
+    seconds : float
+        Time of all its fits; candidates that are fitted together share it equally.
+    note : str
+        Why the candidate was skipped or failed; empty otherwise.
+    """
+
+    candidate: Candidate
+    losses: Vector | None
+    seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Held-out losses of all candidates on the same folds.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        In the order of the candidates, the simplest first.
+    weights : ndarray of shape (N,)
+        Weights of the held-out rows, fold by fold; with groups they sum to the number of groups.
+    fold_numbers : ndarray of shape (N,)
+        Fold in which each row was held out.
+    group_of_row : ndarray of shape (N,)
+        Equal for rows of one group and for duplicates, which are one observation.
+    n_observations : ndarray of shape (N,)
+        Number of equal observations that each row counts for.
+    n_mistakes : int
+        Number of observations that the classifier itself misclassifies.
+    """
+
+    trials: list[Trial]
+    weights: Vector
+    fold_numbers: NDArray[np.intp]
+    group_of_row: NDArray[np.intp]
+    n_observations: NDArray[np.intp]
+    n_mistakes: int
+
+    def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
+        """Return the standard error of a weighted mean of terms, one per chosen row, with clusters of duplicates or groups.
+
+        The variability of the fits themselves is not included.
+        """
+        if not terms.any():
+            return 0.0
+        _, codes = np.unique(self.group_of_row[rows], return_inverse=True)
+        weights = self.weights[rows]
+        totals = np.bincount(codes, weights).astype(np.float64)
+        means = np.bincount(codes, weights * terms) / totals
+        numbers = np.ones(len(totals), dtype=np.intp)
+        np.maximum.at(numbers, codes, self.n_observations[rows])
+        return standard_error_of_mean(np.repeat(means, numbers), np.repeat(totals / numbers, numbers))
+
+    @property
+    def evaluated(self) -> list[Trial]:
+        """Trials that have losses."""
+        return [trial for trial in self.trials if trial.losses is not None]
+
+
+def evaluate_candidates(
+    candidates: Sequence[Candidate],
+    data: LabelledPredictions,
+    folds: Sequence[Fold],
+    time_budget: float | None,
+    n_rows: int,
+) -> Trials:
+    """Cross-validate all candidates.
+
+    Structured maps that differ only in their regularisation strength are fitted along one path. With a time budget, a
+    candidate is skipped if its first fold shows that it would take too long, and so are all candidates after the budget is
+    used up. The first two, the identity and its successor, are always evaluated.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        In order of cost and complexity.
+    data : LabelledPredictions
+        Calibration rows.
+    folds : sequence of Fold
+        At least two.
+    time_budget : float, optional
+        Seconds for all fits, including the final ones on all rows.
+    n_rows : int
+        Size of the calibration set, of which ``data`` may be a sample.
+    """
+    pieces = [
+        (
+            data.take(fold.train_rows, fold.train_weights),
+            data.take(fold.test_rows, fold.test_weights),
+        )
+        for fold in folds
+    ]
+    trials: dict[str, Trial] = {}
+    start = perf_counter()
+    for number, family in enumerate(_families(candidates)):
+        began = perf_counter()
+        # The first candidates are cheap.
+        left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
+        losses, note = _judged(family, pieces, left, n_rows / data.n_rows)
+        seconds = perf_counter() - began
+        for candidate, own in zip(family, losses, strict=True):
+            possible = own is None or bool(np.isfinite(own).all())
+            trials[candidate.name] = Trial(
+                candidate,
+                own if possible else None,
+                seconds / len(family),
+                note if possible else "left out: it gave probability 0 to an observed class",
+            )
+        LOGGER.info("%s: %.1f s %s", ", ".join(one.name for one in family), seconds, note)
+    weights = np.concatenate(
+        [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
+    )
+    numbers_of_folds = np.repeat(np.arange(len(pieces)), [test.n_rows for _, test in pieces])
+    is_mistake = np.concatenate([test.predictions.predicted != test.labels for _, test in pieces])
+    rows = np.concatenate([fold.test_rows for fold in folds])
+    if data.groups is None:
+        groups = row_groups(data, len(folds))
+        divided = groups.n_parts[rows] > 1
+        # Parts of a row in several folds are separate observations.
+        group_of_row = groups.group_of_row[rows] + np.where(divided, 2 * data.n_rows * numbers_of_folds, 0)
+        part = (
+            weights * (groups.counts / groups.n_parts / (1.0 if data.weights is None else data.weights))[rows]
+        )
+        n_observations = np.where(divided, np.round(part * groups.n_parts[rows]), 1).astype(np.intp)
+    else:
+        group_of_row = _codes(data.groups)[rows]
+        # Rows of a group are dependent: the effective sample size is the number of groups.
+        weights *= (group_of_row.max() + 1) / weights.sum()
+        n_observations = np.ones(len(rows), dtype=np.intp)
+    return Trials(
+        [trials[candidate.name] for candidate in candidates],
+        weights,
+        numbers_of_folds,
+        group_of_row,
+        n_observations,
+        int(n_observations[is_mistake].sum()),
+    )
+
+
+def _codes(groups: NDArray[Any]) -> NDArray[np.intp]:
+    """Return a number for every group."""
+    codes: NDArray[np.intp] = np.unique(groups, return_inverse=True)[1]
+    return codes
+
+
+def _judged(
+    family: Sequence[Candidate], pieces: Sequence[Piece], seconds_left: float, last_fits: float
+) -> tuple[list[Vector] | list[None], str]:
+    """Return the held-out losses of every candidate of a family, or None and the reason."""
+    nothing = [None] * len(family)
+    if seconds_left <= 0:
+        return nothing, "left out: the time budget is used up"
+    began = perf_counter()
+    try:
+        with held_back():
+            first = _held_out(family, *pieces[0])
+            # The other folds cost the same, and the final fit to all rows more.
+            expected = (perf_counter() - began) * (len(pieces) + last_fits)
+            if expected > seconds_left:
+                return nothing, f"left out: it would take about {expected:.1f} s, longer than what is left"
+            train = pieces[0][0]
+            rest = in_threads(
+                lambda piece: _held_out(family, *piece), pieces[1:], train.n_rows * train.n_classes
+            )
+    except (ValueError, ArithmeticError, MemoryError) as error:
+        # A candidate that cannot be fitted must not stop the others.
+        return nothing, f"failed: {error}"
+    return [np.concatenate(parts) for parts in zip(first, *rest, strict=True)], ""
+
+
+def _families(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Group candidates that are fitted together: structured maps that differ only in regularisation strength."""
+    families: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        together = isinstance(candidate.calibrator, StructuredScaling)
+        families.setdefault(candidate.family if together else candidate.name, []).append(candidate)
+    return list(families.values())
+
+
+def _held_out(
+    family: Sequence[Candidate], train: LabelledPredictions, test: LabelledPredictions
+) -> list[Vector]:
+    """Return the log-loss of every test row for every candidate of a family."""
+    if family[0].name == IDENTITY:  # needs no fit
+        return [test.row_losses("log", test.predictions.without_zeros())]
+    return [test.row_losses("log", fitted.transform(test.predictions)) for fitted in _fitted(family, train)]
+
+
+def _fitted(family: Sequence[Candidate], train: LabelledPredictions) -> list[Calibrator]:
+    first = family[0].calibrator
+    if len(family) > 1 and isinstance(first, StructuredScaling):
+        strengths = [candidate.calibrator.strength for candidate in family]
+        return list(clone(first).fit_path_labelled(train, strengths, warn_of_absent=False))
+    return [clone(candidate.calibrator).fit_labelled(train, warn_of_absent=False) for candidate in family]

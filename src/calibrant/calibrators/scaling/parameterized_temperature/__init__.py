@@ -1,0 +1,493 @@
+"""Parameterized temperature scaling: a small network gives every row a temperature of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.arrays import Matrix, Vector
+from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.inner_folds import choose_by_folds
+from calibrant.calibrators.scaling.parameterized_temperature.losses import row_losses
+from calibrant.calibrators.scaling.parameterized_temperature.network import (
+    TOLERANCE,
+    Inputs,
+    Link,
+    RowTemperatures,
+    StandardInputs,
+    TemperatureLink,
+    lowest_minimum,
+    row_inputs,
+    traced_row_inputs,
+)
+from calibrant.calibrators.scaling.temperature_fit import bounded_steepness, fit_inverse_temperature
+from calibrant.errors import ConvergenceWarning, ParameterError
+from calibrant.graph import TracedPredictions, Value
+from calibrant.graph.apply import evaluated, mapped
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.notices import warn_user
+from calibrant.numerics.dense_network import Activation, DenseNetwork
+from calibrant.numerics.reductions import row_maxima
+from calibrant.options import (
+    check_around_one,
+    check_choice,
+    check_not_negative,
+    check_whole,
+    is_whole,
+    random_source,
+)
+from calibrant.predictions import Predictions
+from calibrant.solvers import Solution, Status
+
+__all__ = ["ParameterizedTemperatureScaling"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowTemperatureMap:
+    """Divide the logits of every row by a temperature that depends on the row.
+
+    Attributes
+    ----------
+    inverse_temperature : float
+        That of all rows together, of whose temperature those of rows are multiples.
+    kind : {"gaps", "logits", "entropy"}
+        What of a row is looked at.
+    top_k : int
+        How many of the largest scores are.
+    standard : StandardInputs
+        Units of the inputs.
+    network : DenseNetwork
+        From inputs to one output.
+    theta : ndarray
+        Parameters of the network.
+    link : TemperatureLink
+        From outputs to multiples.
+    """
+
+    inverse_temperature: float
+    kind: Inputs
+    top_k: int
+    standard: StandardInputs
+    network: DenseNetwork
+    theta: Vector
+    link: TemperatureLink
+
+    def log_multiples(self, given: TracedPredictions) -> Value:
+        """Return the logarithm of every row's temperature as a multiple of the single one, as float64."""
+        inputs = traced_row_inputs(given, self.kind, self.top_k, self.inverse_temperature)
+        standard = self.standard
+        units = inputs.clip(standard.smallest, standard.largest) - standard.means
+        units = units * (1 / standard.scales)
+        outputs = units.network(self.network.layers(self.theta), self.network.activation)
+        return self.link.traced(outputs)
+
+    def temperatures(self, predictions: Predictions) -> Vector:
+        """Return the temperature of every row, (n,)."""
+        logarithms: Vector = evaluated(self.log_multiples, predictions)[:, 0]
+        temperatures: Vector = np.exp(logarithms) / self.inverse_temperature
+        return temperatures
+
+    def __call__(self, predictions: Predictions) -> Predictions:
+        """Return calibrated logits of predictions."""
+        return mapped(self.traced, predictions)
+
+    def traced(self, given: TracedPredictions) -> TracedPredictions:
+        """Return calibrated logits; the largest of every row is zero and stays where it was."""
+        logits = given.logits
+        factors = self.log_multiples(given).affine(-1.0).function("exp") * self.inverse_temperature
+        scaled = (logits - logits.row("max")) * factors.narrowed()
+        return given.with_logits(scaled, "argmax")
+
+
+# For logits of any size that is not absurd.
+SINGLE_BOUNDS = (1e-6, 1e6)
+
+# Of more rows than this, a sample tells which start is the best.
+MANY_ROWS = 20_000
+SAMPLE_ROWS = 5_000
+
+GOLDEN = (5**0.5 - 1) / 2  # no simple fraction, so that regular rows are scrambled too
+
+
+@dataclass(frozen=True, eq=False)
+class RowTemperatureFamily:
+    """Maps to choose from, and how one is chosen.
+
+    Attributes
+    ----------
+    kind : {"gaps", "logits", "entropy"}
+        What of a row is looked at.
+    top_k : int
+        How many of the largest scores are.
+    network : DenseNetwork
+        From inputs to one output.
+    link : TemperatureLink
+        From outputs to multiples of the single temperature.
+    loss : {"log", "brier"}
+        What is minimised.
+    starts : sequence of ndarray
+        Parameters from which a search begins, each with the single temperature for every row.
+    max_iterations : int
+        Steps of one search at the most.
+    """
+
+    kind: Inputs
+    top_k: int
+    network: DenseNetwork
+    link: TemperatureLink
+    loss: Literal["log", "brier"]
+    starts: Sequence[Vector]
+    max_iterations: int
+
+    def fitted(self, data: LabelledPredictions, weight_decay: float) -> tuple[RowTemperatureMap, Solution]:
+        """Return the best map that was found for these rows, and how the search went.
+
+        Where rows are all right there is no best single temperature, and temperatures are multiples of 1 instead.
+        """
+        single = fit_inverse_temperature(data, self.loss, SINGLE_BOUNDS)
+        # The squared error of rows that are all right reaches zero, to all digits, well within bounds.
+        all_right = _all_right(data)
+        beta = 1.0 if all_right else bounded_steepness(single)
+        inputs = row_inputs(data.predictions, self.kind, self.top_k, beta)
+        standard = StandardInputs.of(inputs, data.weights)
+        inputs = standard(inputs)
+        objective = self._objective(data, inputs, beta, weight_decay)
+        sample = None
+        if data.n_rows > MANY_ROWS:
+            rows = _sample(inputs, data)
+            sample = self._objective(data.take(rows), inputs[rows], beta, weight_decay)
+        minimum = lowest_minimum(objective, self.starts, self.max_iterations, sample)
+
+        def with_parameters(theta: Vector) -> RowTemperatureMap:
+            return RowTemperatureMap(beta, self.kind, self.top_k, standard, self.network, theta, self.link)
+
+        found = with_parameters(minimum.theta)
+        loss = self._mean_loss(data, found)
+        of_single = single.identity_loss if beta == 1.0 else single.loss
+        at_bound = all_right or single.status is Status.AT_BOUND
+        theta, status = minimum.theta, Status.AT_BOUND if at_bound else minimum.status
+        if loss > of_single:
+            # Rounding of tables and of float32 only: the search itself ends no higher than the single temperature.
+            theta = np.zeros_like(theta)
+            found, loss = with_parameters(theta), of_single
+        decayed = theta[self.network.is_weight]
+        return found, Solution(
+            theta=theta,
+            value=loss + weight_decay * float(decayed @ decayed),
+            loss=loss,
+            identity_loss=single.identity_loss,
+            decrement=TOLERANCE,
+            n_iterations=minimum.n_iterations,
+            n_evaluations=minimum.n_evaluations + single.n_evaluations,
+            status=status,
+        )
+
+    def _objective(
+        self, data: LabelledPredictions, inputs: Matrix, beta: float, weight_decay: float
+    ) -> RowTemperatures:
+        start, limits = -float(np.log(beta)), self.link.limits
+        return RowTemperatures(
+            network=self.network,
+            link=self.link,
+            inputs=inputs,
+            losses=row_losses(data, self.loss, (start + limits[0], start + limits[1])),
+            start=start,
+            weight_decay=weight_decay,
+            weights=data.weights,
+        )
+
+    def _mean_loss(self, data: LabelledPredictions, found: RowTemperatureMap) -> float:
+        calibrated = found(data.predictions)
+        return data.log_loss(calibrated) if self.loss == "log" else data.squared_error(calibrated)
+
+
+def _all_right(data: LabelledPredictions) -> bool:
+    scores = data.predictions.scores
+    return bool((scores[np.arange(data.n_rows), data.labels] == row_maxima(scores)).all())
+
+
+def _sample(inputs: Matrix, data: LabelledPredictions) -> NDArray[np.intp]:
+    """Return :data:`SAMPLE_ROWS` rows, the same whatever the order of the rows and of the classes."""
+    # Digits far behind the point are as good as random, and belong to what a row holds.
+    scrambled = inputs.sum(axis=1) * (1e4 * GOLDEN) % 1.0
+    # Rows with equal inputs, such as saturated ones, are not to come all or none: their labels and weights number them.
+    scores = data.predictions.scores
+    of_labels = scores[np.arange(data.n_rows), data.labels]
+    order = np.lexsort(
+        (of_labels, scrambled) if data.weights is None else (data.weights, of_labels, scrambled)
+    )
+    place = np.arange(data.n_rows)
+    is_first = np.append(True, np.diff(scrambled[order]) > 0)
+    number = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    scrambled[order] = (scrambled[order] + number * GOLDEN) % 1.0
+    return np.sort(np.argpartition(scrambled, SAMPLE_ROWS)[:SAMPLE_ROWS])
+
+
+# Times the number of rows, chosen by cross-validation on calibration rows of networks: strong enough that held-out losses
+# hardly ever exceed those of one temperature. The log-loss curves about twice as much as the squared error.
+AUTOMATIC_DECAY = {"brier": 2.5, "log": 5.0}
+
+# What inner folds choose from, in units of the automatic one; with the first, nearly every fit ends at one temperature.
+CHOICES = (10.0, 3.0, 1.0, 0.3, 0.1)
+
+NONE_IS_LOW_ENOUGH = (
+    "the calibration rows are (nearly) all right, so that no single temperature is best; it stays at 1, and more rows "
+    "would tell."
+)
+NONE_IS_HIGH_ENOUGH = (
+    "the calibration rows say nothing, or the opposite of their scores, so that no single temperature is best; "
+    "predictions become nearly uniform, and more rows would tell."
+)
+
+
+class ParameterizedTemperatureScaling(Calibrator):
+    r"""Divide the logits of every row by a temperature that a small network reads off the row (PTS).
+
+    .. math:: \hat q = \mathrm{softmax}(z / T(z)), \qquad T(z) = T_0 \, \rho(g_\theta(x(z)))
+
+    where x has the largest logits of the row in their order, g is a network of a few units, :math:`\rho` makes its
+    output positive and :math:`T_0` is the best single temperature for the loss that is minimised: that of
+    ``TemperatureScaling(loss)``, not the default one, where the loss is "brier". The parameters minimise, over the
+    calibration rows,
+
+    .. math:: \frac{1}{n} \sum_i \ell(\hat q_i, y_i) + \lambda \sum_l \|W_l\|^2
+
+    with the weights :math:`W_l` of all layers and free biases :cite:`tomani2022`.
+
+    Parameters
+    ----------
+    hidden : tuple of int, default=(5, 5)
+        Units of each hidden layer; ``()`` makes T a function of one linear combination of the inputs.
+    top_k : int, default=10
+        How many of the largest logits the network sees, at least 2; all of them if there are fewer classes.
+    loss : {"brier", "log"}, default="brier"
+        What is minimised: the squared error summed over classes, or log-loss.
+    inputs : {"gaps", "logits", "entropy"}, default="gaps"
+        What the network sees of a row: how far each of its largest logits lies below the very largest; these logits
+        themselves, as in the paper; or the entropy of :math:`\mathrm{softmax}(z / T_0)` divided by :math:`\log K`.
+    link : {"softplus", "absolute", "exponential"}, default="softplus"
+        The function :math:`\rho`, shifted such that :math:`\rho(0) = 1`; "absolute" is the paper's.
+    activation : {"relu", "elu", "tanh"}, default="relu"
+        What hidden units do to their input.
+    weight_decay : float, "auto" or "cv", default="auto"
+        Strength :math:`\lambda`. "auto" is 2.5 / n, or 5 / n for log-loss, with n the number of rows or the total weight if
+        that is more; "cv" tries 10, 3, 1, 0.3 and 0.1 times as much and takes what is best on inner folds.
+    cv : int, default=5
+        Number of inner folds for ``weight_decay="cv"``.
+    restarts : int, default=3
+        Number of random starts, of which the lowest end is taken; one is enough without hidden units.
+    bounds : tuple of float, default=(0.2, 5.0)
+        Smallest and largest temperature of a row as multiples of the single one.
+    max_iterations : int, default=1000
+        Steps from each start at the most; a fit that needs more warns.
+    random_state : int, Generator or None, default=0
+        Where the random starts come from.
+
+    Attributes
+    ----------
+    temperature_ : float
+        The single temperature :math:`T_0`; 1 where the calibration rows are all right and none is low enough.
+    inverse_temperature_ : float
+        1 / T_0.
+    weights_ : list of ndarray
+        Weights of every layer, (units before, units); all zero where one temperature for all rows is as good.
+    intercepts_ : list of ndarray
+        Biases of every layer.
+    input_means_, input_scales_ : ndarray
+        Mean and standard deviation of the inputs, by which they are standardised.
+    input_ranges_ : ndarray of shape (2, d)
+        Smallest and largest inputs of the calibration rows.
+    weight_decay_ : float
+        The :math:`\lambda` that was used.
+    weight_decays_, held_out_losses_ : ndarray of shape (C,)
+        What ``weight_decay="cv"`` tried, the strongest first, and the loss of each on rows that were held out; else empty.
+    solution_ : Solution
+        How the fit went; iterations and evaluations are those of all starts together.
+
+    Notes
+    -----
+    *Start.* Hidden units start at random, the last layer at zero, so that every row has the single temperature, no unit
+    is dead, and the search, a quasi-Newton method, can only gain. Where it does not gain more than the decay costs, the
+    single temperature is what remains; so the ``loss`` on the calibration rows is never above that of doing nothing, nor,
+    unless they are all right, above that of temperature scaling by the same loss. There may be several minima, and which
+    of them is found depends on the starts. Of more than 20,000 rows, some 5,000, the same in any order of the rows, tell
+    which start leads lowest; from where that one ends, the search goes on with all rows.
+
+    *Inputs.* A constant added to all logits of a row changes neither its softmax nor "gaps" and "entropy", but does
+    change "logits"; then a map fitted on logits takes logits only. With "gaps" the scale of the logits does not matter
+    either, since inputs are standardised and temperatures are multiples of :math:`T_0`. Inputs outside the range of the
+    calibration rows count as its nearer end.
+
+    *Decay.* The network has about ninety parameters, and without decay it learns the noise of a few thousand rows. The
+    squared error hardly minds a wrong row with a tiny temperature, while its log-loss is then enormous. ``bounds`` keep
+    temperatures near :math:`T_0`, but with a handful of rows :math:`T_0` itself may be tiny: ``loss="log"`` is safe there.
+    From rows that are all right no optimum is to be had, since T = 0 is best; :math:`T_0` is then 1, and a warning says so.
+
+    *Paper and program.* The paper writes T = g(z); the authors' program takes :math:`|g|`, clipped to
+    :math:`10^{\pm 12}`, clips logits to :math:`\pm 100`, averages the squared error over classes too, and takes 100,000
+    steps of Adam from random temperatures, without decay. Some starts have temperature zero and no gradient in many rows
+    or all. ``inputs="logits", link="absolute", weight_decay=0, bounds=(1e-12, 1e12)`` is that family and objective.
+    The paper's linear variant is ``hidden=()``.
+
+    *Two parameters.* ``inputs="entropy", hidden=(), link="exponential"`` is :math:`T = \exp(c_0 + c_1 H)`, the
+    cheapest dependence on the row.
+
+    Costs O(nK) per evaluation and as much memory as a block of rows, besides the n inputs of the network. With many
+    classes the loss of every row is tabulated as a function of its temperature first, after which evaluations cost
+    O(n). Keeps the arg-max, since T > 0; where rounding makes two classes equal, it is put right.
+
+    Examples
+    --------
+    A classifier that is right in three of four rows when it says 90 %, and honest when it says 60 %. Since
+    :math:`9^{1/2} = 3`, the temperatures are 2 and 1.
+
+    >>> p = [[0.9, 0.1]] * 20 + [[0.6, 0.4]] * 20
+    >>> y = [0] * 15 + [1] * 5 + [0] * 12 + [1] * 8
+    >>> fitted = ParameterizedTemperatureScaling(hidden=(), weight_decay=0).fit(p, y)
+    >>> fitted.temperatures([[0.9, 0.1], [0.6, 0.4]]).round(2)
+    array([2., 1.])
+    >>> fitted.predict_proba([[0.9, 0.1], [0.6, 0.4]]).round(2)
+    array([[0.75, 0.25], [0.6 , 0.4 ]])
+    """
+
+    structure: ClassVar[tuple[str, ...]] = ("inputs",)
+    registry_names: ClassVar[dict[str, dict[str, Any]]] = {"pts": {}}
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (5, 5),
+        top_k: int = 10,
+        loss: Literal["brier", "log"] = "brier",
+        inputs: Inputs = "gaps",
+        link: Link = "softplus",
+        activation: Activation = "relu",
+        weight_decay: float | Literal["auto", "cv"] = "auto",
+        cv: int = 5,
+        restarts: int = 3,
+        bounds: tuple[float, float] = (0.2, 5.0),
+        max_iterations: int = 1000,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.top_k = top_k
+        self.loss = loss
+        self.inputs = inputs
+        self.link = link
+        self.activation = activation
+        self.weight_decay = weight_decay
+        self.cv = cv
+        self.restarts = restarts
+        self.bounds = bounds
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]
+        """Logits matter as they came if the network sees them so."""
+        return Traits(
+            keeps_argmax=True,
+            contains_identity=True,
+            uses_raw_logits=self._setting("inputs") == "logits",
+            shares_parameters=True,
+        )
+
+    def temperatures(self, X: Any) -> NDArray[np.float64]:
+        """Return the temperature of every row, (n,)."""
+        check_is_fitted(self)
+        return self._map().temperatures(self._parsed(X))
+
+    def _fit(self, data: LabelledPredictions) -> None:
+        self._check_parameters()
+        family = self._family(data.n_classes)
+        self.weight_decays_ = self.held_out_losses_ = np.empty(0)
+        self.weight_decay_ = self._decay(data, family)
+        found, self.solution_ = family.fitted(data, self.weight_decay_)
+        self.inverse_temperature_ = found.inverse_temperature
+        self.temperature_ = 1 / self.inverse_temperature_
+        layers = found.network.layers(found.theta)
+        self.weights_ = [weights.copy() for weights, _ in layers]
+        self.intercepts_ = [biases.copy() for _, biases in layers]
+        self.input_means_, self.input_scales_ = found.standard.means, found.standard.scales
+        self.input_ranges_ = np.stack([found.standard.smallest, found.standard.largest])
+        if self.solution_.status is Status.AT_BOUND:
+            # Bounds are multiples of the single temperature, and other ones would be of no help.
+            reason = NONE_IS_LOW_ENOUGH if self.inverse_temperature_ >= 1 else NONE_IS_HIGH_ENOUGH
+            warn_user(f"{type(self).__name__}: {reason}", ConvergenceWarning)
+        else:
+            self.solution_.warn_unless_converged(type(self).__name__)
+
+    def _check_parameters(self) -> None:
+        sizes = self.hidden
+        if not isinstance(sizes, tuple | list) or not all(is_whole(size, 1) for size in sizes):
+            raise ParameterError(
+                f"hidden must be a tuple of whole numbers of at least 1, empty for none, not {sizes!r}."
+            )
+        check_whole("top_k", self.top_k, 2)
+        check_choice("loss", self.loss, ("brier", "log"))
+        check_choice("inputs", self._setting("inputs"), ("gaps", "logits", "entropy"))
+        check_choice("link", self.link, ("softplus", "absolute", "exponential"))
+        check_choice("activation", self.activation, ("relu", "elu", "tanh"))
+        if not isinstance(self.weight_decay, str) or self.weight_decay not in ("auto", "cv"):
+            check_not_negative("weight_decay", self.weight_decay, "'auto' or 'cv'")
+        check_whole("cv", self.cv, 2)
+        check_whole("restarts", self.restarts)
+        check_around_one("bounds", self.bounds)
+        check_whole("max_iterations", self.max_iterations)
+
+    def _decay(self, data: LabelledPredictions, family: RowTemperatureFamily) -> float:
+        """Return the weight decay: the given one, one for so many rows, or the best on rows that were held out."""
+        if not isinstance(self.weight_decay, str):
+            return float(self.weight_decay)
+        automatic = AUTOMATIC_DECAY[self.loss] / data.with_counting_weights().total_weight
+        if self.weight_decay == "auto":
+            return automatic
+        choice = choose_by_folds(
+            data,
+            [automatic * factor for factor in CHOICES],
+            lambda rows, weight_decay: family.fitted(rows, weight_decay)[0],
+            n_folds=int(self.cv),
+            loss=self.loss,
+        )
+        self.weight_decays_, self.held_out_losses_ = np.array(choice.candidates), choice.losses
+        return choice.best
+
+    def _family(self, n_classes: int) -> RowTemperatureFamily:
+        kept = min(int(self.top_k), n_classes)
+        n_inputs = {"gaps": kept - 1, "logits": kept, "entropy": 1}[self._setting("inputs")]
+        network = DenseNetwork((n_inputs, *self.hidden, 1), self.activation)
+        generator = random_source(self.random_state)
+        # Without hidden units there is nothing random about a start.
+        n_starts = int(self.restarts) if self.hidden else 1
+        return RowTemperatureFamily(
+            kind=self._setting("inputs"),
+            top_k=int(self.top_k),
+            network=network,
+            link=self._link(),
+            loss=self.loss,
+            starts=[network.start(generator, 0.0) for _ in range(n_starts)],
+            max_iterations=int(self.max_iterations),
+        )
+
+    def _link(self) -> TemperatureLink:
+        smallest, largest = self.bounds
+        return TemperatureLink(self.link, (float(smallest), float(largest)))
+
+    def _map(self) -> RowTemperatureMap:
+        parts = zip(self.weights_, self.intercepts_, strict=True)
+        return RowTemperatureMap(
+            inverse_temperature=self.inverse_temperature_,
+            kind=self._setting("inputs"),
+            top_k=int(self.top_k),
+            standard=StandardInputs(self.input_means_, self.input_scales_, *self.input_ranges_),
+            network=DenseNetwork(
+                (len(self.weights_[0]), *(weights.shape[1] for weights in self.weights_)), self.activation
+            ),
+            theta=np.concatenate([part for pair in parts for part in (pair[0].ravel(), pair[1])]),
+            link=self._link(),
+        )
+
+    def _traced(self, given: TracedPredictions) -> TracedPredictions:
+        return self._map().traced(given)

@@ -1,0 +1,1 @@
+"""Plots on the simplex of three classes."""

@@ -1,0 +1,186 @@
+"""The report as a document: its sections in their order, as an HTML page, as Markdown and as text for terminals."""
+
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from calibrant.export.json_file import interpreter_source
+from calibrant.presentation import (
+    Document,
+    Markup,
+    Section,
+    as_html,
+    as_markdown,
+    as_text,
+    count,
+    element,
+    page,
+)
+from calibrant.presentation.document import Bullets, Paragraph
+from calibrant.presentation.html import as_html_sections
+from calibrant.presentation.text import table_lines
+from calibrant.presentation.values import PLAIN, Range, decimals
+from calibrant.report.contents import Estimate
+from calibrant.report.sections.binning import bin_sensitivity_section, cumulative_section
+from calibrant.report.sections.classes import classes_section
+from calibrant.report.sections.data import data_section, settings_section
+from calibrant.report.sections.decomposition import decomposition_section
+from calibrant.report.sections.example import example_section
+from calibrant.report.sections.methods import learning_section, methods_section
+from calibrant.report.sections.overview import recommendation_section, verdict_section
+from calibrant.report.sections.pitfalls import pitfalls_section
+from calibrant.report.sections.reliability import reliability_section
+from calibrant.report.sections.scores import errors_section, scores_section
+from calibrant.report.sections.tests import tests_section
+
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.report.assessment import Assessment
+
+__all__ = ["SECTIONS", "ReportSection", "report_document", "report_markdown", "report_page", "report_text"]
+
+ReportSection = Callable[["Assessment"], Section | None]
+"""Function that returns a section of a report, or None if there is nothing to show."""
+
+SECTIONS: tuple[ReportSection, ...] = (
+    verdict_section,
+    recommendation_section,
+    reliability_section,
+    scores_section,
+    errors_section,
+    decomposition_section,
+    tests_section,
+    classes_section,
+    cumulative_section,
+    bin_sensitivity_section,
+    methods_section,
+    learning_section,
+    example_section,
+    pitfalls_section,
+    data_section,
+    settings_section,
+)
+"""All sections in their order; the first two are above the table of contents."""
+
+# Patterns of the gaps in reliability diagrams.
+HATCHES = (
+    '<svg class="patterns" width="0" height="0" aria-hidden="true" focusable="false"><defs>'
+    '<pattern id="hatch-over" patternUnits="userSpaceOnUse" width="6" height="6" patternTransform="rotate(45)">'
+    '<rect class="over-ground" width="6" height="6"/><rect class="over-line" width="1.6" height="6"/></pattern>'
+    '<pattern id="hatch-under" patternUnits="userSpaceOnUse" width="6" height="6" patternTransform="rotate(-45)">'
+    '<rect class="under-ground" width="6" height="6"/><rect class="under-line" width="1.6" height="6"/></pattern>'
+    "</defs></svg>"
+)
+
+
+def report_document(assessment: "Assessment", sections: Sequence[ReportSection] = SECTIONS) -> Document:
+    """Return the title and the sections of an assessment that have anything to show."""
+    made = (section(assessment) for section in sections)
+    return Document(assessment.title, tuple(section for section in made if section is not None))
+
+
+def report_markdown(assessment: "Assessment", sections: Sequence[ReportSection] = SECTIONS) -> str:
+    """Return the report as Markdown, with tables in place of figures."""
+    return as_markdown(report_document(assessment, sections))
+
+
+def report_page(assessment: "Assessment", sections: Sequence[ReportSection] = SECTIONS) -> str:
+    """Return the report as one self-contained HTML page.
+
+    The content security policy of the page blocks everything else, even a script in the name of a class.
+    """
+    document = report_document(assessment, sections)
+    version = assessment.repeatability.versions.get("calibrant", "")
+    conclusions, others = document.sections[:2], document.sections[2:]
+    links = (element("li", element("a", section.title, href=f"#{section.name}")) for section in others)
+    main = element(
+        "main",
+        *map(as_html, conclusions),
+        element("nav", element("ul", *links), aria_label="Contents"),
+        as_html_sections(others),
+        id="main",
+        tabindex=-1,
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the verdict", class_="skip", href="#main"),
+        Markup(HATCHES),
+        _header(assessment),
+        main,
+        element("footer", element("p", f"Made with calibrant {version}.")),
+        element("div", id="tooltip", role="tooltip", hidden=True),
+    )
+    script = files("calibrant.report").joinpath("script.js").read_text(encoding="utf-8")
+    if any(section.name == "example" for section in others):
+        script = interpreter_source() + script
+    return page(
+        f"{assessment.title}: calibration report", body, script=script, generator=f"calibrant {version}"
+    )
+
+
+def _header(assessment: "Assessment") -> Markup:
+    data = assessment.data
+    rows = f"{count(data.n_rows)} {'row' if data.n_rows == 1 else 'rows'}, {count(data.n_classes)} classes"
+    theme = element(
+        "button",
+        "Dark colours",
+        type="button",
+        id="theme",
+        class_="controls",
+        hidden=True,
+        aria_pressed="false",
+    )
+    words = element(
+        "div",
+        element("p", "Calibration report", class_="kind"),
+        element("h1", assessment.title),
+        element("p", rows, class_="subtitle"),
+    )
+    return element("header", words, theme)
+
+
+def report_text(assessment: "Assessment", width: int = 80) -> str:
+    """Return the verdict, the recommendation, a table of scores and the warnings for a terminal."""
+    verdict, advice = assessment.verdict, assessment.recommendation
+    reasons = tuple(Paragraph(text) for text in (*advice.sentences, advice.more_rows) if text)
+    warnings = [pitfall.text for pitfall in assessment.pitfalls if pitfall.severity == "warning"]
+    parts = [
+        as_text(Document(assessment.title, ()), width).rstrip(),
+        as_text(Paragraph(verdict.headline), width),
+        as_text(Bullets(tuple(map(Paragraph, verdict.sentences))), width),
+        as_text(Paragraph(advice.headline), width),
+        as_text(Bullets(reasons), width),
+        _summary_table(assessment, width),
+        *(as_text(Bullets((Paragraph(text, opening="Warning:"),)), width) for text in warnings),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _summary_table(assessment: "Assessment", width: int) -> str:
+    rows = (*assessment.scores, *assessment.errors)
+    if not rows:
+        return ""
+    is_calibrated = any(row.after is not None for row in rows)
+    header = ["", "before", *(["after", "difference"] if is_calibrated else [])]
+    cells = []
+    for row in rows:
+        line = [row.before.name, _four_decimals(row.before)]
+        if is_calibrated:
+            line += ["-" if row.after is None else _four_decimals(row.after), _difference(row.difference)]
+        cells.append(line)
+    lines = table_lines(header, cells, [False, True, True, False][: len(header)], width)
+    if is_calibrated:
+        level = f"{100 * rows[0].before.level:g} %"
+        lines.append(f"Differences with {level} intervals, on held-out rows.")
+    return "\n".join(lines)
+
+
+def _four_decimals(estimate: Estimate) -> str:
+    return decimals(estimate.value)
+
+
+def _difference(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    interval = Range(estimate.low, estimate.high, "decimals", signed=True).text(PLAIN)
+    value = decimals(estimate.value, signed=True)
+    return f"{value} ({interval})" if interval else value

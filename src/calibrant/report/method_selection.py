@@ -1,0 +1,265 @@
+"""Compare methods by cross-validation and choose one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.arrays import IntArray
+from calibrant.calibrator import Calibrator
+from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult, compare
+from calibrant.intervals import Interval, loss_difference
+from calibrant.metrics.row_losses import Loss
+from calibrant.predictions import Predictions
+from calibrant.presentation import counted
+from calibrant.report.evaluation_set import EvaluationSet, random_rows_by_class
+from calibrant.space import Space
+
+__all__ = [
+    "NEGLIGIBLE_GAIN",
+    "MethodSelection",
+    "baseline_of",
+    "baseline_text",
+    "default_methods",
+    "has_infinite_loss",
+    "most_rows",
+    "reason_not_to_fit",
+    "select_method",
+]
+
+Methods = Sequence[str | Calibrator]
+LOSSES: tuple[Loss, ...] = ("log", "brier")
+
+# Methods that take about a second per million probabilities, and the limits of probabilities and rows for fast and slow ones.
+QUICK = frozenset(
+    {UNCALIBRATED, "temperature", "platt", "beta", "isotonic", "frequency-binning", "width-binning"}
+)
+QUICK_NUMBERS = 2_000_000
+SLOW_ROWS, SLOW_NUMBERS = 10_000, 5_000_000
+
+# Relative change of the loss that is negligible.
+NEGLIGIBLE_GAIN = 0.005
+
+# With fewer rows no gain can be distinguished from noise.
+FEWEST_ROWS = 20
+
+ROWS_FOR_ISOTONIC = 1000
+MOST_CLASSES_OF_MATRIX, MOST_CLASSES_OF_DIRICHLET, MOST_CLASSES_OF_VECTOR = 30, 5, 100
+
+
+@dataclass(frozen=True, eq=False)
+class MethodSelection:
+    """Result of the comparison of methods.
+
+    Attributes
+    ----------
+    comparison : Comparison or None
+        None if no method could be tried.
+    rows : EvaluationSet
+        The rows on which methods were compared: all, or a sample that keeps rare classes.
+    chosen : MethodResult or None
+        The simplest method whose log-loss is within one standard error of the lowest.
+    calibrator : str, Calibrator or None
+        The chosen method as the user gave it.
+    near_best : tuple of str
+        Names of other methods within one standard error.
+    gain : Interval or None
+        Log-loss of the chosen method minus that of the uncalibrated predictions, on held-out rows, with an interval that
+        is valid for all methods simultaneously.
+    brier : Interval or None
+        The same for the Brier score.
+    is_recommended : bool
+        Whether the chosen method is recommended; see :func:`select_method`.
+    after : EvaluationSet or None
+        All measured rows with out-of-sample calibrated probabilities.
+    reason : str
+        Why no method was tried; empty if one was.
+    """
+
+    rows: EvaluationSet
+    reason: str = ""
+    comparison: Comparison | None = None
+    chosen: MethodResult | None = None
+    calibrator: str | Calibrator | None = None
+    near_best: tuple[str, ...] = ()
+    gain: Interval | None = None
+    brier: Interval | None = None
+    is_recommended: bool = False
+    after: EvaluationSet | None = None
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the gain in log-loss is significant, and mistakes limit the confidence of the calibrator."""
+        return self.gain is not None and self.gain.high < 0 and not self.makes_no_mistakes
+
+    @property
+    def makes_no_mistakes(self) -> bool:
+        """Whether the chosen method makes no mistakes, so that the data do not limit its confidence."""
+        return self.after is not None and bool(self.after.hits.all())
+
+    @property
+    def n_methods(self) -> int:
+        """Number of methods that were compared with the uncalibrated predictions."""
+        return 0 if self.comparison is None else len(self.comparison.measured) - 1
+
+
+def default_methods(n_rows: int, n_classes: int) -> list[str]:
+    """Return the default set of fast methods for a number of rows and classes, the simplest first.
+
+    >>> default_methods(500, 2), default_methods(5000, 3), default_methods(50_000, 1000)[-1]
+    (['temperature', 'platt', 'beta'], ['temperature', 'shared-vector', 'shared-matrix', 'dirichlet-l2'], 'shared-map')
+    """
+    if n_classes == 2:
+        names = ["temperature", "platt", "beta"]
+        return [*names, "isotonic"] if n_rows >= ROWS_FOR_ISOTONIC else names
+    if n_classes > MOST_CLASSES_OF_VECTOR:
+        return ["temperature", "shared-map"]
+    names = ["temperature", "shared-vector"]
+    if n_classes <= MOST_CLASSES_OF_MATRIX:
+        names.append("shared-matrix")
+    if n_classes <= MOST_CLASSES_OF_DIRICHLET:
+        names.append("dirichlet-l2")
+    return names
+
+
+def reason_not_to_fit(rows: EvaluationSet) -> str:
+    """Return why no method can be tried on these rows; empty if methods can."""
+    if rows.n_rows < FEWEST_ROWS:
+        verb = "is" if rows.n_rows == 1 else "are"
+        return f"{counted(rows.n_rows, 'row')} {verb} too few to fit and evaluate a method; at least {FEWEST_ROWS} are needed"
+    if rows.n_present < 2:
+        return "all rows have the same true class, so no calibrator can be fitted for the others"
+    if rows.n_groups is not None and rows.n_groups < 2:
+        return "all rows belong to one group, so cross-validation is impossible"
+    return ""
+
+
+def select_method(
+    rows: EvaluationSet,
+    methods: Methods | None,
+    cv: Any,
+    level: float,
+    random_state: int,
+    progress: Callable[[int, int, str], object] | None,
+    *,
+    may_sample: bool = True,
+    small_error: bool = False,
+) -> MethodSelection:
+    """Compare methods by cross-validation, choose one, and measure its gain on all rows.
+
+    Fast methods get all rows, others a sample that keeps rare classes. The chosen method, fitted to the sample, calibrates the
+    remaining rows, so all calibrated rows are held out. The method is recommended if the interval of its gain, adjusted for
+    the number of methods, is above zero. If the log-loss is infinite because a true class had probability zero, the method is
+    recommended if the Brier score falls significantly. If the tests show only a ``small_error``, the gain must also be at least
+    0.5 % of the log-loss.
+    """
+    chosen_methods = default_methods(rows.n_rows, rows.n_classes) if methods is None else list(methods)
+    limit = most_rows(chosen_methods, rows.n_classes) if may_sample else rows.n_rows
+    drawn, sample = random_rows_by_class(rows, limit, random_state)
+    names = {str(method): method for method in chosen_methods if str(method) != UNCALIBRATED}
+    reason = reason_not_to_fit(sample) or ("" if names else "no methods were given")
+    if reason:
+        return MethodSelection(sample, reason)
+    comparison = compare(
+        sample.labels,
+        sample.predictions,
+        chosen_methods,
+        sample_weight=sample.weights,
+        groups=sample.groups,
+        cv=cv,
+        level=level,
+        refit=drawn is not None,
+        random_state=random_state,
+        progress=progress,
+    )
+    ordered = [comparison.result(name) for name in names]
+    fitted = [result for result in ordered if not result.failed and np.isfinite(result.scores["log_loss"])]
+    if not fitted:
+        return MethodSelection(sample, "every method failed", comparison)
+    near_best = _within_one_standard_error(comparison, fitted)
+    chosen = near_best[0]
+    assert chosen.predictions is not None
+    after = rows.with_predictions(chosen.predictions) if drawn is None else _all_rows(rows, drawn, chosen)
+    gain, brier = (
+        loss_difference(
+            rows.labels,
+            baseline_of(rows) if loss == "log" else rows.predictions,
+            after.predictions,
+            loss=loss,
+            sample_weight=rows.weights,
+            groups=rows.groups,
+            level=1 - (1 - level) / (len(comparison.measured) - 1),
+        )
+        for loss in LOSSES
+    )
+    is_large_enough = not small_error or -gain.estimate >= NEGLIGIBLE_GAIN * rows.data.log_loss(
+        baseline_of(rows)
+    )
+    is_recommended = (gain.high < 0 and is_large_enough) or (has_infinite_loss(rows) and brier.high < 0)
+    return MethodSelection(
+        sample,
+        comparison=comparison,
+        chosen=chosen,
+        calibrator=names[chosen.name],
+        near_best=tuple(result.name for result in near_best[1:]),
+        gain=gain,
+        brier=brier,
+        is_recommended=is_recommended,
+        after=after,
+    )
+
+
+def most_rows(methods: Methods, n_classes: int) -> int:
+    """Return the limit of rows for these methods: a million for two classes, ten thousand if one of the methods is slow.
+
+    >>> most_rows(["temperature", "platt"], 2), most_rows(["temperature", "shared-vector"], 3)
+    (1000000, 10000)
+    """
+    if all(isinstance(method, str) and method in QUICK for method in methods):
+        return max(1, QUICK_NUMBERS // n_classes)
+    return max(1, min(SLOW_ROWS, SLOW_NUMBERS // n_classes))
+
+
+def _within_one_standard_error(comparison: Comparison, fitted: list[MethodResult]) -> list[MethodResult]:
+    """Return the methods within one standard error (of the paired difference) of the best, in order."""
+    best = min(fitted, key=lambda result: result.scores["log_loss"])
+    near_best = []
+    for result in fitted:
+        gap = comparison.difference(best.name, result.name)
+        if result is best or gap.estimate <= gap.standard_error:
+            near_best.append(result)
+    return near_best
+
+
+def _all_rows(rows: EvaluationSet, sample_numbers: IntArray, chosen: MethodResult) -> EvaluationSet:
+    """Return all rows with out-of-sample calibrated probabilities."""
+    assert chosen.calibrator is not None
+    assert chosen.predictions is not None
+    probabilities = np.empty(rows.predictions.scores.shape, rows.predictions.scores.dtype)
+    others = np.ones(rows.n_rows, dtype=np.bool_)
+    others[sample_numbers] = False
+    probabilities[sample_numbers] = chosen.predictions.probabilities
+    probabilities[others] = chosen.calibrator.transform(rows.predictions.take(others)).probabilities
+    probabilities.setflags(write=False)
+    return rows.with_predictions(Predictions(probabilities, Space.PROBABILITIES))
+
+
+def has_infinite_loss(rows: EvaluationSet) -> bool:
+    """Return whether the log-loss is infinite because a true class had probability zero."""
+    return not np.isfinite(rows.data.log_loss())
+
+
+def baseline_of(rows: EvaluationSet) -> Predictions:
+    """Return the uncalibrated predictions; if their log-loss is infinite, with zeros raised to the floor and renormalised.
+
+    :func:`~calibrant.comparison.compare` has the same baseline.
+    """
+    return rows.predictions.without_zeros() if has_infinite_loss(rows) else rows.predictions
+
+
+def baseline_text(rows: EvaluationSet) -> str:
+    """Return in words what :func:`baseline_of` returns."""
+    if not has_infinite_loss(rows):
+        return "the uncalibrated predictions"
+    return f"the uncalibrated predictions with zeros raised to the floor, {rows.predictions.floor:.2g}"

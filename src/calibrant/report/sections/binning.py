@@ -1,0 +1,258 @@
+"""Sections "Cumulative differences", which need no bins, and "Sensitivity to binning"."""
+
+from typing import TYPE_CHECKING
+
+from calibrant.comparison import UNCALIBRATED
+from calibrant.plots.bin_sensitivity import bin_sensitivity
+from calibrant.plots.cumulative_curve import cumulative_curve
+from calibrant.presentation import (
+    TYPOGRAPHIC,
+    Cell,
+    Column,
+    Figure,
+    Markup,
+    OnPage,
+    Paragraph,
+    Section,
+    SideBySide,
+    Table,
+    Value,
+    element,
+    joined,
+    number,
+    p_value,
+)
+from calibrant.report.contents import BinSensitivityNumbers, CumulativeNumbers
+from calibrant.report.evaluation_set import EvaluationSet, rounded
+from calibrant.report.method_selection import MethodSelection
+from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, ticks_between
+from calibrant.report.sections.scores import metric_title
+
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.report.assessment import Assessment
+
+__all__ = ["bin_sensitivities", "bin_sensitivity_section", "cumulative_numbers", "cumulative_section"]
+
+SERIES = (
+    ("equal_width", "series-1", "circle", "equal-width bins"),
+    ("equal_mass", "series-2", "square", "equal-mass bins"),
+    ("debiased", "series-3", "triangle", "debiased"),
+)
+
+
+def cumulative_section(assessment: "Assessment") -> Section | None:
+    """Return the section with the cumulative sums of outcomes minus scores."""
+    if not assessment.cumulative:
+        return None
+    shared = _bounds(assessment.cumulative)
+    figures = tuple(
+        Figure(
+            f"cumulative-{index}",
+            f"{numbers.method}, {numbers.event}",
+            _cumulative_chart(numbers, shared),
+            _cumulative_table(numbers, f"cumulative-numbers-{index}"),
+            note=_kuiper_sentence(numbers),
+        )
+        for index, numbers in enumerate(assessment.cumulative)
+    )
+    lead = (
+        "Cumulative sum of outcomes minus scores, from the lowest score to the highest, without bins. Where the curve falls, the "
+        "scores are too high; where it rises, they are too low. For calibrated predictions it stays mostly within the grey band."
+    )
+    return Section("cumulative", "Cumulative differences", (Paragraph(lead, "lead"), SideBySide(figures)))
+
+
+def _cumulative_table(numbers: CumulativeNumbers, name: str) -> Table:
+    """Return the curve at about every tenth of the rows."""
+    n = len(numbers.share)
+    picked = sorted({round(step * (n - 1) / 10) for step in range(11)}) if n else []
+    rows = tuple(
+        (
+            Cell(Value(numbers.share[index], "percent", 0)),
+            Cell(Value(numbers.score[index])),
+            Cell(Value(numbers.difference[index], signed=True)),
+        )
+        for index in picked
+    )
+    columns = (
+        Column("Fraction of rows", is_numeric=False),
+        Column("Score"),
+        Column("Cumulative outcomes − scores"),
+    )
+    return Table(name, f"Cumulative differences of {numbers.method}, {numbers.event}", columns, rows)
+
+
+def bin_sensitivity_section(assessment: "Assessment") -> Section | None:
+    """Return the section with binned errors for several numbers of bins."""
+    figures = tuple(
+        Figure(
+            f"bin-sensitivity-{index}",
+            f"{numbers.method}, {metric_title(numbers.metric)}",
+            _bin_chart(numbers),
+            _bin_table(numbers, f"bin-sensitivity-numbers-{index}"),
+        )
+        for index, numbers in enumerate(assessment.bin_sensitivity)
+        if numbers.n_bins
+    )
+    if not figures:
+        return None
+    lead = "A binned error depends on the bins. If the lines are above the grey area for every number of bins, the error is real."
+    blocks = (Paragraph(lead, "lead"), SideBySide(figures), OnPage(_bin_legend()))
+    return Section("bins", "Sensitivity to binning", blocks)
+
+
+def _bin_table(numbers: BinSensitivityNumbers, name: str) -> Table:
+    columns = (
+        Column("Bins", is_numeric=False),
+        Column("Equal width"),
+        Column("Equal mass"),
+        Column("Debiased"),
+        Column("If calibrated, mean"),
+        Column("If calibrated, 95 % quantile"),
+    )
+    series = (numbers.equal_width, numbers.equal_mass, numbers.debiased, numbers.noise, numbers.noise_high)
+    rows = tuple(
+        (Cell(Value(n_bins, "count")), *(Cell(Value(values[index])) for values in series))
+        for index, n_bins in enumerate(numbers.n_bins)
+    )
+    caption = f"{metric_title(numbers.metric)} of {numbers.method} by the number of bins"
+    return Table(name, caption, columns, rows)
+
+
+def cumulative_numbers(rows: EvaluationSet, selection: MethodSelection) -> tuple[CumulativeNumbers, ...]:
+    """Return the cumulative differences of the main event, uncalibrated and after the chosen method."""
+    stages = [(UNCALIBRATED, rows)]
+    if selection.chosen is not None and selection.after is not None:
+        stages.append((selection.chosen.name, selection.after))
+    found = []
+    for method, some in stages:
+        curve = cumulative_curve(some.labels, some.predictions, sample_weight=some.weights)
+        found.append(
+            CumulativeNumbers(
+                method=method,
+                event=curve.event,
+                share=rounded(curve.share),
+                score=rounded(curve.score),
+                difference=rounded(curve.difference),
+                sigma=float(curve.sigma),
+                kuiper=float(curve.kuiper),
+                p_value=float(curve.p_value),
+            )
+        )
+    return tuple(found)
+
+
+def bin_sensitivities(
+    sample: EvaluationSet, sample_after: EvaluationSet | None, selection: MethodSelection, random_state: int
+) -> tuple[BinSensitivityNumbers, ...]:
+    """Return the binned error of the predicted class for several numbers of bins, before and after calibration."""
+    stages = [(UNCALIBRATED, sample)]
+    if selection.chosen is not None and sample_after is not None:
+        stages.append((selection.chosen.name, sample_after))
+    found = []
+    for method, some in stages:
+        curve = bin_sensitivity(
+            some.labels, some.predictions, sample_weight=some.weights, random_state=random_state
+        )
+        found.append(
+            BinSensitivityNumbers(
+                method=method,
+                metric=curve.metric,
+                n_bins=tuple(int(count) for count in curve.n_bins),
+                equal_width=rounded(curve.equal_width),
+                equal_mass=rounded(curve.equal_mass),
+                debiased=rounded(curve.debiased),
+                noise=rounded(curve.noise),
+                noise_high=rounded(curve.noise_high),
+            )
+        )
+    return tuple(found)
+
+
+def _bounds(all_numbers: tuple[CumulativeNumbers, ...]) -> tuple[float, float]:
+    """Return the common vertical range of all charts, so that before and after are comparable."""
+    reach = [2.2 * numbers.sigma for numbers in all_numbers]
+    return bounds(*(numbers.difference for numbers in all_numbers), reach, [-value for value in reach])
+
+
+def _cumulative_chart(numbers: CumulativeNumbers, y_bounds: tuple[float, float]) -> Markup:
+    """Return the chart: curve, zero line, and plus and minus two standard deviations of the endpoint under calibration."""
+    plot = Plot.of((0.0, 1.0), y_bounds)
+    top, bottom = plot.y(2 * numbers.sigma), plot.y(-2 * numbers.sigma)
+    return chart(
+        f"Cumulative differences of {numbers.method}: {numbers.event}",
+        _kuiper_sentence(numbers),
+        290,
+        element(
+            "rect", class_="band", x=plot.x.start, y=top, width=plot.x.end - plot.x.start, height=bottom - top
+        ),
+        plot.frame(
+            ticks_between(0, 1),
+            ticks_between(*y_bounds),
+            "Fraction of rows, lowest score first",
+            "Outcomes − scores",
+        ),
+        element("path", class_="diagonal", d=f"M{plot.x.start:.0f} {plot.y(0):.1f}H{plot.x.end:.0f}"),
+        plot.line(zip(numbers.share, numbers.difference, strict=True), "curve"),
+    )
+
+
+def _kuiper_sentence(numbers: CumulativeNumbers) -> str:
+    """Return the result of Kuiper's test in words."""
+    p = p_value(numbers.p_value, style=TYPOGRAPHIC)
+    kuiper, sigma = (number(one, style=TYPOGRAPHIC) for one in (numbers.kuiper, numbers.sigma))
+    return (
+        f"Range of the line (Kuiper's statistic) {kuiper}, p {p if p.startswith('<') else f'= {p}'}; standard deviation under "
+        f"calibration {sigma}."
+    )
+
+
+def _bin_chart(numbers: BinSensitivityNumbers) -> Markup:
+    """Return the chart, with a logarithmic axis for the number of bins."""
+    series = [getattr(numbers, name) for name, *_ in SERIES]
+    y_bounds = bounds(*series, numbers.noise_high, zero=True)
+    few, many = min(numbers.n_bins), max(numbers.n_bins)
+    plot = Plot.of((few / 1.15, max(many, few + 1) * 1.15), y_bounds, logarithmic=True)
+    zeros = tuple(0.0 for _ in numbers.n_bins)
+    pieces: list[str] = [
+        plot.band(numbers.n_bins, zeros, numbers.noise_high, "band"),
+        plot.frame(
+            list(numbers.n_bins),
+            ticks_between(*y_bounds),
+            "Number of bins",
+            metric_title(numbers.metric),
+            write_x=lambda tick: f"{tick:g}",
+        ),
+        plot.line(zip(numbers.n_bins, numbers.noise, strict=True), "noise"),
+    ]
+    for values, (_, class_, shape, _) in zip(series, SERIES, strict=True):
+        points = list(zip(numbers.n_bins, values, strict=True))
+        marks = [marker(shape, *place, 4.0, "mark") for point in points if (place := plot.place(point))]
+        pieces.append(element("g", plot.line(points, "line"), *marks, class_=f"series {class_}"))
+    return chart(
+        f"{metric_title(numbers.metric)} of {numbers.method} by the number of bins",
+        "The table below the chart has the numbers.",
+        290,
+        *pieces,
+    )
+
+
+def _bin_legend() -> Markup:
+    """Return the legend."""
+    swatches = [
+        (
+            element(
+                "g",
+                element("path", class_="line", d="M0 7H28"),
+                marker(shape, 14.0, 7.0, 4.0, "mark"),
+                class_=f"series {class_}",
+            ),
+            text,
+        )
+        for _, class_, shape, text in SERIES
+    ]
+    noise = joined(
+        element("rect", class_="band", x=0, y=1, width=28, height=12),
+        element("path", class_="noise", d="M0 7H28"),
+    )
+    return legend(*swatches, (noise, "under calibration: mean and 95 % quantile"))

@@ -1,0 +1,403 @@
+"""Sections "Comparison of methods" and "Learning curve": held-out scores, and the gain from more rows."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators import AutoCalibration
+from calibrant.comparison.compare import random_folds
+from calibrant.errors import CalibrationWarning
+from calibrant.notices import held_back
+from calibrant.plots.learning_curve import LearningCurve, learning_curve
+from calibrant.presentation import (
+    TYPOGRAPHIC,
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Markup,
+    OnPage,
+    Paragraph,
+    Range,
+    Section,
+    SideBySide,
+    Table,
+    Value,
+    as_html,
+    count,
+    counted,
+    element,
+    has_value,
+    joined,
+    number,
+    percent,
+    shortened,
+    significant,
+)
+from calibrant.report.contents import Estimate, LearningNumbers, MethodRow, Recommendation
+from calibrant.report.evaluation_set import EvaluationSet, plain_floats, random_rows
+from calibrant.report.method_selection import NEGLIGIBLE_GAIN, MethodSelection, baseline_of
+from calibrant.report.sections.axes import Plot, bounds, chart, legend, marker, tick_text, ticks_between
+from calibrant.report.sections.scores import INFINITE, difference_cell
+
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.report.assessment import Assessment
+
+__all__ = ["is_slow", "learning_numbers", "learning_section", "learning_sentence", "methods_section"]
+
+ROW = 40.0
+LONGEST_LABEL = 26
+
+# Limit of the rows of a learning curve, whose intervals are bootstrapped.
+MOST_ROWS = 50_000
+
+CLOSEST = 46.0
+"""Smallest distance in pixels between labels of the horizontal axis."""
+
+
+def methods_section(assessment: "Assessment") -> Section | None:
+    """Return the section with the differences of all methods to the uncalibrated predictions, and a table of scores."""
+    advice = assessment.recommendation
+    if not advice.methods:
+        return None
+    figures = []
+    for name, field, baseline in (
+        ("Log-loss", "log_loss_difference", advice.baseline),
+        ("Brier score", "brier_difference", "the uncalibrated predictions"),
+    ):
+        entries: list[tuple[str, Estimate, bool]] = [
+            (row.name, estimate, row.name == advice.method)
+            for row in advice.methods
+            if (estimate := getattr(row, field)) is not None and estimate.value is not None
+        ]
+        if entries:
+            caption = f"{name}: difference to {baseline}"
+            picture = _forest_chart(caption, f"Difference of the {name} (negative is better)", entries)
+            figures.append(Figure(f"forest-{field.replace('_', '-')}", caption, picture))
+    marks = (
+        "Filled marks: the interval excludes zero. Hollow marks: the difference may be noise. ★ and the diamond: the recommended "
+        "method."
+    )
+    blocks: list[Block] = [Paragraph(advice.how, "lead")] if advice.how else []
+    if figures:
+        blocks += [SideBySide(tuple(figures)), OnPage(element("p", marks, class_="note"))]
+    return Section("methods", "Comparison of methods", (*blocks, _methods_table(advice)))
+
+
+def _methods_table(advice: Recommendation) -> Table:
+    """Return the table of methods; the recommended one is highlighted."""
+    columns = (
+        Column("Method", is_numeric=False),
+        Column("Log-loss"),
+        Column("Change of log-loss"),
+        Column("Brier score"),
+        Column("Change of Brier score"),
+        Column("Accuracy"),
+        Column("Changed decisions"),
+        Column("ECE, confidence"),
+        Column("ECE, classwise"),
+        Column("Fit time"),
+    )
+    rows = tuple(
+        (
+            Cell(row.name, (_remarks(row, row.name == advice.method),)),
+            Cell(Value(row.log_loss, tiny=False)),
+            difference_cell(row.log_loss_difference),
+            Cell(Value(row.brier_score, tiny=False)),
+            difference_cell(row.brier_difference),
+            Cell(Value(row.accuracy, "percent", 2)),
+            _changed_cell(row),
+            Cell(Value(row.confidence_ece, tiny=False)),
+            Cell(Value(row.classwise_ece, tiny=False)),
+            Cell(Value(row.seconds, "duration")),
+        )
+        for row in advice.methods
+    )
+    chosen = [index for index, row in enumerate(advice.methods) if row.name == advice.method]
+    notes = []
+    if any(row.log_loss_difference is not None for row in advice.methods):
+        notes.append(
+            f"Changes of the log-loss are relative to {advice.baseline}. Intervals are for each method separately; the interval "
+            "of the gain above is wider, since it is adjusted for the choice among the methods."
+        )
+    notes += [f"{row.name}: {note}" for row in advice.methods for note in row.notes]
+    notes += [f"{row.name} could not be fitted: {row.error}" for row in advice.methods if row.error]
+    if any(row.log_loss == float("inf") for row in advice.methods):
+        notes.append(INFINITE)
+    return Table(
+        "methods",
+        f"{count(len(advice.methods))} methods, evaluated on held-out rows",
+        columns,
+        rows,
+        notes=tuple(notes),
+        is_sortable=True,
+        highlighted=chosen[0] if chosen else None,
+    )
+
+
+def _changed_cell(row: MethodRow) -> Cell:
+    """Return the fraction of changed decisions: "never" for arg-max-preserving methods, missing for the uncalibrated row."""
+    if row.log_loss_difference is None and not row.changed_decisions:
+        return Cell(Value(None), value=row.changed_decisions)
+    if row.keeps_argmax and not row.changed_decisions:
+        return Cell("never", value=row.changed_decisions)
+    return Cell(Value(row.changed_decisions, "percent", 2))
+
+
+def _remarks(row: MethodRow, is_recommended: bool) -> str:
+    return ", ".join([*(["recommended"] if is_recommended else []), *(["failed"] if row.error else [])])
+
+
+def learning_section(assessment: "Assessment") -> Section | None:
+    """Return the section with the loss of the chosen method by the size of the calibration set."""
+    numbers = assessment.learning
+    if numbers is None or not numbers.sizes:
+        return None
+    columns = (Column("Calibration set", is_numeric=False), Column("Log-loss"), Column("Minus uncalibrated"))
+    rows = []
+    for size, loss, low, high in zip(numbers.sizes, numbers.loss, numbers.low, numbers.high, strict=True):
+        change = loss - numbers.uncalibrated if loss is not None else None
+        interval = Range(low, high, digits=3, tiny=False)
+        rows.append(
+            (Cell(Value(size, "count")), Cell(Value(loss), (interval,)), Cell(Value(change, signed=True)))
+        )
+    caption = f"Loss of {numbers.method} by size of the calibration set"
+    table = Table("learning-numbers", caption, columns, tuple(rows))
+    figure = Figure("learning-curve", f"Log-loss of {numbers.method}", _learning_chart(numbers))
+    drawn = OnPage(element("div", as_html(figure), _learning_legend(numbers)))
+    return Section(
+        "learning", "Learning curve", (Paragraph(numbers.sentence, "lead"), SideBySide((drawn, table)))
+    )
+
+
+def learning_numbers(
+    selection: MethodSelection, n_rows: int, cv: Any, level: float, random_state: int
+) -> tuple[LearningNumbers | None, str]:
+    """Return the learning curve of the chosen method with a summary in words, or the reason why there is none.
+
+    Rows and folds are those of the comparison, so the last point equals the log-loss in the table of methods. Large data are
+    subsampled, which the summary mentions.
+    """
+    if selection.chosen is None or selection.calibrator is None:
+        return None, ""
+    name = selection.chosen.name
+    if is_slow(selection):
+        return (
+            None,
+            f"The learning curve of {name} was not computed, since it takes long; use calibrant.plots.learning_curve.",
+        )
+    if not isinstance(cv, int):
+        return (
+            None,
+            "There is no learning curve, since it needs a number of folds, but cv is a list of splits or a splitter.",
+        )
+    drawn = random_rows(selection.rows, MOST_ROWS, MOST_ROWS * selection.rows.n_classes, random_state)
+    sample = selection.rows.take(drawn)
+    method = (
+        clone(selection.calibrator) if isinstance(selection.calibrator, Calibrator) else selection.calibrator
+    )
+    try:
+        with held_back(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)  # about degenerate or infinite intervals
+            curve = learning_curve(
+                sample.labels,
+                sample.predictions,
+                method=method,
+                cv=[
+                    (fold.train_rows, fold.test_rows) for fold in random_folds(cv, sample.data, random_state)
+                ],
+                sample_weight=sample.weights,
+                groups=sample.groups,
+                level=level,
+                random_state=random_state,
+            )
+    except ValueError as error:
+        return None, f"There is no learning curve: {error}"
+    if np.isfinite(curve.loss).sum() < 2:
+        return None, _too_few(curve, sample)
+    # The loss of the table, which raises zeros only if a true class had one.
+    curve = replace(curve, uncalibrated=sample.data.log_loss(baseline_of(sample)))
+    sentence = learning_sentence(curve, n_rows, name, selection.is_recommended)
+    if drawn is not None:
+        sentence += (
+            f" The curve is from a random sample of {sample.n_rows:,} rows, so it differs from the table."
+        )
+    found = LearningNumbers(
+        method=name,
+        sizes=tuple(curve.sizes.tolist()),
+        loss=plain_floats(curve.loss),
+        low=plain_floats(curve.low),
+        high=plain_floats(curve.high),
+        uncalibrated=float(curve.uncalibrated),
+        sentence=sentence,
+    )
+    return found, sentence
+
+
+def _too_few(curve: LearningCurve, sample: EvaluationSet) -> str:
+    if curve.notes:
+        return f"There is no learning curve, since fits to subsets of the rows failed: {curve.notes[0].rstrip('.')}."
+    return (
+        f"There is no learning curve: the training folds have {counted(int(curve.sizes[-1]), 'row')} of {sample.n_rows}, too "
+        "few for smaller subsets."
+    )
+
+
+def is_slow(selection: MethodSelection) -> bool:
+    """Return whether the chosen method cross-validates internally, so that the many fits of a curve would take minutes."""
+    return selection.calibrator == "auto" or isinstance(selection.calibrator, AutoCalibration)
+
+
+def learning_sentence(curve: LearningCurve, n_rows: int, name: str, is_recommended: bool) -> str:
+    """Return the predicted gain from twice and ten times ``n_rows``, if the points support the fitted curve."""
+    now = float(curve.loss[-1])
+    by_twice, by_tenfold = (
+        curve.expected(n_rows)[0] - curve.expected(times * n_rows)[0] for times in (2, 10)
+    )
+    if not curve.trend.is_supported or not np.isfinite(now) or by_tenfold > now:
+        return f"The learning curve does not allow a prediction of how {name} would do with more rows."
+    if by_tenfold < NEGLIGIBLE_GAIN * now:
+        return (
+            f"More rows would hardly improve {name}: ten times as many would lower its log-loss of {significant(now)} by at most "
+            f"{percent(by_tenfold / now, 2)}."
+            if by_tenfold > 0
+            else f"The log-loss of {name}, {significant(now)}, does not fall with the number of rows over these sizes."
+        )
+    # Methods that regularise less with more rows gain more than this law, which holds for a fixed number of parameters.
+    law = "according to a rough fit of a + b / n"
+    if is_recommended:
+        return (
+            f"More rows would improve {name}: twice as many would lower its log-loss of {significant(now)} by about "
+            f"{significant(by_twice, 2)}, ten times as many by {significant(by_tenfold, 2)}, {law}."
+        )
+    if now - by_tenfold < (1 - NEGLIGIBLE_GAIN) * curve.uncalibrated:
+        return (
+            f"With ten times as many rows {name} may help: its log-loss may fall from {significant(now)} to "
+            f"{significant(now - by_tenfold)}, below the {significant(curve.uncalibrated)} of the uncalibrated predictions, "
+            f"{law}."
+        )
+    return f"Even with ten times as many rows {name} would not beat the uncalibrated predictions, {law}."
+
+
+def _forest_chart(title: str, axis: str, entries: Sequence[tuple[str, Estimate, bool]]) -> Markup:
+    """Return the chart; an entry is the name of a method, its difference, and whether it is the recommended one.
+
+    Names are above their intervals, not beside them, so that long names fit on a phone.
+    """
+    values = [value for _, estimate, _ in entries for value in (estimate.value, estimate.low, estimate.high)]
+    x_bounds = bounds(values, [0.0])
+    height = ROW * len(entries) + 6
+    plot = Plot.of(x_bounds, (0.0, 1.0), left=18, top=2, height=height)
+    zero = plot.x(0.0)
+    tops = [4 + ROW * index for index in range(len(entries))]
+    rows = [_forest_row(entry, plot, top) for entry, top in zip(entries, tops, strict=True)]
+    return chart(
+        title,
+        " ".join(
+            f"{name}: {number(estimate.value, signed=True, style=TYPOGRAPHIC)} ({estimate.interval().text(TYPOGRAPHIC)})."
+            for name, estimate, _ in entries
+        ),
+        height + 54,
+        plot.frame(ticks_between(*x_bounds, at_most=7), [], axis, ""),
+        # Only next to the intervals, so that the line does not cross text.
+        element("path", class_="zero", d="".join(f"M{zero:.1f} {top + 16:.1f}v18" for top in tops)),
+        *rows,
+        class_="forest",
+    )
+
+
+def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Markup:
+    name, estimate, chosen = entry
+    shown = shortened(name, LONGEST_LABEL)
+    low, high, middle = estimate.low, estimate.high, top + 25
+    pieces: list[str] = [
+        element(
+            "title",
+            f"{name}: {number(estimate.value, signed=True, style=TYPOGRAPHIC)} ({estimate.interval().text(TYPOGRAPHIC)})",
+        ),
+        element(
+            "text",
+            f"{shown} ★" if chosen else shown,
+            class_="label strong" if chosen else "label",
+            x=plot.x.start,
+            y=top + 13,
+        ),
+        element(
+            "text",
+            number(estimate.value, signed=True, style=TYPOGRAPHIC),
+            class_="tick",
+            x=plot.x.end,
+            y=top + 13,
+            text_anchor="end",
+        ),
+    ]
+    if low is not None and high is not None and has_value(low) and has_value(high):
+        pieces.append(element("path", class_="line", d=f"M{plot.x(low):.1f} {middle:.1f}H{plot.x(high):.1f}"))
+    if estimate.value is not None and has_value(estimate.value):
+        pieces.append(marker("diamond" if chosen else "circle", plot.x(estimate.value), middle, 5.0, "mark"))
+    return element("g", joined(*pieces), class_=f"row {_side(estimate)}")
+
+
+def _side(estimate: Estimate) -> str:
+    """Return on which side of zero the interval lies; marks are filled if it excludes zero, else hollow."""
+    if estimate.high is not None and estimate.high < 0:
+        return "better"
+    return "worse" if estimate.low is not None and estimate.low > 0 else "open"
+
+
+def _learning_chart(numbers: LearningNumbers) -> Markup:
+    """Return the chart: loss with its interval by size, and the uncalibrated loss as a horizontal line."""
+    y_bounds = bounds(numbers.loss, numbers.low, numbers.high, [numbers.uncalibrated])
+    smallest, largest = min(numbers.sizes), max(numbers.sizes)
+    plot = Plot.of((smallest / 1.1, max(largest, smallest + 1) * 1.1), y_bounds, logarithmic=True)
+    level = plot.place((largest, numbers.uncalibrated))
+    points = list(zip(numbers.sizes, numbers.loss, strict=True))
+    marks = [marker("circle", *place, 4.0, "mark") for point in points if (place := plot.place(point))]
+    return chart(
+        f"Loss on held-out rows by size of the calibration set, {numbers.method}",
+        numbers.sentence,
+        290,
+        plot.band(numbers.sizes, numbers.low, numbers.high, "band tinted"),
+        plot.frame(
+            _spaced(numbers.sizes, plot),
+            ticks_between(*y_bounds),
+            "Size of the calibration set",
+            "Log-loss",
+            write_x=lambda tick: tick_text(tick, 0),
+        ),
+        element("path", class_="before-line", d=f"M{plot.x.start:.0f} {level[1]:.1f}H{plot.x.end:.0f}")
+        if level
+        else Markup(),
+        element("g", plot.line(points, "line"), *marks, class_="series series-1"),
+    )
+
+
+def _spaced(sizes: tuple[int, ...], plot: Plot) -> list[float]:
+    """Return the sizes whose labels do not overlap, always including the largest."""
+    kept: list[float] = []
+    for size in sorted(sizes, reverse=True):
+        if not kept or plot.x(kept[-1]) - plot.x(size) >= CLOSEST:
+            kept.append(float(size))
+    return kept[::-1]
+
+
+def _learning_legend(numbers: LearningNumbers) -> Markup:
+    """Return the legend."""
+    line = element(
+        "g",
+        element("path", class_="line", d="M0 7H28"),
+        marker("circle", 14.0, 7.0, 4.0, "mark"),
+        class_="series series-1",
+    )
+    return legend(
+        (
+            joined(element("rect", class_="band tinted", x=0, y=1, width=28, height=12), line),
+            f"{numbers.method}, with interval",
+        ),
+        (element("path", class_="before-line", d="M0 7H28"), "uncalibrated"),
+    )

@@ -1,0 +1,180 @@
+"""Sections "Verdict" and "What to do": conclusions in words, with key figures."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from calibrant.presentation import (
+    TYPOGRAPHIC,
+    Bullets,
+    Markup,
+    OnPage,
+    Paragraph,
+    Range,
+    Section,
+    class_named,
+    count,
+    counted,
+    element,
+    has_value,
+    joined,
+    number,
+    p_value,
+    percent,
+    points,
+    sentence,
+)
+from calibrant.report.contents import Estimate, Recommendation, Verdict
+from calibrant.report.sections.scores import metric_title
+
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.report.assessment import Assessment
+
+__all__ = ["recommendation_section", "verdict_section"]
+
+STATUS = {
+    "calibrated": "Calibrated",
+    "miscalibrated": "Not calibrated",
+    "unclear": "Unclear",
+    "too-few-events": "Too few events to tell",
+}
+ICONS = {"calibrated": "✓", "miscalibrated": "✗"}
+
+
+class _KeyFigure(NamedTuple):
+    name: str
+    text: str
+    detail: str = ""
+
+
+def verdict_section(assessment: "Assessment") -> Section:
+    """Return the section with the verdict, its evidence and key figures."""
+    found = assessment.verdict
+    status, headline = _banner(found)
+    words = element("div", element("p", status, class_="status"), element("p", headline, class_="headline"))
+    icon = element("span", ICONS.get(found.status, "?"), class_="icon", aria_hidden="true")
+    page = joined(
+        element("div", icon, words, class_=f"banner {found.status}"),
+        *(element("p", text) for text in found.sentences),
+        _list(_key_figures(assessment)),
+    )
+    return Section("verdict", "Verdict", (OnPage(page, _in_words(found.headline, *found.sentences)),))
+
+
+def recommendation_section(assessment: "Assessment") -> Section:
+    """Return the section with the recommendation, its gain and its side effects."""
+    found = assessment.recommendation
+    figures = _recommended_figures(found)
+    parts = [
+        element("p", found.headline, class_="headline"),
+        *(element("p", text) for text in found.sentences),
+    ]
+    if figures and found.action == "keep":
+        parts.append(element("p", "Effect of the best method tried:"))
+    parts += [_list(figures)] if figures else []
+    if found.more_rows:
+        parts.append(element("p", element("strong", "More calibration data?"), f" {found.more_rows}"))
+    parts += [element("p", found.how, class_="note")] if found.how else []
+    n_warnings = sum(pitfall.severity == "warning" for pitfall in assessment.pitfalls)
+    if n_warnings:
+        link = element("a", counted(n_warnings, "warning"), href="#pitfalls")
+        sign = element("span", "⚠", aria_hidden="true")
+        before = " to read before you rely on these numbers."
+        parts.append(element("p", sign, " ", link, before, class_="warned"))
+    otherwise = _in_words(found.headline, *found.sentences, found.more_rows, found.how)
+    return Section("recommendation", "What to do", (OnPage(joined(*parts), otherwise),))
+
+
+def _in_words(headline: str, *sentences: str) -> tuple[Paragraph, Bullets]:
+    lines = tuple(Paragraph(text) for text in sentences if text)
+    return Paragraph(headline, "headline"), Bullets(lines)
+
+
+def _banner(verdict: Verdict) -> tuple[str, str]:
+    """Return the status in a few words, and the headline without these words."""
+    status, headline = STATUS[verdict.status], verdict.headline
+    if verdict.status == "too-few-events":
+        status, _, headline = headline.partition(":")
+        headline = sentence(headline)
+    elif headline.lower().startswith(f"{status.lower()}:"):
+        headline = sentence(headline[len(status) + 1 :])
+    elif verdict.direction != "none":
+        status = f"{status}: {verdict.direction}"
+    return status, headline
+
+
+def _list(figures: list[_KeyFigure]) -> Markup:
+    items = []
+    for figure in figures:
+        detail = [" ", element("small", figure.detail)] if figure.detail else []
+        name = element("span", figure.name, class_="name")
+        items.append(element("li", name, " ", element("strong", figure.text), *detail))
+    return element("ul", *items, class_="key-figures")
+
+
+def _key_figures(assessment: "Assessment") -> list[_KeyFigure]:
+    """Return predicted and observed rates, the p-value and the smallest detectable error."""
+    verdict, events = assessment.verdict, assessment.verdict.events
+    p = p_value(verdict.p_value, style=TYPOGRAPHIC)
+    figures = [
+        *_predicted_and_observed(assessment),
+        _KeyFigure("p-value", p, "probability of such deviations if calibrated"),
+    ]
+    if events is not None:
+        factors = (events.factor_too_high, events.factor_too_low)
+        text = " / ".join(TYPOGRAPHIC.missing if factor is None else f"{factor:.2g} ×" for factor in factors)
+        detail = "too high / too low, detected with a power of 80 %"
+        figures.append(_KeyFigure("Smallest detectable factor", text, detail))
+    elif has_value(verdict.smallest_detectable):
+        text = f"{points(verdict.smallest_detectable, signed=False, style=TYPOGRAPHIC)} points"
+        detail = "detected with a power of 80 % on these rows"
+        figures.append(_KeyFigure("Smallest detectable error", text, detail))
+    return figures
+
+
+def _predicted_and_observed(assessment: "Assessment") -> list[_KeyFigure]:
+    """Return the rates of the second of two classes, or confidence and accuracy; with counts for rare events."""
+
+    def rate(value: float) -> str:
+        return percent(value, style=TYPOGRAPHIC)
+
+    data, events = assessment.data, assessment.verdict.events
+    expected = "" if events is None else f", {number(events.expected, 2, style=TYPOGRAPHIC)} {events.name}"
+    observed = "" if events is None else f", {count(events.observed)} {events.name}"
+    row = next((row for row in assessment.classes if row.label == data.classes[1]), None)
+    if data.n_classes != 2 or row is None:
+        return [
+            _KeyFigure("Mean confidence", rate(data.mean_confidence), f"predicted accuracy{expected}"),
+            _KeyFigure("Accuracy", rate(data.accuracy), f"observed{observed}"),
+        ]
+    name = class_named(row.label)
+    return [
+        _KeyFigure("Predicted rate", rate(row.mean_probability), f"mean probability of {name}{expected}"),
+        _KeyFigure("Observed rate", rate(row.share), f"frequency of {name}{observed}"),
+    ]
+
+
+def _recommended_figures(recommendation: Recommendation) -> list[_KeyFigure]:
+    """Return the gain and the side effects of the recommendation."""
+    figures = []
+    gain = recommendation.gain
+    if gain is not None and gain.value is not None:
+        share = recommendation.gain_share
+        relative = f"; {percent(share, style=TYPOGRAPHIC)} of the log-loss" if has_value(share) else ""
+        adjusted = f", {gain.note}" if gain.note else ""
+        detail = f"{gain.interval(signed=True).text(TYPOGRAPHIC)}{adjusted}{relative}"
+        text = number(gain.value, signed=True, style=TYPOGRAPHIC)
+        figures.append(_KeyFigure(metric_title(gain.name), text, detail))
+    for name, change in (
+        ("Change of accuracy", recommendation.accuracy_change),
+        ("Change of mean confidence", recommendation.sharpness_change),
+    ):
+        if change is not None and change.value is not None:
+            figures.append(_change(name, change))
+    if has_value(recommendation.changed_decisions):
+        changed = percent(recommendation.changed_decisions, style=TYPOGRAPHIC)
+        figures.append(_KeyFigure("Changed decisions", changed, "rows whose predicted class differs"))
+    return figures
+
+
+def _change(name: str, change: Estimate) -> _KeyFigure:
+    interval = Range(change.low, change.high, "points", signed=True).text(TYPOGRAPHIC)
+    return _KeyFigure(name, f"{points(change.value, style=TYPOGRAPHIC)} points", interval)

@@ -1,0 +1,139 @@
+"""Section "Tests, slope and intercept": hypothesis tests, calibration in the large and calibration slope."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import expit
+
+from calibrant.hypothesis_tests import SlopeIntercept
+from calibrant.hypothesis_tests.slope_intercept import Coefficient, LogOdds
+from calibrant.presentation import (
+    Cell,
+    Column,
+    Paragraph,
+    Section,
+    Table,
+    Tag,
+    Value,
+    class_named,
+    count,
+    counted,
+)
+from calibrant.report.contents import Estimate, TestRow
+from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
+from calibrant.report.sections.scores import definitions_of, estimate_cell, metric_title, notes_of
+from calibrant.space import Space
+
+if TYPE_CHECKING:  # a run-time import would be circular
+    from calibrant.report.assessment import Assessment
+
+__all__ = ["mean_gap", "slope_estimates", "tests_section"]
+
+REJECTS, DOES_NOT_REJECT = Tag("objects", "rejects", "✗"), Tag("passes", "does not reject", "✓")
+
+
+def tests_section(assessment: "Assessment") -> Section | None:
+    """Return the section with the tests, and the slope and intercept."""
+    if not (assessment.tests or assessment.slopes):
+        return None
+    lead = (
+        "A small p-value means that calibrated predictions would rarely give such data. A large one means only that these rows "
+        "give no evidence against calibration."
+    )
+    tables = [_tests_table(assessment.tests)] if assessment.tests else []
+    tables += [_slopes_table(assessment.slopes)] if assessment.slopes else []
+    return Section("tests", "Tests, slope and intercept", (Paragraph(lead, "lead"), *tables))
+
+
+def _tests_table(rows: tuple[TestRow, ...]) -> Table:
+    columns = (
+        Column("Test", is_numeric=False),
+        Column("Event", is_numeric=False),
+        Column("Statistic"),
+        Column("p-value"),
+        Column("p-value, adjusted"),
+    )
+    body = tuple(
+        (
+            Cell(metric_title(row.name), (row.sentence,)),
+            Cell(row.event),
+            Cell(Value(row.statistic)),
+            Cell(Value(row.p_value, "p-value")),
+            Cell(
+                Value(row.adjusted_p_value, "p-value"),
+                tag=REJECTS if row.adjusted_p_value < 0.05 else DOES_NOT_REJECT,
+            ),
+        )
+        for row in rows
+    )
+    return Table("tests", f"{count(len(rows))} tests of the uncalibrated predictions", columns, body)
+
+
+def _slopes_table(estimates: tuple[Estimate, ...]) -> Table:
+    return Table(
+        "slopes",
+        "Slope and intercept, uncalibrated predictions",
+        (Column("Quantity", is_numeric=False), Column("Estimate")),
+        tuple((Cell(metric_title(one.name)), estimate_cell(one)) for one in estimates),
+        definitions=definitions_of(estimates),
+        notes=notes_of(estimates),
+    )
+
+
+def mean_gap(rows: EvaluationSet, level: float) -> Estimate:
+    """Return the mean probability of the main event minus its observed frequency, with an interval."""
+    if rows.n_classes == 2:
+        scores, is_event = rows.predictions.probabilities[:, 1].astype(np.float64), rows.data.labels == 1
+        definition = f"mean probability of {class_named(rows.class_names[1])} minus its observed frequency"
+    else:
+        scores, is_event = rows.confidence, rows.hits
+        definition = "mean confidence in the predicted class minus accuracy"
+    return gap_estimate("mean probability minus frequency", scores, is_event, rows, level, definition)
+
+
+def slope_estimates(rows: EvaluationSet, line: SlopeIntercept | None, level: float) -> tuple[Estimate, ...]:
+    """Return the mean gap, and slope and intercept of the log-odds if they can be fitted."""
+    found = [mean_gap(rows, level)]
+    if line is not None:
+        independent = "" if rows.groups is None else " for independent rows"
+        about = f"{line.event}{_replacement_note(rows)}; profile-likelihood interval{independent}"
+        found += [
+            _estimate(
+                "calibration slope",
+                line.slope,
+                line.level,
+                f"slope of the log-odds: below 1 over-confident, above 1 under-confident; {about}",
+            ),
+            _estimate(
+                "intercept",
+                line.in_the_large,
+                line.level,
+                f"intercept of the log-odds with slope fixed at 1: positive if events are more frequent than predicted; {about}",
+            ),
+        ]
+    return tuple(found)
+
+
+def _replacement_note(rows: EvaluationSet) -> str:
+    """Return by which values exact zeros and ones, which have no log-odds, are replaced; empty if there are none."""
+    given = rows.predictions
+    if given.space is not Space.PROBABILITIES or given.declared_floor is not None:
+        return ""
+    every = np.arange(rows.n_rows)
+    column = np.ones(rows.n_rows, dtype=np.intp) if rows.n_classes == 2 else given.predicted
+    score = given.scores[every, column]
+    n_certain = int(np.count_nonzero((score == 0) | (np.count_nonzero(given.scores, axis=1) == (score != 0))))
+    if n_certain == 0:
+        return ""
+    log_odds = LogOdds(given)
+    reach = np.abs(log_odds.of_class(1, "") if rows.n_classes == 2 else log_odds.of_predicted()).max()
+    least = f"{expit(-reach):.3g}"
+    return f"; exact zeros and ones in {counted(n_certain, 'row')} are replaced by {least} and 1 - {least}"
+
+
+def _estimate(name: str, coefficient: Coefficient, level: float, definition: str) -> Estimate:
+    value = plain_float(coefficient.value)
+    note = None if value is not None and np.isfinite(value) else "not identifiable from these rows"
+    return Estimate(
+        name, value, plain_float(coefficient.low), plain_float(coefficient.high), level, definition, note=note
+    )

@@ -1,0 +1,228 @@
+"""Figures of a study as SVG files that are the same for the same numbers, and these numbers as CSV."""
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibrant.errors import MissingExtraError
+from calibrant.plots.class_probability_boxes import ClassProbabilityBoxDisplay
+from calibrant.plots.display import Display
+from calibrant.plots.reliability.classwise import ClasswiseReliabilityDisplay
+from calibrant.plots.reliability.diagram import ReliabilityDisplay
+from calibrant.studies.calibration import calibrate, needs_own_code
+from calibrant.studies.outputs import OutputsCache, base_outputs
+from calibrant.studies.own_code import is_reference
+from calibrant.studies.pictures.kinds import BUILDERS, Built
+from calibrant.studies.pictures.options import PictureOptions, Probabilities
+from calibrant.studies.results import Results, columns_text, label_text
+from calibrant.studies.splits import split_seed
+from calibrant.studies.units import GridWork
+
+__all__ = [
+    "DrawnPicture",
+    "draw_picture",
+    "has_units",
+    "pictures_of_predictions",
+    "svg_of",
+]
+
+
+def pictures_of_predictions(
+    cache_folder: Path | None, own_code: bool = False
+) -> Callable[[Results, Probabilities], Built]:
+    """Return what draws pictures of predictions, with the outputs of classifiers kept in a folder.
+
+    Calibrators are fitted anew to the same rows with the same seeds. Classifiers are not trained: where their outputs are not
+    kept, the picture is left out. Rows of all folds of one repeat, the first unless the picture says otherwise, are put
+    together. Without ``own_code``, a picture that needs code of the recipe is left out.
+    """
+
+    def build(results: Results, picture: Probabilities) -> Built:
+        found, notes = _predictions(results, picture, cache_folder, own_code)
+        if not found:
+            return Built({}, tuple(notes) or ("No unit that belongs to this picture is done.",))
+        kind = picture.display
+        if kind == "reliability":
+            labels = next(iter(found.values()))[0]
+            if any(len(each) != len(labels) for each, _ in found.values()):
+                return Built(
+                    {}, ("The calibrators of this picture have not been measured on the same rows.",)
+                )
+            models = {name: probabilities for name, (_, probabilities) in found.items()}
+            about: dict[str, Any] = {}
+            if picture.class_ is not None:
+                about = {"kind": "class", "label": picture.class_}
+            return Built({"": ReliabilityDisplay.from_predictions(labels, models, **about)}, tuple(notes))
+        displays: dict[str, Display] = {}
+        for name, (labels, probabilities) in found.items():
+            ending = re.sub(r"[^A-Za-z0-9.-]+", "-", name)
+            if kind == "boxes":
+                title = f"{name}: probabilities by true class"
+                displays[ending] = ClassProbabilityBoxDisplay.from_predictions(
+                    labels, probabilities, title=title
+                )
+            else:
+                displays[ending] = ClasswiseReliabilityDisplay.from_predictions(labels, probabilities)
+                notes.append(f"{ending}: {name}.")
+        return Built(displays, tuple(notes) if kind == "boxes" else ())
+
+    return build
+
+
+def _predictions(
+    results: Results, picture: Probabilities, cache_folder: Path | None, own_code: bool
+) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
+    """Return true classes and calibrated probabilities by calibrator."""
+    lines = {line.key: line for line in results.where(picture.conditions) if line.done}
+    if not lines:
+        return {}, []
+    first = min(line.labels.get("repeat", 0) for line in lines.values())
+    cache = None if cache_folder is None else OutputsCache(cache_folder)
+    rows: dict[str, list[tuple[Any, Any]]] = {}
+    for unit in results.plan.units:
+        work = getattr(unit, "work", None)
+        line = lines.get(unit.key)
+        if line is None or line.labels.get("repeat", 0) != first or not isinstance(work, GridWork):
+            continue
+        trained = work.training is None or (cache is not None and cache.has(work.training))
+        if not trained:
+            return {}, [
+                "The outputs of the classifier are not kept any more, so it is not drawn; run the study again."
+            ]
+        if not own_code and _runs_own_code(work, cache):
+            return {}, [
+                "It takes code of the recipe, which a report does not run; 'calibrant bench run' draws it."
+            ]
+        rows.setdefault(label_text(unit.labels["calibrator"]), []).append(_calibrated(work, cache))
+    found = {
+        name: (
+            np.concatenate([labels for labels, _ in parts]),
+            np.concatenate([probabilities for _, probabilities in parts]),
+        )
+        for name, parts in rows.items()
+    }
+    wanted = picture.calibrators
+    if wanted:
+        found = {name: found[name] for name in wanted if name in found}
+    return found, []
+
+
+def _runs_own_code(work: GridWork, cache: OutputsCache | None) -> bool:
+    request = work.request
+    if request.data.kind == "generated" or needs_own_code(work.calibrator):
+        return True
+    if request.classifier is None or not is_reference(request.classifier.estimator):
+        return False
+    # Outputs that are damaged or lack the rows of the training would be made again.
+    kept = None if cache is None or work.training is None else cache.get(work.training)
+    return kept is None or (request.keep_training and kept.parts[0].training is None)
+
+
+def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:
+    request = work.request
+    outputs = base_outputs(request, None if request.classifier is None else cache, work.outputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were noted when the unit was run
+        calibrated = calibrate(
+            outputs, work.calibrator, request.recipe_folder, split_seed(request.seed, request.split)
+        )
+    return np.asarray(outputs.test_labels), calibrated.predictions.probabilities
+
+
+SALT = "calibrant"
+
+
+@dataclass(frozen=True)
+class DrawnPicture:
+    """A picture of a recipe, ready to be written.
+
+    Attributes
+    ----------
+    options : PictureOptions
+        What the recipe says about it.
+    drawings : dict
+        Name of the file without its ending -> SVG; None where matplotlib is not installed.
+    numbers : dict
+        The same names -> comma-separated values.
+    notes : tuple of str
+        Sentences below.
+    """
+
+    options: PictureOptions
+    drawings: dict[str, bytes | None]
+    numbers: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def draw_picture(
+    results: Results,
+    options: PictureOptions,
+    predictions: Callable[[Results, Probabilities], Built] | None = None,
+) -> DrawnPicture:
+    """Draw a picture of results.
+
+    Parameters
+    ----------
+    results : Results
+        Units and what came of them.
+    options : PictureOptions
+        Which picture.
+    predictions : callable, optional
+        Makes pictures of predictions, which the results do not hold.
+    """
+    if options.kind in BUILDERS:
+        built = BUILDERS[options.kind](results, options)
+    elif isinstance(options, Probabilities) and predictions is not None:
+        built = predictions(results, options)
+    else:
+        built = Built({}, ("The predictions for this picture are not at hand.",))
+    drawings: dict[str, bytes | None] = {}
+    numbers, notes = {}, list(built.notes)
+    for ending, display in built.displays.items():
+        name = f"{options.name}-{ending}" if ending else options.name
+        numbers[name] = columns_text(display)
+        try:
+            drawings[name] = svg_of(display)
+        except MissingExtraError as error:
+            drawings[name] = None
+            notes.append(f"Not drawn: {error}")
+    return DrawnPicture(options, drawings, numbers, tuple(dict.fromkeys(notes)))
+
+
+def has_units(results: Results, picture: PictureOptions) -> bool:
+    """Tell whether any unit of the plan belongs to a picture, done or not."""
+    return any(
+        all(results.may_have(line, measure) for measure in picture.all_measures)
+        for line in results.where(picture.conditions)
+    )
+
+
+def svg_of(display: Display) -> bytes:
+    """Return a picture as SVG, the same bytes for the same numbers."""
+    try:
+        import matplotlib
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("matplotlib", "plots") from error
+    stream = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": SALT, "figure.facecolor": "white"}):
+        display.plot()
+        try:
+            display.figure_.savefig(
+                stream,
+                format="svg",
+                metadata={"Date": None, "Creator": None},
+                bbox_inches="tight",
+                pad_inches=0.1,
+            )
+        finally:
+            pyplot.close(display.figure_)
+    # Lines end alike everywhere, and no space at an end upsets those who keep pictures in a repository.
+    lines = stream.getvalue().decode("utf-8").splitlines()
+    return ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8")

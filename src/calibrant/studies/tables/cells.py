@@ -1,0 +1,158 @@
+"""Units by the row and column of a table that they belong to, and numbers of them."""
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calibrant.studies.results import MEASURE, SPLIT_LABELS, Line, Results
+
+__all__ = [
+    "CellUnits",
+    "Grouped",
+    "grouped",
+    "mean_over_tasks",
+    "spread_over_splits",
+]
+
+Row = tuple[str, ...]
+Task = tuple[str, ...]
+Place = tuple[Task, Hashable]
+"""A task and a split of it."""
+
+
+@dataclass
+class CellUnits:
+    """Units of one cell.
+
+    Attributes
+    ----------
+    values : dict
+        Task and split of every unit that is done -> the measure. Several units of one place are averaged.
+    planned : set
+        Tasks and splits of all units of the plan.
+    """
+
+    values: dict[Place, float] = field(default_factory=dict)
+    planned: set[Place] = field(default_factory=set)
+
+    @property
+    def mean(self) -> float:
+        """Mean over splits within each task, then over tasks; NaN without units."""
+        return mean_over_tasks(self.values)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all units of the plan have a number, and there are any."""
+        return bool(self.planned) and len(self.values) == len(self.planned)
+
+    def numbers(self) -> list[float]:
+        """Return the measures of all units."""
+        return list(self.values.values())
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Cells of a table by row and column, with rows, columns and tasks in the order of the plan."""
+
+    rows: list[Row]
+    columns: list[str]
+    cells: dict[tuple[Row, str], CellUnits]
+
+    def cell(self, row: Row, column: str) -> CellUnits:
+        """Return the units of a cell, none if there are none."""
+        return self.cells.get((row, column), CellUnits())
+
+    def by_task(self, row: Row, columns: Sequence[str]) -> dict[Task, list[CellUnits]]:
+        """Return the cells of a row, one for every column, apart by task."""
+        parts = [_apart(self.cell(row, column)) for column in columns]
+        tasks = sorted({task for part in parts for task in part})
+        return {task: [part.get(task, CellUnits()) for part in parts] for task in tasks}
+
+
+def grouped(
+    results: Results,
+    measures: Sequence[str],
+    rows: Sequence[str],
+    columns: str,
+    where: Mapping[str, Any] | None = None,
+    level: float | None = None,
+) -> Grouped:
+    """Sort units into cells; with a level, a unit counts one if it is above it and zero if not.
+
+    A unit belongs to the table if it has the label of the columns and at least one of those of the rows; labels of rows
+    that it lacks count as empty. The task of a unit is all of its labels other than that of the columns and those of splits.
+    """
+    cells: dict[tuple[Row, str], CellUnits] = {}
+    found_rows: dict[Row, None] = {}
+    found_columns: dict[str, None] = {}
+    twice: dict[tuple[Row, str, Place], list[float]] = {}
+    names = (*results.labels, MEASURE) if len(measures) > 1 else results.labels
+    single = MEASURE not in (*rows, columns, *(names if len(measures) > 1 else ()))
+    of_tasks = [label for label in names if label != columns and label not in SPLIT_LABELS]
+    lines: Iterable[Line] = results.lines if not where else results.where(where)
+    # Rows and columns may themselves be labels of splits, which then tell no units apart.
+    apart = [label if label not in (*rows, columns) else "" for label in SPLIT_LABELS]
+    whole = all(apart)
+    for line in lines:
+        if not any(label in line.texts or label == MEASURE for label in rows):
+            continue
+        if columns not in line.texts and columns != MEASURE:
+            continue
+        split: Hashable = line.split if whole else tuple(line.labels.get(label) for label in apart)
+        for measure in measures:
+            if not results.may_have(line, measure):
+                continue
+            texts = line.texts if single else {**line.texts, MEASURE: measure}
+            row = tuple([texts.get(label, "") for label in rows])
+            column = texts[columns]
+            task = tuple([texts[label] for label in of_tasks if label in texts])
+            place: Place = (task, split)
+            found_rows.setdefault(row)
+            found_columns.setdefault(column)
+            cell = cells.setdefault((row, column), CellUnits())
+            cell.planned.add(place)
+            value = line.value(measure)
+            if not math.isnan(value):
+                value = value if level is None else float(value > level)
+                twice.setdefault((row, column, place), []).append(value)
+    for (row, column, place), values in twice.items():
+        cells[row, column].values[place] = _mean(values)
+    return Grouped(list(found_rows), list(found_columns), cells)
+
+
+def mean_over_tasks(values: Mapping[Place, float]) -> float:
+    """Return the mean over splits within each task, then over tasks."""
+    tasks: dict[Task, list[float]] = {}
+    for (task, _), value in values.items():
+        tasks.setdefault(task, []).append(value)
+    return _mean([_mean(one) for one in tasks.values()])
+
+
+def spread_over_splits(values: Mapping[Place, float]) -> float:
+    """Return the standard deviation over splits of the mean over tasks; NaN for fewer than two splits."""
+    splits: dict[Hashable, list[float]] = {}
+    for (_, split), value in values.items():
+        splits.setdefault(split, []).append(value)
+    means = [_mean(one) for one in splits.values()]
+    if len(means) < 2 or not all(math.isfinite(mean) for mean in means):
+        return math.nan
+    return float(np.std(means, ddof=1))
+
+
+def _mean(values: Sequence[float]) -> float:
+    if not values:
+        return math.nan
+    # Exact sums: methods that say the same tie, in whatever order their units come.
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(np.sum(values))
+
+
+def _apart(cell: CellUnits) -> dict[Task, CellUnits]:
+    parts: dict[Task, CellUnits] = {}
+    for place in cell.planned:
+        parts.setdefault(place[0], CellUnits()).planned.add(place)
+    for place, value in cell.values.items():
+        parts[place[0]].values[place] = value
+    return parts

@@ -1,0 +1,160 @@
+"""Ranks of the columns of a table, within rows and within tasks, and what tests say of them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.ranking import critical_difference, friedman_test
+from calibrant.ranking.ranks import Ties, ranks_of
+from calibrant.studies.tables.cells import CellUnits, Grouped, Place, Row, mean_over_tasks
+from calibrant.studies.tables.options import TableOptions
+from calibrant.wording import counted, p_text
+
+__all__ = [
+    "Ranking",
+    "ranking_of_rows",
+    "ranking_of_tasks",
+    "ranks_in_row",
+    "sentences_on_ranks",
+]
+
+PUBLISHED_CONSTANTS = {9: 2.724}
+"""Of the Bonferroni-Dunn test, where a table that much software copies differs from the exact number."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Columns ranked in every row, or in every task of every row.
+
+    Attributes
+    ----------
+    columns : list of str
+        Which columns take part.
+    ranks : dict
+        Row -> ranks, (tasks, columns), of what could be ranked.
+    means : ndarray of shape (N, k)
+        The numbers that were ranked.
+    left_out : list
+        Rows or tasks in which some column has no unit.
+    shortened : list
+        Rows or tasks compared on a part of their splits, since some column lacks the others.
+    """
+
+    columns: list[str]
+    ranks: dict[Row, NDArray[np.float64]]
+    means: NDArray[np.float64]
+    left_out: list[str]
+    shortened: list[str]
+
+    @property
+    def all_ranks(self) -> NDArray[np.float64]:
+        """Ranks of all rows below each other, (N, k)."""
+        some = [ranks for ranks in self.ranks.values() if len(ranks)]
+        return np.vstack(some) if some else np.empty((0, 0))
+
+
+def ranks_in_row(
+    means: Sequence[float], options: TableOptions, higher_is_better: bool
+) -> NDArray[np.float64]:
+    """Return the ranks of numbers as a table prints them."""
+    values = np.asarray(means, dtype=np.float64) * options.scale
+    if options.round_first:
+        values = values.round(options.digits)
+    ties: Ties = "min" if options.tie == "min" else "average"
+    return np.asarray(ranks_of(values[np.newaxis], higher_is_better, ties)[0], dtype=np.float64)
+
+
+def ranking_of_rows(grouped: Grouped, options: TableOptions, higher: Mapping[Row, bool]) -> Ranking:
+    """Rank the columns in every row by their means over the units that all of them have."""
+    columns = _ranked_columns(grouped, options)
+    found = {row: [[grouped.cell(row, column) for column in columns]] for row in grouped.rows}
+    names = {row: [" ".join(filter(None, row))] for row in grouped.rows}
+    return _ranking(columns, found, names, options, higher)
+
+
+def ranking_of_tasks(grouped: Grouped, options: TableOptions, higher: Mapping[Row, bool]) -> Ranking:
+    """Rank the columns in every task by their means over the splits that all of them have."""
+    columns = _ranked_columns(grouped, options)
+    found, names = {}, {}
+    for row in grouped.rows:
+        by_task = grouped.by_task(row, columns)
+        found[row] = list(by_task.values())
+        names[row] = [" ".join(filter(None, task)) for task in by_task]
+    return _ranking(columns, found, names, options, higher)
+
+
+def _ranked_columns(grouped: Grouped, options: TableOptions) -> list[str]:
+    """Return the columns that take part: those that have any number, of which none is only to be shown."""
+    return [
+        column
+        for column in grouped.columns
+        if column not in options.unranked and any(grouped.cell(row, column).values for row in grouped.rows)
+    ]
+
+
+def _ranking(
+    columns: list[str],
+    found: Mapping[Row, Sequence[Sequence[CellUnits]]],
+    names: Mapping[Row, Sequence[str]],
+    options: TableOptions,
+    higher: Mapping[Row, bool],
+) -> Ranking:
+    ranks: dict[Row, NDArray[np.float64]] = {}
+    means, left_out, shortened = [], [], []
+    for row, contests in found.items():
+        ranked = []
+        for cells, name in zip(contests, names[row], strict=True):
+            # Units of trials have other splits than those of the grid; only where units are missing must splits be matched.
+            if all(cell.complete for cell in cells):
+                averages = [cell.mean for cell in cells]
+            else:
+                common = _common(cells)
+                if not common:
+                    left_out.append(name)
+                    continue
+                shortened.append(name)
+                averages = [
+                    mean_over_tasks({place: cell.values[place] for place in common}) for cell in cells
+                ]
+            means.append([-each if higher[row] else each for each in averages])
+            ranked.append(ranks_in_row(averages, options, higher[row]))
+        ranks[row] = np.array(ranked)
+    return Ranking(columns, ranks, np.array(means, dtype=np.float64), left_out, shortened)
+
+
+def _common(cells: Sequence[CellUnits]) -> list[Place]:
+    """Return the places that all cells have a value for, in one order for all."""
+    shared = set(cells[0].values).intersection(*(cell.values for cell in cells[1:])) if cells else set()
+    return sorted(shared, key=repr)
+
+
+def sentences_on_ranks(ranking: Ranking, options: TableOptions, what: str = "task") -> list[str]:
+    """Return Friedman's test and the Bonferroni-Dunn test of the ranks in words."""
+    columns = ranking.columns
+    n_tasks, n_columns = ranking.all_ranks.shape
+    if n_tasks < 2 or n_columns < 2:
+        return ["Too few rows have numbers for all columns to test whether these differ."]
+    # Ranks with averaged ties are what the test is about, however the table prints ties.
+    values = ranking.means * options.scale
+    test = friedman_test(values.round(options.digits) if options.round_first else values)
+    said = [
+        f"Friedman's test of {n_columns} columns on {counted(n_tasks, what)}: chi-square {test.statistic:.4g}, "
+        f"{p_text(test.p_value)}; F {test.f_statistic:.4g}, {p_text(test.f_p_value)}."
+    ]
+    averages = test.average_ranks
+    best = columns.index(options.control) if options.control in columns else int(np.argmin(averages))
+    difference = critical_difference(n_columns, n_tasks, test="bonferroni-dunn")
+    worse = [columns[k] for k in np.argsort(averages) if averages[k] - averages[best] >= difference]
+    published = ""
+    if n_columns in PUBLISHED_CONSTANTS:
+        constant = PUBLISHED_CONSTANTS[n_columns]
+        old = constant * math.sqrt(n_columns * (n_columns + 1) / (6 * n_tasks))
+        published = f" ({old:.4g} with the constant {constant:g} of published tables)"
+    said.append(
+        f"Critical difference of average ranks at the 5 % level (Bonferroni-Dunn): {difference:.4g}{published}; "
+        f"worse than {columns[best]} by at least that: {', '.join(worse) or 'none'}."
+    )
+    return said

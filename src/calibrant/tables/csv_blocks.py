@@ -1,0 +1,107 @@
+"""Blocks of a CSV file: complete records as bytes, split into columns by pyarrow where that gives the same cells."""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from calibrant.tables.csv_records import QUOTE
+from calibrant.tables.source import MISSING
+
+__all__ = ["LINE_END", "Block", "blocks", "parsed_by_pyarrow"]
+
+LINE_END = b"\n"
+MISSING_TEXTS = sorted({form for text in MISSING for form in (text, text.upper(), text.title(), "NaN")})
+
+
+class Block(NamedTuple):
+    """Consecutive complete records of a file.
+
+    Attributes
+    ----------
+    text : bytes
+    first_line : int
+        Number of the first line in the file, from one.
+    """
+
+    text: bytes
+    first_line: int
+
+
+def blocks(stream: IO[bytes], n_bytes: int, first_line: int) -> Iterator[Block]:
+    """Yield the rest of a file in blocks of about ``n_bytes`` that end with a record.
+
+    >>> from io import BytesIO
+    >>> [block.text for block in blocks(BytesIO(b'1,"' + bytes([10]) + b'"' + bytes([10]) + b"2,3"), 1, 2)]
+    [b'1,"\\n"\\n', b'2,3']
+    """
+    rest = b""
+    while True:
+        piece = stream.read(n_bytes)
+        text = rest + piece
+        end = len(text) if not piece else _last_record_end(text)
+        if end:
+            yield Block(text[:end], first_line)
+            first_line += text.count(LINE_END, 0, end)
+        rest = text[end:]
+        if not piece:
+            return
+
+
+def _last_record_end(text: bytes) -> int:
+    """Return the end of the last record that is complete, or zero."""
+    end = text.rfind(LINE_END) + 1
+    while end and text.count(QUOTE, 0, end) % 2:  # within quotes
+        end = text.rfind(LINE_END, 0, end - 1) + 1
+    return end
+
+
+def parsed_by_pyarrow(
+    text: bytes, delimiter: bytes, names: Sequence[str], columns: Sequence[str], numbers: Sequence[str]
+) -> Any | None:
+    """Return the columns of a block as an Arrow table: numbers as float64, others as the bytes of their cells.
+
+    Return None where the rules of this library and those of pyarrow could differ, or where a cell is not a number, so
+    that the cells must be looked at one by one: quotes around delimiters or line ends, empty lines, rows of another
+    length, or lone carriage returns.
+    """
+    try:
+        import pyarrow
+        from pyarrow import csv
+    except ModuleNotFoundError:
+        return None
+    n_returns = text.count(b"\r")
+    if n_returns and n_returns != text.count(b"\r\n"):
+        return None
+    if any(text.startswith(end) or LINE_END + end in text for end in (LINE_END, b"\r\n")):
+        return None
+    if QUOTE in text and _quotes_hide_structure(text, delimiter):
+        return None
+    binary, number = pyarrow.binary(), pyarrow.float64()
+    try:
+        return csv.read_csv(
+            pyarrow.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=list(names), block_size=max(len(text) + 1, 1)),
+            parse_options=csv.ParseOptions(
+                delimiter=delimiter.decode(), quote_char=False, ignore_empty_lines=False
+            ),
+            convert_options=csv.ConvertOptions(
+                check_utf8=False,
+                column_types={name: number if name in numbers else binary for name in columns},
+                include_columns=list(columns),
+                null_values=MISSING_TEXTS,
+                strings_can_be_null=False,
+            ),
+        ).combine_chunks()
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowKeyError):
+        return None
+
+
+def _quotes_hide_structure(text: bytes, delimiter: bytes) -> bool:
+    """Return whether a delimiter or a line end is within quotes."""
+    signs = np.frombuffer(text, dtype=np.uint8)
+    within = np.cumsum(signs == QUOTE[0], dtype=np.uint8)
+    within &= 1
+    separates = signs == delimiter[0]
+    separates |= signs == LINE_END[0]
+    return bool((separates & within.view(np.bool_)).any())

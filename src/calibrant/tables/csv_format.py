@@ -1,0 +1,467 @@
+"""CSV files, also compressed: whole blocks of text are parsed by pyarrow, other cells go through byte for byte."""
+
+import bz2
+import gzip
+import lzma
+import zlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.errors import FileFormatError, PredictionError, WeightError
+from calibrant.space import Space
+from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
+from calibrant.tables.csv_blocks import Block, blocks, parsed_by_pyarrow
+from calibrant.tables.csv_records import Record, cell_text, field_of, records
+from calibrant.tables.source import (
+    MISSING,
+    Batch,
+    Names,
+    NoRowsError,
+    Sink,
+    Source,
+    check_finite,
+    check_names,
+    check_no_nul,
+    check_weights,
+)
+from calibrant.wording import counted
+
+__all__ = ["CsvSink", "CsvSource"]
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NUL = b"\x00"
+ROWS_LOOKED_AT = 1000  # to detect numeric columns
+BLOCK_BYTES = 2**23
+COMPRESSION = 3  # approximate compression ratio of scores in text
+
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+"""File extension -> how to open the compressed file."""
+
+BROKEN = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+
+
+def delimiter_of(path: Path) -> bytes:
+    """Return the delimiter: a tab for ``.tsv``, else a comma."""
+    return b"\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else b","
+
+
+class CsvBatch(Batch):
+    """Rows of a CSV file; abstract."""
+
+    source: "CsvSource"
+
+    @abstractmethod
+    def fields(self, column: str) -> list[bytes]:
+        """Return the cells of a column, with their quotes."""
+
+    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
+        """Return the values of these columns, (n, K)."""
+        scores = np.column_stack([self.numbers(column) for column in columns])
+        check_finite(scores, self.path, tuple(columns), self.place)
+        return scores
+
+    def weights(self, column: str) -> NDArray[np.float64]:
+        """Return a column of weights."""
+        weights = self.numbers(column, WeightError)
+        check_weights(weights, self.path, column, self.place)
+        return weights
+
+    def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.float64]:
+        """Return a numeric column, NaN for missing values."""
+        fields = self.fields(column)
+        if b"_" not in b"".join(fields):  # float() accepts underscores
+            try:
+                return np.array(list(map(float, fields)))
+            except ValueError:
+                pass
+        values = list(map(number_in, fields))
+        if None in values:
+            row = values.index(None)
+            text = cell_text(fields[row]).decode(errors="replace")
+            raise error_type(
+                f"{self.path}: {self.place(row)}, column {column!r} is {text!r}, which is not a number."
+            )
+        return np.array(values, dtype=np.float64)
+
+    def _named(self, column: str, fields: list[bytes], codes: NDArray[np.intp]) -> Names:
+        """Return the names of a column from its distinct cells; reject cells that cannot be names."""
+        cells = [cell_text(field).strip() for field in fields]
+        without = np.array([NUL in cell for cell in cells], dtype=bool)
+        check_no_nul(without[codes], self.path, column, self.place)
+        check_names(np.array([not cell for cell in cells], dtype=bool)[codes], self.path, column, self.place)
+        try:
+            texts = np.array([cell.decode() for cell in cells], dtype=str)
+        except UnicodeDecodeError:
+            broken = np.array([not _is_utf8(cell) for cell in cells], dtype=bool)
+            place = self.place(int(np.argmax(broken[codes])))
+            raise FileFormatError(
+                f"{self.path}: {place}, column {column!r} is not UTF-8 text; convert the file first."
+            ) from None
+        return Names(codes, np.arange(len(cells))).renamed(texts)
+
+
+class ParsedRows(CsvBatch):
+    """Rows that pyarrow has split into columns: a line each, all with the same line end."""
+
+    def __init__(
+        self,
+        source: "CsvSource",
+        first_row: int,
+        first_line: int,
+        rows: Any,
+        line_end: bytes,
+        is_closed: bool,
+    ) -> None:
+        self.source, self.path, self.first_row, self.n_rows = source, source.path, first_row, rows.num_rows
+        self.rows, self.line_end, self.is_closed, self._first_line = rows, line_end, is_closed, first_line
+
+    def place(self, row: int) -> str:
+        """Return row and line."""
+        return f"{super().place(row)} (line {self._first_line + row})"
+
+    def fields(self, column: str) -> list[bytes]:
+        """Return the cells of a column, with their quotes."""
+        return list(self.rows.column(column).to_pylist())
+
+    def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.float64]:
+        """Return a numeric column, NaN for missing values."""
+        import pyarrow
+        from pyarrow import compute
+
+        cells = self.rows.column(column)
+        if not pyarrow.types.is_floating(cells.type):
+            try:
+                cells = compute.utf8_trim_whitespace(cells.cast(pyarrow.string())).cast(pyarrow.float64())
+            except pyarrow.ArrowInvalid:
+                return super().numbers(column, error_type)
+        return np.asarray(cells.to_numpy(), dtype=np.float64)
+
+    def names(self, column: str) -> Names:
+        """Return a column as text."""
+        encoded = self.rows.column(column).combine_chunks().dictionary_encode()
+        return self._named(column, encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.intp))
+
+
+class SplitRows(CsvBatch):
+    """Rows as records, whose cells are converted one by one."""
+
+    def __init__(self, source: "CsvSource", first_row: int, rows: list[Record]) -> None:
+        self.source, self.path, self.first_row = source, source.path, first_row
+        self.rows, self.n_rows = rows, len(rows)
+
+    def place(self, row: int) -> str:
+        """Return row and line."""
+        return f"{super().place(row)} (line {self.rows[row].line})"
+
+    def fields(self, column: str) -> list[bytes]:
+        """Return the cells of a column, with their quotes."""
+        number = self.source.columns.index(column)
+        return [record.fields[number] for record in self.rows]
+
+    def names(self, column: str) -> Names:
+        """Return a column as text."""
+        return self._named(column, self.fields(column), np.arange(self.n_rows))
+
+
+class CsvSource(Source):
+    """A CSV file with a header."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.delimiter = delimiter_of(path)
+        self.trailer = b""  # empty lines after the last row
+        with self._open() as stream:
+            header = next(self._checked(records(stream, self.delimiter)), None)
+        if header is None or header.fields == [b""]:
+            raise FileFormatError(f"{path} is empty; a header and at least one row are needed.")
+        self.header = header
+        self.columns = self._names(header)
+
+    def batches(
+        self, n_rows: int, columns: Sequence[str] | None = None, numbers: Sequence[str] = ()
+    ) -> Iterator[CsvBatch]:
+        """Yield all rows; pyarrow splits blocks of rows unless their quotes or line ends need a closer look."""
+        self.trailer = b""
+        n_done = 0
+        wanted = self.columns if columns is None else list(dict.fromkeys(columns))
+        with self._open() as stream:
+            next(self._checked(records(stream, self.delimiter)))
+            for block in self._checked(blocks(stream, BLOCK_BYTES, self._header_lines + 1)):
+                for batch in self._batches_of(block, n_done, n_rows, wanted, numbers):
+                    yield batch
+                    n_done += batch.n_rows
+        if n_done == 0:
+            raise NoRowsError(f"{self.path} has a header but no rows; at least one row is needed.")
+
+    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:  # noqa: ARG002
+        """Return the requested columns, or all columns with numbers in the first rows."""
+        if columns is not None:
+            return columns_asked_for(self.path, self.columns, columns)
+        first = self._first_rows
+        found = [name for name in self.columns if name not in taken and self._is_numeric(first, name)]
+        return default_columns(self.path, found, first.numbers)
+
+    def approximate_rows(self) -> int:
+        """Estimate the number of rows from the file size and the length of the first rows."""
+        size = self.path.stat().st_size * (COMPRESSION if self.path.suffix.lower() in COMPRESSED else 1)
+        rows = self._first_rows.rows
+        length = sum(len(row.line_end) + sum(map(len, row.fields)) + len(row.fields) for row in rows) / len(
+            rows
+        )
+        return max(int(size / length), len(rows))
+
+    @cached_property
+    def _first_rows(self) -> SplitRows:
+        with self._open() as stream:
+            rows = self._rows(islice(self._checked(records(stream, self.delimiter)), 1, None), 0)
+            taken = list(islice(rows, ROWS_LOOKED_AT))
+        if not taken:
+            raise NoRowsError(f"{self.path} has a header but no rows; at least one row is needed.")
+        return SplitRows(self, 0, taken)
+
+    @property
+    def _header_lines(self) -> int:
+        return sum(field.count(b"\n") for field in self.header.fields) + 1
+
+    def _batches_of(
+        self, block: Block, n_done: int, n_rows: int, columns: Sequence[str], numbers: Sequence[str]
+    ) -> Iterator[CsvBatch]:
+        ends = b"\r\n" if b"\r" in block.text else b"\n"
+        is_uniform = ends == b"\n" or block.text.count(b"\n") == block.text.count(ends)
+        rows = None
+        if not self.trailer and is_uniform:
+            rows = parsed_by_pyarrow(block.text, self.delimiter, self.columns, columns, numbers)
+        if rows is not None:
+            for start in range(0, rows.num_rows, n_rows):
+                part = rows.slice(start, n_rows)
+                is_closed = start + part.num_rows < rows.num_rows or block.text.endswith(b"\n")
+                yield ParsedRows(self, n_done + start, block.first_line + start, part, ends, is_closed)
+            return
+        found = (
+            record._replace(line=record.line + block.first_line - 1)
+            for record in records(BytesIO(block.text), self.delimiter)
+        )
+        records_left = self._rows(found, n_done)
+        while taken := list(islice(records_left, n_rows)):
+            yield SplitRows(self, n_done, taken)
+            n_done += len(taken)
+
+    def _open(self) -> IO[bytes]:
+        opened = COMPRESSED.get(self.path.suffix.lower())
+        return self.path.open("rb") if opened is None else opened(self.path)  # type: ignore[no-any-return]
+
+    def _checked(self, found: Iterator[Any]) -> Iterator[Any]:
+        """Convert errors of damaged compressed files into one sentence."""
+        try:
+            yield from found
+        except (*BROKEN, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            kind = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}.get(self.path.suffix.lower(), "compressed")
+            raise FileFormatError(
+                f"{self.path} is not a complete {kind} file ({error}); write it again, or name it .csv."
+            ) from error
+
+    def _names(self, header: Record) -> tuple[str, ...]:
+        if NUL in b"".join(header.fields):
+            raise FileFormatError(f"{self.path} is not UTF-8 text, possibly UTF-16; convert the file first.")
+        cells = [cell_text(field) for field in header.fields]
+        cells[0] = cell_text(header.fields[0].removeprefix(BYTE_ORDER_MARK))
+        try:
+            names = tuple(cell.decode().strip() for cell in cells)
+        except UnicodeDecodeError:
+            raise FileFormatError(
+                f"{self.path}: the header is not UTF-8 text; convert the file first."
+            ) from None
+        if len(names) == 1 and ";" in names[0]:
+            raise FileFormatError(
+                f"{self.path}: the header has semicolons and no commas; write the file with commas, or with tabs and "
+                "the extension .tsv."
+            )
+        if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
+            raise FileFormatError(
+                f"{self.path}: the header has commas and no tabs; give the file the extension .csv, or write it with tabs."
+            )
+        if len(names) == 1 and self.delimiter == b"," and "\t" in names[0]:
+            raise FileFormatError(
+                f"{self.path}: the header has tabs and no commas; give the file the extension .tsv, or write it with "
+                "commas."
+            )
+        check_distinct(self.path, names)
+        return names
+
+    def _rows(self, found: Iterator[Record], n_done: int) -> Iterator[Record]:
+        """Yield rows with the same number of cells as the header, without trailing empty lines."""
+        expected = len(self.columns)
+        for number, record in enumerate(found, start=n_done + 1):
+            if record.fields == [b""]:
+                if not self.trailer:
+                    self._first_empty_line = record.line
+                self.trailer += record.line_end
+                continue
+            if self.trailer:
+                raise FileFormatError(
+                    f"{self.path}: line {self._first_empty_line} is empty; remove empty lines between rows."
+                )
+            if len(record.fields) != expected:
+                raise FileFormatError(
+                    f"{self.path}: row {number} (line {record.line}) has {counted(len(record.fields), 'cell')}, but "
+                    f"the header has {expected}; repair that row."
+                )
+            yield record
+
+    def _is_numeric(self, batch: SplitRows, column: str) -> bool:
+        """Return whether all values of a column are numbers; reject a mostly numeric column with invalid cells."""
+        fields = batch.fields(column)
+        values = [number_in(field) for field in fields]
+        n_numbers = sum(value is not None and value == value for value in values)
+        texts = [row for row, value in enumerate(values) if value is None]
+        if texts and n_numbers > len(values) / 2:
+            text = cell_text(fields[texts[0]]).decode(errors="replace")
+            raise PredictionError(
+                f"{self.path}: {batch.place(texts[0])}, column {column!r} is {text!r}, but most of this column is "
+                "numeric; correct it, or name the columns of scores."
+            )
+        return n_numbers > 0 and not texts
+
+
+def number_in(field: bytes) -> float | None:
+    """Return the number in a cell, NaN if it is missing, None if it is not a number."""
+    text = cell_text(field).strip()
+    if b"_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan") if text.decode(errors="replace").lower() in MISSING else None
+
+
+def _is_utf8(cell: bytes) -> bool:
+    try:
+        cell.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class CsvSink(Sink):
+    """Writer of a CSV file with the header, quotes and line ends of another.
+
+    Parameters
+    ----------
+    stream : file
+        Output stream.
+    path : Path
+        Final name of the file, which determines compression and delimiter.
+    source : CsvSource
+    columns : sequence of str
+        Columns of the new scores.
+    appended : bool
+        Whether these are new columns, written after the others.
+    """
+
+    def __init__(
+        self, stream: IO[bytes], path: Path, source: CsvSource, columns: Sequence[str], appended: bool
+    ) -> None:
+        self._source = source
+        self._delimiter = delimiter_of(path)
+        self._compressed = _compressor(stream, path)
+        self._stream: Any = self._compressed or stream
+        self._numbers = None if appended else [source.columns.index(column) for column in columns]
+        for column in columns if appended else ():
+            if "\0" in column:
+                raise PredictionError(
+                    f"{path}: the new column {column!r} would have a NUL character in its name; rename that class."
+                )
+        header = source.header
+        new = [field_of(column, self._delimiter) for column in columns] if appended else []
+        self._stream.write(self._delimiter.join([*header.fields, *new]) + header.line_end)
+
+    def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:
+        """Write rows; scores have the shortest decimal form that reads back exactly."""
+        if isinstance(batch, ParsedRows):
+            self._stream.write(self._joined(batch, scores))
+            return
+        assert isinstance(batch, SplitRows)
+        lines = []
+        for record, values in zip(batch.rows, scores.tolist(), strict=True):
+            texts = [repr(value).encode() for value in values]
+            fields = [*record.fields, *texts] if self._numbers is None else list(record.fields)
+            for number, text in zip(self._numbers or [], texts, strict=False):
+                fields[number] = text
+            lines.append(self._delimiter.join(fields) + record.line_end)
+        self._stream.write(b"".join(lines))
+
+    def _joined(self, batch: ParsedRows, scores: NDArray[np.floating]) -> Any:
+        """Return the text of rows, with all columns joined at once."""
+        import pyarrow
+        from pyarrow import compute
+
+        cells = list(batch.rows.columns)
+        texts = [_decimals(column) for column in np.asarray(scores, dtype=np.float64).T]
+        if self._numbers is None:
+            cells += texts
+        for number, column in zip(self._numbers or [], texts, strict=False):
+            cells[number] = column
+        cells = [column.cast(pyarrow.large_binary()) for column in cells]
+        delimiter, end = (
+            pyarrow.scalar(text, pyarrow.large_binary()) for text in (self._delimiter, batch.line_end)
+        )
+        lines = compute.binary_join_element_wise(*cells, delimiter)
+        lines = compute.binary_join_element_wise(lines, pyarrow.scalar(b"", pyarrow.large_binary()), end)
+        chunks = lines.chunks if isinstance(lines, pyarrow.ChunkedArray) else [lines]
+        text = b"".join(map(_contents, chunks))
+        return text if batch.is_closed else text[: len(text) - len(batch.line_end)]
+
+    def finish(self) -> None:
+        """Write trailing empty lines, if any."""
+        self._stream.write(self._source.trailer)
+        if self._compressed is not None:
+            self._compressed.close()
+
+
+def _compressor(stream: IO[bytes], path: Path) -> Any | None:
+    """Return a writer that compresses, if the name asks for it; without name and time stamp, so that output repeats."""
+    match path.suffix.lower():
+        case ".gz":
+            return gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
+        case ".bz2":
+            return bz2.BZ2File(stream, "wb")
+        case ".xz":
+            return lzma.LZMAFile(stream, "wb")
+    return None
+
+
+def _decimals(values: NDArray[np.float64]) -> Any:
+    """Return the shortest texts that read back exactly, as ``repr`` writes them.
+
+    >>> _decimals(np.array([0.5, 1.0, 1e-05, 1 / 3])).to_pylist()
+    ['0.5', '1.0', '1e-05', '0.3333333333333333']
+    """
+    import pyarrow
+    from pyarrow import compute
+
+    array = pyarrow.array(values)
+    texts = array.cast(pyarrow.string())
+    # pyarrow writes integers without a point, and uses exponents in another range.
+    size = np.abs(values)
+    differ = ~((size >= 1e-4) & (size < 1e15) & (values != np.round(values)))
+    if not differ.any():
+        return texts
+    own = pyarrow.array([repr(value) for value in values[differ].tolist()], pyarrow.string())
+    return compute.replace_with_mask(texts, pyarrow.array(differ), own)
+
+
+def _contents(texts: Any) -> memoryview:
+    """Return the contents of an Arrow array of large binary, one after the other."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)
+    return memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]]

@@ -1,0 +1,123 @@
+"""The study of UCI data in Kull et al. (2019): its recipe, its own code, and what its page says."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from calibrant.studies import plan, read_recipe
+from calibrant.studies.own_code import load_object
+from data import DATA_FOLDER, load
+
+FOLDER = Path(__file__).parents[3] / "studies" / "kull2019-uci"
+CHOICES = FOLDER / "kull2019-uci-choices.toml"
+
+PlainL2 = load_object("plain_l2.py:PlainL2", FOLDER)
+RealAdaBoost = load_object("real_adaboost.py:RealAdaBoost", FOLDER)
+
+
+def lines_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def first_column(name):
+    return [next(iter(line.values())) for line in lines_of(FOLDER / "figures" / name)]
+
+
+def test_recipe_crosses_what_the_paper_crosses():
+    recipe = read_recipe(FOLDER)
+    assert [spec.name for spec in recipe.classifiers] == first_column("table_06.csv")[:-1]
+    assert sorted({spec.name for spec in recipe.data} - {"shuttle"}) == first_column("table_04.csv")
+    columns = list(lines_of(FOLDER / "figures" / "table_06.csv")[0])[1:]
+    assert [spec.name for spec in recipe.calibrators] == columns
+    splits = recipe.splits_of(recipe.data[0])
+    assert (splits.repeats, splits.folds, splits.inner, splits.combine) == (5, 5, 3, "average")
+
+
+def test_grids_are_those_of_the_program():
+    grids = {spec.name: spec.grid for spec in read_recipe(FOLDER).calibrators if spec.grid}
+    assert grids["DirL2"]["reg_lambda"] == [10.0**power for power in range(3, -8, -1)]
+    assert grids["DirODIR"]["reg_lambda"] == grids["DirODIR"]["reg_mu"] == [1e3, 1e1, 1e-1, 1e-3, 1e-5, 1e-7]
+    assert grids["FreqB"] == grids["WidthB"] == {"n_bins": [5, 10, 15, 20, 25, 30]}
+
+
+def test_smaller_forms_are_parts_of_the_whole_and_of_the_choices():
+    load("uci/waveform-5000")  # skips where data are absent
+    small = {unit.key for unit in plan(read_recipe(FOLDER, "small"), DATA_FOLDER).units}
+    choices = {unit.key for unit in plan(read_recipe(CHOICES), DATA_FOLDER).units}
+    assert len(small) == 8 * 4 * 9 * 5
+    assert small < choices
+
+
+def test_plain_penalty_is_that_of_ridge_regression_on_logarithms():
+    """With a column of ones in the place of the intercept, which scikit-learn leaves without a penalty."""
+    generator = np.random.default_rng(1)
+    p = generator.dirichlet([0.5, 0.8, 0.9], 400)
+    y = np.array([generator.choice(3, p=row) for row in p**0.5 / (p**0.5).sum(axis=1, keepdims=True)])
+    fitted = PlainL2(reg_lambda=0.02).fit(p, y)
+    features = np.column_stack([np.log(p), np.ones(len(p))])
+    ridge = LogisticRegression(C=1 / (2 * 0.02 * len(p)), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    expected = ridge.fit(features, y).predict_proba(features)
+    assert fitted.predict_proba(p) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Return rows of which a tenth have a random label, so that no leaf is pure."""
+    generator = np.random.default_rng(2)
+    features = generator.normal(size=(400, 3))
+    labels = (features[:, 0] + features[:, 1] > 0).astype(int)
+    return features, np.where(generator.random(400) < 0.1, generator.integers(2, size=400), labels)
+
+
+def test_boosted_probabilities_are_the_geometric_mean_of_the_trees(noisy):
+    X, y = noisy
+    fitted = RealAdaBoost(n_estimators=20, random_state=0).fit(X, y)
+    trees = np.array([tree.predict_proba(X) for tree in fitted.estimators_])
+    mean = np.exp(np.log(np.maximum(trees, np.finfo(float).eps)).mean(axis=0))
+    assert fitted.predict_proba(X) == pytest.approx(mean / mean.sum(axis=1, keepdims=True), abs=1e-12)
+    # The sum of two features takes more than one cut.
+    one = RealAdaBoost(n_estimators=1, random_state=0).fit(X, y)
+    assert fitted.score(X, y) > one.score(X, y) + 0.1
+
+
+def test_second_tree_sees_the_weights_of_the_algorithm(noisy):
+    """For two classes a row counts by the root of the odds against its class, so leaves hold shares of these."""
+    X, y = noisy
+    first, second = RealAdaBoost(n_estimators=2, random_state=0).fit(X, y).estimators_
+    p = first.predict_proba(X)
+    rows = np.arange(len(y))
+    weights = np.sqrt(p[rows, 1 - y] / p[rows, y])
+    for leaf in np.unique(second.apply(X)):
+        inside = second.apply(X) == leaf
+        share = weights[inside] @ y[inside] / weights[inside].sum()
+        assert second.predict_proba(X[inside])[:, 1] == pytest.approx(share)
+
+
+def test_boosting_stops_at_a_tree_without_mistakes():
+    fitted = RealAdaBoost(random_state=0).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    assert len(fitted.estimators_) == 1
+    assert fitted.predict([[0.5], [2.5]]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("classifier", ["lda", "logistic", "nbayes"])
+def test_published_page_has_the_l2_penalty_first_by_log_loss(classifier):
+    """As in Table 6 of the supplement."""
+    rows = [
+        row
+        for row in lines_of(FOLDER / "results" / "small" / "tables" / "table-06.csv")
+        if row["classifier"] == classifier
+    ]
+    ranks = {row["calibrator"]: float(row["ours"]) for row in rows}
+    assert min(ranks, key=ranks.get) == "DirL2"
+
+
+def test_what_the_page_says_of_table_4():
+    with (FOLDER / "results" / "table-4" / "tables" / "table-04.csv").open(newline="") as file:
+        cells = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    losses = [row for row in cells if row["data"] != "average rank"]
+    assert len(losses) == 180
+    assert sum(abs(float(row["ours"]) - float(row["paper"])) <= 0.025 for row in losses) == 139
