@@ -13,13 +13,8 @@ from calibrant.cli.notes import note
 from calibrant.cli.options import AS_DECLARED
 from calibrant.errors import PredictionError
 from calibrant.predictions import Predictions
-<<<<<<< HEAD
-from calibrant.tables.columns import ScoreColumns
-from calibrant.space import Space, log_odds_look_like_probabilities, look_like_probabilities
-=======
 from calibrant.space import Space, log_odds_look_like_probabilities, look_like_probabilities
 from calibrant.tables.columns import ScoreColumns
->>>>>>> main
 
 __all__ = ["check_declared", "check_meaning", "noting_probabilities"]
 
