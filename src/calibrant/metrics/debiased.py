@@ -172,9 +172,7 @@ class _DebiasedError:
             [BinMoments.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
         )
 
-    def of_parts(
-        self, data: LabelledPredictions, part: IntArray, n_parts: int
-    ) -> tuple[Float64Array, ...]:
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
         """Return the sums of every part for every event, (n_parts, E, B) each."""
         self.check_batches()
         assert isinstance(self.scheme, Partition)
