@@ -24,6 +24,7 @@ from calibrant.report.contents import (
     Recommendation,
     Repeatability,
     ScoreRow,
+    SelectiveRow,
     TestRow,
     Verdict,
 )
@@ -69,6 +70,8 @@ class Assessment:
     repeatability : Repeatability
     example : Example or None
         The recommended calibrator with one row of scores, if it is small enough for the page.
+    selective : tuple of SelectiveRow
+        Accuracy of the most confident rows.
     """
 
     title: str
@@ -88,6 +91,7 @@ class Assessment:
     pitfalls: tuple[Pitfall, ...]
     repeatability: Repeatability
     example: Example | None = None
+    selective: tuple[SelectiveRow, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""

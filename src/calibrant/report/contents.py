@@ -29,6 +29,7 @@ __all__ = [
     "Recommendation",
     "Repeatability",
     "ScoreRow",
+    "SelectiveRow",
     "TestRow",
     "Verdict",
 ]
@@ -225,6 +226,17 @@ class ScoreRow:
     before: Estimate
     after: Estimate | None
     difference: Estimate | None
+
+
+@dataclass(frozen=True)
+class SelectiveRow:
+    """Accuracy of the most confident rows, at most a fraction ``coverage`` of all; thresholds are confidences."""
+
+    coverage: float
+    threshold: float | None
+    before: Estimate
+    threshold_after: float | None
+    after: Estimate | None
 
 
 @dataclass(frozen=True)

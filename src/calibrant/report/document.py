@@ -31,6 +31,7 @@ from calibrant.report.sections.overview import recommendation_section, verdict_s
 from calibrant.report.sections.pitfalls import pitfalls_section
 from calibrant.report.sections.reliability import reliability_section
 from calibrant.report.sections.scores import errors_section, scores_section
+from calibrant.report.sections.selective import selective_section
 from calibrant.report.sections.tests import tests_section
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -47,6 +48,7 @@ SECTIONS: tuple[ReportSection, ...] = (
     reliability_section,
     scores_section,
     errors_section,
+    selective_section,
     decomposition_section,
     tests_section,
     classes_section,
