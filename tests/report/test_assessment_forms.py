@@ -111,6 +111,7 @@ def test_markdown_has_every_section(found):
         "Reliability before and after",
         "Scores before and after",
         "Calibration errors",
+        "Selective prediction",
         "Decomposition",
         "Tests, slope and intercept",
         "Classes",
