@@ -10,6 +10,7 @@ __all__ = [
     "MissingExtraError",
     "NoGraphError",
     "ParameterError",
+    "PartitionError",
     "PredictionError",
     "RecipeError",
     "StoreError",
@@ -33,6 +34,10 @@ class WeightError(ValueError):
 
 class ParameterError(ValueError):
     """A parameter of a calibrator, metric or registry call is invalid."""
+
+
+class PartitionError(ValueError):
+    """Partitions of a distributed data set cannot be read, or the workers that held them are lost."""
 
 
 class NoGraphError(ValueError):

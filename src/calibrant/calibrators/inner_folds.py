@@ -96,8 +96,11 @@ def rows_of_folds(cv: Any, source: RowSource, rows: FeatureRows) -> list[tuple[F
             (rows.take(fold.train_rows, fold.train_weights), rows.take(fold.test_rows, fold.test_weights))
             for fold in folds
         ]
-    assert isinstance(rows, StreamedRows)
     check_cv_parameter(cv)
+    own = rows.folds(cv)
+    if own is not None:
+        return own
+    assert isinstance(rows, StreamedRows)
     if not is_whole(cv, 2):
         labels = source.per_row(lambda data: data.labels, np.intp)
         splits = check_cv(cv, labels, classifier=True).split(np.empty((len(labels), 0)), labels)

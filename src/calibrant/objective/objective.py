@@ -9,7 +9,7 @@ import numpy as np
 
 from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.numerics.row_blocks import State
-from calibrant.objective.curvature import Curvature, curvature_type
+from calibrant.objective.curvature import Curvature, DenseCurvature, curvature_type
 from calibrant.objective.losses import Loss
 from calibrant.objective.maps import LogitMap
 from calibrant.objective.penalty import QuadraticPenalty
@@ -115,6 +115,17 @@ class Objective:
 
     def expand(self, theta: Vector) -> "Expansion":
         """Return value, gradient and what Hessian products need, from one pass."""
+        if self.map.n_parameters <= self.rows.dense_parameters:
+            at = self.data_expansion(theta)
+            return Expansion(
+                objective=self,
+                theta=theta,
+                data_loss=at.value,
+                value=at.value + self.penalty.value(theta),
+                gradient=at.gradient + self.penalty.gradient(theta),
+                states=None,
+                hessian=at.hessian,
+            )
         states = self.rows.storage(self.map.score_shape, self.rows.dtype)
         total = self.summed(lambda block: self.block_expansion(theta, block, states))
         data_loss = total.value / self.total_weight
@@ -181,6 +192,8 @@ class Expansion:
     value: float
     gradient: Vector
     states: FloatArray | None
+    hessian: Matrix | None = None
+    """That of the data loss, where a pass over the rows costs more than to compute it."""
 
     def with_penalty_of(self, objective: Objective) -> "Expansion":
         """Return the expansion of an objective on the same rows with another penalty, without a pass."""
@@ -195,6 +208,9 @@ class Expansion:
     def hessian_product(self, direction: Vector) -> Vector:
         """Return the Hessian times ``direction``; exact up to the float type of the features."""
         objective = self.objective
+        if self.hessian is not None:
+            dense: Vector = self.hessian @ direction
+            return dense + objective.penalty.product(direction)
 
         def block_product(block: Block) -> Vector:
             features, prepared = block.features, objective._prepared(block)
@@ -209,6 +225,8 @@ class Expansion:
     def curvature(self) -> Curvature:
         """Return the affordable approximation of the Hessian that fits the map, from some of very many rows."""
         objective = self.objective
+        if self.hessian is not None:
+            return DenseCurvature([self.hessian])
         kind = curvature_type(objective.map)
         step = max(1, int(objective.rows.n_rows * kind.work_per_row(objective.map) / CURVATURE_WORK))
 

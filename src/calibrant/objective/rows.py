@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,8 @@ class FeatureRows(ABC):
     n_columns: int
     total_weight: float
     dtype: np.dtype[Any]
+    dense_parameters: ClassVar[int] = 0
+    """Up to how many parameters a pass computes the Hessian as well, where passes cost more than that."""
 
     @abstractmethod
     def passes(
@@ -104,6 +106,10 @@ class FeatureRows(ABC):
 
         With keys that are as good as random the sample is one of all rows, whatever their order and partition.
         """
+
+    def folds(self, cv: Any) -> "list[tuple[FeatureRows, FeatureRows]] | None":  # noqa: ARG002
+        """Return the rows to learn from and to judge by of every fold, where rows deal themselves out; else None."""
+        return None
 
     def storage(self, shape: tuple[int, ...], dtype: Any) -> FloatArray | None:  # noqa: ARG002
         """Return an array with one entry per row for what is worth keeping; None where rows are not in memory."""

@@ -18,7 +18,7 @@ from calibrant.objective.rows import ArrayRows, FeatureRows, StreamedRows
 from calibrant.predictions import FLOOR_WITHOUT_ZEROS, Predictions
 from calibrant.space import Space
 
-__all__ = ["ArraySource", "BatchSource", "RowSource"]
+__all__ = ["ArraySource", "BatchSource", "RowSource", "floor_of"]
 
 Features = Callable[[Predictions], FloatArray]
 Labels = Callable[[NDArray[np.intp]], NDArray[Any]]
@@ -233,9 +233,14 @@ class _Facts:
         )
 
     def floor(self, n_classes: int) -> float:
-        """Return the floor for zeros, as :attr:`Predictions.floor` has it for rows in memory."""
-        floor = self.smallest / 2 if self.has_zero else min(self.smallest / 2, FLOOR_WITHOUT_ZEROS)
-        return max(min(floor, 0.5 / n_classes), float(np.nextafter(0, 1)))
+        """Return the floor for zeros of all rows."""
+        return floor_of(self.smallest, self.has_zero, n_classes)
+
+
+def floor_of(smallest: float, has_zero: bool, n_classes: int) -> float:
+    """Return the floor for zeros from the smallest positive probability, as :attr:`Predictions.floor` has it."""
+    floor = smallest / 2 if has_zero else min(smallest / 2, FLOOR_WITHOUT_ZEROS)
+    return max(min(floor, 0.5 / n_classes), float(np.nextafter(0, 1)))
 
 
 class BatchSource(RowSource):

@@ -1,5 +1,6 @@
 """Mixture weights on the simplex: by maximum likelihood, or by least squares."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -11,7 +12,9 @@ from calibrant.numerics.reductions import row_maxima
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.solvers.solution import Solution, Status
 
-__all__ = ["least_squares_weights", "likeliest_weights"]
+__all__ = ["least_squares_weights", "likeliest_weights", "likeliest_weights_of_sums"]
+
+Contribution = Callable[[Matrix, Vector | None], Vector]
 
 
 def likeliest_weights(
@@ -57,11 +60,41 @@ def likeliest_weights(
             f"row {impossible[0]} has no likelihood above 0, so every mixture has an infinite loss."
         )
     # Every row divided by its largest entry: the mixture cannot underflow, and one constant comes back later.
+    # One row per component: numpy is slow at rows of a few numbers.
+    columns = np.ascontiguousarray((likelihoods / largest[:, np.newaxis]).T)
+    total_weight = float(n_rows if row_weights is None else row_weights.sum())
+
+    def summed(contribution: Contribution) -> Vector:
+        return sums(
+            lambda rows: contribution(columns[:, rows].T, None if row_weights is None else row_weights[rows])
+        )
+
     with BlockSums.over(n_rows, n_components) as sums:
-        loss = _LogLoss(likelihoods / largest[:, np.newaxis], row_weights, sums)
-        solution = simplex_newton(loss, n_components, tolerance=tolerance)
+        solution = likeliest_weights_of_sums(summed, n_components, total_weight, tolerance=tolerance)
     value = solution.value - float(np.average(np.log(largest), weights=row_weights))
     return replace(solution, value=value, loss=value)
+
+
+def likeliest_weights_of_sums(
+    summed: Callable[[Contribution], Vector],
+    n_components: int,
+    total_weight: float,
+    *,
+    tolerance: float = 1e-10,
+) -> Solution:
+    """Return :func:`likeliest_weights` of rows that are elsewhere.
+
+    Parameters
+    ----------
+    summed : callable
+        Adds up what a function makes of the likelihoods of some rows, (n, m), and their weights or None.
+    n_components : int
+    total_weight : float
+        Of all rows.
+    tolerance : float
+        As in :func:`likeliest_weights`.
+    """
+    return simplex_newton(_LogLoss(summed, total_weight), n_components, tolerance=tolerance)
 
 
 def least_squares_weights(
@@ -137,40 +170,36 @@ class _SquaredError:
 
 
 class _LogLoss:
-    def __init__(self, likelihoods: Matrix, row_weights: Vector | None, sums: BlockSums) -> None:
-        # One row per component: numpy is slow at rows of a few numbers.
-        self.likelihoods = np.ascontiguousarray(likelihoods.T)
-        self.row_weights = row_weights
-        self.total_weight = float(len(likelihoods) if row_weights is None else row_weights.sum())
-        self.sums = sums
+    def __init__(self, summed: Callable[[Contribution], Vector], total_weight: float) -> None:
+        self.summed, self.total_weight = summed, total_weight
 
     def expand(self, weights: Vector) -> SimplexExpansion:
         size = len(weights)
 
-        def block(rows: slice) -> Vector:
-            part = self.likelihoods[:, rows]
+        def block(likelihoods: Matrix, row_weights: Vector | None) -> Vector:
+            part = likelihoods.T
             mixture = weights @ part
             # A row that these weights call impossible makes the value infinite, as it should be.
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 ratios = part / mixture
-                counted = ratios if self.row_weights is None else self.row_weights[rows] * ratios
+                counted = ratios if row_weights is None else row_weights * ratios
                 surprise = -np.log(mixture)
-                value = surprise.sum() if self.row_weights is None else self.row_weights[rows] @ surprise
+                value = surprise.sum() if row_weights is None else row_weights @ surprise
                 return np.concatenate([[value], counted.sum(axis=1), (counted @ ratios.T).ravel()])
 
-        total = self.sums(block) / self.total_weight
+        total = self.summed(block) / self.total_weight
         return SimplexExpansion(float(total[0]), -total[1 : 1 + size], total[1 + size :].reshape(size, size))
 
     def along(self, weights: Vector, step: Vector) -> tuple[float, float, float]:
-        def block(rows: slice) -> Vector:
-            part = self.likelihoods[:, rows]
+        def block(likelihoods: Matrix, row_weights: Vector | None) -> Vector:
+            part = likelihoods.T
             mixture = weights @ part
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # as above
                 ratios = step @ part / mixture
                 parts = np.stack([-np.log(mixture), -ratios, ratios**2])
-                return parts.sum(axis=1) if self.row_weights is None else parts @ self.row_weights[rows]
+                return parts.sum(axis=1) if row_weights is None else parts @ row_weights
 
-        value, slope, curvature = self.sums(block) / self.total_weight
+        value, slope, curvature = self.summed(block) / self.total_weight
         return float(value), float(slope), float(curvature)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,11 @@ class OneVsRest(Calibrator):
             )
         self._keep_identity_if_better(data, self._transform)
 
-    def _fit_source(self, source: RowSource) -> None:
+    def _fit_source(
+        self,
+        source: RowSource,
+        fit: Callable[[Any, RowSource], Calibrator] = lambda base, of_class: base.fit_rows(of_class),
+    ) -> None:
         """Fit out-of-core rows, class by class."""
         self.identity_kept_ = False
         self.calibrators_ = []
@@ -153,7 +157,7 @@ class OneVsRest(Calibrator):
                         AgainstRest(data.predictions).column(column), data.labels == column, data.weights
                     )
                 )
-                self.calibrators_.append(clone(self.base).fit_rows(of_class))
+                self.calibrators_.append(fit(clone(self.base), of_class))
         self._keep_identity_if_better(source, self._transform)
 
     def _keep_identity_if_better(

@@ -1,20 +1,24 @@
 """Ensemble temperature scaling (ETS): a mixture of tempered, uncalibrated and uniform predictions."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from calibrant.arrays import FloatArray, Vector
+from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.parametric import fit_source
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.reductions import row_maxima, row_sums
 from calibrant.numerics.row_blocks import BlockSums
+from calibrant.objective import ArraySource, RowSource, logits
 from calibrant.options import check_around_one, check_choice
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, least_squares_weights, likeliest_weights
+from calibrant.solvers.simplex_weights import likeliest_weights_of_sums
 from calibrant.space import Space
 
 __all__ = ["EnsembleTemperatureScaling"]
@@ -26,53 +30,75 @@ TRACE = 1e-10
 
 
 def fit_mixture_weights(
-    data: LabelledPredictions, inverse_temperature: float, loss: Literal["log", "brier"]
+    source: RowSource, inverse_temperature: float, loss: Literal["log", "brier"]
 ) -> Solution:
     """Return the optimal weights of the three parts at this temperature as theta, in the order of the formula.
 
     ``identity_loss`` is that of the uncalibrated probabilities; NaN if they are 0 for an observed class.
     """
     fit = _likeliest if loss == "log" else _least_squares
-    solution = fit(data, inverse_temperature)
+    solution = fit(source, inverse_temperature)
     if solution.theta[1] > 1 - TRACE:
         solution = replace(solution, theta=np.array([0, 1 - TRACE, TRACE]))
     return solution
 
 
-def _likeliest(data: LabelledPredictions, inverse_temperature: float) -> Solution:
-    likelihoods = np.full((data.n_rows, 3), 1 / data.n_classes)
+def _likeliest(source: RowSource, inverse_temperature: float) -> Solution:
+    def likelihoods(data: LabelledPredictions) -> Matrix:
+        found = np.full((data.n_rows, 3), 1 / data.n_classes)
 
-    def fill(rows: slice) -> int:
-        part, labels = data.predictions.take(rows), data.labels[rows]
-        tempered = _tempered(data.predictions.logits[rows], inverse_temperature)
-        likelihoods[rows, 0] = tempered[np.arange(len(labels)), labels]
-        likelihoods[rows, 1] = _given(part)[np.arange(len(labels)), labels]
-        return 1
+        def fill(rows: slice) -> int:
+            part, labels = data.predictions.take(rows), data.labels[rows]
+            own = np.arange(len(labels)), labels
+            found[rows, 0] = _tempered(data.predictions.logits[rows], inverse_temperature)[own]
+            found[rows, 1] = _given(part)[own]
+            return 1
 
-    with BlockSums.over(data.n_rows, data.n_classes, data.predictions.scores.itemsize) as in_all_blocks:
-        in_all_blocks(fill)
-    solution = likeliest_weights(likelihoods, data.weights)
-    given = likelihoods[:, 1]
-    if given.min() == 0:
-        return solution
-    return replace(solution, identity_loss=-float(np.average(np.log(given), weights=data.weights)))
+        with BlockSums.over(data.n_rows, data.n_classes, data.predictions.scores.itemsize) as in_all_blocks:
+            in_all_blocks(fill)
+        return found
+
+    if isinstance(source, ArraySource):
+        known = likelihoods(source.data)
+        solution = likeliest_weights(known, source.data.weights)
+        given, weights = known[:, 1], source.data.weights
+        if given.min() == 0:
+            return solution
+        return replace(solution, identity_loss=-float(np.average(np.log(given), weights=weights)))
+
+    def summed(contribution: Callable[[Matrix, Vector | None], Vector]) -> Vector:
+        return source.summed(lambda data: contribution(likelihoods(data), data.weights))
+
+    solution = likeliest_weights_of_sums(summed, 3, source.total_weight)
+
+    def surprise(rows: Matrix, weights: Vector | None) -> Vector:
+        with np.errstate(divide="ignore"):
+            losses = -np.log(rows[:, 1])
+        return np.array([losses.sum() if weights is None else weights @ losses])
+
+    given_loss = float(summed(surprise)[0]) / source.total_weight
+    return solution if np.isinf(given_loss) else replace(solution, identity_loss=given_loss)
 
 
-def _least_squares(data: LabelledPredictions, inverse_temperature: float) -> Solution:
-    def block(rows: slice) -> Vector:
-        given, labels = _given(data.predictions.take(rows)), data.labels[rows]
-        # The weights depend on differences of sums, which lose digits in float32.
-        parts = np.empty((2, *given.shape))
-        parts[0] = _tempered(data.predictions.logits[rows], inverse_temperature)
-        parts[1] = given
-        counted = parts if data.weights is None else data.weights[rows, np.newaxis] * parts
-        products = counted.reshape(2, -1) @ parts.reshape(2, -1).T
-        return np.append(products, counted[:, np.arange(len(labels)), labels].sum(axis=1))
+def _least_squares(source: RowSource, inverse_temperature: float) -> Solution:
+    def of_batch(data: LabelledPredictions) -> Vector:
+        def block(rows: slice) -> Vector:
+            given, labels = _given(data.predictions.take(rows)), data.labels[rows]
+            # The weights depend on differences of sums, which lose digits in float32.
+            parts = np.empty((2, *given.shape))
+            parts[0] = _tempered(data.predictions.logits[rows], inverse_temperature)
+            parts[1] = given
+            counted = parts if data.weights is None else data.weights[rows, np.newaxis] * parts
+            products = counted.reshape(2, -1) @ parts.reshape(2, -1).T
+            return np.append(products, counted[:, np.arange(len(labels)), labels].sum(axis=1))
 
-    with BlockSums.over(data.n_rows, data.n_classes, data.predictions.scores.itemsize) as sums:
-        totals = sums(block) / data.total_weight
+        with BlockSums.over(data.n_rows, data.n_classes, data.predictions.scores.itemsize) as sums:
+            return sums(block)
+
+    totals = source.summed(of_batch) / source.total_weight
+    n_classes = source.n_classes
     # Products of a distribution with the uniform one are always 1 / K.
-    gram, linear = np.full((3, 3), 1 / data.n_classes), np.full(3, 1 / data.n_classes)
+    gram, linear = np.full((3, 3), 1 / n_classes), np.full(3, 1 / n_classes)
     gram[:2, :2], linear[:2] = totals[:4].reshape(2, 2), totals[4:]
     gram[1, 0] = gram[0, 1]
     solution = least_squares_weights(gram, linear, 1.0)
@@ -172,13 +198,21 @@ class EnsembleTemperatureScaling(Calibrator):
         self.loss = loss
         self.bounds = bounds
 
+    def fit_rows(self, source: RowSource) -> Self:
+        """Fit rows that need not be in memory; see :meth:`calibrant.TemperatureScaling.fit_rows`."""
+        fit_source(self, source, self._fit_source)
+        return self
+
     def _fit(self, data: LabelledPredictions) -> None:
+        self._fit_source(ArraySource(data))
+
+    def _fit_source(self, source: RowSource) -> None:
         check_choice("loss", self.loss, ("log", "brier"))
         check_around_one("bounds", self.bounds)
-        temperature = fit_inverse_temperature(data, self.loss, self.bounds)
+        temperature = fit_inverse_temperature(source.features(logits), self.loss, self.bounds)
         self.inverse_temperature_ = float(temperature.theta[0])
         self.temperature_ = 1 / self.inverse_temperature_
-        mixture = fit_mixture_weights(data, self.inverse_temperature_, self.loss)
+        mixture = fit_mixture_weights(source, self.inverse_temperature_, self.loss)
         self.weights_ = mixture.theta
         self.solution_ = replace(
             mixture,

@@ -1,7 +1,7 @@
 """AutoCalibration: the default, a cross-validated choice or pool of calibrators, with an explanation."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -31,6 +31,7 @@ from calibrant.fit_cost import FitCost, FitPart, JointCost, announce_cost
 from calibrant.graph import TracedPredictions
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
+from calibrant.objective import RowSource
 from calibrant.options import check_choice, check_flag, is_number, is_whole
 from calibrant.predictions import Predictions
 from calibrant.solvers.simplex_weights import likeliest_weights
@@ -424,8 +425,22 @@ class AutoCalibration(Calibrator):
         data, n_rows = data.with_counting_weights(), data.n_rows
         if data.groups is None and is_whole(self.cv, 2):
             data = merged_duplicates(data)
+        self._fit_trials(
+            trial_rows(data),
+            n_rows,
+            data,
+            lambda candidate: clone(candidate).fit_labelled(data, warn_of_absent=False),
+        )
+
+    def _fit_trials(
+        self,
+        sample: LabelledPredictions,
+        n_rows: int,
+        data: LabelledPredictions | RowSource,
+        fit: Callable[[Calibrator], Calibrator],
+    ) -> None:
+        """Compare candidates on a sample of the rows, and fit the selected ones to all rows by ``fit``."""
         candidates = self._candidates(data)
-        sample = trial_rows(data)
         folds = stratified_folds(self.cv, sample)
         trials = evaluate_candidates(candidates, sample, folds, self.time_budget, data.n_rows)
         pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
@@ -434,13 +449,13 @@ class AutoCalibration(Calibrator):
         if gain.value < -CLEARLY_WORSE * gain.standard_error:
             rejected = "the selection is clearly worse on held-out rows"
         else:
-            self._set_parts([trial.candidate for trial in trials.evaluated], pool.weights, data)
+            self._set_parts([trial.candidate for trial in trials.evaluated], pool.weights, fit)
             if is_worse_than_identity(data, self._transform):
                 rejected = "the selection is worse on the complete calibration set"
         weights = pool.weights
         if rejected:
             weights = np.eye(len(weights))[0]
-            self._set_parts([trial.candidate for trial in trials.evaluated], weights, data)
+            self._set_parts([trial.candidate for trial in trials.evaluated], weights, fit)
         self.decision_ = decision_table(trials, weights)
         self.explanation_ = in_words(
             self.decision_,
@@ -448,7 +463,7 @@ class AutoCalibration(Calibrator):
             rejected,
             n_rows if sample is data else sample.n_rows,
             len(folds),
-            self._measured(data.predictions),
+            self._measured(data.first.predictions if isinstance(data, RowSource) else data.predictions),
         )
 
     def _measured(self, predictions: Predictions) -> str:
@@ -470,7 +485,7 @@ class AutoCalibration(Calibrator):
         # The product of a small weight and a tiny probability underflows.
         return given.with_probabilities(mixed, kept).with_floor(TINY).without_zeros()
 
-    def _candidates(self, data: LabelledPredictions) -> list[Candidate]:
+    def _candidates(self, data: LabelledPredictions | RowSource) -> list[Candidate]:
         if isinstance(self.candidates, str) and self.candidates in ("default", "thorough"):
             found = default_candidates(data, thorough=self.candidates == "thorough")
         else:
@@ -486,15 +501,16 @@ class AutoCalibration(Calibrator):
         return kept
 
     def _set_parts(
-        self, candidates: list[Candidate], weights: NDArray[np.float64], data: LabelledPredictions
+        self,
+        candidates: list[Candidate],
+        weights: NDArray[np.float64],
+        fit: Callable[[Calibrator], Calibrator],
     ) -> None:
         parts = [
             (candidate, weight) for candidate, weight in zip(candidates, weights, strict=True) if weight > 0
         ]
         with held_back():  # the table has what matters
-            self.calibrators_ = [
-                clone(candidate.calibrator).fit_labelled(data, warn_of_absent=False) for candidate, _ in parts
-            ]
+            self.calibrators_ = [fit(candidate.calibrator) for candidate, _ in parts]
         self.weights_ = np.array([weight for _, weight in parts])
 
     def _check_parameters(self) -> None:

@@ -25,7 +25,15 @@ from calibrant.options import is_whole
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 
-__all__ = ["TRIAL_ROWS", "RowGroups", "merged_duplicates", "row_groups", "stratified_folds", "trial_rows"]
+__all__ = [
+    "TRIAL_ROWS",
+    "RowGroups",
+    "merged_duplicates",
+    "n_trial_rows",
+    "row_groups",
+    "stratified_folds",
+    "trial_rows",
+]
 
 # Rows that candidates are tried on: at least so many, more while rows times classes allow it.
 TRIAL_ROWS = 20_000
@@ -95,12 +103,17 @@ def stratified_folds(cv: Any, data: LabelledPredictions) -> list[Fold]:
     return folds_of_splits([(train, test) for train, test in splits if len(test)], data.weights)
 
 
+def n_trial_rows(n_classes: int) -> int:
+    """Return the largest number of rows for the comparison of candidates."""
+    return max(TRIAL_ROWS, TRIAL_ENTRIES // n_classes)
+
+
 def trial_rows(data: LabelledPredictions) -> LabelledPredictions:
     """Return the rows for the comparison of candidates: all, or a sample of a large calibration set.
 
     Every candidate is fitted several times, and a sample suffices to rank them.
     """
-    limit = max(TRIAL_ROWS, TRIAL_ENTRIES // data.n_classes)
+    limit = n_trial_rows(data.n_classes)
     if data.n_rows <= limit:
         return data
     if data.groups is None:

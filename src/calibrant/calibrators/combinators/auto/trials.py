@@ -21,6 +21,7 @@ from calibrant.notices import held_back
 from calibrant.numerics.folds import Fold
 from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import in_threads
+from calibrant.objective import RowSource
 
 __all__ = [
     "IDENTITY",
@@ -80,7 +81,7 @@ class Candidate:
         return self.name if isinstance(self.calibrator, Chain) else type(self.calibrator).__name__
 
 
-def default_candidates(data: LabelledPredictions, *, thorough: bool = False) -> list[Candidate]:
+def default_candidates(data: LabelledPredictions | RowSource, *, thorough: bool = False) -> list[Candidate]:
     """Return the default candidates for the number of rows and classes, in order of cost and complexity.
 
     They range from the identity, a temperature and increasing maps shared by all classes to class-wise terms at several

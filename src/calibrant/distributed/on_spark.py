@@ -1,0 +1,137 @@
+"""Partitions on Spark: data frames, by ``mapInArrow``."""
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from calibrant.distributed.engine import Engine, Failure, Task, dumped, merged, partial_sum_of_dump
+from calibrant.distributed.layout import Layout, Piece
+from calibrant.errors import PartitionError
+from calibrant.numerics.row_blocks import State
+
+__all__ = ["OnSpark", "arrow_schema"]
+
+# Of more partitions than this, partial results are merged on the workers first.
+MERGED_AT_ONCE = 32
+
+PARTIAL = "place long, part binary"
+
+
+class OnSpark(Engine):
+    """Partitions of a Spark data frame; partial results are merged in a tree on the executors.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.schema = arrow_schema(frame)
+        self._n_partitions = 0
+
+    def partials(self, task: Task[State]) -> Iterable[State | Failure | None]:
+        quoted = ["`" + name.replace("`", "``") + "`" for name in task.layout.names]
+        parts = self.frame.select(*quoted).mapInArrow(_Partial(dumped(task)), PARTIAL)
+        if self._n_partitions > MERGED_AT_ONCE:
+            group = (parts["place"] / MERGED_AT_ONCE).cast("long")
+            parts = parts.groupBy(group.alias("group")).applyInArrow(_merged_group, PARTIAL)
+        rows = _collected(parts)
+        self._n_partitions = max(self._n_partitions, len(rows))
+        return [pickle.loads(row["part"]) for row in sorted(rows, key=lambda row: row["place"])]
+
+
+class _Partial:
+    """What a Python worker of Spark does with the batches of its partition."""
+
+    def __init__(self, dump: bytes) -> None:
+        self.dump = dump
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        place = 0 if context is None else context.partitionId()
+        where = f"partition {place}"
+        found = partial_sum_of_dump(self.dump, lambda layout: _pieces(batches, layout, where), where)
+        if found is not None:
+            yield _row(place, found)
+
+
+def _pieces(batches: Iterator[Any], layout: Layout, where: str) -> Iterator[Piece]:
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    first = 0
+
+    def joined() -> Piece:
+        (batch,) = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+        return Piece(batch, where, first)
+
+    # Spark's batches are short: several are parsed together.
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= layout.piece_rows:
+            piece = joined()
+            yield piece
+            first += piece.table.num_rows
+            waiting.clear()
+    if waiting:
+        yield joined()
+
+
+def _row(place: int, part: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"place": [place], "part": [pickle.dumps(part)]})
+
+
+def _merged_group(table: Any) -> Any:
+    """Merge the partial results of neighbouring partitions."""
+    import pyarrow as pa
+
+    rows = sorted(table.select(["place", "part"]).to_pylist(), key=lambda row: row["place"])
+    part = merged([pickle.loads(row["part"]) for row in rows])
+    return pa.Table.from_batches([_row(rows[0]["place"], part)])
+
+
+def _collected(parts: Any) -> list[Any]:
+    """Run a job; what Spark cannot do becomes one sentence."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        rows: list[Any] = parts.collect()
+    except (PySparkException, Py4JError) as error:
+        raise PartitionError(_reason(str(error))) from error
+    return rows
+
+
+def _reason(trace: str) -> str:
+    """Return one sentence about a job that failed."""
+    for line in trace.splitlines():
+        for sign in ("FILE_NOT_EXIST", "FileNotFoundException", "does not exist"):
+            if sign in line:
+                path = next((word for word in line.split() if "/" in word), "a file")
+                return f"{path.strip('.,')} cannot be read because it is not there; restore it, or list the files again."
+    if (
+        "crashed" in trace
+        or "ExecutorLost" in trace
+        or "exited unexpectedly" in trace
+        or "SparkContext" in trace
+    ):
+        return (
+            "Spark gave up a partition because its worker died too often; nothing was fitted or written: give executors "
+            "more memory, or use smaller partitions."
+        )
+    first = trace.strip().splitlines()[0].strip().rstrip(".")
+    return f"Spark could not compute the partitions ({first[:200]}); nothing was fitted or written."
+
+
+def arrow_schema(frame: Any) -> Any:
+    """Return the columns of a Spark data frame as Arrow has them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema)
