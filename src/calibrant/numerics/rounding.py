@@ -47,7 +47,7 @@ def rounded_to(
 
 
 def midpoint(below: FloatArray, above: FloatArray) -> FloatArray:
-    """Return places midway between two, or the upper one where no float lies between them.
+    """Return midpoints of pairs of floats, or the upper one of adjacent floats.
 
     So whatever is not above ``below`` is less than the place, and ``above`` is not.
 

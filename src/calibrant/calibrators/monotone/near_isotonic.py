@@ -291,9 +291,9 @@ def _log_likelihood(outcome_sum: Vector, weight: Vector, value: Vector) -> Vecto
     """Return the log-likelihood of each group, with 0 log 0 = 0."""
     # Values of groups with both outcomes can be 0 or 1 only by rounding.
     value = np.clip(value, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
-    event_loss: Vector = xlogy(outcome_sum, value)
-    non_event_loss: Vector = xlog1py(weight - outcome_sum, -value)
-    return event_loss + non_event_loss
+    of_events: Vector = xlogy(outcome_sum, value)
+    of_non_events: Vector = xlog1py(weight - outcome_sum, -value)
+    return of_events + of_non_events
 
 
 def _level_starts(weight: Vector, max_levels: int | None) -> IntArray:

@@ -61,10 +61,10 @@ Assumption = Literal["equal-errors", "equal-labels"]
 # More points improve neither a selection nor the guard, but each costs one pass over all points.
 MOST_JUDGED = 10_000
 
-# A size is kept if rows held out show a gain of so many standard errors in log-loss ...
+# A size is used if its held-out log-loss is lower by this number of standard errors ...
 GAIN_IN_LOG_LOSS = 1.0
 
-# ... or of so many in the Brier score, while log-loss, which single rows can spoil, has not risen by more than as many.
+# ... or its Brier score by this number, while its log-loss, which is sensitive to single rows, is not higher by as many.
 GAIN_IN_BRIER_SCORE = 2.0
 
 # Smaller gains are rounding errors.
@@ -282,8 +282,8 @@ class Neighbourhood(Calibrator):
         if is_lower or is_closer:
             return sizes[best], None
         return sizes[best], (
-            f"on rows held out, no size gains enough to be sure of it: the best one, "
-            f"{self._size_name}={sizes[best]:g}, has a log-loss of {means[best]:.4g}, and doing nothing "
+            f"no size has a significant held-out gain: the best one, "
+            f"{self._size_name}={sizes[best]:g}, has a log-loss of {means[best]:.4g}, the uncalibrated predictions "
             f"{nothing.mean_log:.4g} (standard error of the difference {log_error:.2g}); the identity is kept."
         )
 

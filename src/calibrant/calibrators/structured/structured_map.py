@@ -59,7 +59,7 @@ class StructuredCurvature:
 
     @staticmethod
     def is_whole(logit_map: "StructuredMap") -> bool:
-        """Tell whether all parameters are seen together."""
+        """Return whether the Hessian of all parameters is formed."""
         return logit_map.class_map is None or logit_map.n_parameters <= WHOLE_PARAMETERS
 
     @classmethod

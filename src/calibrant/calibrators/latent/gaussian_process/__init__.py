@@ -58,16 +58,15 @@ class LatentIntervals(Calibrator):
 
         .. math:: \ln \frac{q_k}{1 - q_k} \pm z \sqrt{a_k^\top C a_k}, \qquad a_k = \frac{e_k - q}{1 - q_k}
 
-        They hold the true probability as often as they should if the truth is a function like those of the prior,
-        the same for all classes. The parameters of the kernel count as known. With ``monotone=True`` deviations are those of
-        :meth:`latent`. Where doing nothing was better, ``identity_kept_``, intervals are as wide as those of the map that
-        was not taken. O(nKM) for M inducing points.
+        Their coverage is right if the true map is a draw from the prior, shared by all classes. Kernel parameters are
+        treated as known. With ``monotone=True`` deviations are those of :meth:`latent`. With ``identity_kept_``, intervals
+        are as wide as those of the discarded map. O(nKM) for M inducing points.
 
         Parameters
         ----------
         X : array, frame or Predictions
         level : float, default=0.95
-            Share of the intervals that should hold the probability.
+            Confidence level.
         """
         check_is_fitted(self)
         check_level(level)
@@ -332,12 +331,11 @@ class GaussianProcessCalibration(LatentIntervals):
 
         Notes
         -----
-        With ``monotone=True`` the mean is the likeliest course of g, the one that predictions are made with; where the
-        slope of g is near zero it is less steep than the mean of the posterior. The deviation is that of the posterior by
-        Laplace's method, and can be too small where slopes sit at their bound.
+        With ``monotone=True`` the mean is the posterior mode of g, which predictions use; where its slope is near zero it
+        is less steep than the posterior mean. The deviation is that of the Laplace approximation, and can be too small
+        where slopes are at their bound.
 
-        Where doing nothing was better, ``identity_kept_``, the map is the prior mean for certain: its values are returned with
-        deviations of zero.
+        With ``identity_kept_`` the map is the prior mean, with deviations of zero.
         """
         check_is_fitted(self)
         places = parsed_scores("z", z, self.scores_)

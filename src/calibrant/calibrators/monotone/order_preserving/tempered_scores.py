@@ -54,7 +54,7 @@ class TemperedScores:
     weights : ndarray of shape (n,) or None
         Weights of the rows.
     identity_loss : float
-        Mean log-loss of doing nothing.
+        Mean log-loss of the uncalibrated predictions.
     """
 
     inverse_temperature: float

@@ -448,7 +448,7 @@ class DecisionCalibration(Calibrator):
         return _found(points, plan, wanted)
 
     def _chosen(self, data: LabelledPredictions, points: Points, plan: Plan) -> int:
-        """Return the number of repairs by the loss on points held out; none if there is but one point."""
+        """Return the cross-validated number of repairs; 0 for a single point."""
         splits = [(fold.train(), fold.test()) for fold in point_folds(points, data, self.cv)]
         if not splits:
             return 0
@@ -461,7 +461,7 @@ class DecisionCalibration(Calibrator):
         return held_out.smallest_number()
 
     def _does_harm(self, points: Points, plan: Plan, floor: float) -> bool:
-        """Tell whether doing nothing is better on the calibration rows: for the gaps of given losses, or for the loss."""
+        """Return whether the identity has a lower training loss, or smaller gaps of given losses."""
         as_given, labels = points.probabilities.astype(np.float64), points.labels()
         rows = Predictions(as_given, Space.PROBABILITIES, None, floor)
         given = mapped(self._traced, rows).probabilities.astype(np.float64, copy=False)
