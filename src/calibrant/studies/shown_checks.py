@@ -121,8 +121,8 @@ def _check_table(table: TableOptions, levels: Levels) -> None:
         for label in labels:
             _check_label(where, f"{key} by", label, levels)
     _check_conditions(where, table.where, levels)
-    columns = _columns(table.columns, levels, table.where, table.measures)
-    everything = _columns(table.columns, levels, {}, table.measures)
+    columns = _columns(table.columns, levels, table.where, table.all_measures)
+    everything = _columns(table.columns, levels, {}, table.all_measures)
     for key, names, known in (
         ("control", [table.control], columns),
         ("relative_to", [table.relative_to], columns),
