@@ -94,13 +94,7 @@ class BinnedMetric:
         with BlockSums.over(data.n_rows, n_events, min_rows=-(-data.n_rows // SHARES)) as total:
             return total(bins_of_share)
 
-<<<<<<< HEAD
-    def of_parts(
-        self, data: LabelledPredictions, part: IntArray, n_parts: int
-    ) -> tuple[Float64Array, ...]:
-=======
     def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
->>>>>>> main
         """Return the sums of the bins of every part."""
         check_fixed(self.scheme)
         assert isinstance(self.scheme, Partition)
