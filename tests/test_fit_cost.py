@@ -45,7 +45,7 @@ def said(calibrator, n_rows, n_classes, caplog):
         (Chain([TEMPERATURE, GP]), 1_000_000, 10),
         (OneVsRest(GP), 1_000_000, 10),
         (WithIntervals(GP, method="bootstrap"), 5_000, 10),
-        (AutoCalibration(), 20_000, 10),
+        (AutoCalibration(), 20_000, 1000),
         (AutoCalibration(["temperature", "gp"]), 1_000_000, 10),
     ],
     ids=repr,
