@@ -2,7 +2,15 @@
 
 from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult
 from calibrant.intervals import Interval
-from calibrant.presentation import Range, class_named, counted, in_points, p_text, percent, significant
+from calibrant.presentation import (
+    Range,
+    class_named,
+    counted,
+    interval_in_points,
+    p_text,
+    percent,
+    significant,
+)
 from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, estimate_of, mean_estimate, plain_float
 from calibrant.report.method_selection import MethodSelection, baseline_of, baseline_text, has_infinite_loss
@@ -223,11 +231,8 @@ def _side_effects(
 
 
 def _change_interval(change: Estimate) -> str:
-    if change.low is None or change.high is None:
-        return ""
-    sign_low, sign_high = ("-" if end < 0 else "+" for end in (change.low, change.high))
-    low, high = in_points(change.low).split()[0], in_points(change.high)
-    return f" (interval of the change: {sign_low}{low} to {sign_high}{high})"
+    interval = interval_in_points(change.low, change.high)
+    return f" (interval of the change: {interval})" if interval else ""
 
 
 def _alternatives(selection: MethodSelection) -> tuple[str, ...]:

@@ -5,7 +5,16 @@ from typing import Literal
 import numpy as np
 
 from calibrant.metrics import LowerBound
-from calibrant.presentation import class_named, counted, in_points, p_text, percent, quoted
+from calibrant.presentation import (
+    class_named,
+    counted,
+    in_points,
+    interval_in_points,
+    p_text,
+    percent,
+    quoted,
+    significant,
+)
 from calibrant.report.contents import RARE, ClassRow, Estimate, EventNumbers, Verdict
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import POWER, events_for_factor
@@ -198,11 +207,7 @@ def _headline(
 
 
 def _counted_events(events: EventNumbers) -> str:
-    return f"{_number(events.expected)} {events.name} expected, {events.observed or 'none'} observed"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"
+    return f"{significant(events.expected, 2, tiny=True)} {events.name} expected, {events.observed or 'none'} observed"
 
 
 def _larger_factor(events: EventNumbers) -> float:
@@ -290,21 +295,14 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
 
 
 def _means_sentence(rows: EvaluationSet, gap: Estimate) -> str:
-    ends = (
-        ""
-        if gap.low is None or gap.high is None
-        else f" (interval of the difference: {_signed(gap.low)} to {_signed(gap.high)} points)"
-    )
+    interval = interval_in_points(gap.low, gap.high)
+    ends = f" (interval of the difference: {interval})" if interval else ""
     if rows.n_classes == 2:
         mean = rows.mean(rows.predictions.probabilities[:, 1])
         share = rows.mean(rows.data.labels == 1)
         name = class_named(rows.class_names[1])
         return f"The mean probability of {name} is {percent(mean)}, its observed frequency {percent(share)}{ends}."
     return f"The mean confidence is {percent(rows.mean(rows.confidence))}, the accuracy {percent(rows.mean(rows.hits))}{ends}."
-
-
-def _signed(share: float) -> str:
-    return f"{100 * share:+.2g}"
 
 
 def _size_sentence(bound: LowerBound, status: Status) -> str:
@@ -364,7 +362,7 @@ def _detectable_sentence(rows: EvaluationSet, evidence: Evidence, status: Status
 def _factor_sentence(rows: EvaluationSet, events: EventNumbers, alpha: float, status: Status) -> str:
     factors = {"high": events.factor_too_high, "low": events.factor_too_low}
     shown = [f"{factor:.2g} times too {way}" for way, factor in factors.items() if factor is not None]
-    expected = f"With {_number(events.expected)} {events.name} expected"
+    expected = f"With {significant(events.expected, 2, tiny=True)} {events.name} expected"
     if shown:
         detected = (
             f"{expected}, probabilities {' or '.join(shown)} are detected with a power of {POWER_TEXT}. Smaller errors may go "
