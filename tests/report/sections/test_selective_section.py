@@ -28,6 +28,13 @@ def test_every_row_is_the_accuracy_of_the_most_confident():
         assert row.after is None
 
 
+def test_labels_may_be_words():
+    words = np.array(["ant", "bee", "cat", "dog"])
+    by_name = EvaluationSet.parse(words[Y], Predictions.from_probabilities(P, classes=words), None, None)
+    by_number = EvaluationSet.parse(Y, P, None, None)
+    assert selective_rows(by_name, None, 0.95) == selective_rows(by_number, None, 0.95)
+
+
 def test_saturated_float32_logits_are_counted_exactly():
     logits = np.zeros((100, 2), dtype=np.float32)
     logits[:, 1] = np.linspace(20, 90, 100)

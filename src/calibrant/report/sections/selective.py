@@ -38,7 +38,7 @@ def selective_section(assessment: "Assessment") -> Section | None:
         columns += [Column("Threshold after", hint=after), Column("Accuracy after")]
     body = []
     for row in rows:
-        cells = [Cell(Value(row.coverage, "percent")), *_stage(row.threshold, row.before)]
+        cells = [Cell(f"{100 * row.coverage:g} %"), *_stage(row.threshold, row.before)]
         if after is not None:
             cells += _stage(row.threshold_after, row.after)
         body.append(tuple(cells))
@@ -47,7 +47,7 @@ def selective_section(assessment: "Assessment") -> Section | None:
         ("Threshold", "smallest confidence among them. Rows of equal confidence are decided together."),
     )
     table = Table("selective", "Accuracy by coverage", tuple(columns), tuple(body), definitions=definitions)
-    return Section("selective", "Selective prediction", (Paragraph(lead, "lead"), table), is_half=True)
+    return Section("selective", "Selective prediction", (Paragraph(lead, "lead"), table))
 
 
 def _stage(threshold: float | None, accuracy: Estimate | None) -> list[Cell]:
@@ -78,7 +78,6 @@ class _Accepted:
         self.curve = risk_coverage_curve(rows.labels, rows.predictions, sample_weight=rows.weights)
         self.scores = ranking_scores(rows.predictions)
         self.levels = np.unique(self.scores)[::-1]  # of the points of the curve
-        self.is_right = rows.predictions.predicted == rows.labels
 
     def at(self, coverage: float) -> tuple[Estimate | None, float | None]:
         """Return the accuracy of at most this fraction of rows, and the threshold; None if ties allow no such fraction."""
@@ -90,6 +89,6 @@ class _Accepted:
         name = f"accuracy of the most confident {100 * coverage:g} %"
         definition = f"accuracy of the rows with a confidence of at least {threshold:.4g}"
         estimate = proportion_estimate(
-            name, self.is_right[accepted], self.rows.take(accepted), self.level, definition
+            name, self.rows.hits[accepted], self.rows.take(accepted), self.level, definition
         )
         return estimate, threshold
