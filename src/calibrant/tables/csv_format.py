@@ -256,7 +256,7 @@ class CsvSource(Source):
 
     def _open(self) -> IO[bytes]:
         opened = COMPRESSED.get(self.path.suffix.lower())
-        return self.path.open("rb") if opened is None else opened(self.path)  # type: ignore[no-any-return]
+        return self.path.open("rb") if opened is None else opened(self.path)
 
     def _checked(self, found: Iterator[Any]) -> Iterator[Any]:
         """Convert errors of damaged compressed files into one sentence."""
