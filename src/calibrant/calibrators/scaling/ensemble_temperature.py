@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrant.arrays import FloatArray, Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
-from calibrant.calibrators.parametric import fit_source
+from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.calibrators.scaling.temperature_fit import fit_inverse_temperature
 from calibrant.graph import TracedPredictions, Value
 from calibrant.labelled_predictions import LabelledPredictions
