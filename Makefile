@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Tests start many processes; without stored bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test lint test-slow explore test-minimum test-newest bench docs clean
+.PHONY: install demo test lint test-slow test-spark explore test-minimum test-newest bench docs clean
 
 install: $(VENV)/.installed
 
@@ -36,6 +36,13 @@ lint: install
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow -n 2
+
+# Fits on Spark, with two executors on this machine. pyspark is pinned, as are other tools that judge.
+test-spark: install
+	@java -version 2>&1 | grep -q 'version "\(1[7-9]\|2[0-9]\)' || \
+		{ echo "Spark needs Java 17 or later on the path; install a Java runtime, or leave these tests out."; exit 1; }
+	$(BIN)/python $(PIP_INSTALL) 'pyspark==4.3.0'
+	$(BIN)/python -m pytest -m spark tests/distributed
 
 # Random trials with new seeds, recorded in exploration.jsonl, and the property tests with new random examples.
 MINUTES ?= 10

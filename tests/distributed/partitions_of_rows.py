@@ -1,6 +1,7 @@
 """Rows in partitions for the tests of all engines, and the methods whose parameters must be those of a fit in memory."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +50,7 @@ def tables_of(scores, labels, ends: Sequence[int], weights=None) -> list[pa.Tabl
     edges = [0, *ends, len(labels)]
     return [
         table_of(scores[a:b], labels[a:b], None if weights is None else weights[a:b])
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in pairwise(edges)
     ]
 
 

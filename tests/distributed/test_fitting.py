@@ -352,7 +352,7 @@ def test_a_file_that_is_lost(tmp_path):
     (tmp_path / "part-1.parquet").unlink()
     with pytest.raises(PartitionError, match=r"part-1.parquet cannot be read \(.*\); restore it"):
         fit(TemperatureScaling(), data, **LOGITS)
-    with pytest.raises(PartitionError, match="part-1.parquet is not there; correct the path"):
+    with pytest.raises(PartitionError, match=r"part-1.parquet is not there; correct the path"):
         fit(TemperatureScaling(), paths, **LOGITS)
 
 

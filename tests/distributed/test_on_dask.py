@@ -117,7 +117,7 @@ def test_workers_that_die_whenever_they_hold_a_partition(client, tmp_path):
         fitted = TemperatureScaling()
         mortal = dask.delayed(kills_its_worker, pure=False)(table_of(logits, labels), str(tmp_path), 2)
         with pytest.raises(
-            PartitionError, match="gave up a partition because workers died.*nothing was fitted"
+            PartitionError, match=r"gave up a partition because workers died.*nothing was fitted"
         ):
             fit(fitted, [dask.delayed(table_of(logits, labels)), mortal], **LOGITS)
         assert not [name for name in vars(fitted) if name.endswith("_")]

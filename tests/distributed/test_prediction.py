@@ -51,7 +51,7 @@ def test_score_columns_can_be_replaced():
 
 def test_other_columns_than_in_the_fit_are_refused():
     fitted, logits, labels = fitted_and_rows()
-    with pytest.raises(PredictionError, match="was fitted on 4 classes, but .* are 3 columns"):
+    with pytest.raises(PredictionError, match=r"was fitted on 4 classes, but .* are 3 columns"):
         predict_proba(fitted, table_of(logits[:, :3], labels), columns="p_*")
 
 

@@ -1,8 +1,10 @@
-"""Walks downhill by gradients."""
+"""Quasi-Newton minimisation: known minima, bounds, and status."""
 
 import numpy as np
+import pytest
 from scipy.optimize import rosen, rosen_der
 
+from calibrant import solvers
 from calibrant.solvers import Status, quasi_newton
 
 
@@ -36,3 +38,10 @@ def test_a_gradient_that_points_uphill_ends_the_walk_where_it_began():
     found = quasi_newton(lambda x: (float(x @ x), -2 * x), np.array([1.0, 2.0]))
     np.testing.assert_array_equal(found.theta, [1.0, 2.0])
     assert found.value == 5.0
+
+
+def test_the_former_name_of_a_local_minimum_still_works():
+    with pytest.warns(DeprecationWarning, match="LocalMinimum"):
+        assert solvers.Valley is solvers.LocalMinimum
+    with pytest.raises(AttributeError, match="no attribute 'Hill'"):
+        _ = solvers.Hill

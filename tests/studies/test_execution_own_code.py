@@ -193,7 +193,11 @@ def test_a_table_that_is_faulty_is_named_and_no_classifier(tmp_path, cell, said)
 
 
 @pytest.mark.parametrize(
-    ("label", "said"), [('\nlabel = "knd"', "there is no column 'knd'; say"), ("", "say by")]
+    ("label", "said"),
+    [
+        ('\nlabel = "knd"', "there is no column 'knd'; name the column"),
+        ("", "name the column of the classes by label"),
+    ],
 )
 def test_a_label_that_is_no_column_is_found_before_anything_runs(tmp_path, label, said):
     folder = study(tmp_path / "study", GRID.replace('"first.npz"', f'"first.csv"{label}'))

@@ -1,8 +1,9 @@
-"""Evaluate predictions in partitions: every metric that is a function of sums over rows, with a jackknife interval."""
+"""Evaluate predictions in partitions: metrics that are functions of sums over rows, with jackknife intervals."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import nan, sqrt
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from calibrant.metrics.declaration import MetricParts, declared_metrics, describ
 from calibrant.options import check_level
 from calibrant.streaming import streaming_metrics
 
-__all__ = ["Metric", "evaluate", "intervals_of"]
+__all__ = ["Metric", "evaluate", "intervals_of", "metrics_by_name"]
 
 Metric = Callable[..., Any]
 
@@ -76,7 +77,7 @@ def evaluate(
     0.75
     """
     check_level(level)
-    chosen = _chosen(metrics)
+    chosen = metrics_by_name(DEFAULT if metrics is None else metrics)
     partitions = engine_of(frame, engine)
     layout = layout_of(partitions.schema, columns, space, label=label, weight=sample_weight, key=key)
     return intervals_of(PartitionedSource.of(partitions, layout, classes), chosen, level)
@@ -95,11 +96,11 @@ def intervals_of(source: PartitionedSource, metrics: dict[str, Metric], level: f
     }
 
 
-def _chosen(metrics: Sequence[str | Metric] | None) -> dict[str, Metric]:
+def metrics_by_name(metrics: Sequence[str | Metric]) -> dict[str, Metric]:
     """Return functions by name; refuse what needs all rows at once."""
     known = declared_metrics()
     found: dict[str, Metric] = {}
-    for metric in DEFAULT if metrics is None else metrics:
+    for metric in metrics:
         if isinstance(metric, str):
             if metric not in known:
                 raise ParameterError(
@@ -156,7 +157,7 @@ class _PartSums:
 
 
 def _slices(data: LabelledPredictions, bounds: list[int]) -> Iterator[tuple[int, LabelledPredictions]]:
-    for part, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for part, (start, stop) in enumerate(pairwise(bounds)):
         if stop > start:
             yield part, data.take(slice(start, stop))
 

@@ -44,7 +44,8 @@ def exact_levels(n_classes: int) -> int:
 class EventLevels:
     """Weights of the rows of one event at each of its scores; two of them add up, whatever the order.
 
-    Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``. What becomes of a set of rows does not depend on how it was divided.
+    Up to ``limit`` different scores are kept as they are. Of more, the log-odds are rounded to multiples of ``width``.
+    What becomes of a set of rows does not depend on how it was divided.
 
     Attributes
     ----------
@@ -103,7 +104,8 @@ class EventLevels:
         scores, place = np.unique(self.scores, return_inverse=True)
         if not self.rounded and len(scores) > self.limit:
             return self._cells()
-        weights = np.stack([np.bincount(place, column, len(scores)) for column in self.weights.T], axis=1)
+        counted = [np.bincount(place, column, len(scores)) for column in self.weights.T]
+        weights = np.stack(counted, axis=1).astype(np.float64, copy=False)
         return replace(self, scores=scores, weights=weights)
 
     def _cells(self) -> Self:

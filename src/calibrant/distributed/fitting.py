@@ -11,6 +11,7 @@ from calibrant.calibrators import (
     AutoCalibration,
     BayesianBinning,
     Chain,
+    EnsembleTemperatureScaling,
     HistogramBinning,
     Identity,
     IsotonicCalibration,
@@ -19,8 +20,9 @@ from calibrant.calibrators import (
     VennAbersCalibration,
 )
 from calibrant.calibrators.combinators.auto.folds import n_trial_rows
-from calibrant.calibrators.parametric import fit_source
+from calibrant.calibrators.parametric import Parametric
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
+from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.distributed.event_levels import ClassLevels
 from calibrant.distributed.layout import layout_of
 from calibrant.distributed.opening import EngineName, engine_of
@@ -41,6 +43,9 @@ BY_LEVELS = (
     HistogramBinning,
     BayesianBinning,
 )
+
+# Those and combinations of them; what else has ``fit_rows`` needs numbers of every row.
+POSSIBLE = (Parametric, EnsembleTemperatureScaling, AutoCalibration, Identity, *BY_LEVELS)
 
 
 def fit(
@@ -119,7 +124,7 @@ def _check_possible(method: Any) -> None:
             _check_possible(stage)
     elif isinstance(method, OneVsRest):
         _check_possible(method.base)
-    elif not (hasattr(method, "fit_rows") or isinstance(method, (*BY_LEVELS, AutoCalibration, Identity))):
+    elif not isinstance(method, POSSIBLE):
         name = type(method).__name__ + ("(cross_fit=...)" if isinstance(method, Chain) else "")
         raise ParameterError(
             f"{name} needs all rows at once and cannot be fitted to partitions; fit TemperatureScaling, "
@@ -162,7 +167,7 @@ def _fit_levels(method: BinaryMethod, source: RowSource) -> None:
 
 
 def _fit_one_vs_rest(method: OneVsRest, source: RowSource) -> None:
-    method._fit_source(source, lambda base, of_class: _fit(base, of_class))
+    method._fit_source(source, _fit)
 
 
 def _fit_chain(method: Chain, source: RowSource) -> None:

@@ -155,7 +155,7 @@ class Layout:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if pa.types.is_floating(column.type):
-            numbers = column.to_numpy(zero_copy_only=False)
+            numbers = np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
             wrong = numbers != np.round(numbers)
             if wrong.any():
                 row = int(np.argmax(wrong))
@@ -167,8 +167,9 @@ class Layout:
             return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             coded = column.dictionary_encode()
-            names: NDArray[Any] = np.array(coded.dictionary.to_pylist(), dtype=str)
-            return names[coded.indices.to_numpy(zero_copy_only=False)]
+            names = np.array(coded.dictionary.to_pylist(), dtype=str)
+            texts: NDArray[Any] = names[coded.indices.to_numpy(zero_copy_only=False)]
+            return texts
         raise LabelError(
             f"{piece.where} has {column.type} in the label column {self.label!r}; labels must be integers or strings."
         )
@@ -214,7 +215,8 @@ class Layout:
         coded = piece.table.column(self.key).dictionary_encode()
         names = coded.dictionary.to_pylist()
         hashes = np.array([crc32(repr(name).encode()) for name in names], dtype=np.uint64)
-        return mixed(hashes)[coded.indices.to_numpy(zero_copy_only=False)]
+        of_rows: NDArray[np.uint64] = mixed(hashes)[coded.indices.to_numpy(zero_copy_only=False)]
+        return of_rows
 
 
 def layout_of(

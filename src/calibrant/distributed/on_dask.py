@@ -39,7 +39,7 @@ class OnDask(Engine):
         self.schema, self.partitions, self.names = schema, partitions, names
 
     def partials(self, task: Task[State]) -> Iterable[State | Failure | None]:
-        from dask import delayed
+        from dask.delayed import delayed
 
         dump = delayed(dumped(task), pure=False)
         run, merge = delayed(_run, pure=False), delayed(merged, pure=False)

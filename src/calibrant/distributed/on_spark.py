@@ -99,13 +99,12 @@ def _merged_group(table: Any) -> Any:
 
 def _collected(parts: Any) -> list[Any]:
     """Run a job; what Spark cannot do becomes one sentence."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         rows: list[Any] = parts.collect()
-    except (PySparkException, Py4JError) as error:
-        raise PartitionError(_reason(str(error))) from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
+            raise PartitionError(_reason(str(error))) from error
+        raise
     return rows
 
 

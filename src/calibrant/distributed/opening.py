@@ -146,7 +146,7 @@ def _of_dask(partitions: list[Any], meta: Any) -> OnDask:
 
 
 def _delayed_reading(partitions: Sequence[FileRows]) -> list[Any]:
-    from dask import delayed
+    from dask.delayed import delayed
 
     return [delayed(partition, pure=False, traverse=False) for partition in partitions]
 

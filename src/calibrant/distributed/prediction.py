@@ -77,7 +77,7 @@ def predict_proba(
         spark_frame = partitions.frame  # type: ignore[attr-defined]
         return spark_frame.mapInArrow(mapping.batches, _spark_schema(spark_frame, mapping))
     if is_delayed_list(frame):
-        from dask import delayed
+        from dask.delayed import delayed
 
         schema = engine_of(frame).schema
         mapping = _Mapping.of(calibrator, schema, columns, space, prefix)

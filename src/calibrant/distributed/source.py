@@ -46,7 +46,8 @@ class Fold:
 
     def keeps(self, data: LabelledPredictions) -> NDArray[np.bool_]:
         """Tell which rows are kept."""
-        return (part_of(_hashes(data), self.n_folds, self.salt) == self.number) == self.held_out
+        is_own: NDArray[np.bool_] = part_of(_hashes(data), self.n_folds, self.salt) == self.number
+        return is_own if self.held_out else ~is_own
 
 
 def _hashes(data: LabelledPredictions) -> NDArray[np.uint64]:
@@ -214,8 +215,8 @@ class PartitionedSource(RowSource):
 
     def per_row(
         self,
-        compute: Callable[[LabelledPredictions], NDArray[Any]],
-        dtype: Any = np.float64,
+        compute: Callable[[LabelledPredictions], NDArray[Any]],  # noqa: ARG002
+        dtype: Any = np.float64,  # noqa: ARG002
     ) -> NDArray[Any]:
         raise ParameterError(
             "numbers of every row do not leave the partitions; with rows on a cluster cv is a number of folds, which a hash "

@@ -370,7 +370,7 @@ def test_memory_is_bounded_by_blocks(n_points, n_classes):
         ({"bandwidth": inf}, "bandwidth must be a positive number.*inf is not positive and finite"),
         ({"bandwidth": True}, "bandwidth must be a positive number.*True is not a number"),
         ({"bandwidth": [0.1, None]}, "bandwidth must be a positive number.*None is not a number"),
-        ({"bandwidth": []}, "bandwidth must hold at least one number"),
+        ({"bandwidth": []}, "bandwidth must have at least one number"),
         ({"bandwidth": "scott"}, "bandwidth must be a number, a list of numbers or 'auto', not 'scott'"),
         ({"assumption": "none"}, "assumption must be 'equal-errors' or 'equal-labels', not 'none'"),
         ({"crop": "none"}, "crop must be 'clip' or 'outside', not 'none'"),

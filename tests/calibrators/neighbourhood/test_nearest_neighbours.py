@@ -333,7 +333,7 @@ def test_names_of_the_registry():
         ({"n_neighbours": 0}, "n_neighbours must be an integer of at least 1, not 0"),
         ({"n_neighbours": 2.5}, "n_neighbours must be an integer of at least 1, not 2.5"),
         ({"n_neighbours": [8, -1]}, "n_neighbours must be an integer of at least 1, not -1"),
-        ({"n_neighbours": []}, "n_neighbours must hold at least one number"),
+        ({"n_neighbours": []}, "n_neighbours must have at least one number"),
         ({"n_neighbours": "few"}, "n_neighbours must be a number, a list of numbers or 'auto'"),
     ],
 )
