@@ -111,7 +111,7 @@ def files_of_the_page(tmp_path, monkeypatch):
 
 
 def forget_plugins() -> None:
-    for found in (registry._classes, registry._factories, export.backends):
+    for found in (registry._classes, registry._factories, export.backends, tables.formats):
         found.cache_clear()
 
 

@@ -206,3 +206,41 @@ def test_two_sets_of_columns_must_be_chosen_between(run, folder):
     result = run("apply out.csv --calibrator cal.npz -o again.csv", expected=1)
     assert "several sets of columns" in result.stderr
     run("apply out.csv --calibrator cal.npz -o again.csv --columns p_*")
+
+
+# In batches
+
+
+@pytest.mark.parametrize("method", ["temperature", "vector", "beta", "isotonic", "shared-map"])
+@pytest.mark.parametrize("weights", ["", "--weight w"])
+def test_a_large_file_is_fitted_in_batches_to_the_same_map(run, folder, monkeypatch, method, weights):
+    expected = json.loads(
+        run(f"fit val.csv {COLUMNS} {weights} --method {method} -o a.npz --format json").stdout
+    )
+    monkeypatch.setattr("calibrant.cli.commands.fit.SCORES_IN_MEMORY", 0)
+    monkeypatch.setattr("calibrant.tables.prediction_file.LARGEST_BATCH", 17)
+    content = json.loads(
+        run(f"fit val.csv {COLUMNS} {weights} --method {method} -o b.npz --format json").stdout
+    )
+    for one, other in zip(content["losses"], expected["losses"], strict=True):
+        assert one["before"] == pytest.approx(other["before"], rel=1e-12)
+        assert one["after"] == pytest.approx(other["after"], rel=1e-6)
+    assert (content["n_rows"], content["classes"]) == (expected["n_rows"], expected["classes"])
+    scores = np.random.default_rng(0).dirichlet(np.ones(3), 50)
+    whole, batches = load(folder / "a.npz"), load(folder / "b.npz")
+    assert_allclose(batches.predict_proba(scores), whole.predict_proba(scores), atol=1e-5)
+    assert batches.classes_.tolist() == whole.classes_.tolist()
+
+
+def test_what_is_wrong_with_a_large_file_is_said_in_a_sentence(run, folder, monkeypatch):
+    monkeypatch.setattr("calibrant.cli.commands.fit.SCORES_IN_MEMORY", 0)
+    (folder / "zero.csv").write_text("y,a,b,w\na,0.9,0.1,0\nb,0.2,0.8,0\n")
+    result = run(
+        "fit zero.csv --space probabilities --weight w --columns a,b --method temperature -o c.npz",
+        expected=1,
+    )
+    assert "zero.csv: all weights are zero; at least one must be positive." in result.stderr
+    (folder / "high.csv").write_text("y,a,b\n" + "a,0.9,0.1\n" * 40 + "b,0.7,0.8\n")
+    result = run("fit high.csv --space probabilities --columns a,b --method temperature -o c.npz", expected=1)
+    assert "high.csv: the probabilities in row 41 (line 42) sum to 1.5 and not to 1" in result.stderr
+    assert not (folder / "c.npz").exists()

@@ -15,8 +15,7 @@ def unread(monkeypatch):
     def opened(path):
         raise RuntimeError(f"{path} was opened")
 
-    for command in ("evaluate", "fit", "compare", "report"):
-        monkeypatch.setattr("calibrant.cli.files.open_source", opened)
+    monkeypatch.setattr("calibrant.cli.files.open_source", opened)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "fit", "compare", "report --format html"])

@@ -150,5 +150,5 @@ def test_other_compressed_files_are_read_and_written(tmp_path, ending):
         rewrite(source, output, chosen, Space.PROBABILITIES, lambda p: p.probabilities)
     assert module.decompress(output.read_bytes()) == text
     path.write_bytes(module.compress(np.random.default_rng(0).bytes(1000).hex().encode())[:-20])
-    with pytest.raises(FileFormatError, match="is not a complete (bzip2|xz) file"):
+    with pytest.raises(FileFormatError, match=r"is not a complete (bzip2|xz) file"):
         open_source(path)

@@ -153,4 +153,4 @@ def test_labels_of_later_batches_can_change_the_classes(tmp_path):
     assert seen == [1] * 5 + [0, 2]
     path.write_text("y,s0,s1,s2\n" + "b,0.2,0.5,0.3\n" * 5 + "a,0.5,0.3,0.2\n")
     with pytest.raises(LabelError), PredictionFile(open_source(path), space="probabilities") as file:
-        file.visit(lambda: lambda coded: None, 2)
+        file.visit(lambda: lambda _: None, 2)

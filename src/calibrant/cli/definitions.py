@@ -146,8 +146,6 @@ def level_option(command: Command) -> Command:
     )(command)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 jobs_option = click.option(
     "--jobs", type=click.IntRange(-1), default=1, show_default=True, help="Processes; -1 for all processors."
 )

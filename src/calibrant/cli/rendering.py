@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ from rich.text import Text
 from calibrant.cli.console import printed
 from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
-from calibrant.presentation import decimals, has_value, to_plain
+from calibrant.presentation import decimals, to_plain
 from calibrant.presentation.text import CONTROL, in_one_line
 
 __all__ = ["FORMATS", "Result", "Section", "delivered", "number_text"]
@@ -214,6 +215,6 @@ def number_text(value: float | None, digits: int = 4) -> str:
     >>> number_text(0.31234), number_text(0.000012), number_text(None), number_text(float("inf"))
     ('0.3123', '1.2e-05', '', 'inf')
     """
-    if not has_value(value):
+    if value is None or math.isnan(value):
         return ""
     return decimals(value, digits, tiny=True) if abs(value) < 1e4 else f"{value:.4g}"

@@ -1,8 +1,8 @@
 """Files of predictions: read and write CSV, Parquet, Feather and NPZ, completely or batch by batch."""
 
 from calibrant.tables.file_set import open_source
-from calibrant.tables.formats import FORMATS, Format
+from calibrant.tables.formats import Format, formats
 from calibrant.tables.prediction_file import PredictionFile, Table, read_predictions
 from calibrant.tables.rewriting import rewrite
 
-__all__ = ["FORMATS", "Format", "PredictionFile", "Table", "open_source", "read_predictions", "rewrite"]
+__all__ = ["Format", "PredictionFile", "Table", "formats", "open_source", "read_predictions", "rewrite"]

@@ -182,7 +182,7 @@ class CsvSource(Source):
             header = next(self._checked(records(stream, self.delimiter)), None)
         if header is None or header.fields == [b""]:
             raise FileFormatError(f"{path} is empty; a header and at least one row are needed.")
-        self.header = header
+        self.header: Record = header
         self.columns = self._names(header)
 
     def batches(
@@ -229,7 +229,8 @@ class CsvSource(Source):
 
     @property
     def _header_lines(self) -> int:
-        return sum(field.count(b"\n") for field in self.header.fields) + 1
+        n_ends: int = sum(field.count(b"\n") for field in self.header.fields)
+        return n_ends + 1
 
     def _batches_of(
         self, block: Block, n_done: int, n_rows: int, columns: Sequence[str], numbers: Sequence[str]
@@ -256,7 +257,7 @@ class CsvSource(Source):
 
     def _open(self) -> IO[bytes]:
         opened = COMPRESSED.get(self.path.suffix.lower())
-        return self.path.open("rb") if opened is None else opened(self.path)  # type: ignore[no-any-return]
+        return self.path.open("rb") if opened is None else opened(self.path)
 
     def _checked(self, found: Iterator[Any]) -> Iterator[Any]:
         """Convert errors of damaged compressed files into one sentence."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, listed
-from calibrant.tables.formats import FORMATS, NPZ, format_of, open_file
+from calibrant.tables.formats import NPZ, format_of, formats, known_endings, open_file
 from calibrant.tables.source import Batch, Names, NoRowsError, Source, as_integers
 
 __all__ = ["FileSet", "open_source"]
@@ -54,7 +54,7 @@ def _files_below(folder: Path) -> list[Path]:
         inside = path.relative_to(folder).parts
         if path.is_file() and not any(part.startswith(HIDDEN) for part in inside):
             files.append(path)
-    return [path for path in files if any(each.has_name(path) for each in FORMATS)]
+    return [path for path in files if any(each.has_name(path) for each in formats())]
 
 
 class FileSet(Source):
@@ -74,8 +74,9 @@ class FileSet(Source):
     def __init__(self, path: Path, folder: Path, files: list[Path]) -> None:
         self.path, self.folder, self.files = path, folder, files
         if not files:
-            endings = ", ".join(ending for each in FORMATS for ending in each.endings)
-            raise FileFormatError(f"{path} has no files of predictions; their names end in one of {endings}.")
+            raise FileFormatError(
+                f"{path} has no files of predictions; their names end in one of {known_endings()}."
+            )
         kinds = {format_of(file).reader: file for file in files}
         if len(kinds) > 1:
             raise FileFormatError(

@@ -4,16 +4,18 @@ import os
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import IO, Any
 
-from calibrant.errors import FileFormatError
+from calibrant.errors import FileFormatError, ParameterError
 from calibrant.tables.arrow_format import ArrowSink, FeatherSource, ParquetSource
 from calibrant.tables.csv_format import CsvSink, CsvSource
 from calibrant.tables.npz_format import NpzSink, NpzSource
 from calibrant.tables.source import Sink, Source
 
-__all__ = ["FORMATS", "Format", "format_of", "open_file"]
+__all__ = ["NPZ", "Format", "format_of", "formats", "known_endings", "open_file"]
 
 BYTES_LOOKED_AT = 4096
 
@@ -38,7 +40,7 @@ class Format:
 
     Notes
     -----
-    Append a format to :data:`FORMATS` to read and write it everywhere. See :doc:`/extending` for an example.
+    A package adds its own by an entry point of the group ``calibrant.formats``; see :doc:`/extending`.
     """
 
     name: str
@@ -55,7 +57,7 @@ class Format:
 TEXT = Format("text", (".csv", ".tsv"), CsvSource, CsvSink)
 NPZ = Format("NPZ", (".npz",), NpzSource, NpzSink, b"PK\x03\x04")
 
-FORMATS: list[Format] = [
+FORMATS = (
     TEXT,
     Format("text compressed by gzip", (".csv.gz", ".tsv.gz"), CsvSource, CsvSink, b"\x1f\x8b"),
     Format("text compressed by bzip2", (".csv.bz2", ".tsv.bz2"), CsvSource, CsvSink, b"BZh91AY&SY"),
@@ -63,8 +65,30 @@ FORMATS: list[Format] = [
     Format("Parquet", (".parquet", ".pq"), ParquetSource, ArrowSink, b"PAR1"),
     Format("Feather", (".feather", ".arrow"), FeatherSource, ArrowSink, b"ARROW1"),
     NPZ,
-]
-"""All file formats, in the order of messages."""
+)
+"""File formats of this package, in the order of messages."""
+
+ENTRY_POINT_GROUP = "calibrant.formats"
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """Return all file formats, those of plug-ins last."""
+    return (*FORMATS, *map(_plugin, entry_points(group=ENTRY_POINT_GROUP)))
+
+
+def _plugin(entry_point: EntryPoint) -> Format:
+    found = entry_point.load()
+    if not isinstance(found, Format):
+        raise ParameterError(
+            f"the entry point {entry_point.name!r} of the group {ENTRY_POINT_GROUP} must name a Format, not {found!r}."
+        )
+    return found
+
+
+def known_endings() -> str:
+    """Return all file extensions, for messages."""
+    return ", ".join(ending for each in formats() for ending in each.endings)
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
@@ -73,11 +97,10 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     >>> format_of("predictions.pq").name
     'Parquet'
     """
-    for each in FORMATS:
+    for each in formats():
         if each.has_name(path):
             return each
-    endings = ", ".join(ending for each in FORMATS for ending in each.endings)
-    raise FileFormatError(f"{os.fsdecode(path)}: unknown file extension; supported are {endings}.")
+    raise FileFormatError(f"{os.fsdecode(path)}: unknown file extension; supported are {known_endings()}.")
 
 
 def open_file(path: Path) -> Source:
@@ -94,7 +117,7 @@ def check_signature(path: Path, kind: Format) -> None:
     """
     with path.open("rb") as stream:
         start = stream.read(BYTES_LOOKED_AT)
-    for each in FORMATS:
+    for each in formats():
         if each.signature and start.startswith(each.signature):
             if each is kind:
                 return

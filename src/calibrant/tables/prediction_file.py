@@ -201,7 +201,9 @@ class PredictionFile:
             Predictions(scores, self.space),
             np.concatenate([part.labels.array for part in parts]),
             None if self.weight is None else np.concatenate([part.weights for part in parts]),
-            None if self.group is None else np.concatenate([part.groups.array for part in parts]),
+            None
+            if self.group is None
+            else np.concatenate([part.groups.array for part in parts if part.groups is not None]),
         )
         if table.groups is not None and (numbers := as_integers(table.groups)) is not None:
             table = replace(table, groups=numbers)  # in numerical order

@@ -69,7 +69,7 @@ class RowSpool:
     def _array(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int]:
         array = np.empty(shape, dtype)
         self._file.seek(start)
-        self._file.readinto(array.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]
+        self._file.readinto(array.reshape(-1).view(np.uint8).data)
         return array, start + array.nbytes
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
-from calibrant.cli.choices import made
+from calibrant.cli.choices import Metric, made, name_of
 from calibrant.cli.console import noted
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress, messages_in
@@ -31,7 +31,7 @@ from calibrant.wording import LONGEST_NAME, counted, shortened
 
 __all__ = ["fit"]
 
-LOSSES = (log_loss, brier_score)
+LOSSES: tuple[Metric, ...] = (log_loss, brier_score)
 SCORES_IN_MEMORY = 4_000_000  # 32 MB; more are read in batches
 
 
@@ -85,7 +85,7 @@ def _fitted_in_memory(
     given = data.classes[data.labels]
     kept = slice(None) if table.weights is None else table.weights > 0
     losses = {
-        metric.__name__: (
+        name_of(metric): (
             metric(given, table.predictions.take(kept), sample_weight=data.weights),
             metric(given, after.take(kept), sample_weight=data.weights),
         )
@@ -99,9 +99,9 @@ def _fitted_in_batches(
     predictions: PredictionFile, calibrator: Any, method: str, waiting: Progress
 ) -> _Fitted:
     """Fit rows that are read again for every pass, from a temporary file of numbers."""
-    spool = predictions.visit(lambda: RowSpool(waiting.rows))
-    assert isinstance(spool, RowSpool)
-    with closing(spool):
+    with ExitStack() as stack:
+        spool = predictions.visit(lambda: stack.enter_context(closing(RowSpool(waiting.rows))))
+        assert isinstance(spool, RowSpool)
         if spool.n_counted == 0:
             raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
         check_declared(predictions.path, next(spool.batches()).predictions)
@@ -131,7 +131,7 @@ def _fitted_in_batches(
             done += data.n_rows
             waiting.rows(done, "applying")
     losses = {
-        metric.__name__: (first.result(), second.result())
+        name_of(metric): (first.result(), second.result())
         for metric, first, second in zip(LOSSES, before, after, strict=True)
     }
     return _Fitted(spool.n_rows, losses, n_changed / spool.n_counted)
