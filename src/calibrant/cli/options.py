@@ -14,6 +14,7 @@ __all__ = [
     "AS_DECLARED",
     "FORMAT_NAMES",
     "check_writable",
+    "engine_options",
     "format_options",
     "level_option",
     "normalise_option",
@@ -81,6 +82,22 @@ def prediction_options(command: Command) -> Command:
 
 def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
     context.meta[AS_DECLARED] = given
+
+
+def engine_options(command: Command) -> Command:
+    """Add who reads the rows."""
+    command = click.option(
+        "--address",
+        metavar="URL",
+        help="Scheduler of Dask or master of Spark [workers on this machine].",
+    )(command)
+    return click.option(
+        "--engine",
+        type=click.Choice(["local", "dask", "spark"]),
+        default="local",
+        show_default=True,
+        help="Where the rows are read; a cluster takes patterns such as 'folder/*.parquet'.",
+    )(command)
 
 
 def format_options(command: Command) -> Command:

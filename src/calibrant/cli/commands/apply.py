@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from calibrant.cli.lazily import worker
-from calibrant.cli.options import normalise_option
+from calibrant.cli.lazily import engine_worker
+from calibrant.cli.options import engine_options, normalise_option
 from calibrant.space import Space
 
 __all__ = ["apply"]
@@ -33,10 +33,11 @@ __all__ = ["apply"]
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
-def apply(**options: Any) -> None:
+@engine_options
+def apply(engine: str, address: str | None, **options: Any) -> None:
     """Replace the scores of a file by calibrated probabilities.
 
     The file format and all other columns are kept. Files larger than memory are
     processed in batches.
     """
-    worker("apply", "apply")(**options)
+    engine_worker("apply", engine, address)(**options)

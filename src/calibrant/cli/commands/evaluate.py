@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from calibrant.cli.lazily import worker
-from calibrant.cli.options import format_options, level_option, prediction_options
+from calibrant.cli.lazily import engine_worker
+from calibrant.cli.options import engine_options, format_options, level_option, prediction_options
 
 __all__ = ["evaluate"]
 
@@ -38,13 +38,14 @@ DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,de
 @click.option(
     "--definitions", is_flag=True, help="Print the options of every metric [always in JSON and CSV]."
 )
+@engine_options
 @format_options
 @click.pass_context
-def evaluate(context: click.Context, /, **options: Any) -> None:
+def evaluate(context: click.Context, /, engine: str, address: str | None, **options: Any) -> None:
     """Measure the calibration of predictions.
 
     Metrics have bootstrap intervals. Metrics that are positive even for
     calibrated predictions are shown with their expected value. Files larger
     than memory are read in batches.
     """
-    worker("evaluate", "evaluate")(context, **options)
+    engine_worker("evaluate", engine, address)(context, **options)

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from calibrant.cli.lazily import worker
-from calibrant.cli.options import prediction_options
+from calibrant.cli.lazily import engine_worker
+from calibrant.cli.options import engine_options, prediction_options
 
 __all__ = ["fit"]
 
@@ -41,6 +41,7 @@ __all__ = ["fit"]
     show_default=True,
     help="Format of the printed summary.",
 )
-def fit(**options: Any) -> None:
+@engine_options
+def fit(engine: str, address: str | None, **options: Any) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
-    worker("fit", "fit")(**options)
+    engine_worker("fit", engine, address)(**options)

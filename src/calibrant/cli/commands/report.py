@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from calibrant.cli.lazily import worker
-from calibrant.cli.options import level_option, prediction_options
+from calibrant.cli.lazily import engine_worker
+from calibrant.cli.options import engine_options, level_option, prediction_options
 
 __all__ = ["report"]
 
@@ -30,9 +30,10 @@ __all__ = ["report"]
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
-def report(**options: Any) -> None:
+@engine_options
+def report(engine: str, address: str | None, **options: Any) -> None:
     """Report whether predictions are calibrated, and which method to use.
 
     The report is one self-contained HTML file.
     """
-    worker("report", "report")(**options)
+    engine_worker("report", engine, address)(**options)

@@ -23,7 +23,7 @@ from calibrant.tables.file_set import open_source
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.wording import counted
 
-__all__ = ["evaluate"]
+__all__ = ["check_limits", "evaluate", "limits_of", "sentences_of"]
 
 BYTES_PER_SCORE = 48  # approximate memory, with copies
 SCORES_TO_STREAM = 5_000_000  # beyond, a bootstrap takes minutes
@@ -47,7 +47,7 @@ def evaluate(
 ) -> None:
     """Measure the calibration of predictions."""
     check_writable(output, file)
-    limits = _limits(fail_above)
+    limits = limits_of(fail_above)
     chosen = chosen_metrics(metrics, bins)
     with open_source(file) as source, Waiting("reading") as waiting:
         predictions = PredictionFile(source, **choice)
@@ -78,6 +78,11 @@ def evaluate(
     noted(predictions.notes)
     result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
     delivered(result, format_name, output)
+    check_limits(context, limits, measurements)
+
+
+def check_limits(context: click.Context, limits: dict[str, float], measurements: list[Measurement]) -> None:
+    """Exit with a code of its own if a metric is beyond its limit."""
     exceeded = _exceeded(limits, measurements)
     for sentence in exceeded:
         said(f"Limit exceeded: {sentence}")
@@ -142,7 +147,7 @@ def _result(
         f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
         f"{predictions.space.value}"
     )
-    sentences = [*_sentences(measurements, tests, definitions), *notes, *_verdict(tests)]
+    sentences = [*sentences_of(measurements, tests, definitions), *notes, *_verdict(tests)]
     return Result(heading, tuple(sections), tuple(sentences), facts)
 
 
@@ -160,7 +165,8 @@ def _verdict(tests: list[TestRow]) -> list[str]:
     ]
 
 
-def _sentences(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
+def sentences_of(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
+    """Return what a reader of the tables must know."""
     sentences = []
     if any(one.noise is not None for one in measurements):
         sentences.append(
@@ -183,7 +189,8 @@ def _sentences(measurements: list[Measurement], tests: list[TestRow], definition
     return sentences
 
 
-def _limits(texts: tuple[str, ...]) -> dict[str, float]:
+def limits_of(texts: tuple[str, ...]) -> dict[str, float]:
+    """Return the limits of ``--fail-above`` by metric."""
     limits = {}
     for text in texts:
         name, equals, value = text.partition("=")
