@@ -146,21 +146,21 @@ def is_not_above_the_identity(name: str, problem: Problem, _: np.random.Generato
     def losses(fitted: Any) -> tuple[float, float]:
         """Return the mean loss as it is, and with zeros raised to the floor."""
         calibrated, own = fitted.transform(problem.X), (np.arange(len(problem.y)), problem.y)
-        if brier:
-            p = calibrated.probabilities
-            mean = float(np.average((p**2).sum(axis=1) - 2 * p[own] + 1, weights=problem.weights))
-            return mean, mean
         means = []
         for read in (calibrated, calibrated.without_zeros()):
-            with np.errstate(divide="ignore", over="ignore"):
-                logarithms = (
-                    read.log_probabilities if read.space is Space.LOGITS else np.log(read.probabilities)
-                )
-                means.append(float(np.average(-logarithms[own], weights=problem.weights)))
+            if brier:
+                p = read.probabilities
+                of_rows = (p**2).sum(axis=1) - 2 * p[own] + 1
+            else:
+                with np.errstate(divide="ignore", over="ignore"):
+                    logits = read.space is Space.LOGITS
+                    of_rows = -(read.log_probabilities if logits else np.log(read.probabilities))[own]
+            with np.errstate(over="ignore"):
+                means.append(float(np.average(of_rows, weights=problem.weights)))
         return means[0], means[1]
 
     of_identity, of_method = losses(identity), losses(calibrator.fit(problem.X, problem.y, problem.weights))
-    # The floor hides how far off huge logits are: there it counts where one of the two is infinite without it.
+    # Zeros count as the floor, as the trait says. It hides how far off huge logits are: there only if one loss is infinite.
     reading = 0 if problem.is_logits and np.isfinite([of_identity[0], of_method[0]]).all() else 1
     before, after = of_identity[reading], of_method[reading]
     return "" if after <= before + 1e-6 * (1 + before) else f"loss {after:.6g}, identity {before:.6g}"

@@ -20,7 +20,13 @@ BATCH = 100_000
 COLUMNS = [f"p_{number}" for number in range(CLASSES)]
 FORMATS = ("parquet", "csv")
 METHODS = ("temperature", "shared-matrix", "isotonic")
-SMALL = ("--version", "--help", "evaluate --help", "methods", "evaluate small.csv --space probabilities --no-tests")
+SMALL = (
+    "--version",
+    "--help",
+    "evaluate --help",
+    "methods",
+    "evaluate small.csv --space probabilities --no-tests",
+)
 
 CALIBRANT = "from calibrant.cli.main import main; main(sys.argv[1:])"
 COMMON = "--label label --space probabilities --columns p_*"
@@ -60,7 +66,9 @@ def make(folder: Path, name: str, n_rows: int) -> None:
     )
     with (
         parquet.ParquetWriter(folder / f"{name}.parquet", schema) as one,
-        csv.CSVWriter(folder / f"{name}.csv", schema, write_options=csv.WriteOptions(quoting_style="none")) as other,
+        csv.CSVWriter(
+            folder / f"{name}.csv", schema, write_options=csv.WriteOptions(quoting_style="none")
+        ) as other,
     ):
         for start in range(0, n_rows, BATCH):
             size = min(BATCH, n_rows - start)
@@ -68,9 +76,7 @@ def make(folder: Path, name: str, n_rows: int) -> None:
             labels = (0.6 * logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
             p = np.exp(logits)
             p = (p / p.sum(axis=1, keepdims=True)).astype(np.float32)
-            table = pyarrow.table(
-                [labels, *(np.ascontiguousarray(column) for column in p.T)], schema=schema
-            )
+            table = pyarrow.table([labels, *(np.ascontiguousarray(column) for column in p.T)], schema=schema)
             one.write_table(table)
             other.write_table(table)
 
@@ -79,7 +85,9 @@ def measured(program: str, *arguments: str, folder: Path) -> tuple[float, float,
     """Return CPU seconds, wall seconds, peak memory in MB and output of a Python program."""
     command = [sys.executable, "-c", f"import sys\n{program}", *arguments]
     began = time.perf_counter()
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert process.stdout is not None
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -103,7 +111,9 @@ class Table:
 
     def add(self, name: str, program: str, *arguments: str, floor: float | None = None) -> float:
         """Run a step, print its line and return its CPU seconds."""
-        started = measured(program, *(text.replace("rows.", "few.") for text in arguments), folder=self.folder)[0]
+        started = measured(
+            program, *(text.replace("rows.", "few.") for text in arguments), folder=self.folder
+        )[0]
         cpu, wall, memory, output = measured(program, *arguments, folder=self.folder)
         cpu -= started
         ratio = "" if floor is None else f"{cpu / floor:8.2f}"
@@ -131,8 +141,12 @@ def run(folder: Path, n_rows: int) -> None:
         for method in METHODS:
             apply = ["apply", path, "--calibrator", f"{method}.npz", "-o", f"out.{kind}"]
             table.add(f"calibrant apply, {method}", CALIBRANT, *apply, floor=copied)
-    print("\nratio: evaluate to the larger of pyarrow's read and DuckDB, fit to the read, apply to the read and write")
-    print(f"\n  {'CPU seconds of small commands, with all imports':<68}{'CPU s':>8}{'wall s':>8}{'peak MB':>9}")
+    print(
+        "\nratio: evaluate to the larger of pyarrow's read and DuckDB, fit to the read, apply to the read and write"
+    )
+    print(
+        f"\n  {'CPU seconds of small commands, with all imports':<68}{'CPU s':>8}{'wall s':>8}{'peak MB':>9}"
+    )
     (folder / "small.csv").write_text("y,a,b\n" + "0,0.9,0.1\n1,0.2,0.8\n0,0.7,0.3\n" * 40)
     for line in SMALL:
         cpu, wall, memory, _ = measured(CALIBRANT, *line.split(), folder=folder)

@@ -164,7 +164,9 @@ def test_what_comes_back_is_no_view_of_the_input(torch):
 
 def test_tensors_without_numbers_are_refused_in_one_sentence(torch):
     for tensor in (torch.tensor(PROBABILITIES).to_sparse(), torch.tensor(PROBABILITIES, device="meta")):
-        with pytest.raises(PredictionError, match=r"is no array of numbers; pass a dense tensor.*\.$"):
+        with pytest.raises(
+            PredictionError, match=r"cannot be converted to an array; pass a dense tensor.*\.$"
+        ):
             FITTED.predict_proba(tensor)
 
 

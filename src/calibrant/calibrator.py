@@ -1,4 +1,4 @@
-"""Calibrator: what every method shares, and the facts a method claims about itself."""
+"""Calibrator: base class of all methods, and Traits, the properties that a method declares."""
 
 import os
 import weakref
@@ -29,37 +29,37 @@ from calibrant.space import Space
 
 __all__ = ["Calibrator", "Traits"]
 
-SMALLEST = float(np.nextafter(0, 1))  # of a float type, as a floor
-SHOWN = 10  # how many absent classes a warning lists
+SMALLEST = float(np.nextafter(0, 1))  # positive float
+SHOWN = 10  # absent classes that a warning lists
 
 Output = Literal["default", "same", "pandas", "polars"]
 OUTPUTS = ("default", "same", "pandas", "polars")
 
-# Where scikit-learn keeps what set_output asks for; its clone copies it.
+# Attribute in which scikit-learn stores the setting of set_output; clone copies it.
 OUTPUT_SETTING = "_sklearn_output_config"
 
 
 @dataclass(frozen=True)
 class Traits:
-    """Facts about a method; the common tests verify each claim.
+    """Properties of a method; the common tests verify each of them.
 
     Attributes
     ----------
     keeps_argmax : bool
-        The class with the largest probability stays the same in every row.
+        The map preserves the arg-max of every row.
     contains_identity : bool
-        The identity is a member of the family, so a fit's own loss never exceeds that of doing nothing; zeros count as
-        the floor for either.
+        The identity is a member of the family, so the training loss never exceeds that of the uncalibrated predictions.
+        Zeros count as the floor for both.
     binary_only : bool
-        Takes two classes only.
+        The method is for two classes only.
     commutes_with_permutations : bool
-        Renaming or reordering the classes before or after makes no difference, ties for the first place apart. Methods
-        for two classes mean it for three or more: of two, the second one is the event, and equal scores, or those on
-        the edge of a bin, may fall to the other side when the two change places.
+        The map is equivariant under permutations of the classes, except for ties of the largest probability. Methods for
+        two classes guarantee this for three or more: of two classes the second is the event, and equal scores or scores on
+        the edge of a bin may change sides when the two are exchanged.
     uses_raw_logits : bool
-        Logits and their softmax give different maps, so both must come in the same space.
+        The map of logits differs from the map of their softmax, so fit and prediction must use the same space.
     shares_parameters : bool
-        No parameter belongs to one class alone; a class without calibration rows does no harm.
+        All parameters are shared by all classes, so classes without calibration rows do no harm.
     """
 
     keeps_argmax: bool = False
@@ -71,45 +71,44 @@ class Traits:
 
 
 class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Learns a map from predicted to honest probabilities.
+    """Post-hoc calibrator: a map from predicted to calibrated probabilities, fitted on held-out predictions.
 
-    The base parses and checks whatever comes in and takes care of classes without calibration rows; a
-    method writes ``_fit`` and ``_traced``, which only ever see valid data. A class is either abstract
-    or final.
+    The base class parses and validates the input and handles classes without calibration rows. A method defines ``_fit``
+    and ``_traced``, which receive valid data only. A class is either abstract or final.
 
-    Classes without rows keep the probability that the classifier gives them. Where it gives them zero, they have
-    1 / (n + 2) together: Laplace's rule of succession for an event that n rows have not shown. The map is fitted and
-    applied *given that the class is one of those seen*. Methods whose parameters are shared by all classes are fitted
-    on all columns as usual. Either way a warning lists the classes.
+    Classes without calibration rows keep the probability that the classifier assigns to them. Where it assigns zero, they
+    have 1 / (n + 2) together: Laplace's rule of succession for an event that n rows have not shown. The map is fitted and
+    applied conditional on the class being one of the others. Methods whose parameters are shared by all classes are
+    fitted on all columns. In both cases a warning lists the classes.
     """
 
     traits: ClassVar[Traits]
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Names under which the registry makes this class, each with the parameters it sets."""
+    """Registry names of the class, each with the parameters that it sets."""
 
     structure: ClassVar[tuple[str, ...]] = ()
-    """Parameters that say what kind of map it is; a fitted map has those of its fit, whatever is set later."""
+    """Parameters that define the kind of map; a fitted calibrator predicts with those of its fit, whatever is set later."""
 
     fit_cost: ClassVar[FitCost | None] = None
     """Expected processor time of a fit, for methods that may take minutes; :meth:`fit` logs it beforehand."""
 
     batches: ClassVar[Summary | None] = None
-    """What stands for earlier rows in :meth:`partial_fit`; None for methods that need all rows at once."""
+    """Summary of earlier rows in :meth:`partial_fit`; None for methods that need all rows at once."""
 
     memory_: dict[str, Any]
-    """State of :meth:`partial_fit`: the rows themselves while they are few, else summary statistics of them."""
+    """State of :meth:`partial_fit`: the rows themselves while there are few, then summary statistics."""
 
     classes_: NDArray[Any]
     space_: str
     floor_: float
     column_names_: NDArray[Any] | None = None
-    """Names of the columns in fit where they are not the labels themselves."""
+    """Names of the columns in the fit if they differ from the labels."""
     present_columns_: NDArray[np.intp] | None
     total_weight_: float | None = None
-    """Total weight of the calibration set, where some classes have no row in it."""
+    """Total weight of the calibration set, if classes are absent from it."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the map from calibration rows that the classifier was not trained on.
+        """Fit the map to a calibration set, which the classifier was not trained on.
 
         Parameters
         ----------
@@ -117,19 +116,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Probabilities (n, K), or (n,) or (n, 1) for the positive class of two; logits only through
             ``Predictions.from_logits``.
         y : array of shape (n,)
-            True classes: column numbers, or labels that match the columns. For predictions of more axes, of their shape
-            without the axis of the classes.
+            True classes: column numbers, or labels that match the columns. For predictions with more axes, in their shape
+            without the class axis.
         sample_weight : array of shape (n,), optional
-            A weight of two is the same as the row given twice; rows of weight zero are left out.
+            A weight of two is equivalent to including the row twice; rows of weight zero are ignored.
         """
         data = LabelledPredictions.parse(X, y, sample_weight)
         announce_cost(type(self).__name__, self.fit_cost, data.n_rows, data.n_classes)
         return self.fit_labelled(data)
 
     def fit_labelled(self, data: LabelledPredictions, *, warn_of_absent: bool = True) -> Self:
-        """Learn from data that are parsed already; :meth:`fit` is this after parsing.
+        """Fit to parsed data; :meth:`fit` parses and calls this.
 
-        ``warn_of_absent=False`` is for a stage whose caller has warned of classes without rows already.
+        ``warn_of_absent=False`` is for a stage whose caller has already warned of classes without rows.
         """
         present = np.flatnonzero(data.class_weights)
         self._check_classes(present, data.n_rows, data.classes)
@@ -138,7 +137,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if len(present) < data.n_classes:
             if warn_of_absent:
                 self._warn_of_absent(np.setdiff1d(np.arange(data.n_classes), present))
-            if not self.traits.shares_parameters:
+            if self._is_restricted_to_present_classes:
                 self._set_present(present, data.total_weight)
                 data = data.restricted_to(present)
         try:
@@ -149,7 +148,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn that there is a ``transform``, and how many classes there may be."""
+        """Return the tags of scikit-learn, with those of transformers and of multi-class support."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags = TransformerTags(preserves_dtype=["float64", "float32"])
         tags.classifier_tags.multi_class = not self.traits.binary_only
@@ -165,12 +164,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         classes: Any = None,
         half_life: float | None = None,
     ) -> Self:
-        """Learn from one more batch of calibration rows; earlier batches are not needed again.
+        """Update the fit with one more batch of calibration rows; earlier batches are not needed again.
 
-        The first 1,000 rows, or the first batch if that is longer, are fitted as by :meth:`fit`. Later batches are
-        combined with summary statistics of earlier ones. Until rows of two classes have come, probabilities stay as
-        they are. An empty batch and one that is refused change nothing, and :meth:`fit` discards all batches. A
-        warning is given when its cause arises, and not again with every batch in which it lasts.
+        The first 1,000 rows, or a longer first batch, are fitted as by :meth:`fit`. Later batches are combined with summary
+        statistics of earlier ones. The map is the identity until two classes have been seen. An empty batch and one that
+        raises an error change nothing, and :meth:`fit` discards all batches. A warning is issued once, when its cause
+        arises.
 
         Parameters
         ----------
@@ -179,19 +178,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         y : array of shape (n,)
             True classes.
         sample_weight : array of shape (n,), optional
-            A weight of two is the same as the row given twice.
+            A weight of two is equivalent to including the row twice.
         classes : sequence of K labels, optional
             Labels of the columns. Needed in the first batch if labels are not column numbers and the batch can lack
             some of them.
         half_life : float, optional
-            Number of new rows after which all that was learnt before counts half, for classifiers that drift. Rows of
-            one batch count alike. Nothing is forgotten if it is not given.
+            Number of new rows after which earlier rows have half their weight, for classifiers that drift. Rows of one
+            batch have equal weight. By default, earlier rows keep their weight.
         """
         return partial_fit(self, X, y, sample_weight, classes, half_life)
 
     @available_if(lambda self: self.batches is not None)  # type: ignore[untyped-decorator]
     def batch_summary(self) -> BatchSummary:
-        """Return size and error of what :meth:`partial_fit` keeps of the rows of earlier batches.
+        """Return the size and the error of the summary that :meth:`partial_fit` keeps of earlier batches.
 
         Examples
         --------
@@ -202,7 +201,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return batch_summary(self)
 
     def transform(self, X: Any) -> Predictions:
-        """Return calibrated :class:`Predictions`; in logits where the method works on logits."""
+        """Return calibrated :class:`Predictions`, as logits if the method works on logits."""
         predictions = self._parsed(X)
         compiled = self._compiled(predictions.space)
         return Predictions(
@@ -217,20 +216,20 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, out: NDArray[np.floating] | None = None) -> Any:
         """Return calibrated probabilities, (n, K), in the float type of ``X``.
 
-        A tensor gives a tensor of the same library, type and device; it is computed by NumPy on the host, without
-        gradients. Predictions of more axes give probabilities of the same axes.
+        For a tensor, the result is a tensor of the same library, type and device, computed by NumPy on the host without
+        gradients. Predictions with more axes give probabilities with the same axes.
 
         Parameters
         ----------
         X : array, tensor, frame or Predictions
             Probabilities, or logits through ``Predictions.from_logits``.
         out : ndarray of shape (n, K), optional
-            Where to write them, of the float type of ``X``; it must not overlap with ``X``.
+            Array for the result, of the float type of ``X``; it must not overlap with ``X``.
 
         Returns
         -------
         ndarray, tensor or frame
-            An array for data frames too, unless :meth:`set_output` asks for a frame.
+            For data frames an array too, unless :meth:`set_output` selects data frames.
         """
         predictions = self._parsed(X)
         rows = self._calibrated_rows(predictions, out)
@@ -249,15 +248,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         predict_proba : {"default", "same", "pandas", "polars"}, optional
-            "default" gives an array, or a tensor for a tensor. "same" gives a data frame for a data frame, of the same
-            library and columns and with the same index. "pandas" and "polars" give such a frame for any rows, with
-            ``classes_`` as columns if the input has no names. None changes nothing.
+            "default" returns an array, or a tensor for a tensor. "same" returns a data frame for a data frame, with the
+            same library, columns and index. "pandas" and "polars" return such a frame for any input, with ``classes_`` as
+            columns if the input has no names. None changes nothing.
         transform : {"default"}, optional
-            For pipelines of scikit-learn, which pass it on. :meth:`transform` always returns Predictions.
+            For pipelines of scikit-learn, which pass this parameter. :meth:`transform` always returns Predictions.
 
         Notes
         -----
-        ``clone`` keeps the choice; a file does not.
+        ``clone`` copies the setting; files do not store it.
         """
         if transform not in (None, "default"):
             raise ParameterError(
@@ -271,12 +270,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def graph(self, space: str | None = None) -> MapGraph:
-        """Return what the fitted map does to a row, as a list of operations; ``print`` shows them.
+        """Return the fitted map as a list of row operations; ``print`` shows them.
 
         Parameters
         ----------
         space : {"probabilities", "logits"}, optional
-            What the graph takes; that of the calibration set by default.
+            Input of the graph; by default the space of the calibration set.
 
         Examples
         --------
@@ -305,9 +304,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return graph
 
     def predict(self, X: Any) -> Any:
-        """Return the label with the largest calibrated probability, (n,), or of the shape of ``X`` without its classes.
+        """Return the label with the largest calibrated probability, (n,), or in the shape of ``X`` without the class axis.
 
-        Integers for a tensor are a tensor of the same library.
+        Integer labels for a tensor are a tensor of the same library.
         """
         predictions = self._parsed(X)
         largest = self._compiled(predictions.space).scores.largest(predictions.scores)
@@ -315,28 +314,28 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return labels if predictions.origin is None else predictions.origin.labels(labels)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted calibrator to a file that :func:`calibrant.load` reads; no pickle is involved."""
+        """Write the fitted calibrator to a file, without pickle; :func:`calibrant.load` reads it."""
         from calibrant.persistence import save
 
         save(self, path)
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> Any:
-        """Write the fitted calibrator to a file for another system; the ending of the path says for which.
+        """Export the fitted calibrator to ONNX, torch, SQL or JSON, according to the ending of the path.
 
-        See :func:`calibrant.export.export` for the options ``dtype``, ``space``, ``columns`` and those of the kind of file.
+        See :func:`calibrant.export.export` for the options ``dtype``, ``space``, ``columns`` and those of each format.
         """
         from calibrant.export import export
 
         return export(self, path, **options)
 
     def to_torch(self, space: str | None = None) -> Any:
-        """Return the fitted calibrator as a ``torch.nn.Module``: scores (n, K) in, calibrated probabilities out.
+        """Return the fitted calibrator as a ``torch.nn.Module`` from scores (n, K) to calibrated probabilities (n, K).
 
         Parameters
         ----------
         space : {"probabilities", "logits"}, optional
-            What the module takes; that of the fit by default. ``torch.nn.Sequential(network, module)`` needs logits if the
-            network ends in them.
+            Input of the module; by default the space of the fit. ``torch.nn.Sequential(network, module)`` needs "logits" if
+            the network returns logits.
         """
         from calibrant.export import to_torch
 
@@ -344,25 +343,25 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, data: LabelledPredictions) -> None:
-        """Learn from valid data; set attributes that end in an underscore."""
+        """Fit to valid data; set attributes that end in an underscore."""
 
     def _traced(self, given: TracedPredictions) -> TracedPredictions:
-        """Return the fitted map of valid predictions for the classes that have rows; see :class:`~calibrant.graph.MapGraph`.
+        """Return the fitted map of symbolic predictions for the classes that have rows; see :class:`~calibrant.graph.MapGraph`.
 
-        A method whose map is no list of row operations writes ``_transform`` instead.
+        A method whose map is not a list of row operations defines ``_transform`` instead.
         """
         if type(self)._transform is Calibrator._transform:
             raise TypeError(
-                f"{type(self).__name__} must write _traced, or _transform if its map has no graph."
+                f"{type(self).__name__} must define _traced, or _transform if its map has no graph."
             )
-        return self._opaque(given, "its map is not written as a list of row operations.")
+        return self._opaque(given, "its map is not defined as a list of row operations.")
 
     def _transform(self, predictions: Predictions) -> Predictions:
         """Map valid predictions of the fitted number of classes."""
         return mapped(self._traced, predictions)
 
     def _opaque(self, given: TracedPredictions, reason: str) -> TracedPredictions:
-        """Return the map of a method that writes ``_transform``, which gives probabilities."""
+        """Return the map of a method that defines ``_transform``, as one opaque operation."""
         # The graphs of a calibrator must not keep it alive; ``given`` leads to its trace, and that to the calibrator.
         owner, space, floor = weakref.ref(self), given.space, given.floor
 
@@ -375,48 +374,48 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return given.with_probabilities(given.scores.then(Opaque(function, reason)))
 
     def _trace(self, given: TracedPredictions) -> TracedPredictions:
-        """Return the fitted map of all columns, for whatever predictions come in."""
+        """Return the fitted map of all columns, including those of absent classes."""
         given.raw.trace.visit(self, self._version)
         given = given.with_floor(self.floor_)
         columns = self.present_columns_
         if columns is None:
             return self._mapped(given)
         absent = np.setdiff1d(np.arange(given.n_classes), columns)
-        # A class that nobody has seen, or all others, may turn up where the classifier gives zero.
+        # An absent class, or all others, may be the true one where the classifier assigns zero.
         unseen, least = self._floors_of_absent(len(absent))
         as_given = given.with_floor(unseen).without_zeros().probabilities
         share = as_given.columns(columns).row("sum")
         seen = self._mapped(given.restricted_to(columns)).probabilities * share
         places = np.argsort(np.concatenate([columns, absent]))
         together = seen.joined(as_given.columns(absent), columns=places)
-        # A small part of a small share may be too small for the float type.
+        # Products of small probabilities may underflow in the float type.
         together = together.narrowed()
         return given.with_probabilities(together).with_floor(least).without_zeros().with_floor(self.floor_)
 
     def _floors_of_absent(self, n_absent: int) -> tuple[float, float]:
-        """Return the probability of a class without rows where the classifier gives zero, and the least of any class."""
+        """Return the floors of probabilities of absent classes and of all classes."""
         n_rows = vars(self).get("memory_", {}).get("rows", self.total_weight_)
         if n_rows is None:  # a file of an earlier version
             return self.floor_, self.floor_
         return min(self.floor_, 1 / ((n_rows + 2) * n_absent)), SMALLEST
 
     def _mapped(self, given: TracedPredictions) -> TracedPredictions:
-        """Return the map of the classes that have rows; the identity, but for zeros, while one class was seen only."""
+        """Return the map of the classes that have rows; while there is one such class, the identity without zeros."""
         return given.without_zeros() if self._has_seen_one_class else self._traced(given)
 
     def _calibrated_rows(
         self, predictions: Predictions, out: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:
-        """Return calibrated probabilities of parsed predictions, (n, K), whatever they came as."""
+        """Return calibrated probabilities of parsed predictions as an array, (n, K)."""
         return self._compiled(predictions.space).probabilities(predictions.scores, out)
 
     def _mapped_event(self, event: Event) -> Event:
-        """Return the map of the event that the class is the second one of two, for reductions."""
+        """Return the map of the event that the true class is the second of two, for reductions."""
         given = TracedPredictions.of_event(event)
         return self._mapped(given).with_floor(event.floor).event
 
     def _compiled(self, space: Space) -> "_Compiled":
-        """Return the graphs of the fitted map for predictions of a space; made when first asked for."""
+        """Return the graphs of the fitted map for a space; compiled on first use."""
         state = _STATES.get(self)
         if state is None:
             state = _STATES[self] = _State()
@@ -427,12 +426,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def _version(self) -> int:
-        """A number that changes with the fitted state."""
+        """Number of the fitted state, which changes with every assignment to a fitted attribute."""
         state = _STATES.get(self)
         return 0 if state is None else state.version
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; a fitted array can be read only, since the graph would not follow a change inside of it."""
+        """Set an attribute; fitted arrays become read-only, because the graph would not follow a change in place."""
         if name.endswith("_"):
             object.__setattr__(self, name, read_only(value) if type(value) is np.ndarray else value)
             _STATES[self] = _State()
@@ -453,14 +452,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def _has_seen_one_class(self) -> bool:
-        """Whether all batches so far hold one class only, so that there is no map yet."""
+        """Whether all batches so far contain one class only, so that there is no map yet."""
         return bool(vars(self).get("memory_", {}).get("waits", False))
 
+    @property
+    def _is_restricted_to_present_classes(self) -> bool:
+        """Whether the map is fitted and applied conditionally on the classes that occur in the calibration set."""
+        return not self.traits.shares_parameters
+
     def _check_parameters(self) -> None:
-        """Refuse parameters that have no meaning, before anything is computed."""
+        """Raise an error for invalid parameters, before the fit."""
 
     def _check_classes(self, present: NDArray[np.intp], n_rows: int, classes: NDArray[Any]) -> None:
-        """Refuse rows of a single class, and more than two classes for a method that takes two."""
+        """Raise an error for a single class, and for more than two classes if the method is for two."""
         if len(present) < 2:
             raise LabelError(
                 f"{'the only label is' if n_rows == 1 else f'all {n_rows} labels are'} class "
@@ -474,7 +478,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _set_inputs(self, data: LabelledPredictions) -> None:
-        """Forget all that was learnt, and set what parsing further rows needs."""
+        """Remove the fitted state, and set the attributes that parsing of further rows needs."""
         self._forget()
         self.classes_ = data.classes
         names = data.predictions.classes
@@ -492,7 +496,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.total_weight_ = float(total_weight)
 
     def _setting(self, name: str) -> Any:
-        """Return a parameter of ``structure`` as it was in the fit, or as it is before one."""
+        """Return the value of a parameter of ``structure`` in the fit; before a fit, the current value."""
         return vars(self).get("structure_", {}).get(name, getattr(self, name))
 
     def _parsed(self, X: Any) -> Predictions:
@@ -520,7 +524,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @staticmethod
     def _check_order(names: NDArray[Any], known: NDArray[Any], order: str) -> None:
-        """Refuse columns whose names are those of the fit in another order."""
+        """Raise an error if the columns have the names of the fit in another order."""
         if set(names.tolist()) != set(known.tolist()):
             return
         moved = np.flatnonzero(names != known)
@@ -531,7 +535,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _forget(self) -> None:
-        """Remove all that was learnt, so that neither a refit nor a fit that fails leaves a mixture."""
+        """Remove the fitted state, so that a refit or a failing fit leaves no mixture of two fits."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
@@ -539,16 +543,17 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         shown = ", ".join(repr(label) for label in self.classes_[absent[:SHOWN]].tolist())
         more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
         they, them = ("it keeps", "it") if len(absent) == 1 else ("they keep", "them")
-        effect = (
-            f"the map shared by all classes is applied to {them} unchecked"
-            if self.traits.shares_parameters
-            else f"{they} the share of probability that the classifier gives {them}"
-        )
+        if self.traits.shares_parameters:
+            effect = f"the map shared by all classes is applied to {them} unchecked"
+        elif self._is_restricted_to_present_classes:
+            effect = f"{they} the share of probability that the classifier gives {them}"
+        else:
+            effect = f"only maps shared by all classes are applied to {them}"
         warn_user(f"no calibration row has class {shown}{more}; {effect}.", MissingClassWarning)
 
 
 class _State:
-    """A fitted state of a calibrator: its number, which no other state has, and its graphs."""
+    """Fitted state of a calibrator: a unique number, and the compiled graphs."""
 
     latest = 0
     _numbers = count(1)  # next() is atomic, += is not
@@ -563,10 +568,10 @@ _STATES: weakref.WeakKeyDictionary[Calibrator, _State] = weakref.WeakKeyDictiona
 
 
 class _Compiled:
-    """Graphs of a fitted map: to calibrated scores, and to probabilities.
+    """Compiled graphs of a fitted map: to calibrated scores, and to probabilities.
 
-    They are current as long as no calibrator that takes part has another state. The number of the latest state of all
-    calibrators makes that quick to see.
+    They are current while all calibrators that take part keep their state. The number of the latest state of all
+    calibrators makes this check fast.
     """
 
     def __init__(self, calibrator: Calibrator, space: Space) -> None:
@@ -577,13 +582,13 @@ class _Compiled:
         self.scores = trace.graph(result.scores.narrowed(), space, result.space)
         probabilities = result.probabilities
         if calibrator.traits.keeps_argmax and result.space is Space.LOGITS and result.kept is None:
-            # Logits that differ in their last digits may have the same exponential.
+            # Logits that differ in the last digits may have the same exponential.
             probabilities = probabilities.restored("argmax", result.scores)
         self.probabilities = trace.graph(probabilities.narrowed(), space, Space.PROBABILITIES)
         self._parts = [(weakref.ref(part), version) for part, version in trace.visited]
 
     def is_current(self) -> bool:
-        """Return whether all parts are as they were."""
+        """Return whether the states of all parts are unchanged."""
         latest = _State.latest
         if self._checked != latest:
             for part, version in self._parts:

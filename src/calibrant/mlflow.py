@@ -1,4 +1,4 @@
-"""MLflow flavour: fitted calibrators among the models of MLflow, stored in calibrant's own files."""
+"""MLflow flavour: save, log and load fitted calibrators as MLflow models, without pickle."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ def save_model(
     metadata: dict[str, Any] | None = None,
     pip_requirements: list[str] | None = None,
 ) -> None:
-    """Write a fitted calibrator as a model of MLflow, with the flavours ``calibrant`` and ``python_function``.
+    """Save a fitted calibrator as an MLflow model with the flavours ``calibrant`` and ``python_function``.
 
     Parameters
     ----------
@@ -51,16 +51,17 @@ def save_model(
 
     Notes
     -----
-    The folder holds ``calibrator.npz``, the file of :meth:`~calibrant.Calibrator.save`. No pickle is involved.
+    The folder contains ``calibrator.npz``, the file of :meth:`~calibrant.Calibrator.save`. No pickle is involved.
     """
     mlflow = _mlflow()
     if not isinstance(calibrator, Calibrator):
         raise ParameterError(
-            f"a fitted Calibrator is needed, not {type(calibrator).__name__}; save a CalibratedClassifier by its own save."
+            f"calibrator must be a fitted Calibrator, not {type(calibrator).__name__}; save a CalibratedClassifier by its "
+            "method save."
         )
     folder = Path(path)
     if folder.exists() and any(folder.iterdir()):
-        raise FileFormatError(f"{folder} is there already; choose a folder that does not exist yet.")
+        raise FileFormatError(f"{folder} exists already; choose a folder that does not exist yet.")
     folder.mkdir(parents=True, exist_ok=True)
     calibrator.save(folder / MODEL_FILE)
     model = mlflow.models.Model() if mlflow_model is None else mlflow_model
@@ -88,7 +89,7 @@ def save_model(
 
 
 def log_model(calibrator: Calibrator, name: str = "calibrator", **options: Any) -> Any:
-    """Log a fitted calibrator as a model of the active run of MLflow.
+    """Log a fitted calibrator as a model of the active MLflow run.
 
     Parameters
     ----------
@@ -97,12 +98,12 @@ def log_model(calibrator: Calibrator, name: str = "calibrator", **options: Any) 
     name : str, default="calibrator"
         Name of the model.
     **options
-        Those of :func:`save_model`, and those of ``mlflow.models.Model.log`` such as ``registered_model_name``.
+        Options of :func:`save_model`, and of ``mlflow.models.Model.log``, such as ``registered_model_name``.
 
     Returns
     -------
     mlflow.models.model.ModelInfo
-        Its ``model_uri`` is what :func:`load_model` and ``mlflow.pyfunc.load_model`` take.
+        Pass its ``model_uri`` to :func:`load_model` or ``mlflow.pyfunc.load_model``.
     """
     flavour = sys.modules[__name__]
     log = _mlflow().models.Model.log
@@ -110,21 +111,21 @@ def log_model(calibrator: Calibrator, name: str = "calibrator", **options: Any) 
 
 
 def load_model(model_uri: str, dst_path: str | None = None) -> Calibrator:
-    """Return the fitted calibrator of a model of MLflow.
+    """Load the fitted calibrator of an MLflow model.
 
     Parameters
     ----------
     model_uri : str
         A local folder, or an address such as ``models:/name/1`` or ``runs:/<id>/calibrator``.
     dst_path : str, optional
-        Folder for what is downloaded.
+        Folder for downloads.
     """
     mlflow = _mlflow()
     folder = mlflow.artifacts.download_artifacts(artifact_uri=str(model_uri), dst_path=dst_path)
     flavours = mlflow.models.Model.load(folder).flavors
     if FLAVOUR not in flavours:
         raise FileFormatError(
-            f"{model_uri} has no flavour {FLAVOUR!r} but {sorted(flavours)}; load it with one of them."
+            f"{model_uri} has no flavour {FLAVOUR!r}, only {sorted(flavours)}; load it with one of those."
         )
     return load(Path(folder, MODEL_FILE))
 
@@ -135,7 +136,7 @@ def _load_pyfunc(path: str) -> "_FrameModel":
 
 
 class _FrameModel:
-    """Data frame in, data frame out: the scores that the calibrator was fitted on, one column per class."""
+    """Python function of MLflow: a data frame of scores to a data frame of probabilities."""
 
     def __init__(self, calibrator: Calibrator) -> None:
         self.calibrator = calibrator
@@ -144,14 +145,14 @@ class _FrameModel:
         """Return calibrated probabilities as a pandas frame, one column per class, with the index of the input."""
         if params:
             raise ParameterError(
-                f"this model has no parameters, but {sorted(params)} are given; leave them away."
+                f"this model has no parameters, but got {sorted(params)}; call predict without params."
             )
         names = _column_names(self.calibrator)
         if names is not None and hasattr(model_input, "columns") and len(model_input.columns) > 1:
             missing = [name for name in names if name not in model_input.columns]
             if missing:
                 raise PredictionError(
-                    f"column {missing[0]!r} is missing from the model input; pass one column for each of {names}."
+                    f"column {missing[0]!r} is missing from the model input; pass the columns {names}."
                 )
             model_input = model_input[names]
         parse = (
@@ -165,7 +166,7 @@ class _FrameModel:
 
 
 def _column_names(calibrator: Calibrator) -> list[str] | None:
-    """Return the names of the columns in the fit, if they were text; a single column has none."""
+    """Return the names of the columns in the fit, if they were strings; a single column has no name."""
     for names in (calibrator.column_names_, calibrator.classes_):
         if names is not None and names.dtype.kind == "U":
             return [str(name) for name in names]

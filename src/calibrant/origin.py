@@ -1,4 +1,4 @@
-"""Origin: what predictions came as, so that results go back as the same."""
+"""Origin: the container, library, type and device of predictions, in which results are returned."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -14,26 +14,26 @@ from calibrant.errors import MissingExtraError, ParameterError, PredictionError
 __all__ = ["Origin", "frame_of", "in_container", "on_host"]
 
 
-# Types in which nothing is computed, and how far the sum of a row of probabilities may be from one in them.
+# Types that are converted to float32, with the tolerance on sums of rows of probabilities.
 SHORT_FLOATS = {"float16": 2**-10, "bfloat16": 2**-7}
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What an array of predictions was: a tensor, an array of more than two axes, or a data frame.
+    """Container of predictions other than a NumPy matrix: a tensor, an array with more axes, or a data frame.
 
-    Rows in a NumPy array of float32 or float64 have no origin.
+    A NumPy matrix of float32 or float64 has no origin.
 
     Attributes
     ----------
     library : str or None
-        Module that makes the arrays, such as "torch" or "jax.numpy"; None for NumPy and data frames.
+        Module of the arrays, such as "torch" or "jax.numpy"; None for NumPy and data frames.
     dtype, device : Any
-        Those of the array; None for results as they are.
+        Type and device of the array; None for no conversion.
     shape : tuple of int or None
-        Lengths of all axes but that of the classes; None for rows (n, K).
+        Lengths of all axes without the class axis; None for rows (n, K).
     class_axis : int
-        Position of the axis of the classes in the array.
+        Position of the class axis.
     columns : list or None
         Names of the columns of a data frame.
     index : Any
@@ -53,13 +53,13 @@ class Origin:
 
     @classmethod
     def of(cls, X: Any) -> "Origin | None":
-        """Return the origin of predictions as a user gave them; None for NumPy arrays and sequences.
+        """Return the origin of the predictions that a user passed; None for NumPy arrays and sequences.
 
         >>> Origin.of([[0.5, 0.5]]) is Origin.of(np.eye(2)) is None
         True
         """
         if isinstance(X, np.ndarray):
-            # NumPy works the name of a type out, which takes longer than all else here.
+            # NumPy computes the name of a type, which takes longer than all else here.
             is_short = X.dtype.itemsize == 2 and X.dtype.name in SHORT_FLOATS
             return cls(dtype=X.dtype) if is_short else None
         if _is_torch(X):
@@ -75,11 +75,11 @@ class Origin:
 
     @property
     def row_sum_tolerance(self) -> float:
-        """How far rounding to the type may take the sum of a row of probabilities from one."""
+        """Tolerance on sums of rows of probabilities for the rounding of the type."""
         return SHORT_FLOATS.get(str(self.dtype).rpartition(".")[2], 0.0)
 
     def of_some_rows(self) -> "Origin":
-        """Return the origin of some of the rows, which have neither shape nor index."""
+        """Return the origin of a subset of the rows, without shape and index."""
         return replace(self, shape=None, class_axis=-1, index=None)
 
     def array(self, rows: FloatArray) -> Any:
@@ -89,7 +89,7 @@ class Origin:
         return self._converted(rows, self.dtype)
 
     def labels(self, labels: NDArray[Any]) -> Any:
-        """Return labels (n,) in the shape of the predictions, and of their library if they are numbers."""
+        """Return labels (n,) in the shape of the predictions, and in their library if they are numbers."""
         if self.shape is not None:
             labels = labels.reshape(self.shape)
         return self._converted(labels, None) if labels.dtype.kind in "iu" else labels
@@ -98,7 +98,7 @@ class Origin:
         if self.library is None:
             return array if dtype is None else array.astype(dtype)
         library = import_module(self.library)
-        if not array.flags.writeable:  # such as scores that nobody may write to
+        if not array.flags.writeable:  # such as read-only scores
             array = array.copy()
         if self.library == "torch":
             return library.from_numpy(np.ascontiguousarray(array)).to(device=self.device, dtype=dtype)
@@ -109,9 +109,9 @@ class Origin:
 
 
 def on_host(X: Any) -> Any:
-    """Return a tensor of another library as a NumPy array, detached from its gradients; anything else as it is.
+    """Convert a tensor of another library to a NumPy array without gradients; return anything else unchanged.
 
-    Types of fewer bits than float32 become float32. A list of tensors becomes a list of arrays.
+    float16 and bfloat16 become float32. A list of tensors becomes a list of arrays.
     """
     if isinstance(X, np.ndarray):
         pass
@@ -123,7 +123,7 @@ def on_host(X: Any) -> Any:
         X = X.get() if hasattr(X, "get") else _from_protocol(X)
     else:
         return X
-    # To NumPy itself the type of another package is no float.
+    # NumPy does not know bfloat16 of other packages as a float type.
     return X.astype(np.float32) if X.dtype.kind == "V" and X.dtype.name == "bfloat16" else X
 
 
@@ -134,18 +134,18 @@ def _from_torch(X: Any) -> NDArray[Any]:
         array: NDArray[Any] = (X.float() if short else X).cpu().numpy()
     except (NotImplementedError, RuntimeError, TypeError) as error:
         what = (
-            "of the device 'meta', without numbers"
+            "on the device 'meta', which holds no data"
             if X.is_meta
             else f"of layout {X.layout} and type {X.dtype}"
         )
         raise PredictionError(
-            f"this tensor is {what}, and is no array of numbers; pass a dense tensor, such as X.to_dense()."
+            f"this tensor is {what}, and cannot be converted to an array; pass a dense tensor, such as X.to_dense()."
         ) from error
     return array
 
 
 def _has_torch(X: Any) -> bool:
-    """Tell whether a list begins with a tensor of torch, or with a list that does."""
+    """Return whether the first entry of a list, or of nested lists, is a tensor of torch."""
     while isinstance(X, list | tuple) and len(X) > 0:
         X = X[0]
     return _is_torch(X)
@@ -164,12 +164,12 @@ def _is_torch(X: Any) -> bool:
 
 
 def _is_foreign(X: Any) -> bool:
-    """Tell whether this is an array of the array API standard, and none of NumPy."""
+    """Return whether this is an array of the array API standard other than NumPy's."""
     return hasattr(X, "__array_namespace__") and not isinstance(X, np.ndarray | np.generic)
 
 
 def frame_of(rows: FloatArray, columns: list[Any], backend: str, index: Any = None) -> Any:
-    """Return rows as a data frame of a library; ``index`` only counts for those that have one."""
+    """Return rows as a data frame of a library; ``index`` is for pandas."""
     try:
         import narwhals as nw
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Tabular: results that can be returned as columns or as a data frame."""
+"""Tabular: results as columns or as a data frame."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

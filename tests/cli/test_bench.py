@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from animal_files import folder, run  # noqa: F401
 
-from calibrant.cli import bench_progress
+from calibrant.cli.commands import bench as bench_progress
 from calibrant.studies import Progress, Record, Store, plan, read_recipe
 
 RECIPE = """

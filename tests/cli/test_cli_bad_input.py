@@ -190,7 +190,7 @@ def test_an_error_of_the_program_itself_has_a_code_of_its_own_and_a_traceback_on
     def broken(*_, **__):
         raise RuntimeError("the impossible")
 
-    monkeypatch.setattr("calibrant.cli.work.evaluate.measured", broken)
+    monkeypatch.setattr("calibrant.cli.commands.evaluate.measured", broken)
     result = run(f"evaluate val.csv {COLUMNS}", expected=3)
     assert "Traceback" not in result.stderr
     assert "RuntimeError: the impossible; run again with --debug" in result.stderr

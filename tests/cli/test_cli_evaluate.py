@@ -246,7 +246,7 @@ def test_a_batch_whose_weights_are_zero_is_passed_over(run, folder, monkeypatch)
 
 
 def test_large_files_are_streamed_by_themselves(run, monkeypatch):
-    monkeypatch.setattr("calibrant.cli.work.evaluate.os.sysconf", lambda _: 64)
+    monkeypatch.setattr("calibrant.cli.commands.evaluate.os.sysconf", lambda _: 64)
     assert any(
         "Not computed" in note for note in found(run, f"test.csv {COLUMNS} --metrics log_loss")["notes"]
     )

@@ -81,7 +81,7 @@ def test_report_passes_everything_on(run, folder, monkeypatch):
         given.update(options, n_rows=len(y))
         return Assessed()
 
-    monkeypatch.setattr("calibrant.cli.work.report.assess", assess)
+    monkeypatch.setattr("calibrant.cli.commands.report.assess", assess)
     run(
         f"report val.csv {COLUMNS} --weight w --group who --methods vector --cv 3 --level 0.9 -o r.txt --format json"
     )
@@ -103,7 +103,7 @@ def test_methods_lists_all_of_the_registry(run):
 
 def test_demo_runs_the_demo(run, monkeypatch):
     given = []
-    monkeypatch.setattr("calibrant.cli.work.demo.main", given.append)
+    monkeypatch.setattr("calibrant.demo.run.main", given.append)
     run("demo --output somewhere")
     assert given == [["--output", "somewhere"]]
 

@@ -16,7 +16,7 @@ def unread(monkeypatch):
         raise RuntimeError(f"{path} was opened")
 
     for command in ("evaluate", "fit", "compare", "report"):
-        monkeypatch.setattr(f"calibrant.cli.work.{command}.open_source", opened)
+        monkeypatch.setattr("calibrant.cli.files.open_source", opened)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "fit", "compare", "report --format html"])

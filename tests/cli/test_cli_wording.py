@@ -106,12 +106,12 @@ def test_a_p_value_is_shown_on_its_side_of_the_level(p_value):
 
 
 def test_a_folder_that_takes_no_new_files_is_said_to_be_one(tmp_path):
-    error = FileNotFoundError(2, "No such file or directory", str(tmp_path / ".calibrant-0.tmp"))
+    error = FileNotFoundError(2, "No such file or directory", str(tmp_path / "out.csv"))
     assert explained(error)[1] == f"cannot write in {tmp_path}: this folder is not writable."
 
 
 def test_formats_on_offer_are_those_that_can_be_written():
-    from calibrant.cli.options import FORMAT_NAMES
+    from calibrant.cli.definitions import FORMAT_NAMES
     from calibrant.cli.rendering import FORMATS
 
     assert set(FORMAT_NAMES) == set(FORMATS)

@@ -8,10 +8,14 @@ from methods import NAMES, REFITTED, assert_on_simplex, names_with, problem, set
 
 from calibrant import Predictions
 from calibrant.errors import MissingClassWarning
+from calibrant.metrics import log_loss
 
 every_method = pytest.mark.parametrize("name", [name for name in NAMES if not traits(name).binary_only])
+WITH_CLASS_TERMS = names_with(lambda traits: not traits.shares_parameters and not traits.binary_only)
+every_method_with_class_terms = pytest.mark.parametrize("name", WITH_CLASS_TERMS)
+# A pool is a mixture, in which components that all classes share cover the absent ones as well.
 every_method_with_classes_apart = pytest.mark.parametrize(
-    "name", names_with(lambda traits: not traits.shares_parameters and not traits.binary_only)
+    "name", [name for name in WITH_CLASS_TERMS if settled(name)._is_restricted_to_present_classes]
 )
 ABSENT = 2
 
@@ -114,19 +118,46 @@ def test_no_class_gets_a_zero_where_zeros_occur(name):
     assert (calibrator.predict_proba(X) > 0).all()
 
 
-@every_method_with_classes_apart
+@every_method_with_class_terms
 def test_classes_without_rows_and_without_scores_cost_their_stated_share(name):
-    """Scores of 4 classes, and 12 columns of zeros: all of these together have 1 / (n + 2) of every row.
+    """Scores of 4 classes, and 12 columns of zeros: all of these together have at most 1 / (n + 2) of every row."""
+    X, y = problem(4)
+    wide = np.hstack([X, np.zeros((len(y), 12))])
+    alone = settled(name).fit(X, y).predict_proba(X)
+    calibrated = fit_without_warning(name, wide, y).predict_proba(wide)
+    share = 1 / (len(y) + 2)
+    assert (calibrated[:, 4:].sum(axis=1) <= 1.01 * share).all()
+    rows = np.arange(len(y))
+    of_truth, of_truth_alone = calibrated[rows, y], alone[rows, y]
+    assert np.mean(-np.log(of_truth)) <= np.mean(-np.log(of_truth_alone)) - np.log(1 - share) + 1e-9
 
-    The seen classes have the probabilities of a fit without the zero columns, times what is left.
-    """
+
+@every_method_with_classes_apart
+def test_the_seen_classes_divide_what_absent_ones_leave(name):
+    """The seen classes have the probabilities of a fit without the zero columns, times what is left."""
     X, y = problem(4)
     wide = np.hstack([X, np.zeros((len(y), 12))])
     alone = settled(name).fit(X, y).predict_proba(X)
     calibrated = fit_without_warning(name, wide, y).predict_proba(wide)
     share = 1 / (len(y) + 2)
     np.testing.assert_allclose(calibrated[:, 4:], share / 12, rtol=0.01)
-    rows = np.arange(len(y))
-    of_truth, of_truth_alone = calibrated[rows, y], alone[rows, y]
-    assert np.mean(-np.log(of_truth)) <= np.mean(-np.log(of_truth_alone)) - np.log(1 - share) + 1e-9
     np.testing.assert_allclose(calibrated[:, :4], alone * (1 - share), rtol=0, atol=REFITTED)
+
+
+def test_shared_components_of_a_pool_cover_absent_classes():
+    """Twice over-confident scores of 40 classes, and 60 rows, so that many classes have none.
+
+    A temperature is close to the truth for all classes. Conditional on the classes that occur, the absent ones would stay
+    over-confident; the pool makes up more than half of that difference.
+    """
+    generator = np.random.default_rng(0)
+    true = 2.5 * generator.normal(size=(4060, 40)) + np.log(generator.dirichlet(np.full(40, 0.7)) + 1e-4)
+    y = (true + generator.gumbel(size=true.shape)).argmax(axis=1)
+    cal, test = (Predictions.from_logits(2 * true[rows]) for rows in (slice(0, 60), slice(60, None)))
+    assert len(np.unique(y[:60])) < 32
+    loss = {
+        name: log_loss(y[60:], fit_without_warning(name, cal, y[:60]).predict_proba(test))
+        for name in ("uncalibrated", "temperature", "shared-vector", "auto")
+    }
+    assert loss["temperature"] < loss["shared-vector"] - 0.05 < loss["uncalibrated"]
+    assert loss["auto"] < (loss["temperature"] + loss["shared-vector"]) / 2

@@ -18,6 +18,9 @@ TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
 # One rounding step of another softmax, times the same slopes, may be a few times as much.
 ILL_CONDITIONED = {"dirichlet", "dirichlet-odir", "irm", "matrix"}
 
+# For a hundred classes, sums of as many products: in float32 predict_proba itself is off by up to 4e-6.
+LONG_SUMS = {"dirichlet-l2", "matrix-odir"}
+
 FORMS = ("onnx", "torch module", "torch program")
 
 
@@ -87,7 +90,7 @@ def check(form, name, space, kind, n_classes, folder):
     scores = rows(n_classes, space).astype(kind)
     calibrator = taking(name, n_classes, space)
     tolerance = TOLERANCES[kind]
-    if name in ILL_CONDITIONED and kind == "float32":
+    if kind == "float32" and (name in ILL_CONDITIONED or (name in LONG_SUMS and n_classes >= 100)):
         graph = calibrator.graph(space)
         own = np.abs(graph(scores) - graph(scores.astype(np.float64))).max()
         tolerance = max(tolerance, 4 * own)

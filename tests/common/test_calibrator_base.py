@@ -115,7 +115,7 @@ def test_a_method_must_write_its_fit_and_its_map():
             pass
 
     fitted = WithoutMap().fit([[0.9, 0.1], [0.2, 0.8]], [0, 1])
-    with pytest.raises(TypeError, match="must write _traced, or _transform"):
+    with pytest.raises(TypeError, match="must define _traced, or _transform"):
         fitted.predict_proba([[0.9, 0.1]])
 
 

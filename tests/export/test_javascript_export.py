@@ -27,6 +27,7 @@ def test_every_method_in_node(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::calibrant.errors.ConvergenceWarning")  # of matrices for 320 rows
 @pytest.mark.parametrize(("n_classes", "absent"), [(2, False), (4, True), (10, False), (100, False)])
 def test_every_method_in_node_for_all_numbers_of_classes(n_classes, absent, tmp_path):
     compare(cases(n_classes, absent=absent), tmp_path)

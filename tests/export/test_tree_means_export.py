@@ -37,7 +37,7 @@ def test_in_duckdb():
     query = Query(10_000)
     inputs = [query.given(f"x{column}") for column in range(2)]
     operation = SimpleNamespace(**{name: np.array(value) for name, value in TREES.items()})
-    terms = EMITTERS["tree-means"](operation, Arithmetic(query), [inputs], ["float64"])
+    terms = EMITTERS["tree-means"](operation, Arithmetic(query), inputs)
     stages, last = query.stages("predictions", ["x0", "x1"], terms, "")
     text = f"WITH {stages} SELECT {', '.join(f'{term.text} AS y{k}' for k, term in enumerate(terms))} FROM {last}"
     found = run_query(text, ROWS, ["predictions"], ["x0", "x1"], [])

@@ -26,11 +26,11 @@ def refused(content, reason):
 @pytest.mark.parametrize(
     ("place", "key", "value", "reason"),
     [
-        (1, "of", [9], "takes values that are not there yet"),
-        (1, "of", [2], "takes values that are not there yet"),
-        (1, "of", [-1], "takes values that are not there yet"),
+        (1, "of", [9], "takes values that do not exist yet"),
+        (1, "of", [2], "takes values that do not exist yet"),
+        (1, "of", [-1], "takes values that do not exist yet"),
         (1, "of", [], "takes 1 values, not 0"),
-        (1, "of", "0", "must say what it is applied to"),
+        (1, "of", "0", "must list the values that it takes"),
         (1, "scale", np.array(np.nan), "not finite"),
         (1, "scale", float("inf"), "not finite"),
         (1, "scale", np.ones(3), "parameter of shape"),

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from calibrant import Predictions
 from calibrant.binning import EqualMass, EqualWidth, FixedEdges
 from calibrant.errors import ParameterError
-from calibrant.metrics import classwise_ece, confidence_ece
+from calibrant.metrics import classwise_ece, confidence_ece, top_label_ece
 from strategies import problems
 
 ERRORS = [confidence_ece, classwise_ece]
@@ -246,3 +246,24 @@ def test_arguments_without_meaning_are_refused(metric, arguments, message):
 def test_an_unknown_reduction_is_refused():
     with pytest.raises(ParameterError, match="reduction must be"):
         classwise_ece([0, 1], [0.2, 0.7], reduction="max")
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@pytest.mark.parametrize("metric", [confidence_ece, classwise_ece, top_label_ece])
+def test_the_cube_root_of_the_rows_is_a_number_of_bins(metric, strategy):
+    """Four classes of 27 rows each: five bins for all 108 rows, three for those that predict one class."""
+    generator = np.random.default_rng(0)
+    top = np.repeat(np.arange(4), 27)
+    probabilities = generator.dirichlet(np.ones(4), 108)
+    order = np.argsort(probabilities, axis=1)
+    probabilities = np.take_along_axis(probabilities, order, axis=1)
+    probabilities = np.array([np.roll(row, k + 1) for row, k in zip(probabilities, top, strict=True)])
+    labels = generator.integers(0, 4, 108)
+    n_bins = 3 if metric is top_label_ece else 5
+    found = metric(labels, probabilities, n_bins="cube_root", strategy=strategy)
+    assert found == pytest.approx(metric(labels, probabilities, n_bins=n_bins, strategy=strategy))
+    weights = np.where(np.arange(108) % 27 == 0, 0.0, 2.0)
+    kept = weights > 0
+    assert metric(
+        labels, probabilities, n_bins="cube_root", strategy=strategy, sample_weight=weights
+    ) == pytest.approx(metric(labels[kept], probabilities[kept], n_bins="cube_root", strategy=strategy))

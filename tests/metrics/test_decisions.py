@@ -146,7 +146,7 @@ def test_blocks_of_rows_and_losses_add_up(monkeypatch, n_decisions, weighted):
 @pytest.mark.parametrize("n_decisions", [1, 2, 3])
 @pytest.mark.parametrize("most_bytes", [2**28, 0])
 def test_prepared_for_other_labels_it_is_the_same(monkeypatch, n_decisions, most_bytes):
-    monkeypatch.setattr(loss_gap, "MOST_BYTES_KEPT", most_bytes)
+    monkeypatch.setattr(loss_gap, "MAX_CACHE_BYTES", most_bytes)
     labels, probabilities = random_problem()
     function = partial(average_loss_gap, n_losses=600, n_decisions=n_decisions)
     prepared = evaluator(function, LabelledPredictions.parse(probabilities, labels))

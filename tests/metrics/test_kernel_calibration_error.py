@@ -281,7 +281,7 @@ def test_one_block_of_all_rows_is_the_unbiased_estimate():
 
 
 def test_auto_counts_different_predictions(monkeypatch):
-    monkeypatch.setattr(module, "ALL_PAIRS_UP_TO", 100)
+    monkeypatch.setattr(module, "MAX_ROWS_OF_ALL_PAIRS", 100)
     labels, vectors = random_problem(400)
     few = vectors[np.arange(400) % 100]
     exact, blocks = {"estimator": "unbiased"}, {"estimator": "block", "block_size": 50}

@@ -215,7 +215,7 @@ def test_a_check_of_ones_own_may_fail_in_any_way(path, monkeypatch):
         raise KeyError("absent")
 
     monkeypatch.setattr(TemperatureScaling, "_check_fitted", fails, raising=False)
-    assert_refused(path, "the state of TemperatureScaling makes no sense .KeyError")
+    assert_refused(path, "the state of TemperatureScaling is invalid .KeyError")
 
 
 def peak_megabytes(path: Path) -> float:

@@ -140,14 +140,14 @@ def test_a_missing_array(number, path):
 def test_bytes_before_between_and_after(path):
     content = path.read_bytes()
     path.write_bytes(b"PK\x03\x04" + content)
-    assert_refused(path, "is damaged: before header.json is an overlap or something else")
+    assert_refused(path, "is damaged: there is an overlap or a gap before header.json")
     path.write_bytes(content + b"more")
-    assert_refused(path, "is damaged: there is something else after its members")
+    assert_refused(path, "is damaged: there are other data after its members")
     with zipfile.ZipFile(path, "w") as archive:
         for name, member in members_of_bytes(content).items():
             archive.writestr(name, member)
         archive.comment = b"hello"
-    assert_refused(path, "is damaged: there is something else after its members")
+    assert_refused(path, "is damaged: there are other data after its members")
 
 
 def members_of_bytes(content):
@@ -171,7 +171,7 @@ def test_overlapping_members_that_would_multiply_the_memory(path):
         + directory_entry("array_1.npy", inner, len(body) - len(data))
     )
     path.write_bytes(body + directory + end_record(3, len(directory), len(body)))
-    assert_refused(path, "is damaged: before array_1.npy is an overlap or something else")
+    assert_refused(path, "is damaged: there is an overlap or a gap before array_1.npy")
 
 
 def test_an_encrypted_member(path):

@@ -35,7 +35,7 @@ def test_a_missing_file_is_what_python_says(tmp_path):
         (b"p,q\n0.1,0.9\n", "is not a zip archive"),
         (pickle.dumps([1]), "is a Python pickle, which can run code and is never read"),
         (npy_of(np.zeros(3)), "is not a zip archive"),
-        (b"PK\x03\x04", "is damaged: it begins as a zip archive but its end is missing"),
+        (b"PK\x03\x04", "is damaged: it begins as a zip archive, but its end is missing"),
         (b"PK\x03\x04" + bytes(100), "is damaged: it begins as a zip archive"),
     ],
 )
@@ -183,10 +183,10 @@ def in_state(value):
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (lambda h: h.update(schema_version="1"), "the schema version '1' makes no sense"),
-        (lambda h: h.update(schema_version=True), "the schema version True makes no sense"),
-        (lambda h: h.update(schema_version=0), "the schema version 0 makes no sense"),
-        (lambda h: h.pop("schema_version"), "the schema version None makes no sense"),
+        (lambda h: h.update(schema_version="1"), "the schema version '1' is invalid"),
+        (lambda h: h.update(schema_version=True), "the schema version True is invalid"),
+        (lambda h: h.update(schema_version=0), "the schema version 0 is invalid"),
+        (lambda h: h.pop("schema_version"), "the schema version None is invalid"),
         (lambda h: h.pop("library_version"), "the header must have the keys"),
         (lambda h: h.update(extra=1), "the header must have the keys"),
         (lambda h: h.update(library_version=1), "the library version must be text"),
@@ -265,8 +265,11 @@ def swap_classes_with(other):
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (lambda state: state.update(temperature_=3.0, inverse_temperature_=1 / 3), "predicts otherwise"),
-        (lambda state: state.update(inverse_temperature_=0.50001), "predicts otherwise"),
+        (
+            lambda state: state.update(temperature_=3.0, inverse_temperature_=1 / 3),
+            "does not reproduce the predictions",
+        ),
+        (lambda state: state.update(inverse_temperature_=0.50001), "does not reproduce the predictions"),
         (
             lambda state: state.update(inverse_temperature_={"float": "7ff8000000000000"}),
             "does not predict probabilities",

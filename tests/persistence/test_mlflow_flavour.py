@@ -84,9 +84,9 @@ def test_columns_are_found_by_their_names(mlflow, tmp_path):
     with pytest.raises(Exception, match=r"bee"):
         model.predict(FRAME[["ant", "cat"]])
     own = flavour._load_pyfunc(str(tmp_path / "model" / "calibrator.npz"))
-    with pytest.raises(ValueError, match=r"column 'bee' is missing from the model input; pass one"):
+    with pytest.raises(ValueError, match=r"column 'bee' is missing from the model input; pass the columns"):
         own.predict(FRAME[["ant", "cat"]])
-    with pytest.raises(ParameterError, match=r"no parameters, but \['level'\]"):
+    with pytest.raises(ParameterError, match=r"no parameters, but got \['level'\]"):
         own.predict(FRAME, {"level": 1})
 
 
@@ -108,18 +108,18 @@ def test_the_folder_holds_our_own_file_and_no_pickle(tmp_path):
     files = {path.name for path in (tmp_path / "model").iterdir()}
     assert files == {"MLmodel", "calibrator.npz", "conda.yaml", "requirements.txt"}
     assert (tmp_path / "model" / "requirements.txt").read_text() == "calibrant\n"
-    with pytest.raises(FileFormatError, match=r"is there already; choose a folder that does not exist"):
+    with pytest.raises(FileFormatError, match=r"exists already; choose a folder that does not exist"):
         flavour.save_model(from_frame(TemperatureScaling()), tmp_path / "model")
 
 
 def test_what_is_no_calibrator_is_refused(mlflow, tmp_path):
-    with pytest.raises(ParameterError, match=r"a fitted Calibrator is needed, not CalibratedClassifier"):
+    with pytest.raises(ParameterError, match=r"must be a fitted Calibrator, not CalibratedClassifier"):
         flavour.save_model(CalibratedClassifier(None), tmp_path / "model")
     (tmp_path / "other").mkdir()
     model = mlflow.models.Model()
     model.add_flavor("other")
     model.save(str(tmp_path / "other" / "MLmodel"))
-    with pytest.raises(FileFormatError, match=r"has no flavour 'calibrant' but \['other'\]"):
+    with pytest.raises(FileFormatError, match=r"has no flavour 'calibrant', only \['other'\]"):
         flavour.load_model(str(tmp_path / "other"))
 
 

@@ -87,7 +87,9 @@ def test_estimators_by_functions_of_the_user(tmp_path):
     classifier.save(tmp_path / "classifier.zip", write=write)
     loaded = CalibratedClassifier.load(tmp_path / "classifier.zip", read=read)
     np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
-    with pytest.raises(FileFormatError, match=r"stored by a function of the user; pass read="):
+    with pytest.raises(
+        FileFormatError, match=r"stored by a function of the user; pass its counterpart as read="
+    ):
         CalibratedClassifier.load(tmp_path / "classifier.zip")
 
 
@@ -104,7 +106,7 @@ def test_types_that_nobody_vouched_for_are_named_and_not_loaded(tmp_path):
     fitted(make_pipeline(FunctionTransformer(halved), GaussianNB())).save(tmp_path / "folder")
     name = f"{halved.__module__}.halved"
     with pytest.raises(
-        FileFormatError, match=rf"does not trust: \['{name}'\]; if you know them, pass trusted="
+        FileFormatError, match=rf"does not trust: \['{name}'\]; if you trust them, pass trusted="
     ):
         CalibratedClassifier.load(tmp_path / "folder")
     loaded = CalibratedClassifier.load(tmp_path / "folder", trusted=[name])
@@ -128,7 +130,7 @@ def test_a_folder_of_something_else_stays_as_it_is(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for target in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(
-            FileFormatError, match=r"is there already and no saved classifier; choose another"
+            FileFormatError, match=r"exists already and is not a saved classifier; choose another"
         ):
             fitted().save(target)
     assert (tmp_path / "notes.txt").read_text() == "mine"
@@ -182,15 +184,15 @@ DAMAGES = {
     "no calibrator": (lambda folder: (folder / "calibrator_0.npz").write_text("?"), r"not a zip archive"),
     "another format": (changed_header(format="pickle"), r"names another format"),
     "the future": (changed_header(schema_version=2), r"newer calibrant \(schema 2; this version reads 1\)"),
-    "no version": (changed_header(schema_version="1"), r"version '1' makes no sense"),
-    "no pairs": (changed_header(n_pairs=0), r"other keys or values"),
-    "a method of one's own": (changed_header(response="__reduce__"), r"other keys or values"),
+    "no version": (changed_header(schema_version="1"), r"version '1' is invalid"),
+    "no pairs": (changed_header(n_pairs=0), r"unexpected keys or values"),
+    "a method of one's own": (changed_header(response="__reduce__"), r"unexpected keys or values"),
     "one class more": (
         changed_header(classes={"dtype": "<i8", "labels": [0, 1, 2]}),
         r"another number of classes",
     ),
-    "no classes": (changed_header(classes={"dtype": "<M8", "labels": "?"}), r"classes make no sense"),
-    "a key more": (changed_header(surprise=1), r"other keys or values"),
+    "no classes": (changed_header(classes={"dtype": "<M8", "labels": "?"}), r"classes are invalid"),
+    "a key more": (changed_header(surprise=1), r"unexpected keys or values"),
 }
 
 

@@ -230,7 +230,9 @@ def test_a_parameter_that_predictions_need_is_found_out_on_saving(tmp_path):
     calibrator = Sharpening(lambda logits: 2 * logits).fit(X, Y)
     with (
         pytest.warns(CalibrationWarning, match="sharpen"),
-        pytest.raises(FileFormatError, match=r"predicts otherwise .* its predictions need sharpen"),
+        pytest.raises(
+            FileFormatError, match=r"does not reproduce the predictions .* its predictions need sharpen"
+        ),
     ):
         calibrator.save(tmp_path / "calibrator")
     assert list(tmp_path.iterdir()) == []

@@ -59,7 +59,7 @@ def test_normal_draws_for_very_many_rows_agree_with_labels_drawn(metric, weighte
     y, p, weights = rows(3000)
     options = {"sample_weight": weights if weighted else None, "metric": metric, "n_bins": (1, 5, 20)}
     drawn = bin_sensitivity(y, p, n_resamples=600, **options)
-    monkeypatch.setattr(sys.modules[bin_sensitivity.__module__], "MOST_DRAWS", 0)
+    monkeypatch.setattr(sys.modules[bin_sensitivity.__module__], "MAX_DRAWS", 0)
     normal = bin_sensitivity(y, p, n_resamples=600, **options)
     assert_allclose(normal.noise, drawn.noise, rtol=0.08)
     assert_allclose(normal.noise_high, drawn.noise_high, rtol=0.15)

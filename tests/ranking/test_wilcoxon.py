@@ -10,7 +10,7 @@ from scipy.stats import rankdata, wilcoxon
 
 from calibrant.errors import ParameterError
 from calibrant.ranking import holm, wilcoxon_holm
-from calibrant.ranking.wilcoxon import MOST_EXACT, signed_rank_p_value
+from calibrant.ranking.wilcoxon import MAX_EXACT, signed_rank_p_value
 
 RULES = ["pratt", "wilcox", "zsplit"]
 
@@ -39,7 +39,7 @@ def test_it_is_the_share_of_all_patterns_of_signs(differences, rule):
     assert signed_rank_p_value(np.array(differences), rule) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("n_tasks", [5, 20, 50, MOST_EXACT])
+@pytest.mark.parametrize("n_tasks", [5, 20, 50, MAX_EXACT])
 def test_without_ties_and_zeros_it_is_exactly_that_of_scipy(n_tasks):
     differences = np.random.default_rng(n_tasks).normal(0.2, 1, n_tasks)
     expected = wilcoxon(differences, method="exact").pvalue
@@ -50,14 +50,14 @@ def test_without_ties_and_zeros_it_is_exactly_that_of_scipy(n_tasks):
 @pytest.mark.parametrize("rule", RULES)
 def test_many_tasks_use_the_normal_distribution_of_scipy(rule):
     """With ties and zeros; scipy names the same three rules."""
-    differences = np.random.default_rng(3).integers(-20, 24, 4 * MOST_EXACT).astype(float)
+    differences = np.random.default_rng(3).integers(-20, 24, 4 * MAX_EXACT).astype(float)
     assert (differences == 0).any()
     expected = wilcoxon(differences, zero_method=rule, method="asymptotic").pvalue
     assert signed_rank_p_value(differences, rule) == pytest.approx(expected, rel=2e-3)
 
 
 def test_exact_and_normal_meet_where_one_takes_over():
-    differences = np.random.default_rng(0).normal(0.2, 1, MOST_EXACT + 1)
+    differences = np.random.default_rng(0).normal(0.2, 1, MAX_EXACT + 1)
     normal = signed_rank_p_value(differences, "pratt")
     exact = wilcoxon(differences, method="exact").pvalue
     assert normal == pytest.approx(exact, rel=0.05)

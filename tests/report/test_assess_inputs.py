@@ -178,7 +178,7 @@ def test_splits_that_are_listed_name_rows_among_all(monkeypatch):
     found = assess(Y, P, methods=METHODS, cv=halves)
     assert found.repeatability.settings["rows for the comparison of methods"] == "300"
     assert found.learning is None
-    assert "cv is a list of splits or a splitter" in found.recommendation.more_rows
+    assert "cv is a splitter or a list of splits" in found.recommendation.more_rows
 
 
 def test_progress_goes_from_nothing_to_all():

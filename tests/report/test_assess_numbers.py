@@ -175,9 +175,9 @@ def test_a_gain_that_may_be_noise_is_not_recommended_even_where_tests_object():
     assert found.recommendation.gain.low < 0 < found.recommendation.gain.value
     assert found.recommendation.action == "keep"
     assert found.recommendation.headline.startswith(
-        "Keep the probabilities as they are for now: the tests reject calibration (p"
+        "Keep the uncalibrated predictions for now: the tests reject calibration (p"
     )
-    assert found.recommendation.headline.endswith("may be noise; more rows are needed to decide.")
+    assert found.recommendation.headline.endswith("is not significant. More rows are needed to decide.")
 
 
 def test_without_methods_nothing_is_recommended():
@@ -193,7 +193,7 @@ def test_a_method_that_fails_is_listed_with_its_reason():
     assert "hinge" in failed.error
     assert failed.log_loss is None
     assert advice.method == "temperature"
-    assert any(sentence.startswith("Could not be fitted to these rows") for sentence in advice.sentences)
+    assert any(sentence.startswith("The fit failed for ") for sentence in advice.sentences)
 
 
 def test_the_area_under_the_curve_is_that_of_scikit_learn_with_weights_and_ties():
@@ -336,7 +336,7 @@ def test_a_gain_that_is_beyond_noise_but_tiny_is_not_worth_it():
     assert found.recommendation.gain.low > 0
     assert found.recommendation.action == "keep"
     assert found.recommendation.headline.startswith(
-        "Keep the probabilities as they are: temperature would lower the log-loss, but only by 0.000"
+        "Keep the uncalibrated predictions: temperature would lower the log-loss by only 0.000"
     )
     assert not found.recommendation.more_rows.startswith("More rows would improve")
 
@@ -348,7 +348,7 @@ def test_decisions_about_two_classes_are_those_at_one_half():
         "No probability crosses 50 %, so all predicted classes stay the same; decisions at other thresholds may change."
         in sentences
     )
-    assert "It changes no decisions" not in sentences
+    assert "and thus the accuracy" not in sentences
     y, p = drawn(3000, 3)
     sentences = " ".join(assess(y, powered(p, 2.0), methods=["temperature"]).recommendation.sentences)
-    assert "It changes no decisions: all predicted classes, and thus the accuracy, stay the same" in sentences
+    assert "All predicted classes, and thus the accuracy, stay the same" in sentences

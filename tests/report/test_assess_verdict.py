@@ -18,7 +18,7 @@ def test_calibrated_predictions_are_called_calibrated():
     verdict = verdict_of(*drawn(3000, 4))
     assert (verdict.status, verdict.direction, verdict.worst_classes) == ("calibrated", "none", ())
     assert verdict.smallest_detectable < 0.05
-    assert verdict.headline.startswith("No sign of miscalibration")
+    assert verdict.headline.startswith("No evidence of miscalibration")
 
 
 @pytest.mark.parametrize(("power", "direction"), [(2.0, "over-confident"), (0.5, "under-confident")])

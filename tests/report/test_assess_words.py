@@ -88,12 +88,13 @@ def test_an_error_below_zero_is_shown_as_none_with_its_estimate_in_the_note():
 
 def test_one_row_and_one_class_have_their_singular():
     alone = assess(Y[:1], P[:1])
-    assert any(text.startswith("1 row is few") for text in texts(alone))
+    assert any("small (1 row)." in text for text in texts(alone))
     assert "1 row is too few" in alone.recommendation.headline
     once = np.where(Y == 2, 0, Y)
     once[0] = 2
     assert any(
-        "1 class has fewer than 20 rows: 2. Its row" in text for text in texts(assess(once, P, methods=[]))
+        "1 class has fewer than 20 rows: 2. Its estimates" in text
+        for text in texts(assess(once, P, methods=[]))
     )
 
 
@@ -107,14 +108,14 @@ def test_numbers_are_named_without_quotation_marks_and_words_with_them():
 def test_asking_for_no_method_is_not_called_a_failure():
     for methods in ([], ["uncalibrated"]):
         advice = assess(Y, P, methods=methods).recommendation
-        assert advice.headline == "Keep the probabilities as they are: no methods were given."
+        assert advice.headline == "Keep the uncalibrated predictions: no methods were given."
         assert "collect" not in advice.more_rows
 
 
 def test_a_method_that_loses_is_said_to_lose():
     advice = assess(*drawn(60, 3, seed=5), methods=["temperature"]).recommendation
     assert advice.gain.value < 0
-    assert "would lose 0." in advice.sentences[0]
+    assert "would raise the log-loss by 0." in advice.sentences[0]
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])

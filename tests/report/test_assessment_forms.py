@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +41,16 @@ def test_json_is_strict_and_gives_the_same_report_back(found):
     plain = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert plain["schema"] == 1
     assert Assessment.from_json(text) == found
+
+
+def test_a_report_of_an_earlier_version_can_be_read_and_written():
+    """Written by version 0.1.0, with shortened arrays."""
+    text = (Path(__file__).parent / "report_schema_1.json").read_text(encoding="utf-8")
+    earlier = Assessment.from_json(text)
+    # The section on selective prediction came later.
+    assert earlier.to_dict() == {**json.loads(text), "selective": []}
+    assert earlier.recommendation.methods[1].log_loss_difference.high < 0
+    assert "## Try the calibrator" in earlier.to_markdown()
 
 
 def test_infinite_numbers_survive_json(found):
@@ -100,6 +111,7 @@ def test_markdown_has_every_section(found):
         "Reliability before and after",
         "Scores before and after",
         "Calibration errors",
+        "Selective prediction",
         "Decomposition",
         "Tests, slope and intercept",
         "Classes",

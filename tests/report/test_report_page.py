@@ -1,4 +1,4 @@
-"""The page as text: whole, valid, closed to the outside, and safe whatever classes are called."""
+"""The page as text: complete, valid, self-contained, and safe for any class names."""
 
 import json
 import re
@@ -8,12 +8,11 @@ from html.parser import HTMLParser
 import pytest
 from sample_assessment import HOSTILE, sample_assessment
 
-from calibrant.presentation import Markup, element
+from calibrant.presentation import Paragraph, Section
+from calibrant.report import SECTIONS as REPORT_SECTIONS
 from calibrant.report.contents import Estimate
 from calibrant.report.document import report_page
-from calibrant.report.sections.axes import Plot, bounds, path, ticks_between
 from calibrant.report.sections.reliability import reliability_chart
-from calibrant.report.sections.scores import difference_cell
 
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 SECTIONS = (
@@ -261,46 +260,30 @@ def test_a_page_of_missing_numbers_is_a_page(assessments):
     assert "–" in text
 
 
-# Parts
+@pytest.mark.parametrize("name", ["ten", "hostile"])
+def test_markdown_has_the_titles_of_the_page(pages, assessments, name):
+    titles = re.findall(r'<h2 id="[\w-]+">([^<]+)</h2>', pages[name])
+    assert len(titles) == len(SECTIONS)
+    lines = assessments[name].to_markdown().splitlines()
+    assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == titles
 
 
-def test_text_and_attributes_are_escaped_and_markup_is_not():
-    assert element("a", "<b>", title='"') == '<a title="&quot;">&lt;b&gt;</a>'
-    assert element("a", Markup("<b/>")) == "<a><b/></a>"
+def test_own_sections_are_in_the_page_and_in_its_contents(assessments):
+    def own(assessment):
+        return Section("own", "Own <section>", (Paragraph(f"{assessment.data.n_rows} rows."),))
 
+    def nothing(assessment):
+        return None
 
-def test_ticks_are_round_and_inside():
-    for low, high in ((0, 1), (-0.031, 0.0102), (0, 1e-7), (3, 40_000), (-5.2, -5.1)):
-        ticks = ticks_between(low, high)
-        assert 2 <= len(ticks) <= 8
-        assert all(low <= tick <= high for tick in ticks)
-
-
-def test_bounds_of_nothing_and_of_a_constant_have_a_width():
-    assert bounds([]) == (-0.06, 1.06)
-    low, high = bounds([2.0, None, 2.0])
-    assert low < 2 < high
-
-
-def test_a_line_is_broken_where_a_value_is_missing():
-    """At 0 to 100 in both directions, from the left edge at 0."""
-    plot = Plot.of((0.0, 1.0), (0.0, 1.0), left=0, top=0, right=100, height=100)
-    drawn = plot.line([(0.0, 0.0), (0.5, None), (1.0, 1.0)], "line")
-    assert 'd="M0 100M100 0"' in drawn
-    assert path([]) == ""
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "higher_is_better", "tag"),
-    [(-2, -1, False, "better"), (1, 2, False, "worse"), (1, 2, True, "better"), (-1, 1, False, "open")],
-)
-def test_a_difference_is_judged_by_its_interval(low, high, higher_is_better, tag):
-    estimate = Estimate("loss", (low + high) / 2, low, high, higher_is_better=higher_is_better)
-    assert difference_cell(estimate).tag.name == tag
-
-
-def test_a_difference_without_an_interval_is_not_judged():
-    assert difference_cell(Estimate("loss", -1.0)).tag is None
+    assessment = assessments["two"]
+    sections = [*REPORT_SECTIONS, own, nothing]
+    reader = Reader(assessment.to_html(sections=sections))
+    assert reader.identifiers.count("own") == 1
+    assert "own" in reader.references
+    assert "Own <section>" in reader.text
+    assert assessment.to_markdown(sections=sections).endswith(
+        f"## Own &lt;section&gt;\n\n{assessment.data.n_rows} rows.\n"
+    )
 
 
 def test_a_reader_can_try_the_recommended_calibrator():

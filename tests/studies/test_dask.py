@@ -75,7 +75,7 @@ def test_without_a_cluster_one_sentence(tmp_path):
     )
     command = [sys.executable, "-c", script, str(folder), str(tmp_path / "store.sqlite")]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stderr
-    assert "StudyError: there is no Dask cluster to run on; give the address of its scheduler" in said
+    assert "StudyError: there is no Dask client in this process; give the address of a scheduler" in said
 
 
 class Unreadable:

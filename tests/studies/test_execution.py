@@ -247,7 +247,7 @@ def test_a_process_that_is_killed_costs_only_its_own_unit(tmp_path):
     assert (summary.done, summary.failed) == (1, 3)
     assert (
         records[1].message
-        == "the trial 'trouble' failed: its process was killed, perhaps for want of memory."
+        == "the trial 'trouble' failed: its process was killed, possibly because it ran out of memory."
     )
 
 
@@ -262,7 +262,7 @@ def test_a_second_run_on_the_same_store_is_refused(tmp_path):
     ("options", "said"),
     [
         ({"backend": "mpi"}, "there is no backend 'mpi'; choose one of loky, threading, dask"),
-        ({"jobs": 0}, "jobs must be a whole number of at least 1, or -1"),
+        ({"jobs": 0}, "jobs must be an integer of at least 1, or -1"),
         ({"scheduler": "tcp://host:1"}, "a scheduler is for the backend"),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_store_that_cannot_grow(tmp_path, jobs):
         with pytest.raises(StoreError) as caught:
             run(planned, store, jobs=jobs, backend="threading")
     assert str(caught.value) == (
-        f"{path} cannot be written, since the disk is full; make room and run again: what is finished is kept."
+        f"{path} cannot be written because the disk is full; free some space and run again: finished units are kept."
     )
     with Store(path) as store:  # with room again
         kept = len(store.records())
@@ -43,7 +43,7 @@ def test_a_new_store_on_a_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "calibrant.studies.store.SCHEMA", "PRAGMA max_page_count = 1; CREATE TABLE a (b); CREATE TABLE c (d)"
     )
-    with pytest.raises(StoreError, match="the disk is full; make room"):
+    with pytest.raises(StoreError, match="the disk is full; free some space"):
         Store(tmp_path / "store.sqlite")
 
 
@@ -63,7 +63,7 @@ def test_outputs_that_cannot_be_written(tmp_path, monkeypatch, jobs, backend):
 
     with Store(path) as store, monkeypatch.context() as patch:
         patch.setattr("calibrant.persistence.replacing.os.fsync", sync)
-        with pytest.raises(StoreError, match="No space left on device; make room") as caught:
+        with pytest.raises(StoreError, match="No space left on device; free some space") as caught:
             run(planned, store, jobs=jobs, backend=backend)
         assert "\n" not in str(caught.value)
         # The other thread may still be at its last unit.

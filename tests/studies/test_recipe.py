@@ -202,12 +202,12 @@ WRONG = {
     "text for a number": (
         'kind = "given"',
         'kind = "given"\nrepeats = "5"',
-        "repeats must be a whole number, not '5'",
+        "repeats must be an integer, not '5'",
     ),
     "true for a number": (
         'kind = "given"',
         'kind = "given"\nrepeats = true',
-        "repeats must be a whole number, not True",
+        "repeats must be an integer, not True",
     ),
     "no repeat": ('kind = "given"', 'kind = "given"\nrepeats = 0', "repeats must be at least 1, not 0"),
     "no time": ('title = "Mine"', 'title = "Mine"\nlimit_seconds = 0', "limit_seconds must be above zero"),
@@ -325,7 +325,7 @@ def test_own_code_that_is_not_there(tmp_path):
     [
         ("def run(:\n", "trial.py cannot be read, SyntaxError"),
         ("def other(): pass\n", "there is no 'run' in trial.py"),
-        ("run = 7\n", "trial.py:run is no function, but int"),
+        ("run = 7\n", "trial.py:run is not a function, but int"),
         ("def run(*, seed, data_folder, levels): pass\n", "cannot be called with seed, data_folder, level: "),
     ],
 )
@@ -346,7 +346,7 @@ def test_the_code_of_a_trial_is_checked_by_its_source(code, said, tmp_path):
             "cannot be imported, ModuleNotFoundError: No module named 'no_such_module'",
         ),
         ("def run(**_): pass\nraise SystemExit(3)\n", "cannot be imported, SystemExit: 3"),
-        ("run = 'text'.upper()\n", "trial.py:run is no function, but str"),
+        ("run = 'text'.upper()\n", "trial.py:run is not a function, but str"),
     ],
 )
 def test_the_code_of_a_trial_is_imported_before_anything_runs(code, said, tmp_path):

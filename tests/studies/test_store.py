@@ -122,7 +122,7 @@ def test_a_database_of_something_else(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE songs (name TEXT)")
     connection.close()
-    with pytest.raises(StoreError, match=r"music.sqlite is a database of something else") as caught:
+    with pytest.raises(StoreError, match=r"music.sqlite is a database of another program") as caught:
         Store(path)
     assert one_sentence(caught.value)
 
@@ -132,7 +132,7 @@ def test_a_store_of_a_later_format(store):
         connection.execute("PRAGMA user_version = 7")
     connection.close()
     with pytest.raises(
-        StoreError, match=r"later calibrant, in format 7, and this one knows 2; update"
+        StoreError, match=r"later version of calibrant, in format 7, and this version reads up to 2; update"
     ) as caught:
         Store(store.path)
     assert one_sentence(caught.value)
@@ -149,7 +149,9 @@ def test_an_empty_file_becomes_a_store(tmp_path):
 def test_a_store_that_is_not_there(tmp_path):
     with pytest.raises(StoreError, match=r"there is no store .*; run the study first"):
         Store(tmp_path / "store.sqlite", create=False)
-    with pytest.raises(StoreError, match=r"there is no folder .* for the store store.sqlite; make it first"):
+    with pytest.raises(
+        StoreError, match=r"there is no folder .* for the store store.sqlite; create it first"
+    ):
         Store(tmp_path / "nowhere" / "store.sqlite")
     assert list(tmp_path.iterdir()) == []
 
@@ -288,7 +290,9 @@ def test_a_number_that_was_changed_is_noticed(tmp_path):
     connection.close()
     with (
         Store(path) as store,
-        pytest.raises(StoreError, match=r"is damaged: the row '.*' of the table records"),
+        pytest.raises(
+            StoreError, match=r"is damaged: the checksum of the row '.*' of the table records does not match"
+        ),
     ):
         store.records()
 
@@ -300,7 +304,10 @@ def test_a_run_that_was_changed_is_noticed(tmp_path):
     connection.execute("UPDATE runs SET study = 'other'")
     connection.commit()
     connection.close()
-    with Store(path) as store, pytest.raises(StoreError, match=r"is damaged: the row '1' of the table runs"):
+    with (
+        Store(path) as store,
+        pytest.raises(StoreError, match=r"is damaged: the checksum of the row '1' of the table runs"),
+    ):
         store.runs()
 
 

@@ -116,7 +116,7 @@ def test_classifiers_of_other_packages_and_files(tmp_path):
     [
         ("forrest", {}, "did you mean 'forest'?"),
         ("zzz", {}, "known are"),
-        ("knn", {"neighbours": 3}, "cannot be made"),
+        ("knn", {"neighbours": 3}, "cannot be created"),
         ("absent.py:Class", {}, "there is no file absent.py"),
         ("sklearn.svm:Nothing", {}, "there is no 'Nothing'"),
         ("no_such_package.module:Class", {}, "cannot be imported"),

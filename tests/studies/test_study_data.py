@@ -88,7 +88,7 @@ def test_csv_scores_in_one_file_or_two(tmp_path):
     assert data.classes.tolist() == ["cat", "cow", "dog"]
     both = loaded(tmp_path, "scores", "a.csv", test="b.csv", **options)
     assert len(both.calibration) == len(both.test) == 4
-    assert "say what the scores are" in complaint(tmp_path, "scores", "a.csv", label="animal")
+    assert "add space = 'probabilities'" in complaint(tmp_path, "scores", "a.csv", label="animal")
 
 
 def test_features_of_arrays_and_of_tables(tmp_path):
@@ -197,13 +197,13 @@ def test_files_beside_the_recipe_are_found(tmp_path):
 
 
 WRONG = {
-    "no scores": ({"y": LABELS}, "scores is not clear"),
-    "two kinds": ({"logits": LOGITS, "probs": PROBABILITIES, "y": LABELS}, "scores is not clear"),
-    "no labels": ({"logits": LOGITS}, "labels is not clear"),
+    "no scores": ({"y": LABELS}, "unclear which are the scores"),
+    "two kinds": ({"logits": LOGITS, "probs": PROBABILITIES, "y": LABELS}, "unclear which are the scores"),
+    "no labels": ({"logits": LOGITS}, "unclear which are the labels"),
     "nan": ({"logits": np.where(LOGITS > 2, np.nan, LOGITS), "y": LABELS}, "must be finite"),
     "rows that do not sum to one": ({"probs": PROBABILITIES * 1.2, "y": LABELS}, "sum to 1"),
-    "label out of range": ({"logits": LOGITS, "y": LABELS + 1}, "row 2 is of class 3"),
-    "negative label": ({"logits": LOGITS, "y": LABELS - 1}, "row 0 is of class -1"),
+    "label out of range": ({"logits": LOGITS, "y": LABELS + 1}, "row 2 has class 3"),
+    "negative label": ({"logits": LOGITS, "y": LABELS - 1}, "row 0 has class -1"),
     "fewer labels": ({"logits": LOGITS, "y": LABELS[:2]}, "labels"),
     "labels of two columns": ({"logits": LOGITS, "y": np.eye(4, dtype=int)}, "one per row"),
     "fractions": ({"logits": LOGITS, "y": LABELS + 0.5}, "fractions"),
@@ -224,10 +224,10 @@ def test_wrong_scores(tmp_path, case):
     [
         ({"X": np.eye(3)}, "X and y"),
         ({"X": np.eye(3), "y": [0, 1]}, "3 rows of features but 2 labels"),
-        ({"X": np.eye(3), "y": [1, 1, 1]}, "one class"),
+        ({"X": np.eye(3), "y": [1, 1, 1]}, "the same class"),
         ({"X": np.array([[1.0], [np.nan]]), "y": [0, 1]}, "row 1, column 0 is nan"),
         ({"X": np.array([["a"], ["b"]]), "y": [0, 1]}, "encode categories"),
-        ({"X": np.zeros(3), "y": [0, 1, 0]}, "rows by columns"),
+        ({"X": np.zeros(3), "y": [0, 1, 0]}, "numeric matrix"),
     ],
 )
 def test_wrong_features(tmp_path, arrays, words):

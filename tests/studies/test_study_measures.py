@@ -75,7 +75,7 @@ def test_true_errors_of_a_task_are_integrals():
     assert found == pytest.approx({name: getattr(expected, name) for name in names}, rel=1e-6)
     with pytest.raises(StudyError, match="one fitted map"):
         value("true.confidence", truth=TASK)
-    with pytest.raises(StudyError, match="truth alone"):
+    with pytest.raises(StudyError, match="only for generated data with a truth"):
         value("true.confidence")
 
 
@@ -147,7 +147,7 @@ def test_what_is_better(metric, test, higher):
         (MeasureSpec("m", "true.confidense"), "did you mean 'confidence'?"),
         (MeasureSpec("m", "confidence_ece", {"bins": 3}), "no option 'bins'"),
         (MeasureSpec("m", "kull2019.error_rate", {"bins": 3}), "no option 'bins'"),
-        (MeasureSpec("m", "calibration_gain", {"bins": 3}), "loss alone"),
+        (MeasureSpec("m", "calibration_gain", {"bins": 3}), "only the parameter loss"),
         (MeasureSpec("m", "true.confidence", test=True), "no test"),
         (MeasureSpec("m", "log_loss", test=True, resamples=0), "at least 1"),
         (MeasureSpec("m", "log_loss", {"p_value": "share"}), "no option 'p_value'"),

@@ -64,6 +64,7 @@ GOOD = [
     LOSS
     + 'rows = ["group", "data", "classifier", "fold"]\nwhere = { classifier = "nbayes", fold = 2, repeat = [0, 1] }',
     'measures = ["a", "b"]\nrows = "stride"\ncolumns = "measure"\nrelative_to = "a"',
+    LOSS + 'columns = "measure"\nrelative_to = "log_loss"',
     LOSS + 'friedman = true\ncontrol = "TempS"\nunranked = ["Uncal"]\nrelative_to = "Bins"',
     'measure = "height"\nrows = "trial"\ncolumns = "wind"\nwhere = { stride = [1, 2.5], wind = true, boots = "a b" }',
     picture(

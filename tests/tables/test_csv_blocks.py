@@ -16,9 +16,28 @@ from calibrant.tables.prediction_file import PredictionFile
 pytest.importorskip("pyarrow")
 
 CELLS = st.sampled_from(
-    ["0.5", "1", "0", "5e-1", " .5 ", "+0.5", "nan", "NA", "", "x", '"0.5"', "1_0", "inf", "1e400", "0x1", "é"]
+    [
+        "0.5",
+        "1",
+        "0",
+        "5e-1",
+        " .5 ",
+        "+0.5",
+        "nan",
+        "NA",
+        "",
+        "x",
+        '"0.5"',
+        "1_0",
+        "inf",
+        "1e400",
+        "0x1",
+        "é",
+    ]
 )
-LABELS = st.sampled_from(["cat", ' dog"', '"cat"', '"a,b"', '"two\nlines"', "owl ", "7", "", '""', "a\0", "é", '"é"'])
+LABELS = st.sampled_from(
+    ["cat", ' dog"', '"cat"', '"a,b"', '"two\nlines"', "owl ", "7", "", '""', "a\0", "é", '"é"']
+)
 ENDS = st.sampled_from(["\n", "\r\n", "\r", "\n\n"])
 LINES = st.lists(st.tuples(LABELS, CELLS, CELLS, ENDS), min_size=1, max_size=8)
 
@@ -65,7 +84,14 @@ def test_both_write_the_same_bytes(tmp_path_factory, scores, end, is_closed, app
         with open_source(folder / "a.csv") as source:
             chosen = source.score_columns("p", [], Space.PROBABILITIES)
             new = ["new"] if appended else None
-            rewrite(source, folder / name, chosen, Space.PROBABILITIES, lambda p: p.probabilities[:, ::-1] / 3, appended=new)
+            rewrite(
+                source,
+                folder / name,
+                chosen,
+                Space.PROBABILITIES,
+                lambda p: p.probabilities[:, ::-1] / 3,
+                appended=new,
+            )
         return (folder / name).read_bytes()
 
     found = written("b.csv")
@@ -104,7 +130,9 @@ def test_a_row_far_down_is_named_by_row_and_line(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_format, "BLOCK_BYTES", 100)
     path = tmp_path / "a.csv"
     path.write_text('y,a,b\n"two\nlines",0.5,0.5\n' + "cat,0.5,0.5\n" * 200 + "cat,0.5,oops\n")
-    with pytest.raises(PredictionError, match=r"row 202 \(line 204\), column 'b' is 'oops', which is not a number"):
+    with pytest.raises(
+        PredictionError, match=r"row 202 \(line 204\), column 'b' is 'oops', which is not a number"
+    ):
         PredictionFile(open_source(path), space="probabilities", columns="a,b").read()
 
 

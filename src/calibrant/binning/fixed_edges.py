@@ -13,7 +13,7 @@ from calibrant.errors import ParameterError
 __all__ = ["FixedEdges"]
 
 # Largest number of edges that are printed with all digits.
-FEW_EDGES = 8
+MAX_EDGES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FixedEdges(Partition):
 
     def __repr__(self) -> str:
         """Return the edges in full if there are few, else to four significant digits."""
-        if len(self.edges) <= FEW_EDGES:
+        if len(self.edges) <= MAX_EDGES_SHOWN:
             return f"FixedEdges(closed={self.closed!r}, edges={self.edges!r})"
         return (
             f"FixedEdges(closed={self.closed!r}, edges=({', '.join(f'{edge:.4g}' for edge in self.edges)}))"

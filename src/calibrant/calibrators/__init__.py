@@ -1,4 +1,4 @@
-"""Every calibrator, one per file; the registry reads this page."""
+"""Calibrators: one public class per module; the registry reads this page."""
 
 from calibrant.calibrators.binned.bayesian_binning import BayesianBinning
 from calibrant.calibrators.binned.histogram import HistogramBinning

@@ -13,7 +13,7 @@ from calibrant.solvers.solution import Solution
 
 __all__ = ["is_clearly_better_than_identity", "is_worse_than_identity"]
 
-ROUNDING = 1e-12  # relative, within which two mean losses are the same; more for short floats
+ROUNDING = 1e-12  # relative difference within which two mean losses are equal; more for float32
 
 
 # Relative gain in training loss from which rounding cannot turn it into a loss.
@@ -22,7 +22,7 @@ LARGEST_CLEAR_SCORE = 1e3
 
 
 def is_clearly_better_than_identity(solution: Solution, source: RowSource, largest: float) -> bool:
-    """Tell whether the training loss alone shows that predictions beat the identity, without predicting.
+    """Return whether the training loss proves that predictions beat the identity, without predicting.
 
     Predictions of float64 rows with moderate scores are those of the fit up to rounding; ``largest`` is the largest
     absolute score.
@@ -36,7 +36,7 @@ def is_worse_than_identity(
     calibrated: Callable[[Predictions], Predictions],
     loss: Literal["log", "brier"] = "log",
 ) -> bool:
-    """Tell whether the loss of calibrated rows exceeds that of the rows as they came, zeros counting as the floor.
+    """Return whether the loss of calibrated rows exceeds that of the uncalibrated ones, with zeros raised to the floor.
 
     >>> data = LabelledPredictions.parse([[0.9, 0.1], [0.2, 0.8]], [0, 1])
     >>> is_worse_than_identity(data, lambda given: Predictions.parse([[0.5, 0.5], [0.5, 0.5]]))

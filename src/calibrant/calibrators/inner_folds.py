@@ -1,4 +1,4 @@
-"""Folds of calibration rows, and choices by the loss of rows that were held out."""
+"""Folds of the calibration set, and selection by cross-validated loss."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,20 +35,20 @@ Candidate = TypeVar("Candidate")
 Map = Callable[[Predictions], Predictions]
 SomeRows = tuple[NDArray[np.intp], Vector | None]
 
-# Differences of fewer nats than this are rounding and unfinished searches.
+# Differences of fewer nats are within rounding and the tolerance of searches.
 ROUNDING = 2e-5
 
 
 def inner_folds(data: LabelledPredictions, n_folds: int) -> list[Fold]:
-    """Return folds that are the same for any order of rows and classes, see :func:`~calibrant.numerics.folds.folds_by_content`.
+    """Return up to ``n_folds`` folds that do not depend on the order of rows and classes.
 
-    At most as many as there are rows.
+    See :func:`~calibrant.numerics.folds.folds_by_content`.
     """
     return folds_by_content(_keys_of(ArraySource(data)), data.weights, min(n_folds, data.n_rows))
 
 
 def check_cv_parameter(cv: Any, name: str = "cv") -> None:
-    """Refuse what can be neither a number of folds, nor a splitter, nor a list of splits."""
+    """Refuse all but a number of folds, a splitter or a list of splits."""
     if is_whole(cv, 2) or (hasattr(cv, "split") and not isinstance(cv, str)):
         return
     if isinstance(cv, Iterable) and not isinstance(cv, str | bytes):
@@ -72,7 +72,7 @@ def folds_of(cv: Any, data: LabelledPredictions, name: str = "cv") -> list[Fold]
 
 
 def folds_of_splits(splits: Iterable[tuple[Any, Any]], weights: Vector | None) -> list[Fold]:
-    """Return pairs of rows to learn from and rows to judge by as folds, with the weights of the rows."""
+    """Return pairs of training and test rows as folds, with the weights of the rows."""
     return [
         Fold(
             train,
@@ -85,10 +85,10 @@ def folds_of_splits(splits: Iterable[tuple[Any, Any]], weights: Vector | None) -
 
 
 def rows_of_folds(cv: Any, source: RowSource, rows: FeatureRows) -> list[tuple[FeatureRows, FeatureRows]]:
-    """Return the rows to learn from and the rows to judge by of every fold; those of :func:`folds_of` in either case.
+    """Return training and test rows of every fold, the same as :func:`folds_of` for rows in memory or not.
 
-    ``rows`` are features of the source. Rows that are not in memory stay there: of every row a sort key is kept for a
-    moment, 8 bytes, and then its fold, 1 byte (2 for each fold, where weights count copies or ``cv`` is a splitter).
+    ``rows`` are features of the source. Rows on disk are not loaded: a sort key per row is kept temporarily, 8 bytes, and
+    then its fold, 1 byte (2 per fold, if weights are frequencies or ``cv`` is a splitter).
     """
     if isinstance(source, ArraySource) and isinstance(rows, ArrayRows):
         folds = folds_of(cv, source.data)
@@ -128,7 +128,7 @@ def rows_of_folds(cv: Any, source: RowSource, rows: FeatureRows) -> list[tuple[F
 
 
 def _some_rows(chosen: NDArray[np.intp], n_rows: int) -> Callable[[slice, Vector | None], SomeRows]:
-    """Return a function from a stretch of rows to those of it that were chosen, as often as they were."""
+    """Return a function from a slice of rows to the chosen ones among them, with multiplicity."""
     counts = np.bincount(chosen, minlength=n_rows)
     counts = counts.astype(np.min_scalar_type(counts.max(initial=0)))
 
@@ -141,18 +141,18 @@ def _some_rows(chosen: NDArray[np.intp], n_rows: int) -> Callable[[slice, Vector
 
 @dataclass(frozen=True, eq=False)
 class Choice(Generic[Candidate]):
-    """What was tried, how it did on rows that were held out, and what was taken.
+    """Result of a cross-validation: held-out losses of the candidates, and the selected one.
 
     Attributes
     ----------
     candidates : list
-        What was tried, the simplest first.
+        The candidates, the simplest first.
     losses : ndarray of shape (C,)
-        Mean loss of the rows held out.
+        Mean held-out loss.
     standard_errors : ndarray of shape (C,)
-        Standard error of how far each is above the lowest, over rows; zero for the lowest itself.
+        Standard error, over rows, of the difference from the lowest loss; zero for the lowest itself.
     best : object
-        The simplest candidate that is not above the lowest loss by more than one standard error.
+        The simplest candidate within one standard error of the lowest loss.
     """
 
     candidates: list[Candidate]
@@ -169,23 +169,23 @@ def choose_by_folds(
     n_folds: int,
     loss: Literal["log", "brier"] = "log",
 ) -> Choice[Candidate]:
-    """Fit every candidate to all folds but one, judge it by the rows of that one, and take the simplest that will do.
+    """Cross-validate candidates and select by the one-standard-error rule.
 
-    That is the first which is not above the lowest loss by more than one standard error of the difference: with few
-    rows the lowest is mostly luck, and a larger model must show that it is more than that.
+    The first candidate within one standard error of the lowest loss is selected: on a small calibration set the minimum is
+    mostly chance, and a larger model needs evidence.
 
     Parameters
     ----------
     data : LabelledPredictions
         Calibration rows.
     candidates : sequence
-        What to choose from, the simplest first.
+        The candidates, the simplest first.
     fitted : callable
-        Makes a map from rows and a candidate.
+        Fits a candidate to rows and returns its map.
     n_folds : int
         Number of folds.
     loss : {"log", "brier"}
-        What rows that were held out are judged by.
+        Held-out loss.
     """
     folds = inner_folds(data, n_folds)
     weights = np.concatenate([_weights(fold) for fold in folds])
@@ -201,7 +201,7 @@ def choose_by_folds(
     of_pieces = in_threads(held_out, pieces, data.n_rows * data.n_classes)
     losses = np.concatenate(of_pieces).reshape(len(candidates), -1)  # (C, rows held out)
     mean = losses @ shares
-    # Rows are hard or easy for all candidates alike, so it is their differences that tell candidates apart.
+    # Losses of a row are correlated between candidates, so standard errors are of differences.
     excess = losses - losses[np.argmin(mean)]
     errors = np.sqrt((excess - (excess @ shares)[:, np.newaxis]) ** 2 @ shares / weights.sum())
     best = int(np.argmax(mean - mean.min() <= np.maximum(errors, ROUNDING)))
@@ -229,11 +229,10 @@ def _top(data: LabelledPredictions) -> Vector:
 
 
 ROW_KEYS = (_shortfall, _range, _top)
-"""What rows are sorted by for the folds, the same for any order and any partition of the rows.
+"""Sort keys of rows for the folds, which do not depend on the order and partition of the rows.
 
-They do not depend on the order of the classes either, and are exact, so that float32 rows and the same numbers in float64
-give equal folds. Rows that are equal in these and yet different are told apart by all entries in the canonical order of the
-classes, see :func:`_keys_of`.
+Nor do they depend on the order of the classes. They are exact, so that float32 rows and the same numbers in float64 have
+equal folds. Ties of different rows are broken by all entries in the canonical order of the classes, see :func:`_keys_of`.
 """
 
 
@@ -243,14 +242,14 @@ def row_keys(data: LabelledPredictions) -> tuple[Vector, ...]:
 
 
 def _keys_of(source: RowSource) -> Iterator[Vector]:
-    """Yield :data:`ROW_KEYS` of all rows, and then what depends on the order of the classes: that of their content."""
+    """Yield :data:`ROW_KEYS` of all rows, and then keys by the canonical class order."""
     yield from map(source.per_row, ROW_KEYS)
     order = canonical_class_order(source)
     position = np.argsort(order).astype(np.float64)
     factors = np.random.default_rng(0).uniform(1, 2, len(order))
 
     def mixed(data: LabelledPredictions) -> Vector:
-        # Row by row: a product of matrices depends, in its last digit, on which rows are multiplied together.
+        # Row by row: the last digit of a matrix product depends on which rows are multiplied together.
         sums: Vector = np.multiply(data.predictions.scores[:, order], factors, order="C").sum(axis=1)
         return sums
 
@@ -258,22 +257,22 @@ def _keys_of(source: RowSource) -> Iterator[Vector]:
     yield source.per_row(lambda data: position[data.labels])
 
 
-# Sums of equal terms in another order differ by far less, and classes that differ in one of a million rows by far more.
+# Rounding differences are far smaller, and differences in one of a million rows far larger.
 DECIMALS = 9
 
-# Frequencies of the waves by which entries, labels and colours of the classes are told apart; any irrational ratios will do.
+# Frequencies of the waves that encode entries, labels and colours of the classes; any irrational ratios suffice.
 OF_SCORE, OF_LABEL, OF_COLOUR, OF_ENTRY, OF_ROW = np.sqrt([2.0, 5.0, 7.0, 3.0, 11.0])
 
 
 def canonical_class_order(source: RowSource) -> NDArray[np.intp]:
-    """Return column numbers in an order that follows any permutation of the columns, (K,).
+    """Return column numbers in an order that is equivariant under permutations of the columns, (K,).
 
-    Colour refinement (Weisfeiler and Leman): a class is known by the mean, over the rows, of a function of its own entry,
-    of whether it is the label, and of all entries of the row as a set. Where classes tie, further passes also look at the
-    colours of the other classes in the row. Multiplying all weights by a constant, or giving a row twice in place of a
-    weight of two, changes nothing. Classes that the rows do not tell apart stay in the order of their columns.
+    Colour refinement (Weisfeiler and Leman): the key of a class is the mean, over the rows, of a function of its entry, of
+    the indicator that it is the label, and of all entries of the row as a set. For ties, further passes also include the
+    colours of the other classes in the row. The order is invariant to the scale of the weights, and to repeated rows in
+    place of a weight of 2. Indistinguishable classes stay in the order of their columns.
 
-    Costs one pass of O(nK), one more for every round of refinement; nearly always one is enough.
+    Costs one pass of O(nK), one more for every round of refinement; nearly always one suffices.
     """
     n_classes = source.n_classes
     colours = np.zeros(n_classes, dtype=np.intp)
@@ -289,13 +288,13 @@ def canonical_class_order(source: RowSource) -> NDArray[np.intp]:
 
 
 def _content(data: LabelledPredictions, colours: Vector) -> Vector:
-    """Return the sum of what is known about every class, and the total weight, (K + 1,)."""
+    """Return the sum of the keys of every class, and the total weight, (K + 1,)."""
     content = np.zeros(data.n_classes + 1)
     for rows in row_blocks(data.n_rows, data.n_classes):
         scores = data.predictions.scores[rows].astype(np.float64)
         with np.errstate(over="ignore"):
             below_top = row_maxima(scores)[:, np.newaxis] - scores
-        # Smooth, so that rounding stays rounding, and on a scale on which huge logits still differ.
+        # Smooth, so that rounding errors stay small, and on a scale on which huge logits still differ.
         entries = OF_SCORE * np.log1p(np.minimum(below_top, np.finfo(np.float64).max)) + OF_COLOUR * colours
         entries[np.arange(len(entries)), data.labels[rows]] += OF_LABEL
         of_row = np.sin(entries).sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Log-odds of every class against the rest, how they follow the scores of a row, and intervals around them."""
+"""One-vs-rest log-odds, their delta-method deviations, and confidence intervals."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -15,7 +15,7 @@ __all__ = ["LogOdds", "normal_quantile"]
 
 
 def normal_quantile(level: float) -> float:
-    """Return the z for which a normal variable is within z deviations of its mean with this probability.
+    """Return the two-sided normal quantile z of a confidence level.
 
     >>> round(normal_quantile(0.95), 3)
     1.96
@@ -25,14 +25,14 @@ def normal_quantile(level: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LogOdds:
-    r"""Rows of probabilities as log-odds of each class against all others, with no digits lost near one.
+    r"""One-vs-rest log-odds of rows of probabilities, with full precision near one.
 
     For :math:`p = \mathrm{softmax}(u)` a change du of the scores changes them by
 
     .. math:: d \ln\frac{p_k}{1 - p_k} = \frac{du_k - \sum_j p_j\, du_j}{1 - p_k},
 
-    the change of the score of class k less the mean change of the others. So the variance of u gives theirs to first
-    order (the delta method). For two classes it is no approximation.
+    the change of the score of class k minus the mean change of the others. So the variance of u gives theirs to first
+    order (the delta method). For two classes it is exact.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class LogOdds:
     largest : ndarray of shape (n,)
         Column of the largest probability of every row.
     shares : ndarray of shape (n, K)
-        How the other classes share what the largest leaves; zero for the largest itself.
+        Distribution over the other classes, given that the class is not the largest; zero for the largest itself.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class LogOdds:
 
     @classmethod
     def of(cls, predictions: Predictions) -> Self:
-        """Return those of the rows of some predictions; O(nK)."""
+        """Return the log-odds of predictions; O(nK)."""
         scores = predictions.scores.astype(np.float64)
         if predictions.space is Space.PROBABILITIES:
             with np.errstate(divide="ignore"):
@@ -65,7 +65,7 @@ class LogOdds:
         own = scores[rows, largest].copy()
         scores[rows, largest] = -np.inf
         second = scores.max(axis=1)
-        # Where all others are zero they share nothing.
+        # If all others are zero their shares are zero.
         shares = np.exp(scores - np.where(np.isfinite(second), second, 0.0)[:, np.newaxis])
         totals = shares.sum(axis=1)
         some = totals > 0

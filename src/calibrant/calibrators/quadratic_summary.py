@@ -1,4 +1,4 @@
-"""Batches of a parametric method: earlier rows as a quadratic expansion of their loss."""
+"""Batch summary of a parametric method: a quadratic approximation of the loss of earlier rows."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,32 +14,31 @@ from calibrant.solvers import Solution, Status, bounded_newton, bracketed_newton
 __all__ = ["QuadraticLoss", "QuadraticSummary"]
 
 
-# The Hessian of more parameters would be larger than a sample of the rows, and slower.
+# With more parameters the Hessian would be larger than a sample of the rows, and slower.
 MOST_PARAMETERS = 1200
 
-# Where rows are kept as they are: this many at most, or this many numbers, but three rows of each class.
+# Largest sample: this number of rows, or of entries, but at least three rows per class.
 MOST_ROWS, MOST_ENTRIES = 10_000, 2**20
 
 # Share of the mean curvature that keeps flat directions from making the equations singular: of a sum over rows, and of
 # the effective degrees of freedom.
 RIDGE, RIDGE_OF_FREEDOM = 1e-10, 1e-9
 
-# A curvature below this is none: rows so sure, and right, that no parameter matters.
+# A smaller curvature counts as zero: all rows are correct with certainty, and no parameter matters.
 NOTHING = 1e-200
 
 
 @dataclass(frozen=True)
 class QuadraticLoss:
-    r"""Second-order expansion of the summed loss of all rows so far around the estimate that they gave.
+    r"""Second-order expansion of the summed loss of all rows so far around their estimate.
 
     .. math:: Q(\theta) = L + g^\top (\theta - \hat\theta) + \tfrac12 (\theta - \hat\theta)^\top H
               (\theta - \hat\theta)
 
-    A new batch has its exact loss added to Q, the sum is minimised, and its expansion around the new minimum is
-    the next Q. This is the extended Kalman filter for logistic regression, iterated to its optimum in
-    every batch, or Laplace's approximation applied again and again. The estimates settle, so what is lost is the
-    third order of ever smaller steps: up to a logarithm, the difference from a fit of all rows falls as fast as one
-    over their number, where the statistical error falls as one over its square root.
+    The exact loss of a new batch is added to Q, the sum is minimised, and its expansion around the new minimum is
+    the next Q. This is the iterated extended Kalman filter for logistic regression, or a sequence of Laplace
+    approximations. The error is of third order in ever smaller steps: up to a logarithm, the difference from a fit of all n
+    rows decreases like 1 / n, and the statistical error like one over the square root of n.
 
     Attributes
     ----------
@@ -82,7 +81,7 @@ class QuadraticLoss:
         }
 
     def faded(self, kept: float) -> "QuadraticLoss":
-        """Return the same rows with weights that are ``kept`` times as large."""
+        """Return the expansion with all weights multiplied by ``kept``."""
         return QuadraticLoss(
             self.theta, self.loss * kept, self.gradient * kept, self.hessian * kept, self.weight * kept
         )
@@ -127,14 +126,14 @@ class QuadraticLoss:
 
 
 class QuadraticSummary(Summary):
-    """A :class:`QuadraticLoss` in the place of earlier rows, for calibrators that have a family.
+    """Batch summary of calibrators with a family: a :class:`QuadraticLoss` instead of earlier rows.
 
-    As long as some class has no rows, the identity is kept, or parameters are very many, a sample of rows is kept
-    instead, and every batch leads to a fit of the sample.
+    While some class has no rows, if the identity is kept, or with very many parameters, a sample of rows is kept instead,
+    and refitted with every batch.
 
-    A penalty that counts in rows neither fades nor grows with the rows. After a fit to a sample that stands for
-    many more rows it is raised as their weight is, since the sample knows no more than its own rows do, and falls back
-    as they fade.
+    A penalty that counts in rows neither decays nor grows with the rows. After a fit to a sample that represents many more
+    rows it is scaled up with their weight, since the sample has only the information of its own rows, and scaled down as
+    they decay.
 
     Parameters
     ----------
@@ -184,7 +183,7 @@ class QuadraticSummary(Summary):
 
     def fit_rows(self, calibrator: Any, data: LabelledPredictions, *, sampled: bool) -> None:
         if sampled and data.weights is not None and calibrator._is_penalised:
-            # Each row is one, whatever it stands for, or it would weaken the penalty.
+            # Each row counts once, regardless of the rows that it represents, or it would weaken the penalty.
             data = replace(data, weights=data.weights / data.weights.mean())
         super().fit_rows(calibrator, data, sampled=sampled)
 

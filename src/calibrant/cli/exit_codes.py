@@ -62,11 +62,16 @@ def explained(error: Exception) -> tuple[ExitCode, str]:
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
         path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else ""
-        if _is_ours(path):  # a temporary file next to the output
-            folder = os.path.dirname(path) or "."
-            if isinstance(error, FileNotFoundError) and os.path.isdir(folder):
-                reason = "this folder is not writable"
-            path = f"cannot write in {folder}"
+        folder = os.path.dirname(path) or "."
+        if (
+            isinstance(error, FileNotFoundError)
+            and reason == os.strerror(errno.ENOENT)
+            and os.path.isdir(folder)
+        ):
+            path, reason = (
+                f"cannot write in {folder}",
+                "this folder is not writable",
+            )  # inputs are looked for before
         name = f"{path}: " if path else ""
         advice = "; free some space, or choose another place" if error.errno in FULL else ""
         return ExitCode.BAD_INPUT, f"{name}{reason[:1].lower()}{reason[1:].rstrip('.')}{advice}."
@@ -81,7 +86,3 @@ def explained(error: Exception) -> tuple[ExitCode, str]:
         ExitCode.BUG,
         f"internal error: {type(error).__name__}: {error}; run again with --debug and report the output.",
     )
-
-
-def _is_ours(path: str) -> bool:
-    return os.path.basename(path).startswith(".calibrant-")

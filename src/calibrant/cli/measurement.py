@@ -1,15 +1,41 @@
-"""Measurement: a metric with its interval and its expected value under calibration."""
+"""Metrics with intervals and tests of calibration, of rows in memory or from one pass over a file."""
 
-from dataclasses import asdict, dataclass
-from math import isfinite, nan, sqrt
-from typing import Any
+import warnings
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from math import ceil, isfinite, nan, sqrt
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.cli.choices import Metric, name_of
+from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import number_text
+from calibrant.cli.score_space import check_declared
 from calibrant.cli.translation import translated
-from calibrant.hypothesis_tests import Coefficient, TestResult
-from calibrant.wording import shortened
+from calibrant.errors import CalibrationWarning, ParameterError, PredictionError, WeightError
+from calibrant.hypothesis_tests import (
+    ClasswiseTests,
+    Coefficient,
+    TestResult,
+    calibration_slope_intercept,
+    classwise_cumulative_tests,
+    consistency_test,
+    cumulative_test,
+    spiegelhalter_test,
+)
+from calibrant.intervals import Interval, bootstrap
+from calibrant.metrics import OneClass
+from calibrant.metrics.declaration import describe, options_of
+from calibrant.presentation import p_value
+from calibrant.streaming import JackknifeEstimate, JackknifeSums
+from calibrant.tables.prediction_file import CodedRows, PredictionFile, Table
+from calibrant.wording import class_text, shortened
 
-__all__ = ["TEST_LEVEL", "Measurement", "TestRow", "rooted"]
+__all__ = ["TEST_LEVEL", "Measurement", "TestRow", "measured", "measured_in_batches", "tested"]
 
 TEST_LEVEL = 0.05
 """Significance level of the tests."""
@@ -100,7 +126,12 @@ class TestRow:
 
     def row(self) -> tuple[str, ...]:
         """Return the cells of a table."""
-        return self.name, number_text(self.value), _interval(self.low, self.high), _p_text(self.p_value)
+        return (
+            self.name,
+            number_text(self.value),
+            _interval(self.low, self.high),
+            p_value(self.p_value, level=TEST_LEVEL),
+        )
 
     def record(self) -> dict[str, Any]:
         """Return all numbers by name."""
@@ -112,21 +143,243 @@ def rooted(value: float) -> float:
     return nan if value != value else sqrt(max(value, 0.0))
 
 
-def _p_text(p_value: float) -> str:
-    """Return a p-value with enough digits to show on which side of the level it is.
-
-    >>> _p_text(0.04996), _p_text(0.0312), _p_text(0.05), _p_text(0.0)
-    ('0.04996', '0.031', '0.05', '< 1e-300')
-    """
-    if p_value < 1e-300:
-        return "< 1e-300"
-    texts = (f"{p_value:.{digits}g}" for digits in range(2, 17))
-    return next(
-        (text for text in texts if float(text) != TEST_LEVEL or p_value == TEST_LEVEL), f"{p_value!r}"
-    )
-
-
 def _interval(low: float | None, high: float | None) -> str:
     if low is None or high is None or low != low:
         return ""
     return f"{number_text(low)} to {number_text(high)}"
+
+
+Tell = Callable[[float, float, str], object]
+
+# Metrics that are positive even for calibrated predictions; their expected value under calibration is shown.
+BIASED_UPWARDS = {
+    "classwise_ece",
+    "confidence_ece",
+    "ece_sweep",
+    "kde_ece",
+    "ks_calibration_error",
+    "kuiper_calibration_error",
+    "maximum_calibration_error",
+    "miscalibration",
+    "smooth_ece",
+    "top_k_confidence_ece",
+    "top_k_label_ece",
+    "top_label_ece",
+}
+MOST_NOISE_RESAMPLES = 200
+MOST_RESAMPLES = 1000
+FEWEST_RESAMPLES = 100
+FEWEST_NOISE_RESAMPLES = 40
+SCORES_TO_RESAMPLE = 2e8  # in all resamples of one metric: a few seconds
+
+# With more scores the tests of all classes would take longer than everything else.
+SCORES_TO_SORT = 5e7
+
+ROWS_FOR_WALD = 20_000
+
+
+def resamples_for(n_rows: int, n_classes: int, level: float) -> int:
+    """Return the default number of resamples: 1000 for up to 20,000 rows of ten classes, fewer for more."""
+    affordable = int(SCORES_TO_RESAMPLE / (n_rows * n_classes))
+    return max(min(affordable, MOST_RESAMPLES), FEWEST_RESAMPLES, ceil(4 / (1 - level)))
+
+
+def measured(
+    table: Table, metrics: list[Metric], level: float, n_resamples: int | None, progress: Tell
+) -> list[Measurement]:
+    """Return every metric with a bootstrap interval, and with its expected value under calibration if it is biased."""
+    predictions = table.predictions
+    n_draws = n_resamples or resamples_for(predictions.n_rows, predictions.n_classes, level)
+    found = []
+    for number, metric in enumerate(metrics):
+
+        def tell(done: int, total: int, number: int = number, name: str = name_of(metric)) -> None:
+            progress(number + done / total, len(metrics), name)
+
+        found.append(_measurement(table, metric, level, n_draws, tell))
+    return found
+
+
+def _measurement(
+    table: Table, metric: Metric, level: float, n_resamples: int, tell: Callable[[int, int], object]
+) -> Measurement:
+    debiased = name_of(metric) == "debiased_ece" and not options_of(metric)["signed"]
+    # For good predictions the clipped root of a debiased square is zero in half of the resamples, so resample the square.
+    target = partial(metric, signed=True) if debiased else metric
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)  # the results show the same
+        interval = bootstrap(
+            target,
+            table.labels,
+            table.predictions,
+            sample_weight=table.weights,
+            groups=table.groups,
+            level=level,
+            n_resamples=n_resamples,
+            progress=tell,
+        )
+    noise = p_value = None
+    if name_of(metric) in BIASED_UPWARDS:
+        result = consistency_test(
+            metric,
+            table.labels,
+            table.predictions,
+            sample_weight=table.weights,
+            # A mean needs fewer resamples than an interval, and fewer still with more rows.
+            n_resamples=min(MOST_NOISE_RESAMPLES, max(FEWEST_NOISE_RESAMPLES, n_resamples // 5)),
+        )
+        noise, p_value = result.null_mean, result.p_value
+    return _of_interval(metric, interval, debiased, noise, p_value)
+
+
+def _of_interval(
+    metric: Metric, interval: Interval, debiased: bool, noise: float | None, p_value: float | None
+) -> Measurement:
+    value, low, high = interval.estimate, interval.low, interval.high
+    if interval.n_rows == 1:  # the only resample is the row itself, which gives an interval of width zero
+        low = high = nan
+    if debiased and options_of(metric)["norm"] == 2:
+        value, low, high = rooted(value), rooted(low), rooted(high)
+    resamples = "" if interval.n_resamples is None else f", {interval.n_resamples} resamples"
+    how = f"{interval.method}{resamples}" + (
+        ", square roots of the interval of the square" if debiased else ""
+    )
+    if interval.n_rows == 1:
+        how = "no interval for a single row"
+    return Measurement(
+        name_of(metric), value, low, high, noise, p_value, describe(metric), how, interval.n_rows
+    )
+
+
+def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
+    """Return the tests of calibration in closed form, with notes on skipped tests."""
+    weights: dict[str, Any] = {"sample_weight": table.weights}
+    y, p = table.labels, table.predictions
+    notes, lines = [], []
+    event = (
+        class_text(p.classes[1] if p.classes is not None else 1) if p.n_classes == 2 else "predicted class"
+    )
+    try:
+        # With this many rows Wald intervals equal profile-likelihood intervals and take a tenth of the time.
+        how: Any = "profile" if len(y) < ROWS_FOR_WALD else "wald"
+        line = calibration_slope_intercept(y, p, level=level, interval=how, **weights)
+        lines = [
+            TestRow.of("calibration slope", line.slope_test, line.slope),
+            TestRow.of("calibration in the large", line.in_the_large_test, line.in_the_large),
+        ]
+        event = line.event
+    except PredictionError as error:
+        notes.append(f"Slope and intercept were not computed: {error}")
+    utility: dict[str, Any] = {"utility": OneClass(1)} if p.n_classes == 2 else {}
+    tests = [
+        TestRow.of(f"Kuiper, {event}", cumulative_test(y, p, **utility, **weights)),
+        TestRow.of("Spiegelhalter's z", spiegelhalter_test(y, p, **weights)),
+        *lines,
+    ]
+    if p.n_classes > 2 and p.n_rows * p.n_classes <= SCORES_TO_SORT:
+        tests.insert(1, _worst_class(classwise_cumulative_tests(y, p, **weights)))
+    elif p.n_classes > 2:
+        notes.append("Classwise tests were skipped: with this many rows and classes they take minutes.")
+    return tests, notes
+
+
+def _worst_class(found: ClasswiseTests) -> TestRow:
+    """Return the test of the class with the smallest p-value, adjusted for the number of classes."""
+    worst = int(found.adjusted_p_values.argmin())
+    row = TestRow.of(f"Kuiper by class, worst {class_text(found.classes[worst])}", found.results[worst])
+    adjusted = float(found.adjusted_p_values[worst])
+    return replace(row, p_value=adjusted, definition=f"{row.definition}, p-value adjusted with Holm's method")
+
+
+class Streamed(NamedTuple):
+    """Results of one pass over the rows."""
+
+    measurements: list[Measurement]
+    n_rows: int
+    not_computed: list[str]
+
+
+class _StreamedMetric(NamedTuple):
+    """A metric as it can be summed over rows, and as it is shown."""
+
+    shown: Metric
+    summed: Metric
+    is_square: bool
+
+    @classmethod
+    def of(cls, metric: Metric) -> "_StreamedMetric":
+        """Return the streaming form of a metric; raise ParameterError if there is none."""
+        shown, is_square = metric, False
+        if name_of(metric) == "debiased_ece":
+            options = options_of(metric)
+            if options["strategy"] == "quantile" and options["binning"] is None:
+                shown = partial(metric, strategy="uniform")  # equal-mass bins need all scores
+            # For good predictions the clipped root of a debiased square is zero, so the interval is that of the square.
+            is_square = not options["signed"] and options["norm"] == 2
+        summed = partial(shown, signed=True) if is_square else shown
+        JackknifeSums([summed])  # raises
+        return cls(shown, summed, is_square)
+
+    def measurement(self, found: JackknifeEstimate, level: float, n_rows: int) -> Measurement:
+        """Return the value with its interval."""
+        ends = (found.value, *found.interval(level))
+        how = f"jackknife over {found.n_parts} random parts of the rows"
+        if self.is_square:
+            ends = (rooted(ends[0]), rooted(ends[1]), rooted(ends[2]))
+            how += ", square roots of the interval of the square"
+        return Measurement(name_of(self.shown), *ends, None, None, describe(self.shown), how, n_rows)
+
+
+class _Sums:
+    """Visitor of the batches of a file that sums all metrics."""
+
+    def __init__(self, predictions: PredictionFile, metrics: list[Metric], waiting: Progress) -> None:
+        self.sums = JackknifeSums(metrics)
+        self.n_rows = 0
+        self._predictions, self._waiting = predictions, waiting
+        self._generator = np.random.default_rng(0)
+
+    def __call__(self, rows: CodedRows) -> None:
+        if self.n_rows == 0 and rows.data is not None:
+            check_declared(self._predictions.path, rows.data.predictions)
+        self.n_rows += rows.n_rows
+        self._waiting.rows(self.n_rows)
+        if rows.data is not None:
+            data = rows.data.with_bounded_weights()
+            self.sums.update(data, self._parts(rows, data.n_rows))
+
+    def _parts(self, rows: CodedRows, n_rows: int) -> NDArray[np.intp]:
+        """Return the part of every row; rows of a group are in the same part, wherever they are in the file."""
+        if rows.groups is None:
+            return self._generator.integers(0, self.sums.n_parts, n_rows)
+        hashes = [zlib.crc32(str(name).encode()) % self.sums.n_parts for name in rows.groups.values.tolist()]
+        return np.array(hashes, dtype=np.intp)[rows.groups.codes]
+
+
+def measured_in_batches(
+    predictions: PredictionFile, metrics: list[Metric], level: float, waiting: Progress
+) -> Streamed:
+    """Return every metric that is a function of sums over rows, with its interval, in constant memory.
+
+    Each row, or each group, is assigned at random to one of a hundred parts. Intervals come from the delete-a-group
+    jackknife over these parts, which is valid for means and binned errors.
+    """
+    found, not_computed = [], []
+    for metric in metrics:
+        try:
+            found.append(_StreamedMetric.of(metric))
+        except ParameterError:
+            not_computed.append(name_of(metric))
+        else:
+            if found[-1].shown is not metric:
+                not_computed.append(f"equal-mass bins of {name_of(metric)} (equal-width bins instead)")
+    visitor = predictions.visit(lambda: _Sums(predictions, [one.summed for one in found], waiting))
+    assert isinstance(visitor, _Sums)
+    if visitor.sums.n_rows == 0:
+        raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
+    estimates = visitor.sums.results()
+    measurements = [
+        one.measurement(estimate, level, visitor.sums.n_rows)
+        for one, estimate in zip(found, estimates, strict=True)
+    ]
+    return Streamed(measurements, visitor.n_rows, not_computed)

@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 import calibrant as package
+from calibrant.cli.console import StreamError, flush, notes_of_warnings, printed, said, silence
+from calibrant.cli.definitions import SuggestingGroup
 from calibrant.cli.exit_codes import FULL, ExitCode, explained
-from calibrant.cli.notes import notes_of_warnings, said
-from calibrant.cli.printing import StreamError, flush, printed, silence
-from calibrant.cli.suggesting import SuggestingGroup
 
 __all__ = ["Program", "calibrant"]
 
@@ -97,7 +96,7 @@ class Program(SuggestingGroup):
         """Load one command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"calibrant.cli.commands.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module("calibrant.cli.definitions"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,31 +1,77 @@
-"""Format a result as a terminal table, JSON, CSV or Markdown."""
+"""Result of a command, and its text as terminal table, JSON, CSV or Markdown."""
 
 import csv
 import json
-import math
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calibrant.cli.printing import CONTROL, in_one_line, printed
-from calibrant.cli.result import Result, Section
+from calibrant.cli.console import printed
 from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
+from calibrant.presentation import decimals, has_value, to_plain
+from calibrant.presentation.text import CONTROL, in_one_line
 
-__all__ = ["FORMATS", "delivered", "number_text", "percent_text", "plain"]
+__all__ = ["FORMATS", "Result", "Section", "delivered", "number_text"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table.
+
+    Attributes
+    ----------
+    name : str
+        Name of the table in JSON.
+    headers : tuple of str
+        Column headers as shown.
+    rows : sequence of tuples of str
+        Cells as shown.
+    records : sequence of dict
+        The same rows with full precision, for JSON and CSV.
+    text_columns : tuple of int
+        Indices of left-aligned text columns; the others are right-aligned.
+    """
+
+    name: str
+    headers: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    records: Sequence[dict[str, Any]]
+    text_columns: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a command.
+
+    Attributes
+    ----------
+    heading : str
+        One line that describes the input.
+    sections : tuple of Section
+    notes : tuple of str
+        Sentences below the tables.
+    facts : dict
+        Further entries of the JSON output.
+    """
+
+    heading: str
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
 
 WIDTH = 80
 WIDEST = 100
@@ -123,7 +169,12 @@ def _as_json(result: Result) -> str:
         **{section.name: list(section.records) for section in result.sections},
         "notes": list(result.notes),
     }
-    text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = (
+        json.dumps(
+            to_plain(content, strict=True, nan_is_null=True), indent=2, ensure_ascii=False, allow_nan=False
+        )
+        + "\n"
+    )
     # JSON strings may contain non-ASCII characters directly or as escapes.
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -141,7 +192,11 @@ def _as_csv(result: Result) -> str:
 
 
 def _row(section: Section, record: dict[str, Any], kinds: bool) -> dict[str, Any]:
-    flat = {key: value for key, value in plain(record).items() if not isinstance(value, dict | list)}
+    flat = {
+        key: value
+        for key, value in to_plain(record, strict=True, nan_is_null=True).items()
+        if not isinstance(value, dict | list)
+    }
     return {"kind": section.name, **flat} if kinds else flat
 
 
@@ -153,42 +208,12 @@ FORMATS: dict[str, Callable[[Result], str]] = {
 }
 
 
-def plain(value: Any) -> Any:
-    """Return a value for strict JSON: None for NaN, a string for infinity.
-
-    >>> plain({"low": np.float64("nan"), "high": float("inf"), "n": np.int64(3)})
-    {'low': None, 'high': 'Infinity', 'n': 3}
-    """
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value
-
-
-def percent_text(share: float) -> str:
-    """Return a proportion as a percentage with one decimal.
-
-    >>> percent_text(1.0), percent_text(0.0216)
-    ('100.0 %', '2.2 %')
-    """
-    return f"{100 * share:.1f} %"
-
-
 def number_text(value: float | None, digits: int = 4) -> str:
     """Return a number for a table: four decimals, or scientific notation if these would be zeros.
 
     >>> number_text(0.31234), number_text(0.000012), number_text(None), number_text(float("inf"))
     ('0.3123', '1.2e-05', '', 'inf')
     """
-    if value is None or math.isnan(value):
+    if not has_value(value):
         return ""
-    if value != 0 and abs(value) < 0.5 * 10**-digits:
-        return f"{value:.1e}"
-    return f"{value:.{digits}f}" if abs(value) < 1e4 else f"{value:.4g}"
+    return decimals(value, digits, tiny=True) if abs(value) < 1e4 else f"{value:.4g}"

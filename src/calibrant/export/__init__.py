@@ -1,4 +1,4 @@
-"""Exports: a fitted calibrator as a file that other systems run, from the graph of its map."""
+"""Exports of fitted calibrators to ONNX, torch, SQL and JSON, from the graph of the map."""
 
 from calibrant.export.backend import Backend, Exportable, backends
 from calibrant.export.exporting import export, exportable

@@ -1,4 +1,4 @@
-"""Arrays: the primitives of an array library in which the formulas of all graph operations are written."""
+"""Arrays: the primitives of an array library that the formulas of all graph operations use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +17,15 @@ WIDE: np.dtype[Any] = np.dtype(np.float64)
 
 
 class Arrays(ABC):
-    """What a tensor library must offer for :mod:`calibrant.export.formulas`; abstract.
+    """Abstract array library for :mod:`calibrant.export.formulas`.
 
-    Operators of Python (``+ - * / < <= > >= == & ~``) work on two arrays of one type, or an array and a number; one
-    column counts for all columns. Rows are independent of each other in every primitive.
+    Python operators (``+ - * / < <= > >= == & ~``) apply to two arrays of one type, or an array and a number; a single
+    column is broadcast. All primitives map rows independently.
 
     Attributes
     ----------
     kind : dtype
-        Float type to which values return from float64.
+        Float type of values that are not wide.
     """
 
     def __init__(self, kind: np.dtype[Any]) -> None:
@@ -34,7 +34,7 @@ class Arrays(ABC):
 
     @contextmanager
     def scope(self, name: str, kind: np.dtype[Any] | None = None) -> Iterator[None]:
-        """Put a name before those of all constants; with another float type of the input, if given."""
+        """Prefix the names of all constants; optionally with another float type."""
         before = self.kind
         self._path.append(name)
         self.kind = before if kind is None else kind
@@ -71,7 +71,7 @@ class Arrays(ABC):
         """Return the number of columns of a value of the graph."""
 
     def with_width(self, x: Array, width: int) -> Array:  # noqa: ARG002
-        """Return the value itself, after a note of its number of columns where the library does not know it."""
+        """Return the value itself; record its number of columns if the library does not know it."""
         return x
 
     # Elementwise
@@ -94,7 +94,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def replaced(self, condition: Array, x: Array, y: Array) -> Array:
-        """As :meth:`where`, for entries of y that differ from x by rounding; a derivative is that of y."""
+        """As :meth:`where`, for entries of y that differ from x by rounding; the derivative is that of y."""
 
     @abstractmethod
     def next_up(self, x: Array) -> Array:
@@ -138,7 +138,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def take_along(self, x: Array, columns: Array) -> Array:
-        """Return for each row the entries in columns of its own."""
+        """Return entries of each row at the columns given for that row."""
 
     @abstractmethod
     def put_along(self, columns: Array, values: Array) -> Array:
@@ -154,15 +154,15 @@ class Arrays(ABC):
 
     @abstractmethod
     def order(self, x: Array, n_first: int, *, descending: bool) -> Array:
-        """Return the columns of the first entries of every sorted row; of equals the first column comes first."""
+        """Return the columns of the first entries of every sorted row (stable)."""
 
     @abstractmethod
     def search(
         self, x: Array, knots: NDArray[np.float64], n_knots: NDArray[np.intp], *, closed_left: bool
     ) -> Array:
-        """Return segments as :func:`calibrant.numerics.knot_search.stacked_search` numbers them.
+        """Return segments as :func:`calibrant.graph.curves.stacked_search` numbers them.
 
-        A single number in ``n_knots`` stands for all columns.
+        A single number in ``n_knots`` is shared by all columns.
         """
 
     @abstractmethod

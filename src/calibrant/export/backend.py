@@ -24,14 +24,14 @@ ENTRY_POINT_GROUP = "calibrant.exports"
 
 @dataclass(frozen=True, eq=False)
 class Exportable:
-    """A fitted map with all that a file of another system needs to know of it.
+    """A fitted map with the names and the float type that an exported file needs.
 
     Attributes
     ----------
     graph : MapGraph
-        The fitted map to probabilities; its ``space`` says what goes in.
+        The fitted map to probabilities; its ``space`` is that of the input.
     classes : tuple of str
-        Labels as text, in the order of the columns.
+        Labels as strings, in the order of the columns.
     columns : tuple of str
         Names of the columns of scores.
     dtype : numpy dtype
@@ -46,27 +46,27 @@ class Exportable:
 
 @dataclass(frozen=True)
 class Backend:
-    """One kind of file that a fitted map can be exported to.
+    """An export format.
 
     Attributes
     ----------
     name : str
-        Name in sentences and tables, such as "ONNX".
+        Name in messages and tables, such as "ONNX".
     endings : tuple of str
-        Endings of files, such as ".onnx".
+        File endings, such as ".onnx".
     extra : str
-        Extra of calibrant that installs what the back end needs; empty if it needs nothing.
+        Extra of calibrant that installs the libraries of the back end; empty if it needs none.
     write : callable
-        ``write(exportable, path, options)`` writes the file; options are those named in ``options``.
+        ``write(exportable, path, options)`` writes the file, with the options that ``options`` names.
     run : callable or None
         ``run(path, scores)`` applies an exported file to float64 scores, which it casts to the float type of the file.
         The result has that float type. Raises :class:`~calibrant.errors.MissingExtraError` without its runtime.
     metadata : callable or None
-        ``metadata(path)`` returns what the file says of itself: ``space`` and ``classes``.
+        ``metadata(path)`` returns the metadata of the file: ``space`` and ``classes``.
     options : tuple of str
         Names of options beyond those of all back ends.
     dtype : str
-        Float type where the user asks for none.
+        Default float type.
     """
 
     name: str
@@ -101,21 +101,19 @@ def _plugin(entry_point: EntryPoint) -> Backend:
 
 
 def backend_for(path: Path) -> Backend:
-    """Return the back end that the ending of a path stands for."""
+    """Return the back end for the ending of a path."""
     for backend in backends():
         if path.suffix.lower() in backend.endings:
             return backend
     known = ", ".join(f"{ending} ({backend.name})" for backend in backends() for ending in backend.endings)
-    raise ParameterError(
-        f"the ending of {path.name!r} stands for no kind of export; end it with one of {known}."
-    )
+    raise ParameterError(f"the ending of {path.name!r} is no export format; use one of {known}.")
 
 
 LARGEST_VALUE = 2**25
-"""Entries of a value for the test rows; more is refused before it is computed."""
+"""Maximum entries of a value for the test rows; more is refused before it is computed."""
 
 MOST_ENTRIES = 2**29
-"""Entries of all values together."""
+"""Maximum entries of all values together."""
 
 MOST_WORK = 2**36
-"""Products and sums of all operators together."""
+"""Maximum products and sums of all operators together."""

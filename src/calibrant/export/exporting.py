@@ -1,4 +1,4 @@
-"""export: a fitted calibrator into a file of another system, checked on test rows."""
+"""export: write a fitted calibrator to ONNX, torch, SQL or JSON, and compare the file with it."""
 
 import os
 import shutil
@@ -31,10 +31,10 @@ def export(
     columns: Sequence[str] | None = None,
     **options: Any,
 ) -> Parity | None:
-    """Write a fitted calibrator to a file for another system; the ending of the path says for which.
+    """Export a fitted calibrator to the format that the ending of the path selects.
 
-    Where the runtime of the file is installed, the file is applied to test rows before it takes the place of an
-    older one. A file that gives other probabilities is not left behind.
+    If the runtime of the format is installed, the file is compared with the calibrator on test rows before it replaces an
+    older one. A file with different probabilities is not written.
 
     Parameters
     ----------
@@ -43,28 +43,28 @@ def export(
     path : path-like
         Such as ``calibrator.onnx``.
     dtype : {"float32", "float64"}, optional
-        Float type of scores and probabilities. By default that which is usual for the kind of file.
+        Float type of scores and probabilities; the default depends on the format.
     space : {"probabilities", "logits"}, optional
-        What the file takes; that of the fit by default.
+        Input of the exported map; by default the space of the fit.
     columns : sequence of K strings, optional
-        Names of the columns of scores. By default those in the fit; if they had none, or ``space`` is another, the labels with
-        ``p_`` (probabilities) or ``z_`` (logits) before them.
+        Names of the score columns. By default those of the fit; without names, or for another ``space``, the labels with the
+        prefix ``p_`` (probabilities) or ``z_`` (logits).
     **options
-        Further options of the kind of file.
+        Further options of the format.
 
     Returns
     -------
     Parity or None
-        Difference to the calibrator on test rows; None if the runtime of the file is not installed.
+        Difference from the calibrator on test rows; None if the runtime of the format is not installed.
 
     Raises
     ------
     NoGraphError
         If the fitted map is not a list of row operations.
     ExportError
-        If the file would not compute what the calibrator does.
+        If the exported file would give different probabilities.
     MissingExtraError
-        If a library that writes the file is not installed.
+        If a library that writes the format is not installed.
     """
     target = Path(os.fsdecode(path))
     backend = backend_for(target)
@@ -88,7 +88,7 @@ def exportable(
     space: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> Exportable:
-    """Return what back ends get of a fitted calibrator; parameters as in ``export``."""
+    """Return the input of back ends for a fitted calibrator; parameters as in ``export``."""
     graph = calibrator.graph(space)
     classes = tuple(str(label) for label in calibrator.classes_.tolist())
     names = _default_columns(calibrator, graph.space, classes) if columns is None else _names(columns)
@@ -112,7 +112,7 @@ def _default_columns(calibrator: Calibrator, space: Space, classes: tuple[str, .
 
 
 def _names(columns: Any) -> tuple[str, ...] | None:
-    """Return names as a tuple, None if they are no names."""
+    """Return names as a tuple, or None if they are not names."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         return None
     names = tuple(columns)
@@ -132,12 +132,12 @@ def _float_type(dtype: Any) -> np.dtype[Any]:
 def _check_options(backend: Backend, options: dict[str, Any]) -> None:
     unknown = [name for name in options if name not in backend.options]
     if unknown:
-        known = f"has {', '.join(backend.options)}" if backend.options else "has none of its own"
-        raise ParameterError(f"{backend.name} has no option {unknown[0]!r}; it {known}.")
+        known = f"options are {', '.join(backend.options)}" if backend.options else "it has none of its own"
+        raise ParameterError(f"{backend.name} has no option {unknown[0]!r}; {known}.")
 
 
 def _checked(draft: Path, backend: Backend, content: Exportable, name: str) -> Parity | None:
-    """Return the difference on test rows, None without a runtime; refuse a file that is wrong."""
+    """Return the difference on test rows, None without a runtime; raise an error if it is too large."""
     if backend.run is None:
         return None
     try:
@@ -146,7 +146,7 @@ def _checked(draft: Path, backend: Backend, content: Exportable, name: str) -> P
         return None
     if not parity.holds:
         raise ExportError(
-            f"{name} was not written, because {backend.name} would not compute what the calibrator does: {parity}; "
-            "try dtype='float64', or another kind of file."
+            f"{name} was not written, because its probabilities in {backend.name} would differ from those of the calibrator: "
+            f"{parity}; try dtype='float64', or another format."
         )
     return parity

@@ -1,4 +1,4 @@
-"""Formulas: every graph operation once, on the primitives that ONNX and torch share."""
+"""Formulas of all graph operations, on the primitives that ONNX and torch share."""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,14 +48,14 @@ def _of(kind: type[Any]) -> Callable[[Formula], Formula]:
 
 
 def applied(arrays: Arrays, graph: MapGraph, x: Array) -> Array:
-    """Return what a graph makes of an array of scores, which has the float type ``arrays.kind``."""
+    """Apply a graph to an array of scores of the float type ``arrays.kind``."""
     values = [arrays.with_width(x, graph.n_columns)]
     for number, (operation, sources) in enumerate(graph.nodes, start=1):
         formula = FORMULAS.get(operation.name)
         if formula is None:
             raise ExportError(
-                f"the operation {operation.name!r} of this calibrator cannot be exported to this kind of file; export it to "
-                "JSON, or use another method, such as temperature scaling."
+                f"the operation {operation.name!r} of this calibrator cannot be exported to this format; export it to JSON, "
+                "or use another method, such as temperature scaling."
             )
         with arrays.scope(f"{operation.name.replace('-', '_')}_{number}"):
             result = formula(arrays, operation, *[values[source] for source in sources])
@@ -91,7 +91,7 @@ def _affine(arrays: Arrays, operation: Affine, x: Array) -> Array:
 @_of(Log)
 def _log(arrays: Arrays, operation: Log, x: Array) -> Array:
     (least,) = arrays.numbers("least", np.log([operation.floor]), x)
-    # A derivative of the logarithm of zero, times zero, would not be a number.
+    # The derivative of the logarithm at zero, times zero, would be NaN.
     is_zero = x <= 0
     y = arrays.maximum(arrays.function("log", arrays.where(is_zero, 1.0, x)), least)
     return arrays.where(is_zero, least, y)

@@ -1,4 +1,4 @@
-"""JSON: the graph of a fitted calibrator as plain text, for interpreters in any language.
+"""JSON exports: the graph of a fitted calibrator for interpreters in any language.
 
 A file is one JSON object::
 
@@ -9,7 +9,7 @@ A file is one JSON object::
      "probe": {"inputs": [[0.3, 0.7], ...], "outputs": [[0.4, 0.6], ...]}}
 
 Arrays are lists, or lists of lists, row by row. Numbers of float arrays have a decimal point or an exponent and round-trip.
-Infinity, which stands for no bound, is the text ``"Infinity"`` or ``"-Infinity"``. An array without entries is
+Infinity, which means no bound, is the text ``"Infinity"`` or ``"-Infinity"``. An array without entries is
 ``{"empty": "integers" or "floats", "shape": [0, 2]}``.
 """
 
@@ -50,7 +50,7 @@ KEYS: Final = {
 
 MAX_BYTES: Final = 2**28
 MAX_VALUES: Final = 20_000_000
-"""Numbers, texts and containers in a file, each of which takes some tens of bytes as an object of Python."""
+"""Maximum number of values in a file, each of which takes some tens of bytes as a Python object."""
 
 INFINITIES: Final = {"Infinity": np.inf, "-Infinity": -np.inf}
 
@@ -72,17 +72,17 @@ def json_of(exportable: Exportable) -> dict[str, Any]:
 
 
 def load_json(path: str | os.PathLike[str]) -> Exportable:
-    """Return the graph in a JSON file of an export, with its classes, columns and float type.
+    """Load a JSON export: the graph with its classes, columns and float type.
 
     Raises
     ------
     FileFormatError
-        If the file is damaged, is something else, or was written by a newer calibrant.
+        If the file is damaged, is not a JSON export, or was written by a newer calibrant.
 
     Notes
     -----
-    A file from an unknown source does no harm: nothing in it is evaluated. The graph is checked as that of a saved
-    calibrator is, and it must predict the probe rows in the file as when it was written, in a bounded time.
+    Files from untrusted sources are safe: nothing in them is evaluated. The graph is checked like that of a saved
+    calibrator, and it must reproduce the probe outputs of the file in bounded time.
     """
     try:
         with opened(path) as stream:
@@ -93,7 +93,7 @@ def load_json(path: str | os.PathLike[str]) -> Exportable:
 
 
 def interpreter_source() -> str:
-    """Return the JavaScript that applies a JSON file to rows; see :doc:`/javascript`."""
+    """Return the JavaScript interpreter of JSON files; see :doc:`/javascript`."""
     return files("calibrant.export").joinpath("interpreter.js").read_text(encoding="utf-8")
 
 
@@ -124,7 +124,7 @@ def _read(text: bytes) -> Exportable:
         raise UnreadableError(f"is not a {FORMAT}: it names another format; pass a file that export wrote")
     version = content.get("version")
     if type(version) is not int or version < 1:
-        raise UnreadableError(f"is damaged: the version {quoted(version)} makes no sense")
+        raise UnreadableError(f"is damaged: the version {quoted(version)} is invalid")
     if version > VERSION:
         raise UnreadableError(
             f"was written by a newer calibrant (version {quoted(version)} of the format; this one reads {VERSION}); "
@@ -162,7 +162,7 @@ def _read(text: bytes) -> Exportable:
 
 
 def _array(value: Any) -> AnyArray:
-    """Return the array that a list stands for; what is none fails the checks of the graph."""
+    """Return the array that JSON values encode; anything else fails the checks of the graph."""
     if type(value) is dict and set(value) == {"empty", "shape"}:
         shape = value["shape"]
         expect(

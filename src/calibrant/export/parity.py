@@ -28,34 +28,34 @@ from calibrant.space import Space
 __all__ = ["Parity", "compared", "measured", "parity_rows", "rounding_errors", "verify"]
 
 TOLERANCES = {"float32": 1e-6, "float64": 1e-12}
-"""How far probabilities may differ."""
+"""Tolerances on probabilities."""
 
 ROUNDING = 4.0
-"""Multiple of the rounding error of a row that an export may have; matters where the map is steep, and for huge weights."""
+"""Tolerance as a multiple of the rounding error of a row, for steep maps and huge weights."""
 
 
 @dataclass(frozen=True)
 class Parity:
     """Difference between an exported file and the calibrator on test rows.
 
-    The rows follow from the graph: the probe rows of files, zeros, ties, saturated and random scores, and rows in every segment
-    of curves and trees. Each row has a tolerance: 1e-12 in float64 and 1e-6 in float32, or four times what rounding does to the
-    row if that is more.
+    The rows depend on the graph only: the probe rows of files, zeros, ties, saturated and random scores, and rows in every
+    segment of curves and trees. The tolerance of a row is 1e-12 in float64 and 1e-6 in float32, or four times the rounding
+    error of the row if that is larger.
 
     Attributes
     ----------
     backend : str
-        Kind of file.
+        Export format.
     dtype : str
         Float type of the file.
     n_rows : int
         Number of rows compared.
     largest_difference : float
-        Largest absolute difference of two probabilities, in the row where it is largest relative to the tolerance.
+        Largest absolute difference of two probabilities, in the row in which it is largest relative to the tolerance.
     tolerance : float
-        Largest difference that is accepted in that row.
+        Tolerance of that row.
     same_argmax : bool
-        Whether the predicted class of every row is the same, but for ties of rounding.
+        Whether the predicted classes are equal, except for ties up to rounding.
     """
 
     backend: str
@@ -67,19 +67,19 @@ class Parity:
 
     @property
     def holds(self) -> bool:
-        """Whether the file computes what the calibrator does."""
+        """Whether all differences are within their tolerances."""
         return self.same_argmax and self.largest_difference <= self.tolerance
 
     def __str__(self) -> str:
-        classes = "the same predicted classes" if self.same_argmax else "other predicted classes"
+        classes = "same predicted classes" if self.same_argmax else "different predicted classes"
         return (
-            f"largest difference {self.largest_difference:.2g} (at most {self.tolerance:.2g} allowed) in "
-            f"{self.n_rows} rows of {self.dtype}, {classes}"
+            f"largest difference {self.largest_difference:.2g} (tolerance {self.tolerance:.2g}) on "
+            f"{self.n_rows} test rows in {self.dtype}, {classes}"
         )
 
 
 def verify(path: str | os.PathLike[str], calibrator: Calibrator) -> Parity:
-    """Compare an exported file with the fitted calibrator that it was made of, on test rows.
+    """Compare an exported file with the fitted calibrator, on test rows.
 
     Parameters
     ----------
@@ -91,16 +91,16 @@ def verify(path: str | os.PathLike[str], calibrator: Calibrator) -> Parity:
     Returns
     -------
     Parity
-        The largest difference.
+        Largest difference, and the tolerance.
 
     Raises
     ------
     ExportError
         If the two differ.
     FileFormatError
-        If the file is damaged, or is something else.
+        If the file is damaged, or is not an export.
     MissingExtraError
-        If the runtime of the file is not installed.
+        If the runtime of the format is not installed.
     """
     path = Path(os.fsdecode(path))
     backend = backend_for(path)
@@ -124,8 +124,8 @@ def verify(path: str | os.PathLike[str], calibrator: Calibrator) -> Parity:
     parity = measured(path, backend, calibrator.graph(space))
     if not parity.holds:
         raise ExportError(
-            f"{path} does not compute what the calibrator does: {parity}; export the calibrator again, or compare it with "
-            "the one that it was exported from."
+            f"{path} differs from the calibrator: {parity}; export the calibrator again, or compare the file with the "
+            "calibrator that it was exported from."
         )
     return parity
 
@@ -133,9 +133,7 @@ def verify(path: str | os.PathLike[str], calibrator: Calibrator) -> Parity:
 def measured(path: Path, backend: Backend, graph: MapGraph) -> Parity:
     """Return the difference between a file and a graph on test rows."""
     if backend.run is None:
-        raise ExportError(
-            f"calibrant cannot run files of {backend.name}; apply {path.name} where it belongs."
-        )
+        raise ExportError(f"calibrant cannot run {backend.name} files; apply {path.name} in its own system.")
     rows = parity_rows(graph)
     try:
         found = np.asarray(backend.run(path, rows))
@@ -145,7 +143,7 @@ def measured(path: Path, backend: Backend, graph: MapGraph) -> Parity:
         raise _unusable(path, backend, error) from error
     if found.shape != rows.shape or found.dtype.name not in TOLERANCES:
         raise FileFormatError(
-            f"{path} gives {found.dtype} of shape {found.shape} for scores of shape {rows.shape}, and no probabilities; "
+            f"{path} returns {found.dtype} of shape {found.shape} for scores of shape {rows.shape}, which are no probabilities; "
             "export the calibrator again."
         )
     return compared(backend.name, graph, rows.astype(found.dtype), found)
@@ -175,63 +173,47 @@ def compared(name: str, graph: MapGraph, rows: NDArray[Any], found: NDArray[np.f
 
 def _unusable(path: Path, backend: Backend, error: Exception) -> FileFormatError:
     return FileFormatError(
-        f"{path} cannot be used as a file of {backend.name} ({type(error).__name__}: {quoted(str(error))}); "
+        f"{path} is no valid {backend.name} export ({type(error).__name__}: {quoted(str(error))}); "
         "export the calibrator again."
     )
 
 
 MOST_ROWS = 1500
 MOST_ENTRIES = 60_000
-"""Rows between knots, and entries of all of them."""
+"""Maximum number of rows between knots, and of their entries."""
 
 MOST_IN_TREES = 200
-"""Rows between thresholds of trees, of which there are thousands, and slow ones."""
+"""Maximum number of rows between thresholds of trees, of which there are thousands."""
 
 RANDOM_ROWS = 300
 SCALES = (0.3, 1.0, 3.0, 8.0)
 
 GRID = np.linspace(-60.0, 40.0, 201)
-"""Log-odds of one class, from which a search for a place between two knots starts."""
+"""Log-odds of one class, the grid that brackets the places between two knots."""
 
 MOST_GRID = 3_000_000
-"""Entries of all rows of such searches."""
+"""Maximum number of entries of all rows of such searches."""
 
 GENERAL = 3
-"""Classes whose log-odds are tried for the knots of all columns; others are tried for their own column."""
+"""Classes whose log-odds are searched for the knots of all columns; those of other classes for their own column."""
 
 HALVINGS = 24
 
 NEAR = 0.02
-"""How near to a knot rows are, as a share of the segment."""
+"""Distance of rows from a knot, as a fraction of the segment."""
 
 DRAWS = 6
 
 GOLDEN = (1 + np.sqrt(5)) / 2
 
-# They choose and compare numbers, and round nothing.
-EXACT = frozenset(
-    {
-        "bound-gaps",
-        "clip",
-        "columns",
-        "constant",
-        "first-of-least",
-        "join",
-        "restore",
-        "sort-descending",
-        "switch",
-    }
-    | {"unsort", "widen"}
-)
-
 WIDE = np.dtype(np.float64)
 
 
 def parity_rows(graph: MapGraph) -> FloatArray:
-    """Return float64 rows for a graph, always the same ones.
+    """Return the test rows of a graph, in float64; deterministic.
 
-    They are the probe rows of files, zeros, ties and saturated scores, random rows, and rows within every segment of the
-    piecewise functions and trees of the graph: in the middle, and near the knots on both sides.
+    They are the probe rows of files, zeros, ties and saturated scores, random rows, and rows in every segment of the
+    piecewise functions and trees of the graph: in the middle, and near both ends.
 
     >>> from calibrant import IsotonicCalibration
     >>> fitted = IsotonicCalibration().fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1])
@@ -273,7 +255,7 @@ def _random_rows(n_columns: int, space: Space) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Targets:
-    """Places between two knots: which operation, which column of its value (-1 for any), and which number there."""
+    """Places between two knots: the operation, the column of its value (-1 for any), and the wanted number."""
 
     site: NDArray[np.intp]
     column: NDArray[np.intp]
@@ -282,7 +264,7 @@ class _Targets:
 
 @dataclass(frozen=True, eq=False)
 class _Brackets:
-    """Where the value of a target is on both sides of the wanted number: two log-odds of one class."""
+    """Brackets of targets: two log-odds of one class with values on both sides of the wanted number."""
 
     target: NDArray[np.intp]
     column: NDArray[np.intp]
@@ -315,7 +297,7 @@ def _rows_between_knots(graph: MapGraph) -> FloatArray:
 
 
 def _targets(graph: MapGraph) -> _Targets:
-    """Return the middles of all segments first, then places near the knots; some of them if there are too many."""
+    """Return the middles of all segments, then places near the knots; a subset if there are too many."""
     found: list[tuple[list[Any], list[Any]]] = []
     for site, operation in enumerate(_with_knots(graph)):
         for column, knots in _knots_of(operation):
@@ -377,7 +359,7 @@ def _knots_of(operation: Operation) -> Iterator[tuple[int, Vector]]:
 
 
 def _bracketed(graph: MapGraph, targets: _Targets) -> _Brackets:
-    """Look for targets between neighbouring log-odds of one class, for one class after the other."""
+    """Bracket targets between neighbouring log-odds of one class, for one class after the other."""
     n_columns = graph.n_columns
     is_open = np.ones(len(targets.site), dtype=bool)
     found: list[tuple[Any, ...]] = []
@@ -413,7 +395,7 @@ def _bracketed(graph: MapGraph, targets: _Targets) -> _Brackets:
 def _on_line(
     log_odds: Vector, first_class: NDArray[np.intp], pattern: NDArray[np.intp], graph: MapGraph
 ) -> FloatArray:
-    """Return rows in which one class has given log-odds, and the others share the rest in one of two patterns."""
+    """Return rows with given log-odds of one class; the others share the rest in one of two patterns."""
     n_columns = graph.n_columns
     places = (np.arange(n_columns) - first_class[:, np.newaxis]) % n_columns  # 0 for the class itself
     uneven = softmax(2.0 * np.modf(np.arange(1, n_columns) * GOLDEN)[0][np.newaxis])[0]
@@ -432,11 +414,10 @@ def _on_line(
 
 
 def rounding_errors(graph: MapGraph, rows: FloatArray, expected: FloatArray) -> Vector:
-    """Return how far rounding moves the results of each row, (n,).
+    """Estimate the rounding error of each row, (n,), by Monte Carlo arithmetic.
 
-    Monte Carlo arithmetic: inputs and results of operations move by a few units in the last place, in some random
-    directions. Equal numbers move by the same amount, since programs for the same formulas keep ties. In float32, the distance to
-    float64 counts too.
+    Inputs and results of operations are perturbed by a few units in the last place, in random directions. Equal numbers are
+    perturbed equally, because programs for the same formulas preserve ties. In float32, the distance to float64 counts too.
     """
     kind = rows.dtype
     errors = np.zeros(len(rows))
@@ -476,7 +457,7 @@ def _run(
     draw: int | None = None,
     seen: list[FloatArray] | None = None,
 ) -> FloatArray:
-    """Apply a graph one operation after the other.
+    """Apply a graph operation by operation, optionally with perturbed results.
 
     Parameters
     ----------
@@ -487,9 +468,9 @@ def _run(
     kind : dtype
         Float type of the scores.
     draw : int, optional
-        Move results of operations by rounding in the directions of this draw.
+        Number of a random draw of perturbations.
     seen : list, optional
-        Where to add the values that operations with knots compare; NaN in rows that a branch does not get.
+        List to which the arguments of operations with knots are appended; NaN in rows that a branch does not receive.
     """
     values = [rows]
     with np.errstate(all="ignore"):
@@ -501,7 +482,7 @@ def _run(
                 if seen is not None and isinstance(operation, Piecewise | Ramps | TreeMeans):
                     seen.append(given[0])
                 result = operation.kernel(WIDE if graph.is_wide[number] else kind)(None, *given)
-            if draw is not None and operation.name not in EXACT:
+            if draw is not None and operation.rounds:
                 result = _moved(result, draw + number, 2)
             values.append(result)
     return values[-1]

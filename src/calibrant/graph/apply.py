@@ -27,7 +27,7 @@ __all__ = ["evaluated", "evaluated_columns", "mapped", "score_curves"]
 def mapped(
     formula: Callable[[TracedPredictions], TracedPredictions], predictions: Predictions
 ) -> Predictions:
-    """Return what a formula makes of predictions.
+    """Apply a formula on symbolic predictions to given predictions.
 
     >>> given = Predictions.from_logits([[0.0, 2.0]])
     >>> mapped(lambda traced: traced.with_logits(traced.logits * 0.5), given).scores
@@ -40,7 +40,7 @@ def mapped(
 
 
 def evaluated(formula: Callable[[TracedPredictions], Value], predictions: Predictions) -> NDArray[Any]:
-    """Return the numbers of a formula for every row, (n, columns); float64 where the formula widens them."""
+    """Evaluate a formula for every row, (n, columns); float64 if the formula widens."""
     trace = Trace(predictions.n_classes)
     value = formula(TracedPredictions(trace.input, predictions.space, predictions.floor))
     graph = trace.graph(value, predictions.space, Space.LOGITS)
@@ -50,9 +50,9 @@ def evaluated(formula: Callable[[TracedPredictions], Value], predictions: Predic
 def evaluated_columns(
     formula: Callable[[Event], list[Value]], predictions: Predictions
 ) -> NDArray[np.float64]:
-    """Return the numbers of several formulas of one event, (n, formulas), stored column by column.
+    """Evaluate several formulas of one event, (n, formulas), stored column by column.
 
-    What a formula comes to is kept: one that is the same function for many events is traced once.
+    Graphs are cached: a formula that is the same function for many events is traced once.
     """
     graph = _columns_graph(formula, predictions.space, predictions.floor)
     by_column = np.empty((graph.n_outputs, predictions.n_rows)).T
@@ -74,10 +74,10 @@ UNCHANGED = (BoundGaps, Floor, Restore)
 def score_curves(
     formula: Callable[[TracedPredictions], TracedPredictions], rows: Predictions, places: FloatArray
 ) -> FloatArray:
-    """Return the calibrated logits of scores in the company of every row, (n, m).
+    """Return the calibrated logits of single scores, with all sums over a row taken from given rows, (n, m).
 
-    A score is what one class would have if the other scores of its row were as they are: sums over a row are those of
-    the row itself. Terms that belong to single classes are left out.
+    The curve of a row shows the calibrated logit of one class as a function of its score, with the normalisation of the row
+    held fixed. Terms that belong to single classes are omitted.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def score_curves(
 
 
 def _probed(graph: MapGraph, scores: FloatArray, places: FloatArray) -> FloatArray | None:
-    """Run a graph on rows and, beside every value with one column per class, on single scores."""
+    """Apply a graph to rows and, in parallel, to single scores."""
     values: list[Any] = [scores]
     probes: list[FloatArray | None] = [np.broadcast_to(places, (len(scores), len(places)))]
     wide = np.dtype(np.float64)
@@ -144,7 +144,7 @@ def _arithmetic(operation: Arithmetic, values: list[FloatArray], probes: list[Fl
     if probes[0] is None and probes[1] is None:
         return None
     if first is None or second is None:
-        # A term of single classes is left out of a sum.
+        # Terms of single classes are omitted from sums.
         return (first if second is None else second) if operation.function == "add" else None
     return operation.kernel(np.dtype(np.float64))(None, first, second)
 

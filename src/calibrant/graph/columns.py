@@ -1,4 +1,4 @@
-"""Column operations: choose and join columns, one class against the rest, floors for zeros."""
+"""Column operations: selection and concatenation of columns, one-vs-rest, floors for zeros."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +43,7 @@ class Columns(Operation):
     columns: IntArray
 
     name: ClassVar[str] = "columns"
+    rounds: ClassVar[bool] = False
     may_return_its_value: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
@@ -65,6 +66,7 @@ class Join(Operation):
     columns: IntArray
 
     name: ClassVar[str] = "join"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = None
 
     def width(self, widths: Sequence[int]) -> int:
@@ -99,6 +101,7 @@ class Constant(Operation):
     numbers: NDArray[np.float64]
 
     name: ClassVar[str] = "constant"
+    rounds: ClassVar[bool] = False
 
     def width(self, widths: Sequence[int]) -> int:  # noqa: ARG002
         return len(self.numbers)
@@ -223,6 +226,7 @@ class BoundGaps(Operation):
     """
 
     name: ClassVar[str] = "bound-gaps"
+    rounds: ClassVar[bool] = False
     may_return_its_value: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:

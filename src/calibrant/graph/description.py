@@ -1,4 +1,4 @@
-"""Descriptions: the fitted numbers of a map graph in sentences."""
+"""Descriptions: the fitted parameters of a map graph in words."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from calibrant.wording import counted
 
 __all__ = ["described"]
 
-MOST_NAMED = 6  # classes, of which each is named with its number
+MOST_NAMED = 6  # classes that are listed one by one
 
 LOGARITHMS = (Log, LogSoftmax)
 LOGARITHMIC = (Affine, BoundGaps, Clip, Columns, Dense, Join, Narrow, Ramps, Restore, Widen)
@@ -42,12 +42,12 @@ ONE_COLUMN_EACH = (
 
 Names = tuple[str, ...] | None
 
-# What a value is: neither of the others, logits of events against their complements, or one logit per class.
+# Kind of a value: log-odds of events, one logit per class, or neither.
 OTHER, LOG_ODDS, SCORES = range(3)
 
 
 def described(graph: MapGraph, classes: Sequence[str]) -> list[str]:
-    """Return one sentence for every operation with fitted numbers, in the order in which they are applied.
+    """Return one sentence per operation with fitted parameters, in the order of application.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def described(graph: MapGraph, classes: Sequence[str]) -> list[str]:
         sentences.append(
             f"Added to that: {sentence[0].lower()}{sentence[1:]}" if is_term and sentence else sentence
         )
-        # A column that all others are compared with, such as the largest score, changes nothing in what they are.
+        # A single column that is broadcast, such as the largest score, does not change the kind.
         widest = max(graph.widths[source] for source in sources)
         kinds.append(
             _kind(operation, [kinds[source] for source in sources if graph.widths[source] == widest])
@@ -88,7 +88,7 @@ def described(graph: MapGraph, classes: Sequence[str]) -> list[str]:
 
 
 def _partners(graph: MapGraph, number: int) -> set[int]:
-    """Return the values of full width that a result is added to."""
+    """Return the values of the same width that a result is added to."""
     return {
         source
         for operation, sources in graph.nodes
@@ -99,19 +99,19 @@ def _partners(graph: MapGraph, number: int) -> set[int]:
 
 
 def _kind(operation: Operation, kinds: list[int]) -> int:
-    """Return what the result of an operation is."""
+    """Return the kind of the result of an operation."""
     if isinstance(operation, LOGARITHMS):
         return SCORES
     if isinstance(operation, Arithmetic):
         if operation.function not in ("add", "subtract"):
             return OTHER
-        # Such as log-odds, the difference of two logarithms.
+        # For example log-odds, the difference of two logarithms.
         return kinds[0] if len(kinds) == 1 else min(LOG_ODDS, *kinds)
     return kinds[0] if isinstance(operation, LOGARITHMIC) else OTHER
 
 
 def _names(operation: Operation, taken: list[Names]) -> Names:
-    """Return the class of every column of a result, or None if columns are no classes."""
+    """Return the class of every column of a result, or None if columns are not classes."""
     first = taken[0]
     if isinstance(operation, Columns | Restrict) and first is not None:
         return tuple(first[column] for column in operation.columns.tolist())

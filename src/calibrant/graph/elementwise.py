@@ -94,6 +94,7 @@ class Clip(Operation):
     high: Vector
 
     name: ClassVar[str] = "clip"
+    rounds: ClassVar[bool] = False
     axes: ClassVar[Mapping[str, tuple[int, ...]]] = {"low": (0, 1), "high": (0, 1)}
     elementwise: ClassVar[bool] = True
     overwrites: ClassVar[bool] = True
@@ -254,6 +255,7 @@ class Widen(Operation):
     """The same numbers as float64."""
 
     name: ClassVar[str] = "widen"
+    rounds: ClassVar[bool] = False
     elementwise: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:

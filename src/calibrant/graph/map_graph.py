@@ -25,7 +25,7 @@ MOST_COLUMNS = 10_000_000  # of all its values together
 
 
 class Node(NamedTuple):
-    """An operation and the numbers of the values that it takes: 0 is the input, i + 1 the result of node i."""
+    """An operation and the numbers of its arguments: 0 is the input, i + 1 the result of node i."""
 
     operation: Operation
     sources: tuple[int, ...]
@@ -35,19 +35,19 @@ class Node(NamedTuple):
 class MapGraph:
     """A map from scores to calibrated scores, row by row: operations in the order in which they are applied.
 
-    A graph has no loops: an operation takes the input and results of earlier operations only. The last result is the
-    output. Call it on an array of scores to apply it.
+    A graph is acyclic: an operation takes the input and results of earlier operations. The last result is the output.
+    Call the graph on an array of scores to apply it.
 
     Attributes
     ----------
     n_columns : int
         Number of columns of the input.
     nodes : tuple of Node
-        Operations with the values that they take.
+        Operations with the numbers of their arguments.
     space : Space
         Whether the input must be probabilities or logits.
     output_space : Space
-        What the output is.
+        Space of the output.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class MapGraph:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Widths of all values, that of the input first; raises :class:`GraphError` where operations do not fit."""
+        """Widths of all values, the input first; raises :class:`GraphError` if operations do not fit."""
         widths = [self.n_columns]
         for node in self.nodes:
             widths.append(node.operation.width([widths[source] for source in node.sources]))
@@ -79,7 +79,7 @@ class MapGraph:
 
     @cached_property
     def is_wide(self) -> tuple[bool, ...]:
-        """Whether each value is float64 whatever the float type of the input."""
+        """Whether each value is float64 regardless of the float type of the input."""
         wide = [False]
         for node in self.nodes:
             wide.append(node.operation.is_wide([wide[source] for source in node.sources]))
@@ -96,10 +96,10 @@ class MapGraph:
         Parameters
         ----------
         scores : array-like of shape (n, n_columns)
-            In the space of the graph; no number in it is checked. float32 and float64 are computed in their own type,
-            float16 in float32, integers in float64.
+            In the space of the graph; values are not checked. float32 and float64 are computed in their own type, float16
+            in float32, integers in float64.
         out : ndarray, optional
-            Where to write the result, of its shape and float type; it must not overlap with ``scores``.
+            Array for the result, of its shape and float type; it must not overlap with ``scores``.
         """
         if not (
             type(scores) is np.ndarray
@@ -112,11 +112,11 @@ class MapGraph:
         return self.program(scores.dtype).run(scores, out)
 
     def largest(self, scores: FloatArray) -> NDArray[np.intp]:
-        """Return the column of the largest output of every row of parsed scores, (n,); the output is not stored."""
+        """Return the arg-max of the output for every row of parsed scores, (n,), without storing the output."""
         return self.program(scores.dtype).largest(scores)
 
     def program(self, kind: np.dtype[Any]) -> "Program":
-        """Return the NumPy program of the graph for scores of a float type; made once."""
+        """Return the NumPy program of the graph for a float type; compiled once."""
         program = self._programs.get(kind.char)
         if program is None:
             with np.errstate(all="ignore"):  # a parameter may be beyond the range of float32
@@ -128,7 +128,7 @@ class MapGraph:
         return {}
 
     def check(self) -> None:
-        """Raise :class:`GraphError` unless all operations fit each other and have sound, finite parameters."""
+        """Raise :class:`GraphError` unless all operations fit each other and have valid, finite parameters."""
         if not self.n_columns >= 1 or len(self.nodes) > MOST_NODES:
             raise GraphError("a graph needs columns, and no more than 100,000 operations")
         widths = [self.n_columns]
@@ -190,11 +190,11 @@ def _columns(number: int) -> str:
 
 
 def _checked_width(operation: Operation, sources: Sequence[int], widths: Sequence[int]) -> int:
-    """Return the width of a result; raises :class:`GraphError` unless parameters and values are sound and fit."""
+    """Return the width of a result; raises :class:`GraphError` unless parameters and arguments are valid."""
     if operation.n_values is not None and len(sources) != operation.n_values:
         raise GraphError(f"{operation.name} takes {operation.n_values} values, not {len(sources)}")
     if not sources or not all(0 <= source < len(widths) for source in sources):
-        raise GraphError(f"{operation.name} takes values that are not there yet")
+        raise GraphError(f"{operation.name} takes values that do not exist yet")
     for field in fields(operation):
         parameter = getattr(operation, field.name)
         if isinstance(parameter, np.ndarray):
@@ -210,7 +210,7 @@ def _checked_width(operation: Operation, sources: Sequence[int], widths: Sequenc
         for part in parameter if isinstance(parameter, tuple) else ():
             if isinstance(part, MapGraph):
                 part.check()
-    # Checks may rely on shapes, which the width has looked at.
+    # Checks may rely on shapes, which the width has validated.
     width = operation.width([widths[source] for source in sources])
     operation.check()
     if width < 1:
@@ -221,7 +221,7 @@ def _checked_width(operation: Operation, sources: Sequence[int], widths: Sequenc
 def _is_sound(parameter: NDArray[Any], name: str) -> bool:
     if parameter.dtype.kind not in "fiu":
         return False
-    # A bound may be infinite, which means that there is none.
+    # An infinite bound means no bound.
     unbounded = name in ("low", "high", "lower", "upper")
     return not np.isnan(parameter).any() if unbounded else bool(np.isfinite(parameter).all())
 
@@ -230,20 +230,19 @@ if TYPE_CHECKING:
     from calibrant.graph.map_graph import MapGraph
 
 
-# Blocks of fewer rows would spend their time on starting products of matrices.
+# In smaller blocks, the overhead of matrix products dominates.
 PRODUCT_ROWS = 256
 
-# From this number of rows on it pays to store a narrow block column by column.
+# From this number of rows on, narrow blocks are stored column by column.
 MANY_ROWS = 32
 
 NOWHERE, OUTPUT = -1, -2
 
 
 class Step(NamedTuple):
-    """One kernel: what it takes, and where it may write.
+    """One kernel with its arguments and its target.
 
-    ``target`` is the number of the value whose array is overwritten, or :data:`OUTPUT`, or :data:`NOWHERE` for a new
-    array.
+    ``target`` is the number of the value whose array is overwritten, :data:`OUTPUT`, or :data:`NOWHERE` for a new array.
     """
 
     kernel: Kernel
@@ -255,13 +254,12 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Kernels of all operations for one float type of the input, with the arrays that each may overwrite.
+    """Compiled graph for one float type of the input: kernels, with the arrays that they overwrite.
 
-    A result takes the place of a value that nothing needs any more where the kernel allows it, and the last ones are
-    written into the output. Memory beyond input and output is that of a few blocks per thread.
+    A result overwrites a value that is not needed any more, if the kernel allows it; the last results are written into the
+    output. Memory beyond input and output is a few blocks per thread.
 
-    Blocks of few columns are stored column by column: all operations then run over long contiguous vectors, whether
-    they combine entries of a row or not.
+    Narrow blocks are stored column by column, so that all operations run over long contiguous vectors.
     """
 
     steps: tuple[Step, ...]
@@ -280,7 +278,7 @@ class Program:
         widths, wide = graph.widths, graph.is_wide
         wide_kind = np.dtype(np.float64)
         kinds = [wide_kind if each else kind for each in wide]
-        # Values that are the array of another one, or may be.
+        # Values that share the array of another one, or may do so.
         same = list(range(len(widths)))
         for number, (operation, sources) in enumerate(graph.nodes, start=1):
             if _changes_nothing(operation, kinds[number], kinds[sources[0]]):
@@ -339,7 +337,7 @@ class Program:
         return out
 
     def largest(self, scores: FloatArray) -> NDArray[np.intp]:
-        """Return the column of the largest entry of every row of the output (the first of equals), (n,)."""
+        """Return the arg-max of every row of the output (the first of equals), (n,)."""
         columns = np.empty(len(scores), np.intp)
 
         def run(rows: slice) -> int:
@@ -369,7 +367,7 @@ class Program:
         return self.in_one_block or n_rows * self.widest * 8 <= BLOCK_BYTES
 
     def _in_blocks(self, n_rows: int, run: Callable[[slice], int]) -> None:
-        """Call ``run`` on all blocks of rows, the same ones for every output."""
+        """Call ``run`` on all blocks of rows; the blocks do not depend on the output."""
         if self._is_one_block(n_rows):
             run(slice(None))
             return
@@ -377,7 +375,7 @@ class Program:
             in_all_blocks(run)
 
     def _run_block(self, scores: FloatArray, out: FloatArray) -> None:
-        # The last two are found by OUTPUT and NOWHERE.
+        # OUTPUT and NOWHERE index the last two.
         values: list[Any] = [None] * (self.n_values + 2)
         values[0], given = scores, out
         if self.by_columns and len(scores) >= MANY_ROWS:
@@ -407,7 +405,7 @@ def _check_out(out: Any, shape: tuple[int, int], kind: np.dtype[Any], scores: Fl
 
 
 def _needed(graph: "MapGraph") -> list[int]:
-    """Return the numbers of the results that lead to the output, in order."""
+    """Return the numbers of the results that the output depends on, in order."""
     needed = {len(graph.nodes)}
     for number in range(len(graph.nodes), 0, -1):
         if number in needed:
@@ -416,15 +414,15 @@ def _needed(graph: "MapGraph") -> list[int]:
 
 
 def _changes_nothing(operation: Any, kind: np.dtype[Any], source: np.dtype[Any]) -> bool:
-    # Operations are final, and isinstance takes long for abstract classes.
+    # Operations are final, and isinstance is slow for abstract classes.
     is_cast = type(operation) is Widen or (type(operation) is Narrow and not operation.keep_positive)
     return is_cast and kind == source
 
 
 def _softmaxes_with_argmax(graph: "MapGraph", same: list[int]) -> dict[int, tuple[int, int]]:
-    """Return the restorations of an arg-max that are one kernel with the softmax before them, and what that takes.
+    """Return the arg-max restorations that are fused with the softmax before them, and the arguments of the fused kernel.
 
-    The scores must be an increasing function of the reference, so that a clear lead is the same class in both.
+    The scores must be an increasing function of the reference, so that a clear maximum is the same class in both.
     """
     uses = [0] * (len(graph.nodes) + 1)
     for _, sources in graph.nodes:
@@ -443,7 +441,7 @@ def _softmaxes_with_argmax(graph: "MapGraph", same: list[int]) -> dict[int, tupl
 
 
 def _increases(graph: "MapGraph", number: int, reference: int) -> bool:
-    """Return whether a value never falls where the reference rises, with all columns treated alike, rounding included."""
+    """Return whether a value is a non-decreasing function of the reference, the same for all columns, rounding included."""
     while number != reference:
         if number == 0:
             return False
@@ -470,7 +468,7 @@ def _targets(
     kinds: list[np.dtype[Any]],
     output: int,
 ) -> list[int]:
-    """Return where every result goes; see :class:`Step`."""
+    """Return the target of every result; see :class:`Step`."""
     widths = graph.widths
     targets = [NOWHERE] * len(widths)
 
@@ -488,7 +486,7 @@ def _targets(
     for number in computed:
         if may_overwrite(number):
             targets[number] = taken[number][0]
-    # The chain of results that overwrite each other up to the output begins in the output itself.
+    # Results that overwrite each other up to the output are written into the output from the start.
     number = output
     while number > 0 and targets[number] >= 0:
         number = targets[number]

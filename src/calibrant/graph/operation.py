@@ -1,4 +1,4 @@
-"""Operation: one step of a map graph, from the values of earlier steps to a new value per row."""
+"""Operation: one node of a map graph, a function of the rows of earlier values."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +18,16 @@ Kernel = Callable[..., Any]
 """``kernel(out, *values)``: returns the result, in ``out`` where that is an array of its shape and float type."""
 
 OPERATIONS: dict[str, type["Operation"]] = {}
-"""All operations by name, filled by their definitions."""
+"""All operations by name; definitions register themselves."""
 
 
 class GraphError(FileFormatError):
-    """A map graph that makes no sense, such as one from a damaged file."""
+    """A map graph is invalid, for example in a damaged file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operation(ABC):
-    """A function of one row; subclasses state a formula, its parameters and a NumPy kernel; abstract.
+    """Abstract row operation; subclasses define a formula, its parameters and a NumPy kernel.
 
     A *value* is a matrix of one row per row of the input and a given number of columns, its *width*. Values have the
     float type of the input or are *wide*, that is float64.
@@ -38,13 +38,16 @@ class Operation(ABC):
     """Name in files and exports."""
 
     n_values: ClassVar[int | None] = 1
-    """Number of values it takes; None for any number of them."""
+    """Number of arguments; None for any number."""
 
     elementwise: ClassVar[bool] = False
-    """Whether each column of the result depends on the same column of the values alone."""
+    """Whether each column of the result depends on the same column of the arguments only."""
 
     overwrites: ClassVar[bool] = False
     """Whether the kernel may write its result over its first value."""
+
+    rounds: ClassVar[bool] = True
+    """Whether results are rounded; operations that select and compare numbers are exact."""
 
     may_return_its_value: ClassVar[bool] = False
     """Whether the kernel may return its first value, or a view of it, instead of a new array."""
@@ -53,7 +56,7 @@ class Operation(ABC):
     """Whether the kernel must see all rows at once."""
 
     axes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
-    """How many axes each array may have, where that is not one."""
+    """Allowed numbers of axes of each array parameter, if not one."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -62,11 +65,11 @@ class Operation(ABC):
 
     @abstractmethod
     def width(self, widths: Sequence[int]) -> int:
-        """Return the width of the result; raises :class:`GraphError` where parameters and values do not fit."""
+        """Return the width of the result; raises :class:`GraphError` if parameters and arguments do not fit."""
 
     @property
     def n_scratch(self) -> int:
-        """Number of columns of the temporary arrays of the kernel, if it needs more than its values have."""
+        """Number of columns of the temporary arrays of the kernel, if larger than those of its arguments."""
         return 0
 
     @abstractmethod
@@ -74,17 +77,17 @@ class Operation(ABC):
         """Return the NumPy function for values of a float type."""
 
     def is_wide(self, wide: Sequence[bool]) -> bool:
-        """Return whether the result is float64 whatever the float type of the input; given that of the values."""
+        """Return whether the result is float64 regardless of the float type of the input, given the same of the arguments."""
         return any(wide)
 
-    def check(self) -> None:  # noqa: B027 (most parameters need finiteness only, which all are checked for)
-        """Raise :class:`GraphError` unless the parameters make sense."""
+    def check(self) -> None:  # noqa: B027 (most parameters need to be finite only, which is checked for all)
+        """Raise :class:`GraphError` for invalid parameters."""
 
     @classmethod
     def stacked(cls, parts: Sequence[Self]) -> Self | None:
-        """Return one operation that does to column j what ``parts[j]`` does to a single column; None if there is none.
+        """Return one operation that applies ``parts[j]`` to column j; None if there is none.
 
-        This is how the maps of K classes become one operation on K columns.
+        It combines the maps of K classes into one operation on K columns.
         """
         if not cls.elementwise or fields(cls):
             return None
@@ -104,7 +107,7 @@ def new_value(like: FloatArray, width: int, kind: np.dtype[Any] | type) -> Float
 
 
 def same_width(name: str, widths: Sequence[int]) -> int:
-    """Return the common width of some values, of which those of one column count as any width."""
+    """Return the common width of values; those with one column are broadcast."""
     width = max(widths)
     if any(each not in (1, width) for each in widths):
         raise GraphError(f"{name} takes values of one width, not of {list(widths)}")
@@ -118,7 +121,7 @@ def per_column(parts: Sequence[Any]) -> Vector:
 
 
 def fits(name: str, parameter: NDArray[Any], width: int) -> None:
-    """Refuse a parameter that is neither one number nor one number per column."""
+    """Raise an error for a parameter that is neither one number nor one number per column."""
     if parameter.shape not in ((), (1,), (width,)):
         raise GraphError(f"{name} has a parameter of shape {parameter.shape} for {width} columns")
 

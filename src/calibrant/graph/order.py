@@ -1,4 +1,4 @@
-"""Order operations: sorting a row, undoing it, and restoring what rounding has changed."""
+"""Order operations: sort a row, invert the sort, and restore an arg-max or order that rounding has changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MOST_PAIRS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Restore(Operation):
-    """The first value with the arg-max, or the order, of the second, where rounding has changed it.
+    """The first value with the arg-max, or the order, of the second, which rounding may have changed.
 
     Both values have the same arg-max or order in exact arithmetic. ``"argmax"``: the entry in the column of the
     second value's largest entry becomes the largest, by one rounding step where it must. ``"order"``: entries that must
@@ -30,6 +30,7 @@ class Restore(Operation):
     kept: Kept
 
     name: ClassVar[str] = "restore"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
     overwrites: ClassVar[bool] = True
 
@@ -74,6 +75,7 @@ class SortDescending(Operation):
     n_largest: int
 
     name: ClassVar[str] = "sort-descending"
+    rounds: ClassVar[bool] = False
 
     def width(self, widths: Sequence[int]) -> int:
         if not 1 <= self.n_largest <= widths[0]:
@@ -98,6 +100,7 @@ class Unsort(Operation):
     """
 
     name: ClassVar[str] = "unsort"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
 
     def width(self, widths: Sequence[int]) -> int:
@@ -139,6 +142,7 @@ class FirstOfLeast(Operation):
     tolerance: float
 
     name: ClassVar[str] = "first-of-least"
+    rounds: ClassVar[bool] = False
 
     def width(self, widths: Sequence[int]) -> int:
         return widths[0]

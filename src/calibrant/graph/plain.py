@@ -1,4 +1,4 @@
-"""Map graphs as plain data: what files and exports hold."""
+"""Map graphs as plain data, for files and exports."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -20,12 +20,12 @@ LARGEST_INTEGER = 2**53  # up to which floats hold every integer
 
 KEYS = {"columns", "space", "output_space", "operations"}
 
-# Not to be stored: a function of Python.
+# Not storable: a Python function.
 UNSTORABLE = frozenset({"opaque"})
 
 
 def graph_to_plain(graph: MapGraph, put: Callable[[AnyArray], Any]) -> dict[str, Any]:
-    """Return a graph as JSON values; ``put`` says what stands for an array.
+    """Return a graph as JSON values; ``put`` encodes an array.
 
     >>> from calibrant.graph.elementwise import Clip
     >>> graph = MapGraph(2, (Node(Clip(np.array(0.0), np.array(1.0)), (0,)),))
@@ -46,7 +46,7 @@ def graph_to_plain(graph: MapGraph, put: Callable[[AnyArray], Any]) -> dict[str,
 
 def _plain(parameter: Any, put: Callable[[AnyArray], Any]) -> Any:
     if isinstance(parameter, np.ndarray):
-        # A single number needs no array; infinity, which stands for no bound, is no JSON value.
+        # A single number needs no array; infinity, which means no bound, is not valid JSON.
         if parameter.ndim == 0 and np.isfinite(parameter):
             return float(parameter)
         return put(_compact(parameter) if parameter.dtype.kind in "iu" else parameter)
@@ -64,12 +64,12 @@ def _compact(numbers: AnyArray) -> AnyArray:
 
 
 def graph_from_plain(content: Any, get: Callable[[Any], AnyArray], depth: int = 0) -> MapGraph:
-    """Return the graph that JSON values describe, checked; ``get`` returns the array for what stands for one.
+    """Return the graph that JSON values describe, after all checks; ``get`` decodes an array.
 
     Raises
     ------
     GraphError
-        If operations are unknown, take values that are not there, do not fit each other, or have unsound parameters.
+        If operations are unknown, take values that do not exist, do not fit each other, or have invalid parameters.
     """
     if depth > MOST_NESTED or type(content) is not dict or set(content) != KEYS:
         raise GraphError(f"a graph must have the keys {sorted(KEYS)}")
@@ -97,7 +97,7 @@ def _node(content: Any, get: Callable[[Any], AnyArray], depth: int) -> Node:
         raise GraphError(f"{kind.name} must have the parameters {sorted(names)}")
     sources = content["of"]
     if type(sources) is not list or not all(type(source) is int for source in sources):
-        raise GraphError(f"{kind.name} must say what it is applied to")
+        raise GraphError(f"{kind.name} must list the values that it takes in 'of'")
     return Node(_operation(kind, content, get, depth), tuple(sources))
 
 
@@ -146,7 +146,7 @@ def _array(value: Any, whole: bool, get: Callable[[Any], AnyArray], where: str) 
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a JSON value is a float, or an integer that stands for one: other languages write 1 for 1.0."""
+    """Return whether a JSON value is a float, or an integer in its place: other languages write 1 for 1.0."""
     return type(value) is float or (type(value) is int and abs(value) <= LARGEST_INTEGER)
 
 

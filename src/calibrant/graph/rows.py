@@ -14,7 +14,7 @@ from calibrant.numerics.row_order import argmax_restored
 
 __all__ = ["FEW_ROWS", "Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
 
-# Up to this number of rows the time goes into calls of NumPy, not into numbers; their blocks are stored row by row.
+# Up to this number of rows, the overhead of NumPy calls dominates; such blocks are stored row by row.
 FEW_ROWS = 16
 
 
@@ -41,7 +41,7 @@ def row_totals(x: FloatArray) -> FloatArray:
     if x.shape[1] > NARROW:
         totals: FloatArray = np.add.reduce(x, axis=1, keepdims=True)
         return totals
-    # From left to right, as sums of many narrow rows are taken; a sum of one row alone is not.
+    # From left to right, the order in which sums of many narrow rows are computed.
     return np.add.accumulate(x, axis=1)[:, -1:]
 
 
@@ -59,7 +59,7 @@ class Softmax(Operation):
         return softmax_into
 
 
-# Relative to the largest entry of a row: what is closer may have become equal.
+# Relative to the largest entry of a row; larger entries may be equal to it but for rounding.
 CLOSE = {np.dtype(kind).char: 1 - 8 * np.finfo(kind).eps for kind in (np.float32, np.float64)}
 
 
@@ -74,8 +74,8 @@ def softmax_into(out: FloatArray | None, x: FloatArray) -> FloatArray:
 def softmax_with_argmax(out: FloatArray | None, x: FloatArray, reference: FloatArray) -> FloatArray:
     """Return the softmax of every row with the arg-max of the reference, of which ``x`` is an increasing function.
 
-    A largest entry that leads by more than rounding is in the column of the reference's largest entry. Other rows are
-    compared with the reference.
+    An entry that is the largest by more than rounding is the arg-max of the reference too. Other rows are compared with the
+    reference.
     """
     y = np.subtract(x, row_tops(x), out=out)
     np.exp(y, out=y)
@@ -159,7 +159,7 @@ class Dense(Operation):
         return int(self.weights.shape[1])
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:
-        # As the transpose of a row-by-row matrix, which is how fitted weights are kept.
+        # In Fortran order, as fitted weights are stored.
         weights = np.ascontiguousarray(self.weights.T.astype(kind)).T
         intercept, has_intercept = self.intercept.astype(kind), bool(self.intercept.any())
 
@@ -212,17 +212,17 @@ SPREAD = 80.0
 
 
 def _divided(values: Vector) -> Vector:
-    # In the order in which the programs of the papers add, row by row, since equal figures land on the edges of bins.
+    # In the order of summation of the papers' programs, row by row, since equal scores lie on the edges of bins.
     values /= np.ascontiguousarray(values).sum(axis=1, keepdims=True)
     return values
 
 
 def _shifted(values: Vector) -> Vector:
-    """Subtract from all log-odds of a row the number that makes its probabilities sum to one.
+    """Subtract from all log-odds of a row the shift with which its probabilities sum to one.
 
-    The sum decreases in that number, so a bracket holds the root; Newton's step is taken where it stays inside.
+    The sum decreases in the shift, so the root is bracketed; Newton steps that leave the bracket are replaced by bisection.
     """
-    # Rows may sum to a little more than one, and an entry may then exceed it.
+    # Rows may sum to slightly more than one, and then an entry may exceed one.
     odds = np.minimum(logit(np.minimum(values, 1.0)), CERTAIN)
     largest = odds.max(axis=1)
     odds = np.maximum(odds - largest[:, np.newaxis], -SPREAD)
@@ -243,7 +243,7 @@ def _shifted(values: Vector) -> Vector:
 
 
 def _projected(values: Vector) -> Vector:
-    """Return the nearest point of the simplex in the sense of least squares."""
+    """Return the Euclidean projection onto the simplex."""
     n_classes = values.shape[1]
     descending = -np.sort(-values, axis=1)
     excess = (np.cumsum(descending, axis=1) - 1) / np.arange(1, n_classes + 1)
@@ -278,7 +278,7 @@ def normalised(values: FloatArray, how: Normalisation, fallback: FloatArray) -> 
 
 @dataclass(frozen=True, eq=False)
 class Normalise(Operation):
-    r"""Rows that sum to one, from K separate probabilities g and the row to use where all of them are zero.
+    r"""Normalisation of K one-vs-rest probabilities g to sum one; where all are zero, the row of the second value.
 
     - ``"divide"`` gives :math:`g_j / \sum_k g_k`;
     - ``"shift"`` gives :math:`\sigma(o_j - \lambda)` with the one :math:`\lambda` for which they sum to one, the row nearest

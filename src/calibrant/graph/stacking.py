@@ -1,4 +1,4 @@
-"""Stacking: the maps of many single events become one map on as many columns."""
+"""Stacking: combine the maps of several events into one map with a column per event."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def _graph_of(calibrated: Callable[[Event], Event], space: Space, floor: float) 
 
 
 def _structure(graph: MapGraph) -> Any:
-    """Return what two graphs must have in common to be stacked."""
+    """Return the structure of a graph; graphs with equal structure can be stacked."""
     return tuple(
         (
             type(node.operation),

@@ -1,4 +1,4 @@
-"""Switch: a map that depends on the column of the largest entry of a row."""
+"""Switch: a map per arg-max."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = ["Switch"]
 
 @dataclass(frozen=True, eq=False)
 class Switch(Operation):
-    """The map of the column in which the second value is largest, applied to the first value, as float64.
+    """The map that belongs to the arg-max of the second value, applied to the first value, as float64.
 
     Attributes
     ----------
@@ -30,6 +30,7 @@ class Switch(Operation):
     branch_of_column: NDArray[np.intp]
 
     name: ClassVar[str] = "switch"
+    rounds: ClassVar[bool] = False
     n_values: ClassVar[int | None] = 2
 
     def width(self, widths: Sequence[int]) -> int:
@@ -47,7 +48,7 @@ class Switch(Operation):
 
     @property
     def needs_all_rows(self) -> bool:  # type: ignore[override]
-        """Whether a branch does."""
+        """Whether a branch needs all rows at once."""
         return any(node.operation.needs_all_rows for branch in self.branches for node in branch.nodes)
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Tracing: formulas written on symbolic predictions become a map graph."""
+"""Tracing: formulas on symbolic predictions are recorded as a map graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -38,14 +38,14 @@ from calibrant.space import Space
 
 __all__ = ["Event", "Opaque", "Trace", "TracedPredictions", "Value", "parameter_names"]
 
-# Arrays of more numbers are not compared when the same operation is looked for.
+# Larger arrays are not compared when common subexpressions are eliminated.
 SMALL = 10_000
 
 LARGEST_LOG_ODDS = -float(np.log(np.finfo(np.float64).tiny))
 
 
 class Trace:
-    """Operations recorded so far; the same operation on the same values is recorded once."""
+    """Recorded operations; the same operation on the same values is recorded once (common subexpressions)."""
 
     def __init__(self, n_columns: int) -> None:
         self.widths = [n_columns]
@@ -77,7 +77,7 @@ class Trace:
         return Value(self, len(self.nodes))
 
     def graph(self, output: "Value", space: Space, output_space: Space) -> MapGraph:
-        """Return the operations that lead to a value, and no others."""
+        """Return the graph of a value, without operations that it does not depend on."""
         needed = {output.number}
         for number in range(output.number, 0, -1):
             if number in needed:
@@ -92,7 +92,7 @@ class Trace:
             for number in kept
         )
         graph = MapGraph(self.widths[0], nodes, space, output_space)
-        # Known already; a graph works them out from its operations otherwise.
+        # Known already; otherwise a graph derives them from its operations.
         vars(graph)["widths"] = (self.widths[0], *(self.widths[number] for number in kept))
         vars(graph)["is_wide"] = (False, *(self.wide[number] for number in kept))
         return graph
@@ -135,7 +135,7 @@ class Value:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the value is float64 whatever the float type of the input."""
+        """Whether the value is float64 regardless of the float type of the input."""
         return self.trace.wide[self.number]
 
     @property
@@ -154,7 +154,7 @@ class Value:
         if self.number and (operation.scale == 1).all():
             before, sources = self.trace.nodes[self.number - 1]
             if type(before) is Affine and not before.shift.any():
-                # One operation in the place of two, to the last bit.
+                # One operation instead of two, with the same bits.
                 return Value(self.trace, sources[0]).then(Affine(before.scale, operation.shift))
         return self.then(operation)
 
@@ -268,18 +268,18 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class TracedPredictions:
-    """Symbolic predictions: what :class:`~calibrant.predictions.Predictions` are for arrays, for a trace.
+    """Symbolic predictions: the counterpart of :class:`~calibrant.predictions.Predictions` in a trace.
 
     Attributes
     ----------
     raw : Value
-        Scores, (n, K), before the arg-max or order that they must have is restored.
+        Scores, (n, K), before restoration of the arg-max or order.
     space : Space
         Whether scores are probabilities or logits.
     floor : float or None
-        Smallest probability of which a logarithm is taken; None leaves it to the rows, which a logarithm does not allow.
+        Lower bound on probabilities in logarithms; None if it depends on the rows, which logarithms do not allow.
     kept : {"argmax", "order"} or None
-        What the scores have in common with ``reference`` in exact arithmetic.
+        Property that the scores share with ``reference`` in exact arithmetic.
     reference : Value or None
     """
 
@@ -296,7 +296,7 @@ class TracedPredictions:
 
     @property
     def scores(self) -> Value:
-        """Scores, (n, K), with the arg-max or order that they must have."""
+        """Scores, (n, K), with restored arg-max or order."""
         return self._kept(self.raw)
 
     def _kept(self, value: Value) -> Value:
@@ -313,17 +313,17 @@ class TracedPredictions:
 
     @property
     def log_probabilities(self) -> Value:
-        """Logarithms of the probabilities, (n, K), not below that of the floor for given zeros."""
+        """Logarithms of the probabilities, (n, K), at least that of the floor."""
         return self.scores.log_softmax() if self.space is Space.LOGITS else self.scores.log(self.least)
 
     @property
     def logits(self) -> Value:
-        """Logits as they came, or logarithms of probabilities."""
+        """Logits, or logarithms of probabilities."""
         return self.scores if self.space is Space.LOGITS else self.log_probabilities
 
     @property
     def least(self) -> float:
-        """The floor, which must be known."""
+        """The floor; it must be known."""
         assert self.floor is not None, "a map begins with the floor of its calibrator"
         return self.floor
 
@@ -333,7 +333,7 @@ class TracedPredictions:
 
     @classmethod
     def of_event(cls, event: "Event") -> "TracedPredictions":
-        """Return predictions of two classes as they came: the complement, and the event."""
+        """Return predictions of two classes: the complement, and the event."""
         assert event.rest is not None
         return cls(event.rest.joined(event.own), event.space, event.floor)
 
@@ -348,24 +348,24 @@ class TracedPredictions:
         )
 
     def without_zeros(self) -> "TracedPredictions":
-        """Return predictions with the floor in the place of smaller probabilities; the arg-max stays."""
+        """Return predictions with smaller probabilities raised to the floor; the arg-max is preserved."""
         operation = BoundGaps() if self.space is Space.LOGITS else Floor(self.least)
         return TracedPredictions(self.scores.then(operation), self.space, self.floor)
 
     def restricted_to(self, columns: NDArray[np.intp]) -> "TracedPredictions":
-        """Return the predictions for some classes, given that the class is one of them."""
+        """Return the predictions for a subset of the classes, conditional on the class being among them."""
         operation = Columns(columns) if self.space is Space.LOGITS else Restrict(columns)
         return TracedPredictions(self.scores.then(operation), self.space, self.floor)
 
     @property
     def event(self) -> "Event":
-        """The event that the class is the second one of two."""
+        """The event that the true class is the second of two."""
         scores = self.scores
         return Event(self.space, self.least, scores.columns([0]), scores.columns([1]))
 
     @property
     def against_rest(self) -> "Event":
-        """The K events that the class is a given one, in K columns."""
+        """The K one-vs-rest events, one per column."""
         return Event(
             self.space,
             self.least,
@@ -375,7 +375,7 @@ class TracedPredictions:
 
     @property
     def largest_against_rest(self) -> "Event":
-        """The event that the class with the largest score is the true one."""
+        """The event that the predicted class is the true one."""
         both = self.scores.then(RestOfLargest(self.space is Space.LOGITS))
         return Event(self.space, self.least, both.columns([0]), both.columns([1]))
 
@@ -384,17 +384,16 @@ class TracedPredictions:
 class Event:
     """Symbolic predictions of events, one per column: scores of each event and of its complement.
 
-    The complement has a score of its own, since one minus a probability near one has lost its digits. Results are
-    float64.
+    The complement has its own score, because one minus a probability near one loses digits. Results are float64.
 
     Attributes
     ----------
     space : Space
-        What the scores are.
+        Space of the scores.
     floor : float
-        Smallest probability of which a logarithm is taken.
+        Lower bound on probabilities in logarithms.
     rest : Value or None
-        Scores of the complement. None stands for a logit of zero, or for one minus the probability.
+        Scores of the complement. None means a logit of zero, or one minus the probability.
     own : Value
         Scores of the event.
     """
@@ -418,26 +417,26 @@ class Event:
 
     @property
     def given_probability(self) -> Value:
-        """Probability of the event in the float type in which it was given, for comparison with edges of bins."""
+        """Probability of the event in its original float type, for comparison with edges of bins."""
         return self.own if self.space is Space.PROBABILITIES else self.probability
 
     @property
     def log_probability(self) -> Value:
-        """Logarithm of the probability, not below that of the floor."""
+        """Logarithm of the probability, at least that of the floor."""
         if self.space is Space.LOGITS:
             return self.log_odds.function("log-sigmoid")
         return self.own.widened.log(self.floor)
 
     @property
     def log_complement(self) -> Value:
-        """Logarithm of the probability of the complement, not below that of the floor."""
+        """Logarithm of the probability of the complement, at least that of the floor."""
         if self.space is Space.LOGITS:
             return (-self.log_odds).function("log-sigmoid")
         return self.complement.log(self.floor)
 
     @property
     def log_odds(self) -> Value:
-        """Logarithm of probability over complement."""
+        """Log-odds of the event."""
         if self.space is Space.LOGITS:
             return self.own.widened if self.rest is None else self.own.widened - self.rest.widened
         return self.log_probability - self.log_complement
@@ -456,13 +455,13 @@ class Event:
             logits = self.own.constant(0.0).widened.joined(self.log_odds).narrowed()
             return TracedPredictions(logits.then(BoundGaps()), Space.LOGITS)
         both = self.complement.joined(self.own.widened)
-        # Zeros of a raw map stay; what is only too small for the float type does not become one.
+        # Zeros of a map stay; positive numbers do not underflow to zero in the float type.
         return TracedPredictions(both.narrowed(keep_positive=True), Space.PROBABILITIES)
 
 
 @dataclass(frozen=True, eq=False)
 class Opaque(Operation):
-    """A function of all rows that is no list of row operations, such as a search for nearest neighbours."""
+    """A function of all rows that is not a list of row operations, such as a search for nearest neighbours."""
 
     function: Callable[[FloatArray], FloatArray] = field(repr=False)
     reason: str

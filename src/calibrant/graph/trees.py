@@ -1,4 +1,4 @@
-"""Tree means: the average over binary trees of what is in the leaf that a row falls into."""
+"""Tree means: the average of the leaf values of several binary trees."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from calibrant.numerics.tree_walk import check_trees, places_below, walk
 __all__ = ["TreeMeans"]
 
 
-# Up to this number of splits, all are decided for a single row, which takes fewer calls of NumPy than a walk.
+# Up to this number of splits, all are evaluated for a single row, which takes fewer NumPy calls than a walk.
 MOST_SPLITS_AT_ONCE = 10_000
 
 
@@ -29,7 +29,7 @@ class TreeMeans(Operation):
     n_splits : ndarray of shape (T,)
         Number of splits of every tree; a tree with J splits has the leaves 0 to J. All that follows is tree by tree.
     columns : ndarray of shape (S,)
-        Column that each split looks at. A walk begins at split 0.
+        Column that each split compares. A walk begins at split 0.
     thresholds : ndarray of shape (S,)
         A row goes left if its entry is below the threshold, and right otherwise.
     children : ndarray of shape (S, 2)
@@ -97,7 +97,7 @@ class TreeMeans(Operation):
 
 
 def _one_row_kernel(trees: TreeMeans, below: IntArray, values: Vector) -> Kernel:
-    """Return the kernel for one row: every split is decided, and paths are doubled until all end in leaves."""
+    """Return the kernel for one row: every split is evaluated, and paths are doubled until all end in leaves."""
     n_all, roots = len(trees.thresholds), trees.roots
     left, right = below.T.copy()
     leaves = np.arange(n_all, n_all + len(values))

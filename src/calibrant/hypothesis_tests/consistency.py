@@ -189,7 +189,7 @@ def _p_value(simulated: Float64Array, observed: float, tail: Alternative, how: P
 
 
 def _quantile(values: Float64Array, level: float) -> float:
-    """Return an order statistic as quantile, without interpolation, so that infinite values do no harm."""
+    """Return an order statistic as quantile, without interpolation, so that values may be infinite."""
     return float(np.quantile(values, level, method="inverted_cdf"))
 
 

@@ -21,7 +21,7 @@ __all__ = ["ClasswiseTests", "NullDistribution", "classwise_cumulative_tests", "
 SHOWN = 3
 
 # Total variance of the rows, relative to the square of the largest residual, below which p-values are rough.
-ENOUGH_VARIANCE = 5.0
+MIN_VARIANCE = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +64,11 @@ class NullDistribution:
 
     def caution(self, n_rows: int) -> str | None:
         """Return why a p-value is rough; None if it is not, or if it is exact because all variances are zero."""
-        if self.deviation == 0 or self.n_varying >= ENOUGH_VARIANCE * (1 - 1e-9):
+        if self.deviation == 0 or self.n_varying >= MIN_VARIANCE * (1 - 1e-9):
             return None
         return small_sample_caution(n_rows) or (
             f"the p-value is rough, since the total variance of the rows is {self.n_varying:.2g} times the square of the "
-            f"largest possible residual, less than {ENOUGH_VARIANCE:g}; use consistency_test"
+            f"largest possible residual, less than {MIN_VARIANCE:g}; use consistency_test"
         )
 
     def mean(self) -> float:

@@ -5,92 +5,25 @@ from numbers import Real
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from calibrant.arrays import IntArray, Vector
 from calibrant.binning import EqualMass
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests.event import Event
 from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.events import check_two_classes, float64_probabilities
-from calibrant.numerics.reductions import row_sums
-from calibrant.numerics.row_blocks import BlockSums
-from calibrant.predictions import Predictions
-from calibrant.space import Space
+from calibrant.metrics.events import check_two_classes
 from calibrant.wording import class_text, counted
 
 __all__ = ["hosmer_lemeshow_test"]
-
-
-# A softmax is never exactly zero, although its float64 value may be.
-LEAST_SOFTMAX = float(np.finfo(np.float64).tiny)
-
-
-@dataclass(frozen=True, eq=False)
-class Event:
-    """The predicted probability of one event, and whether it occurred.
-
-    Attributes
-    ----------
-    probability, opposite : ndarray of shape (n,)
-        Of the event, and of its complement as the sum over the other classes: one minus a probability that rounds to
-        one would be zero.
-    occurred : ndarray of shape (n,)
-    """
-
-    probability: Vector
-    opposite: Vector
-    occurred: NDArray[np.bool_]
-
-    @classmethod
-    def predicted_class(cls, data: LabelledPredictions) -> Self:
-        """Use the event that the predicted class is correct."""
-        predicted = data.predictions.predicted
-        return cls(*_probability_and_complement(data.predictions, predicted), predicted == data.labels)
-
-    @classmethod
-    def one_class(cls, data: LabelledPredictions, column: int) -> Self:
-        """Use the event that the class of this column occurs."""
-        columns = np.full(data.n_rows, column, dtype=np.intp)
-        return cls(*_probability_and_complement(data.predictions, columns), data.labels == column)
-
-    @property
-    def variance(self) -> Vector:
-        """Variance of the outcome, p (1 - p), (n,)."""
-        return self.probability * self.opposite
-
-    @property
-    def refuted(self) -> bool:
-        """Whether an outcome with probability zero occurred."""
-        impossible = np.where(self.occurred, self.probability, self.opposite) == 0
-        return bool(impossible.any())
-
-
-def _probability_and_complement(predictions: Predictions, columns: IntArray) -> tuple[Vector, Vector]:
-    """Return the probability of one column of every row, and of all others together; O(nK) in blocks of rows."""
-    own, others = np.empty(predictions.n_rows), np.empty(predictions.n_rows)
-
-    def read(rows: slice) -> int:
-        block = float64_probabilities(predictions, rows)
-        place = (np.arange(len(block)), columns[rows])
-        own[rows] = block[place]
-        block[place] = 0.0
-        others[rows] = row_sums(block)
-        return len(block)
-
-    with BlockSums.over(*predictions.scores.shape) as over_all_rows:
-        over_all_rows(read)
-    least = LEAST_SOFTMAX if predictions.space is Space.LOGITS else 0.0
-    # Rows sum to one only up to rounding; probabilities are capped at one.
-    return np.clip(own, least, 1.0), np.clip(others, least, 1.0)
 
 
 EventKind = Literal["auto", "positive", "confidence"]
 Variance = Literal["rows", "groups"]
 
 # Expected events, and non-events, from which the chi-square approximation of a group is adequate.
-ENOUGH = 5.0
+MIN_EXPECTED = 5.0
 
 # Fifty times 0.1 sums to five only up to rounding.
 ROUNDING = 1e-9
@@ -105,7 +38,7 @@ def hosmer_lemeshow_test(
     n_bins: int = 10,
     fitted: bool = False,
     variance: Variance = "rows",
-    min_expected: float = ENOUGH,
+    min_expected: float = MIN_EXPECTED,
 ) -> TestResult:
     r"""Hosmer-Lemeshow goodness-of-fit test of an event's probabilities.
 
@@ -200,7 +133,7 @@ def hosmer_lemeshow_test(
     p_value = 0.0 if refuted else float(chdtrc(degrees, statistic)) if n_groups else 1.0
     least = groups.least_count()
     caution = None
-    if n_groups and not refuted and least < ENOUGH * (1 - ROUNDING):
+    if n_groups and not refuted and least < MIN_EXPECTED * (1 - ROUNDING):
         caution = small_sample_caution(data.n_rows) or (
             f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
         )

@@ -95,7 +95,7 @@ class TestResult:
 
 
 # Below this number of rows asymptotic p-values are inaccurate.
-FEW_ROWS = 10
+MIN_ROWS = 10
 
 
 def small_sample_caution(n_rows: int) -> str | None:
@@ -104,6 +104,6 @@ def small_sample_caution(n_rows: int) -> str | None:
     >>> small_sample_caution(7)
     'a p-value from 7 rows is rough; use consistency_test'
     """
-    if n_rows >= FEW_ROWS:
+    if n_rows >= MIN_ROWS:
         return None
     return f"a p-value from {counted(n_rows, 'row')} is rough; use consistency_test"

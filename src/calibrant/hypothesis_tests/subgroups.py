@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.hosmer_lemeshow import Event
+from calibrant.hypothesis_tests.event import Event
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.intervals.clopper_pearson import clopper_pearson
 from calibrant.labelled_predictions import LabelledPredictions

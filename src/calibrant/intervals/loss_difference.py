@@ -114,7 +114,7 @@ def loss_difference(
     note = _why_infinite(*(int(np.count_nonzero(np.isinf(of_rows))) for of_rows in losses))
     found = _mean_with_error(differences, first.weights, numbers, note)
     half_width = float(stdtrit(found.degrees, (1 + level) / 2)) * found.error if found.error > 0 else 0.0
-    if note is None and found.degrees < FEWEST_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
+    if note is None and found.degrees < MIN_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
         note = f"unequal weights reduce the effective sample size to {found.degrees + 1:.3g}, so the interval may be too short"
     bounded = np.isfinite(half_width) or np.isnan(found.mean)
     return Interval(
@@ -132,7 +132,7 @@ def loss_difference(
     )
 
 
-FEWEST_UNITS = 20
+MIN_UNITS = 20
 
 
 def _definition(loss: Loss, floor: float) -> str:

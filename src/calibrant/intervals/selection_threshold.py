@@ -5,15 +5,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from calibrant.arrays import Float64Array
 from calibrant.intervals.clopper_pearson import clopper_pearson
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.selective import ranking_scores
+from calibrant.metrics.selective import exact_confidences
 from calibrant.options import check_choice, check_level, check_share
 from calibrant.predictions import Predictions
-from calibrant.space import Space
 
 __all__ = ["SelectionThreshold", "selection_threshold"]
 
@@ -73,7 +71,7 @@ class SelectionThreshold:
 
     def accepts(self, y_proba: Any) -> NDArray[np.bool_]:
         """Return for every row whether its confidence is above the threshold."""
-        return _confidence(Predictions.parse(y_proba)) > self.threshold
+        return exact_confidences(Predictions.parse(y_proba)) > self.threshold
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes as plain numbers and strings."""
@@ -150,7 +148,7 @@ def selection_threshold(
     check_level(level)
     check_choice("method", method, ("clopper-pearson", "conformal"))
     data = LabelledPredictions.parse(y_proba, y_true)
-    cuts = _cuts(_confidence(data.predictions), data.predictions.predicted != data.labels)
+    cuts = _cuts(exact_confidences(data.predictions), data.predictions.predicted != data.labels)
     if method == "clopper-pearson":
         chosen, bound = _bounded(cuts, float(max_risk), (1 - level) / N_COVERAGES)
     else:
@@ -201,10 +199,3 @@ def _bounded(cuts: _Cuts, max_risk: float, error: float) -> tuple[int, float]:
     if len(passed) == 0:
         return -1, float("nan")
     return int(candidates[passed[-1]]), float(np.asarray(bounds)[passed[-1]])
-
-
-def _confidence(predictions: Predictions) -> Float64Array:
-    """Return the confidence of every row in float64, (n,)."""
-    scores = ranking_scores(predictions)
-    confidence: Float64Array = scores if predictions.space is Space.PROBABILITIES else expit(scores)
-    return confidence

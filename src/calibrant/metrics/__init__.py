@@ -7,9 +7,9 @@ zero are left out, and only the ratios of weights matter. A weight of two is the
 for estimators that correct a bias; :class:`MetricTraits` says which.
 """
 
-from calibrant.metrics.binned import confidence_ece, maximum_calibration_error
 from calibrant.metrics.classification import accuracy, overconfidence, underconfidence
 from calibrant.metrics.classwise import class_ece, classwise_ece
+from calibrant.metrics.confidence import confidence_ece, maximum_calibration_error
 from calibrant.metrics.cumulative import ks_calibration_error, kuiper_calibration_error
 from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, realised_cost

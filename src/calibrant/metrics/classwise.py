@@ -9,8 +9,16 @@ from calibrant.arrays import AnyArray, Float64Array, IntArray
 from calibrant.binning import BinningScheme, Bins
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, check_fixed, check_norm, chosen_scheme
-from calibrant.metrics.binned_metric import BinnedMetric, Reduction
+from calibrant.metrics.binned_metric import (
+    BinnedMetric,
+    Norm,
+    NumberOfBins,
+    Reduction,
+    Strategy,
+    check_fixed,
+    check_norm,
+    chosen_scheme,
+)
 from calibrant.metrics.declaration import Evaluator, metric
 from calibrant.metrics.events import EveryClass, SingleClass
 from calibrant.predictions import Predictions
@@ -19,7 +27,7 @@ __all__ = ["class_ece", "classwise_ece"]
 
 
 def _classwise_ece(
-    n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
+    n_bins: NumberOfBins, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
 ) -> BinnedMetric:
     return BinnedMetric(EveryClass(), chosen_scheme(n_bins, strategy, binning), norm, reduction)
 
@@ -30,7 +38,7 @@ def classwise_ece(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -44,7 +52,7 @@ def classwise_ece(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -58,7 +66,7 @@ def classwise_ece(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -84,8 +92,8 @@ def classwise_ece(
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two, of which both columns count.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
-    n_bins : int, default=15
-        Number of bins from 0 to 1.
+    n_bins : int or "cube_root", default=15
+        Number of bins from 0 to 1; ``"cube_root"`` is the cube root of the number of rows.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight within each class (equal scores share a bin).
     norm : 1, 2, other number of at least 1, or "max", default=1
@@ -163,7 +171,7 @@ class _ClassError:
 
 
 def _class_ece(
-    label: Any, n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None
+    label: Any, n_bins: NumberOfBins, strategy: Strategy, norm: Norm, binning: BinningScheme | None
 ) -> _ClassError:
     return _ClassError(label, chosen_scheme(n_bins, strategy, binning), norm)
 
@@ -175,7 +183,7 @@ def class_ece(
     *,
     label: Any,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,

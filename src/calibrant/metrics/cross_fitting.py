@@ -58,7 +58,7 @@ Recalibrator = str | Calibrator
 Map = Callable[[Predictions], Predictions]
 
 # Largest number of classes for which a full linear map of log-probabilities, K^2 + K parameters, is affordable.
-FEW_CLASSES = 20
+MAX_CLASSES_OF_MATRIX = 20
 
 # From this many rows per squared class on, K^2 + K parameters over-fit by less than 1e-3 nats, so the search for a
 # regularisation strength, which takes most of the time, is not worth it.
@@ -66,7 +66,7 @@ ROWS_PER_PARAMETER = 1000
 
 # Mixture weights are fitted on inner folds, one after the other until this many out-of-fold rows are available.
 INNER_FOLDS = 4
-ENOUGH_ROWS = 300
+ROWS_FOR_WEIGHTS = 300
 
 
 def check_event_kind(kind: Any) -> None:
@@ -99,7 +99,7 @@ def default_recalibrator(data: LabelledPredictions) -> str:
     Dirichlet calibration for up to 20 classes, with cross-validated regularisation strength if there are
     fewer than :math:`1000 K^2` rows; temperature scaling for more classes.
     """
-    if data.n_classes > FEW_CLASSES:
+    if data.n_classes > MAX_CLASSES_OF_MATRIX:
         return "temperature"
     return "dirichlet-l2" if data.n_rows < ROWS_PER_PARAMETER * data.n_classes**2 else "dirichlet"
 
@@ -266,7 +266,7 @@ def _shares(data: LabelledPredictions, mixture: Mixture) -> list[float]:
     n_held_out = 0
     for number, rows in enumerate(folds):
         others = folds[:number] + folds[number + 1 :]
-        if not others or n_held_out >= ENOUGH_ROWS:
+        if not others or n_held_out >= ROWS_FOR_WEIGHTS:
             break
         training, held_out = data.take(np.sort(np.concatenate(others))), data.take(rows)
         members = [_fitted_map(training, member)(held_out.predictions) for member in mixture.members]

@@ -12,7 +12,13 @@ from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning import BinningScheme, Partition
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, check_fixed, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import (
+    NumberOfBins,
+    Strategy,
+    check_fixed,
+    chosen_partition,
+    chosen_scheme,
+)
 from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, events
 from calibrant.predictions import Predictions
@@ -142,19 +148,17 @@ class _DebiasedError:
     """A debiased error with validated options."""
 
     kind: Kind
-    scheme: BinningScheme | None  # None: the cube root of the number of rows
-    strategy: Strategy
+    scheme: BinningScheme
     norm: Literal[1, 2]
     correction: Correction
     signed: bool
 
     def __call__(self, data: LabelledPredictions) -> float:
         """Return the metric."""
-        scheme = self.scheme or chosen_scheme(_cube_root(data.n_rows), self.strategy, None)
         # Relative to the largest, so that squared weights neither underflow nor overflow.
         weights = None if data.weights is None else data.weights / data.weights.max()
         errors = [
-            self._errors(BinMoments.of(chosen_partition(scheme, scores, weights), scores, hits, weights))
+            self._errors(BinMoments.of(chosen_partition(self.scheme, scores, weights), scores, hits, weights))
             for scores, hits in events(data, self.kind)
         ]
         return float(np.mean(errors))
@@ -168,9 +172,7 @@ class _DebiasedError:
             [BinMoments.of(partition, scores, hits, data.weights) for scores, hits in events(data, self.kind)]
         )
 
-    def of_parts(
-        self, data: LabelledPredictions, part: IntArray, n_parts: int
-    ) -> tuple[Float64Array, ...]:
+    def of_parts(self, data: LabelledPredictions, part: IntArray, n_parts: int) -> tuple[Float64Array, ...]:
         """Return the sums of every part for every event, (n_parts, E, B) each."""
         self.check_batches()
         assert isinstance(self.scheme, Partition)
@@ -211,7 +213,7 @@ class _DebiasedError:
 
 def _debiased_ece(
     kind: Kind,
-    n_bins: int | Literal["cube_root"],
+    n_bins: NumberOfBins,
     strategy: Strategy,
     norm: Literal[1, 2],
     binning: BinningScheme | None,
@@ -225,9 +227,7 @@ def _debiased_ece(
     if norm == 1 and correction != "variance":
         raise ParameterError(f"correction={correction!r} is for norm=2; leave it out for norm=1.")
     check_kind(kind)
-    scheme = chosen_scheme(1 if n_bins == "cube_root" else n_bins, strategy, binning)
-    chosen = None if n_bins == "cube_root" and binning is None else scheme
-    return _DebiasedError(kind, chosen, strategy, norm, correction, signed)
+    return _DebiasedError(kind, chosen_scheme(n_bins, strategy, binning), norm, correction, signed)
 
 
 @metric(MetricTraits(weights_are_counts=False), parts=_debiased_ece)
@@ -237,7 +237,7 @@ def debiased_ece(
     *,
     sample_weight: Any = None,
     kind: Kind = "confidence",
-    n_bins: int | Literal["cube_root"] = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "quantile",
     norm: Literal[1, 2] = 2,
     binning: BinningScheme | None = None,
@@ -270,8 +270,7 @@ def debiased_ece(
         The predicted class by its confidence; every class by its probability (mean over classes); or the second
         class of two.
     n_bins : int or "cube_root", default=15
-        Number of bins. ``"cube_root"`` is :math:`\lceil n^{1/3} \rceil` for n rows, of the order that
-        minimises the error of the estimate :cite:`sun2023`.
+        Number of bins; ``"cube_root"`` is the cube root of the number of rows, see :class:`~calibrant.binning.CubeRoot`.
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of equal weight, or of equal width from 0 to 1.
     norm : 1 or 2, default=2
@@ -336,13 +335,3 @@ def debiased_ece(
     """
     parts = _debiased_ece(kind, n_bins, strategy, norm, binning, correction, signed)
     return parts(LabelledPredictions.parse(y_proba, y_true, sample_weight))
-
-
-def _cube_root(n_rows: int) -> int:
-    """Return the cube root of an integer, rounded up, in exact arithmetic.
-
-    >>> [_cube_root(n) for n in (1, 2, 8, 9, 1000, 1001)]
-    [1, 2, 2, 3, 10, 11]
-    """
-    root: int = round(n_rows ** (1 / 3))
-    return root if root**3 >= n_rows else root + 1

@@ -12,7 +12,7 @@ from calibrant.arrays import Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import NumberOfBins, Strategy, chosen_partition, chosen_scheme
 from calibrant.metrics.cross_fitting import (
     EVENT_NAMES,
     EventKind,
@@ -64,7 +64,7 @@ class Decomposition:
         classical reliability term. NaN if the losses of the scores and of their bins are both infinite.
     standard_error : float or None
         For ``method="recalibration"``: standard error of ``calibration``, computed as if rows were independent. The
-        dependence between folds makes it about a fifth too small where there is nothing to remove. Infinite if
+        dependence between folds makes it about a fifth too small for calibrated predictions. Infinite if
         ``calibration`` is not finite, or if there is only one row.
     loss, kind, method : str
         What was decomposed, and how.
@@ -183,7 +183,7 @@ def decompose(
     loss: Loss = "brier",
     method: Method = "auto",
     kind: EventKind | Literal["auto"] = "auto",
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "quantile",
     binning: BinningScheme | None = None,
     recalibrator: Recalibrator = "auto",

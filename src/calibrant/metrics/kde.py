@@ -113,9 +113,7 @@ def kde_ece(
 def _check_options(norm: Any, bandwidth: Any, convention: Any) -> None:
     if not (isinstance(norm, Real) and 1 <= float(norm) < np.inf):
         raise ParameterError(f"norm must be 1, 2 or another finite number of at least 1, not {norm!r}.")
-    if bandwidth is not None and not (
-        isinstance(bandwidth, Real) and SMALLEST_BANDWIDTH <= float(bandwidth) <= 1
-    ):
+    if bandwidth is not None and not (isinstance(bandwidth, Real) and MIN_BANDWIDTH <= float(bandwidth) <= 1):
         raise ParameterError(f"bandwidth must be from 0.00025 to 1, or None for the rule, not {bandwidth!r}.")
     if convention not in get_args(Convention):
         raise ParameterError(f"convention must be 'paper' or 'published', not {convention!r}.")
@@ -158,7 +156,7 @@ def _folded_triweight(n_cells: int, width: float) -> Float64Array:
 
 
 # The bandwidth if all scores are equal and the rule of thumb gives zero; it changes an error by less than its value.
-SMALLEST_BANDWIDTH = 2.0**-12
+MIN_BANDWIDTH = 2.0**-12
 
 
 def triweight(distances: Float64Array, bandwidth: float) -> Float64Array:
@@ -194,7 +192,7 @@ def rule_of_thumb(scores: Float64Array, weights: Float64Array | None) -> float:
     0.159
     """
     rows = effective_rows(len(scores), weights)
-    return max(1.06 * standard_deviation(scores, weights) / float(rows**0.2), SMALLEST_BANDWIDTH)
+    return max(1.06 * standard_deviation(scores, weights) / float(rows**0.2), MIN_BANDWIDTH)
 
 
 # The grid extends beyond [0, 1] to hold the mirror images.

@@ -42,7 +42,7 @@ WIDE = 32
 SMALL_BLOCK = 256
 
 # Blocks up to this size are distributed over threads; on larger ones all threads work together, one block at a time.
-LARGEST_PARALLEL_BLOCK = 2048
+MAX_PARALLEL_BLOCK = 2048
 
 # An irrational fraction of a step: with integer weights, no point falls on the boundary between two rows.
 OFFSET = 2**0.5 - 1
@@ -260,7 +260,7 @@ class Residuals:
         def sums(some: slice) -> list[Matrix]:
             return [self._pairs_in_some_blocks(group, kernel, bandwidth) for group in groups[some]]
 
-        entries = block_size**2 * together**2 if block_size <= LARGEST_PARALLEL_BLOCK else 1
+        entries = block_size**2 * together**2 if block_size <= MAX_PARALLEL_BLOCK else 1
         with BlockSums.over(len(groups), entries) as total:
             return np.concatenate(total(sums))
 
@@ -297,7 +297,7 @@ Estimator = Literal["auto", "unbiased", "biased", "block"]
 FullKind = Literal["full"] | Kind
 
 # Largest number of distinct predictions for which "auto" uses all pairs: a second or two of computation.
-ALL_PAIRS_UP_TO = 20_000
+MAX_ROWS_OF_ALL_PAIRS = 20_000
 
 
 @metric(MetricTraits(weights_are_counts=False))
@@ -389,7 +389,7 @@ def kernel_calibration_error(
     def error(sample: Residuals) -> float:
         width = sample.bandwidth if bandwidth is None else float(bandwidth)
         fast = kernel == "laplace" and sample.features.shape[1] == 1
-        in_blocks = estimator == "auto" and not fast and len(sample.starts) > ALL_PAIRS_UP_TO
+        in_blocks = estimator == "auto" and not fast and len(sample.starts) > MAX_ROWS_OF_ALL_PAIRS
         if estimator == "block" or in_blocks:
             products, weight = sample.pairs_in_blocks(kernel, width, block_size).sum(axis=0).tolist()
             return Pairs(products, 0.0, weight, 0.0).unbiased

@@ -23,7 +23,7 @@ LOSSES_AT_A_TIME = 512
 ROWS_AT_LEAST = 128
 
 # Decisions of all rows for all losses are cached between evaluations up to this size.
-MOST_BYTES_KEPT = 2**28
+MAX_CACHE_BYTES = 2**28
 
 # Integers up to this one are exact in float32.
 EXACT_IN_FLOAT32 = 2**24
@@ -106,7 +106,7 @@ class _CachedDecisions:
         self.predictions = predictions
         self.matrices = matrices
         n_entries = predictions.n_rows * len(matrices) * (matrices.shape[1] - 1)
-        self.fits = 4 * n_entries <= MOST_BYTES_KEPT and predictions.n_rows < EXACT_IN_FLOAT32
+        self.fits = 4 * n_entries <= MAX_CACHE_BYTES and predictions.n_rows < EXACT_IN_FLOAT32
 
     @cached_property
     def _decisions_and_predicted_losses(self) -> tuple[list[NDArray[np.float32]], Float64Array]:

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from calibrant.arrays import IntArray, Vector
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, check_norm
+from calibrant.metrics.binned_metric import Norm, check_norm
 from calibrant.metrics.cross_fitting import (
     EVENT_NAMES,
     EventKind,
@@ -181,7 +181,7 @@ def calibration_error_lower_bound(
     evaluated by a map fitted to the folds *before* it, and the first is not evaluated. The terms :math:`t_i` are then
     martingale differences, and :math:`\bar t - q\,\mathrm{se}(t)`, or zero if that is larger, is a bound that keeps
     its level. The standard error is the observed one, but at least that under the predicted probabilities, so that a few
-    dozen rows which all happen to be correct prove nothing. q is the quantile of Student's t with one less than the
+    dozen rows that are all correct by chance do not suffice. q is the quantile of Student's t with one less than the
     effective sample size as degrees of freedom.
 
     Isotonic regression finds any non-decreasing map, but with a few hundred rows it captures only a part of the true

@@ -92,8 +92,8 @@ def _brier_score(scale_by_half: bool | Literal["auto"]) -> MeanMetric:
     def factor(n_classes: int) -> float:
         """Return the factor that converts losses, already halved for two classes, to the requested scale."""
         halved = n_classes == 2
-        wanted = halved if scale_by_half == "auto" else scale_by_half
-        return (0.5 if wanted else 1.0) / (0.5 if halved else 1.0)
+        halve = halved if scale_by_half == "auto" else scale_by_half
+        return (0.5 if halve else 1.0) / (0.5 if halved else 1.0)
 
     def losses_of(predictions: Predictions) -> LossesOf:
         losses = prepared_losses(predictions, "brier")
@@ -255,8 +255,8 @@ def calibration_gain(
             f"there are {old.n_classes} classes before calibration but {new.n_classes} after it; "
             "pass the same columns."
         )
-    lost, left = row_losses(old, loss), row_losses(new, loss)
+    losses_before, losses_after = row_losses(old, loss), row_losses(new, loss)
     with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN
-        gain = float(np.average(lost - left, weights=old.weights))
+        gain = float(np.average(losses_before - losses_after, weights=old.weights))
     # Row losses halve the Brier loss of two classes.
     return 2 * gain if loss == "brier" and old.n_classes == 2 else gain

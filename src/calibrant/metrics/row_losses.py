@@ -228,7 +228,7 @@ class MeanMetric:
         return MeanSums(*map(float, arrays))
 
     def check_batches(self) -> None:
-        """Do nothing: sums over rows always add up."""
+        """Accept all options: sums over rows always add up."""
 
     def value(self, sums: MeanSums) -> float:
         """Return the metric from the sums of all rows."""

@@ -23,6 +23,7 @@ __all__ = [
     "RiskCoverageCurve",
     "accuracy_at_coverage",
     "aurc",
+    "exact_confidences",
     "excess_aurc",
     "ranking_scores",
     "risk_coverage_curve",
@@ -79,12 +80,9 @@ class _Ranking:
     """Rows in descending order of confidence; computed once for any number of label vectors."""
 
     def __init__(self, predictions: Predictions) -> None:
-        scores = ranking_scores(predictions)
         self.predicted = predictions.predicted
-        self.groups = ScoreGroups.of(-scores)
-        highest = scores[self.groups.order[self.groups.ends]]
-        # Log-odds of logits, see ranking_scores.
-        self.threshold = highest if predictions.space is Space.PROBABILITIES else expit(highest)
+        self.groups = ScoreGroups.of(-ranking_scores(predictions))
+        self.threshold = exact_confidences(predictions)[self.groups.order[self.groups.ends]]
 
     def curve(self, labels: NDArray[np.intp], weights: NDArray[np.float64] | None) -> RiskCoverageCurve:
         """Return the curve; rows of weight zero play no part."""
@@ -118,6 +116,13 @@ def ranking_scores(predictions: Predictions) -> Float64Array:
         others = np.exp(block - rival[:, np.newaxis]).sum(axis=1)
         scores[rows] = highest - rival - np.log(others)
     return scores
+
+
+def exact_confidences(predictions: Predictions) -> Float64Array:
+    """Return the confidence of every row in float64, (n,), as thresholds of a risk-coverage curve have it."""
+    scores = ranking_scores(predictions)
+    exact: Float64Array = scores if predictions.space is Space.PROBABILITIES else expit(scores)
+    return exact
 
 
 def risk_coverage_curve(y_true: Any, y_proba: Any, *, sample_weight: Any = None) -> RiskCoverageCurve:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.equal_mass import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, check_norm, chosen_scheme, gap_norms
+from calibrant.metrics.binned_metric import Norm, Strategy, check_norm, chosen_scheme, gap_norms
 from calibrant.metrics.declaration import metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.isotonic import Levels, levels
@@ -259,10 +259,10 @@ class _EqualMassSweep(_Sweep):
     """The bins of :class:`~calibrant.binning.EqualMass`, for any number of bins from one sort."""
 
     def inner_cuts(self, n_bins: IntArray, number: IntArray) -> IntArray:
-        wanted = self.total * number / n_bins
-        upper = np.clip(np.searchsorted(self.weight_below, wanted), 1, self.n_levels)
-        below = wanted - self.weight_below[upper - 1]
-        above = self.weight_below[upper] - wanted
+        target = self.total * number / n_bins
+        upper = np.clip(np.searchsorted(self.weight_below, target), 1, self.n_levels)
+        below = target - self.weight_below[upper - 1]
+        above = self.weight_below[upper] - target
         cuts: IntArray = upper - (below < above - MASS_TOLERANCE * self.total)
         return cuts
 

@@ -7,8 +7,14 @@ from calibrant.arrays import Float64Array
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
-from calibrant.metrics.binned_metric import BinnedMetric, Reduction
+from calibrant.metrics.binned_metric import (
+    BinnedMetric,
+    Norm,
+    NumberOfBins,
+    Reduction,
+    Strategy,
+    chosen_scheme,
+)
 from calibrant.metrics.declaration import metric
 from calibrant.metrics.events import PredictedClass, TopRanks
 
@@ -16,7 +22,7 @@ __all__ = ["top_k_confidence_ece", "top_k_label_ece", "top_label_ece"]
 
 
 def _top_label_ece(
-    n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None
+    n_bins: NumberOfBins, strategy: Strategy, norm: Norm, binning: BinningScheme | None
 ) -> BinnedMetric:
     return BinnedMetric(PredictedClass(binned_by_class=True), chosen_scheme(n_bins, strategy, binning), norm)
 
@@ -27,7 +33,7 @@ def top_label_ece(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -51,7 +57,7 @@ def top_label_ece(
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
-    n_bins : int, default=15
+    n_bins : int or "cube_root", default=15
         Number of bins for each predicted class.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight within each predicted class.
@@ -88,7 +94,7 @@ def top_label_ece(
 
 def _top_k(
     k: int,
-    n_bins: int,
+    n_bins: NumberOfBins,
     strategy: Strategy,
     norm: Norm,
     binning: BinningScheme | None,
@@ -106,13 +112,23 @@ def _top_k(
 
 
 def _top_k_confidence_ece(
-    k: int, n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
+    k: int,
+    n_bins: NumberOfBins,
+    strategy: Strategy,
+    norm: Norm,
+    binning: BinningScheme | None,
+    reduction: Reduction,
 ) -> BinnedMetric:
     return _top_k(k, n_bins, strategy, norm, binning, reduction, binned_by_class=False)
 
 
 def _top_k_label_ece(
-    k: int, n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None, reduction: Reduction
+    k: int,
+    n_bins: NumberOfBins,
+    strategy: Strategy,
+    norm: Norm,
+    binning: BinningScheme | None,
+    reduction: Reduction,
 ) -> BinnedMetric:
     return _top_k(k, n_bins, strategy, norm, binning, reduction, binned_by_class=True)
 
@@ -124,7 +140,7 @@ def top_k_confidence_ece(
     *,
     sample_weight: Any = None,
     k: int = 5,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -139,7 +155,7 @@ def top_k_confidence_ece(
     *,
     sample_weight: Any = None,
     k: int = 5,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -154,7 +170,7 @@ def top_k_confidence_ece(
     *,
     sample_weight: Any = None,
     k: int = 5,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -180,7 +196,7 @@ def top_k_confidence_ece(
         Weights of the rows.
     k : int, default=5
         Number of ranks; all ranks if there are fewer classes.
-    n_bins : int, default=15
+    n_bins : int or "cube_root", default=15
         Number of bins for each rank.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight within each rank.
@@ -217,7 +233,7 @@ def top_k_label_ece(
     *,
     sample_weight: Any = None,
     k: int = 5,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -232,7 +248,7 @@ def top_k_label_ece(
     *,
     sample_weight: Any = None,
     k: int = 5,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -247,7 +263,7 @@ def top_k_label_ece(
     *,
     sample_weight: Any = None,
     k: int = 5,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,

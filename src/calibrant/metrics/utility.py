@@ -263,7 +263,7 @@ def _event(
     tolerance: float = 0.0,
 ) -> Prospect:
     """Return the predicted utility for the indicator of an event."""
-    # Rows sum to one only up to rounding, and nothing is more probable than certain.
+    # Rows sum to one only up to rounding; probabilities are capped at one.
     expected = np.minimum(probabilities, 1.0, dtype=np.float64)
     return Prospect(expected, expected * (1 - expected), occurs, tolerance=tolerance)
 

@@ -1,4 +1,4 @@
-"""Sums of residuals in the order of a score, and the law of their extremes."""
+"""Cumulative sums of residuals in the order of a score, and the distribution of their extremes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MEAN_OVERSHOOT = 0.5825971579390106
 # Terms of both series beyond this are smaller than 1e-16 of the sum on their side of the switch.
 N_TERMS = 8
 
-# Any Brownian motion goes further than this; the chance to stay within is below 1e-214.
+# The probability that a Brownian motion stays within this is below 1e-214.
 CERTAIN = 0.05
 
 
@@ -59,7 +59,7 @@ class ScoreGroups:
 
         .. math:: C_g = \frac{1}{W} \sum_{s_i \le s_g} w_i r_i, \qquad W = \sum_i w_i
 
-        Only there, because within a group the order of rows means nothing. Costs O(n).
+        Only at the ends, since the order of rows within a group is arbitrary. Costs O(n).
 
         >>> ScoreGroups.of(np.array([0.5, 0.1, 0.5])).path(np.array([0.5, -0.1, -0.5])).round(6)
         array([-0.033333, -0.033333])
@@ -75,12 +75,12 @@ class ScoreGroups:
 
 
 def _largest_deviation(path: Matrix) -> float:
-    """Return the largest distance of a path from zero, where it starts."""
+    """Return the largest absolute value of a path that starts at zero."""
     return float(np.abs(path).max())
 
 
 def _range(path: Matrix) -> float:
-    """Return the distance from the lowest to the highest point of a path that starts at zero."""
+    """Return the range of a path that starts at zero."""
     return float(max(path.max(), 0.0) - min(path.min(), 0.0))
 
 
@@ -109,11 +109,11 @@ def _range_tail(x: float) -> float:
 
 @dataclass(frozen=True)
 class PathStatistic:
-    r"""How far a path of cumulative sums strays, and how far chance alone would take it.
+    r"""An extreme of a path of cumulative sums, and its distribution under the null hypothesis.
 
     Sums of independent residuals of mean zero, divided by the standard deviation of the last of them, tend
-    to a Brownian motion on [0, 1]. A path that is seen only at G places strays less: between those, its
-    extremes are missed. With :math:`\Delta_g` the share of step g in the variance, we move x by
+    to a Brownian motion on [0, 1]. A path that is observed at only G points has smaller extremes. With
+    :math:`\Delta_g` the share of step g in the variance, we move x by
 
     .. math:: m \, \frac{0.5826 \, a}{1 + a}, \qquad a = \frac{1}{G} \sum_g \sqrt{\Delta_g}
 
@@ -147,9 +147,9 @@ class PathStatistic:
     n_barriers: int
 
     def tail(self, x: float, steps: NDArray[np.float64] | None = None) -> float:
-        """Return the probability that chance takes a path further than x standard deviations.
+        """Return the p-value of an extreme of x standard deviations.
 
-        ``steps`` are the variances of the G steps in any unit; without them the path is seen everywhere.
+        ``steps`` are the variances of the G steps in any unit; without them the path is continuous.
         """
         if x < CERTAIN:
             return 1.0
@@ -167,14 +167,14 @@ class PathStatistic:
         return x if steps is None else max(normal, x - self._shift(steps))
 
     def mean(self, steps: NDArray[np.float64] | None = None) -> float:
-        """Return the mean by chance alone, in standard deviations; for few steps an upper estimate."""
+        """Return the mean under the null hypothesis, in standard deviations; for few steps an upper estimate."""
         if steps is None:
             return self.brownian_mean
         normal = sqrt(2 / pi)
         return normal if _single_bin(steps) else max(normal, self.brownian_mean - self._shift(steps))
 
     def _shift(self, steps: NDArray[np.float64]) -> float:
-        """Return how much further a Brownian motion strays than its values at these steps."""
+        """Return the difference between the extremes of a Brownian motion and of its values at these steps."""
         real = steps[steps > 0]
         typical = float(np.sqrt(real / real.sum()).mean())
         return self.n_barriers * MEAN_OVERSHOOT * typical / (1 + typical)
@@ -182,7 +182,7 @@ class PathStatistic:
 
 @lru_cache(maxsize=64)
 def _brownian_quantile(tail: Callable[[float], float], probability: float) -> float:
-    # At the upper end no tail is left in double precision.
+    # At the upper end the tail underflows.
     return float(brentq(lambda x: tail(x) - probability, CERTAIN, 40.0, xtol=1e-14, rtol=1e-14))
 
 

@@ -1,4 +1,4 @@
-"""Functions of one variable given by a table of knots: straight lines or steps in between."""
+"""Functions of one variable given by a table of knots: piecewise linear, or step functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ __all__ = ["KnottedCurve", "StepFunctions"]
 
 @dataclass(frozen=True, eq=False)
 class KnottedCurve:
-    """A function as a table of knots, safe for knots as close together as floats can be.
+    """A function as a table of knots, accurate for adjacent floats as knots.
 
     Attributes
     ----------
     knots : ndarray of shape (m,)
-        Where the knots are, strictly increasing.
+        Knots, strictly increasing.
     values : ndarray of shape (m,)
-        Values there; linear in between and constant beyond the first and the last.
+        Values at the knots; linear in between and constant beyond the first and the last.
     steps : bool, default=False
         Whether a value holds from its knot up to the next one instead.
 
@@ -70,12 +70,12 @@ class KnottedCurve:
 
 @dataclass(frozen=True, eq=False)
 class StepFunctions:
-    """Several functions of one variable that are constant between the same places.
+    """Several step functions with the same steps.
 
     Attributes
     ----------
     places : ndarray of shape (m,)
-        Where the steps are, increasing. To which side of it a place itself belongs is for the user to say.
+        Places of the steps, increasing. The user decides on which side a place itself is.
     values : ndarray of shape (q, m + 1)
         Values of each function below, between and above them.
 
@@ -95,10 +95,10 @@ class StepFunctions:
 
     @classmethod
     def total(cls, parts: Sequence[Self]) -> Self:
-        """Return the sums of what some parts have in the same row, with steps wherever one of them has one.
+        """Return the sum of several sets of functions, with the union of their steps.
 
-        Sums are added up, never taken away from again, so that small values keep their digits and minus infinity
-        does no harm. Costs a sort, and O(m log m) for each part; O(m) memory besides the parts.
+        Values are only added, never subtracted again, so that small values keep their digits and minus infinity is
+        allowed. Costs a sort, and O(m log m) for each part; O(m) memory besides the parts.
         """
         places = np.unique(np.concatenate([part.places for part in parts]))
         total = parts[0]._beyond(places)
@@ -107,7 +107,7 @@ class StepFunctions:
         return cls(places, total)
 
     def distinct(self) -> Self:
-        """Leave out the steps at which no function changes, by any bit."""
+        """Drop the steps at which no function changes."""
         changes = (self.values[:, 1:] != self.values[:, :-1]).any(axis=0)
         return type(self)(self.places[changes], np.compress(np.append(True, changes), self.values, axis=1))
 

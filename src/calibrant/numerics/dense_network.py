@@ -1,4 +1,4 @@
-"""Small fully connected networks with their gradients written out."""
+"""Small fully connected networks with explicit gradients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ Activation = Literal["relu", "elu", "tanh"]
 
 @dataclass(frozen=True, eq=False)
 class NetworkRun:
-    """What a network gives for some rows, and what its gradient needs.
+    """Outputs of a network for some rows, with the activations for its gradient.
 
     Attributes
     ----------
     outputs : ndarray of shape (n, n_outputs)
         The last layer, which is linear.
     layers : list of ndarray
-        What goes into every layer, the inputs first, each (n, width).
+        Input of every layer, each (n, width).
     """
 
     outputs: FloatArray
@@ -50,7 +50,7 @@ class DenseNetwork:
 
     Examples
     --------
-    One unit that bends at 1, doubled:
+    One rectified unit with its kink at 1, doubled:
 
     >>> network = DenseNetwork((1, 1, 1))
     >>> theta = np.array([1.0, -1.0, 2.0, 0.0])            # weight and bias of the unit, then of the output
@@ -88,12 +88,11 @@ class DenseNetwork:
         return parts
 
     def start(self, generator: np.random.Generator, outputs: NDArray[np.floating] | float) -> Vector:
-        """Return parameters that give ``outputs`` for every input, with units that bend in different places.
+        """Return random initial parameters with constant ``outputs``.
 
-        Meant for inputs of mean zero and variance one. The weights of a hidden layer are random, with variance
-        1 / width of what goes in, and its biases random in between, so that no unit is dead or the copy of
-        another; weights of the last layer are zero, and its biases are ``outputs``. From there the gradient in the
-        last layer is not zero, and after one step no gradient is.
+        For standardised inputs. The weights of a hidden layer are random with variance 1 / (number of its inputs), and its
+        biases are random in the same range, so that no unit is dead or a copy of another. The weights of the last layer are
+        zero, and its biases are ``outputs``. The gradient in the last layer is not zero, and after one step no gradient is.
         """
         theta = np.zeros(self.n_parameters)
         for weights, biases in self.layers(theta)[:-1]:
@@ -147,7 +146,7 @@ def _tanh(units: FloatArray) -> None:
 
 _IN_PLACE: dict[str, Callable[[FloatArray], None]] = {"relu": _relu, "elu": _elu, "tanh": _tanh}
 
-# Derivatives as functions of what the activation gave.
+# Derivatives as functions of the output of the activation.
 _SLOPES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda units: (units > 0).astype(units.dtype),
     "elu": lambda units: 1 + np.minimum(units, 0),

@@ -1,4 +1,4 @@
-"""Folds that depend on what the rows contain, not on how they are ordered."""
+"""Folds that depend on the content of the rows, not on their order."""
 
 import zlib
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 
-LARGEST_COUNT = 1000  # whole numbers from here on are amounts, not counts of rows
+LARGEST_COUNT = 1000  # integers from here on are importance weights, not frequencies
 CHUNK = 2**16  # numbers of rows that are Python objects at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Rows to learn from and rows to judge by, each with weights (None: all count once)."""
+    """Training rows and test rows, each with weights (None: all 1)."""
 
     train_rows: NDArray[np.intp]
     train_weights: Vector | None
@@ -38,11 +38,10 @@ class Fold:
 
 
 def content_seed(values: NDArray[np.generic]) -> int:
-    """Return a seed that depends on every one of some values in their order, and on nothing else.
+    """Return a seed that is a hash of some values in their order.
 
-    Where rows with equal keys differ in an outcome, a fixed seed would make the share of outcomes in each fold a
-    fixed function of their number, and no longer random from one data set to the next; a seed made of the
-    outcomes keeps it random.
+    If rows with equal keys have different outcomes, a fixed seed would make the outcome frequency of each fold a fixed
+    function of the number of rows; a seed that depends on the outcomes keeps it random over data sets.
 
     >>> content_seed(np.array([True, False])) == content_seed(np.array([False, True]))
     False
@@ -100,14 +99,12 @@ def folds_by_content(
 
 
 def fold_numbers(keys: Iterable[Vector], weights: Vector | None, n_folds: int, seed: int = 0) -> FoldNumbers:
-    """Sort the rows by ``keys`` and deal them out at random, always by the same random numbers for one seed.
+    """Sort the rows by ``keys`` and assign them to random folds, with fixed random numbers for a given seed.
 
-    The folds are the same for any order of the rows, if rows with equal keys are alike. Weights that are whole
-    numbers count rows: a row of weight two takes two places, as two equal rows would, and its halves may fall
-    into two folds, so that the answer is that of the repeated rows; what all weights have in common is divided
-    out first. Other weights say how much a row matters: it goes whole into one fold, the lightest so far, heavy
-    rows first, so that no row is judged by a part of itself. Costs one sort. A key is asked for only if those before it
-    are tied.
+    The folds do not depend on the order of the rows, if rows with equal keys are equal. Integer weights are frequencies,
+    after division by their greatest common divisor: a row of weight 2 is assigned like two equal rows, possibly to two
+    folds, so that the result is that of repeated rows. With other weights a row is assigned to one fold, the lightest so
+    far, heavy rows first. Costs one sort. A key is evaluated only if the previous ones are tied.
     """
     small = np.min_scalar_type(n_folds)
     if (
@@ -130,9 +127,9 @@ def fold_numbers(keys: Iterable[Vector], weights: Vector | None, n_folds: int, s
 def dealt_whole(
     keys: Iterable[Vector], weights: Vector | None, n_folds: int, seed: int = 0
 ) -> NDArray[np.intp]:
-    """Return a fold for every row, (n,), none of them in two folds, in folds of nearly the same weight.
+    """Return one fold for every row, (n,), with folds of nearly the same weight.
 
-    As :func:`fold_numbers` but for weights that are whole numbers: these are not taken for copies here.
+    Like :func:`fold_numbers`, but integer weights are not frequencies here.
 
     >>> sorted(dealt_whole((np.array([0.3, 0.1, 0.2, 0.4]),), np.array([3.0, 1.0, 1.0, 1.0]), 2).tolist())
     [0, 1, 1, 1]
@@ -172,7 +169,7 @@ def content_order(keys: Iterable[Vector]) -> NDArray[np.intp]:
 
 
 def _begins(values: Vector) -> NDArray[np.bool_]:
-    """Tell which values differ from the one before."""
+    """Return which values differ from their predecessor."""
     return np.concatenate([[True], values[1:] != values[:-1]])[: len(values)]
 
 
@@ -192,5 +189,5 @@ def _balanced(weights: Vector, n_folds: int, seed: int) -> NDArray[np.intp]:
 
 
 def _shuffled(n_places: int, n_folds: int, seed: int) -> NDArray[np.intp]:
-    """Return a fold for every place, all folds equally often, in an order that only the seed decides."""
+    """Return a random permutation of equally frequent folds, determined by the seed."""
     return np.random.default_rng(seed).permutation(np.arange(n_places) % n_folds)

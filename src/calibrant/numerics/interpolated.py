@@ -1,4 +1,4 @@
-"""Values between the nodes of an even grid: cubic interpolation as a fixed linear operator, and as a table."""
+"""Cubic interpolation on an even grid: as a fixed linear operator, and as a table."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ __all__ = ["STENCIL", "CubicTable", "EvenGrid"]
 
 
 STENCIL = 4
-"""Number of neighbouring nodes that a value in between depends on."""
+"""Number of nodes of a cubic."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Kernels of distances: quadratic forms with them tile by tile, and the bandwidth by the median."""
+"""Kernels of distances: quadratic forms tile by tile, and the median heuristic for the bandwidth."""
 
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -164,10 +164,10 @@ def laplace_form_on_a_line(points: Vector, values: Vector, bandwidth: float) -> 
 
 
 def median_distance(points: Matrix, weights: Vector) -> float:
-    """Return the median of the distances between unequal points, a pair weighing the product of its weights.
+    """Return the weighted median of the distances between unequal points; weights of pairs are products.
 
-    Pairs of equal points take no part: the same point given twice, and a point of weight two, then give the
-    same answer, and it is never zero. One if all points are equal.
+    Pairs of equal points are excluded: then a repeated point is equivalent to a point of weight 2, and the median is never
+    zero. One if all points are equal.
 
     >>> median_distance(np.array([[0.0], [1.0], [3.0], [3.0]]), np.ones(4))      # of 1, 2, 2, 3, 3
     2.0
@@ -190,7 +190,7 @@ def median_distance(points: Matrix, weights: Vector) -> float:
 
 
 def fingerprints(matrix: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """Return a 64-bit number for every row: equal for equal rows of any float type, else almost surely not.
+    """Return a 64-bit hash of every row, equal for equal rows of any float type.
 
     >>> prints = fingerprints(np.array([[0.5, 0.25], [0.25, 0.5], [0.5, 0.25]]))
     >>> bool(prints[0] == prints[2]), bool(prints[0] == prints[1])
@@ -225,7 +225,7 @@ def largest_entries(matrix: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def content_order(matrix: NDArray[np.floating], ties: tuple[NDArray[Any], ...]) -> NDArray[np.intp]:
-    """Return an order of the rows that depends on what they contain, whatever order they come in.
+    """Return an order of the rows that depends on their content, not on their order.
 
     Equal rows are side by side, sorted by ``ties``; rows whose largest entry is in the same column and of
     about the same size are near each other.

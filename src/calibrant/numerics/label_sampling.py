@@ -1,4 +1,4 @@
-"""Label sampling: columns drawn at random with the probabilities of their rows, again and again."""
+"""Label sampling: repeated random columns with the probabilities of the rows (alias method)."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ from calibrant.numerics.row_blocks import BlockSums
 __all__ = ["LinearSegments", "Range", "summed_quantiles", "weighted_quantiles"]
 
 
-# Points of the grid on which values are counted, and how often it is drawn anew around the quantiles.
+# Points of the grid on which values are counted, and number of its refinements around the quantiles.
 GRID, ZOOMS = 4096, 2
 # Share of the weight on either side of a quantile that rounding may move; where there is nothing between
 # two values, such as those of two classes that mirror each other, this makes the quantile the middle of them.

@@ -1,4 +1,4 @@
-"""Sums and maxima along one axis of a tall matrix, by the fastest way for its width."""
+"""Row and column sums, row maxima, and the standard error of a weighted mean."""
 
 import numpy as np
 

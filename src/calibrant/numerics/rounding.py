@@ -1,4 +1,4 @@
-"""Numbers with fewer digits, so that what differs by rounding only is equal."""
+"""Rounding: fewer digits, midpoints of floats, and arg-min with ties within rounding."""
 
 from typing import Literal
 
@@ -47,7 +47,7 @@ def rounded_to(
 
 
 def midpoint(below: FloatArray, above: FloatArray) -> FloatArray:
-    """Return places midway between two, or the upper one where no float lies between them.
+    """Return midpoints of pairs of floats, or the upper one of adjacent floats.
 
     So whatever is not above ``below`` is less than the place, and ``above`` is not.
 

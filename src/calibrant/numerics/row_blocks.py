@@ -1,4 +1,4 @@
-"""Rows in blocks that fit the cache, and sums over them with a small thread pool."""
+"""Rows in cache-sized blocks, sums over them in threads, and independent tasks in threads."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The order of a row, or the column of its largest entry, kept where rounding would have changed it."""
+"""Repairs of rounding errors in the order, or in the arg-max, of a row."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Softmax and its relatives, row by row, in the float type of the input."""
+"""Rows on the simplex: softmax, floors for zeros, and one-vs-rest sums."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Draws from a normal distribution of many variables none of which may be below a bound."""
+"""Truncated multivariate normal distribution: draws with all entries above a bound."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

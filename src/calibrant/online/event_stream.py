@@ -21,8 +21,6 @@ __all__ = [
     "decay_per_row",
     "forecast_columns",
     "is_empty",
-    "parsed_forecasts",
-    "parsed_outcomes",
 ]
 
 

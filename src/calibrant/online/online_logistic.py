@@ -26,7 +26,7 @@ from calibrant.space import Space
 __all__ = ["OnlineBeta", "OnlineLogistic", "OnlinePlatt", "projection"]
 
 
-LARGEST_SCORE = 700.0  # its exponential is still a finite float
+MAX_SCORE = 700.0  # its exponential is still a finite float
 
 
 class NewtonState(NamedTuple):
@@ -81,10 +81,10 @@ def newton_steps(
         score = theta1 * x1 + theta2 * x2 + theta3 * x3
         scores.append(score)
         if score >= 0:
-            small = exp(-min(score, LARGEST_SCORE))
+            small = exp(-min(score, MAX_SCORE))
             residual = -small / (1 + small) if occurred else 1 / (1 + small)
         else:
-            small = exp(max(score, -LARGEST_SCORE))
+            small = exp(max(score, -MAX_SCORE))
             residual = -1 / (1 + small) if occurred else small / (1 + small)
         g1, g2, g3 = residual * x1, residual * x2, residual * x3
         if fades:

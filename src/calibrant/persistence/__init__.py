@@ -1,4 +1,4 @@
-"""Save and load fitted calibrators without pickle; reading a file never runs code."""
+"""Save and load fitted calibrators without pickle; loading never executes code from a file."""
 
 from calibrant.persistence.classifiers import load_classifier, save_classifier, trusted_types
 from calibrant.persistence.reading import load, load_graph

@@ -1,8 +1,8 @@
-"""The zip archive around header and arrays, written plainly and read with suspicion.
+"""Zip archives of a header and arrays: written, and read from untrusted sources.
 
-Only stored members are read, every byte of the file must belong to exactly one of them or to the
-directory, and arrays must be as large as they declare; so arrays need no more memory than the file has
-bytes, whatever the file says. Header and directory, which become many small objects of Python, have a largest size.
+Only uncompressed members are read, every byte of the file must belong to exactly one of them or to the directory, and
+arrays must have their declared sizes. Arrays therefore take no more memory than the size of the file. The sizes of header
+and directory, which become many small Python objects, are limited.
 """
 
 import errno
@@ -32,7 +32,7 @@ __all__ = ["ArchiveReader", "File", "StoredArray", "write_archive"]
 
 File = io.BufferedReader | io.BufferedRandom | io.BytesIO
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the same calibrator gives the same bytes, whenever it is saved
+EPOCH = (1980, 1, 1, 0, 0, 0)  # so that the same calibrator always gives the same bytes
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of name and extra field
 END_SIZE = 22
 LARGEST_NPY_HEADER = 65_546
@@ -52,7 +52,7 @@ def write_archive(stream: File, header: bytes, arrays: Sequence[NDArray[Any]]) -
 
 
 class _BoundedReads:
-    """A file of which no more is read at a time than a directory may have bytes."""
+    """A file whose reads are limited to the maximum size of a directory."""
 
     def __init__(self, stream: File) -> None:
         self._stream = stream
@@ -70,7 +70,7 @@ class _BoundedReads:
 
 @dataclass(frozen=True)
 class _Member:
-    """Where a stored member lies: its local header from ``start``, its data from ``data`` to ``end``."""
+    """Position of a stored member: its local header from ``start``, its data from ``data`` to ``end``."""
 
     name: str
     start: int
@@ -80,7 +80,7 @@ class _Member:
 
 
 class ArchiveReader:
-    """A file of which nothing is believed before it is checked.
+    """Reader of an untrusted archive.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class ArchiveReader:
     Raises
     ------
     UnreadableError
-        From every method, with the rest of a sentence that begins with the name of the file.
+        From every method; the message continues a sentence that starts with the name of the file.
     """
 
     def __init__(self, stream: File) -> None:
@@ -102,7 +102,7 @@ class ArchiveReader:
         self._has_comment = bool(archive.comment)
 
     def header(self) -> bytes:
-        """Return the JSON text; looks at no other member, so that newer files can be told as such."""
+        """Return the JSON text without reading other members, so that newer files can be recognised."""
         infos = [info for info in self._infos if info.orig_filename == HEADER_MEMBER]
         if not infos:
             raise UnreadableError(
@@ -119,7 +119,7 @@ class ArchiveReader:
         return text
 
     def arrays(self) -> list["StoredArray"]:
-        """Check the whole archive and return its arrays, none of which has been read yet."""
+        """Check the complete archive and return its arrays, which are not read yet."""
         names = [info.orig_filename for info in self._infos]
         for name in names:
             if name != HEADER_MEMBER and not ARRAY_MEMBER.fullmatch(name):
@@ -137,7 +137,7 @@ class ArchiveReader:
         return arrays
 
     def read(self, array: "StoredArray") -> NDArray[Any]:
-        """Return the array after comparing its checksum."""
+        """Return the array after checking its checksum."""
         member = array.member
         self._stream.seek(member.data)
         checksum = zlib.crc32(self._stream.read(array.offset - member.data))
@@ -159,11 +159,11 @@ class ArchiveReader:
             if start.startswith(PICKLE_STARTS):
                 raise UnreadableError("is a Python pickle, which can run code and is never read; use save")
             raise UnreadableError("is not a zip archive, so it is not a file that Calibrator.save wrote")
-        damage = "is damaged: it begins as a zip archive but its end is missing or makes no sense"
+        damage = "is damaged: it begins as a zip archive, but its end is missing or invalid"
         try:
             return zipfile.ZipFile(_BoundedReads(self._stream))
         except OSError as error:
-            # A nonsensical offset is damage; an input or output error is not.
+            # An invalid offset is damage; an input or output error is not.
             if error.errno not in (None, errno.EINVAL):
                 raise
             raise UnreadableError(damage) from error
@@ -192,11 +192,11 @@ class ArchiveReader:
         return _Member(name, start, data, end, info.CRC)
 
     def _check_no_gaps(self, members: list[_Member]) -> None:
-        """Overlapping members would multiply the memory needed; gaps could hide anything."""
+        """Raise an error for overlapping members, which would multiply the memory, and for gaps."""
         position = 0
         for member in sorted(members, key=lambda member: member.start):
             if member.start != position:
-                raise UnreadableError(f"is damaged: before {member.name} is an overlap or something else")
+                raise UnreadableError(f"is damaged: there is an overlap or a gap before {member.name}")
             position = member.end
         self._stream.seek(self.n_bytes - END_SIZE)
         end = self._stream.read(END_SIZE)
@@ -205,7 +205,7 @@ class ArchiveReader:
             or self._has_comment
             or not (end.startswith(b"PK\x05\x06") and end.endswith(b"\0\0"))
         ):
-            raise UnreadableError("is damaged: there is something else after its members")
+            raise UnreadableError("is damaged: there are other data after its members")
 
     def _declared(self, member: _Member) -> "StoredArray":
         self._stream.seek(member.data)
@@ -222,7 +222,7 @@ class ArchiveReader:
                 f"but has {max(member.end - offset, 0)}"
             )
         if max(layout.shape, default=0) > max(self.n_bytes, LARGEST_EMPTY):
-            # An array without items may claim any length.
+            # An array without items may declare any length.
             raise UnreadableError(f"is damaged: {member.name} declares more rows than the file has bytes")
         return StoredArray(member, offset, layout)
 
@@ -233,7 +233,7 @@ class ArchiveReader:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in an archive: its declared layout, known to agree with its size, and where its data begin."""
+    """An array in an archive: its declared layout, checked against its size, and the offset of its data."""
 
     member: _Member
     offset: int

@@ -48,7 +48,7 @@ DEFAULTS = {"method": "auto", "cv": 5, "ensemble": True, "response": "auto", "n_
 
 
 class Classifier(Protocol):
-    """What this file needs of a CalibratedClassifier."""
+    """The part of CalibratedClassifier that is saved."""
 
     classes_: NDArray[Any]
     calibrated_pairs_: list[tuple[Any, Calibrator]]
@@ -129,9 +129,9 @@ def _loaded(
     header = _parsed_header(_content(members, HEADER, MAX_HEADER_BYTES))
     if (header["written_by"] == USER) != (read is not None):
         raise UnreadableError(
-            "has estimators that were stored by a function of the user; pass read=, its counterpart"
+            "has estimators that were stored by a function of the user; pass its counterpart as read="
             if read is None
-            else "has estimators that skops stored; leave read= away"
+            else "has estimators that skops stored; omit read="
         )
     pairs = []
     for number in range(header["n_pairs"]):
@@ -141,7 +141,7 @@ def _loaded(
         pairs.append((estimator, calibrator))
     parameters = header["parameters"]
     first_estimator, first_calibrator = pairs[0]
-    if parameters["method"] is None:  # an unfitted calibrator, of which every pair has a fitted copy
+    if parameters["method"] is None:  # an unfitted calibrator, which every pair has a fitted copy of
         parameters["method"] = clone(first_calibrator)
     unfitted = clone(first_estimator) if isinstance(first_estimator, BaseEstimator) else first_estimator
     classifier = cls(unfitted, **parameters)
@@ -167,12 +167,12 @@ def _estimator_file(number: int) -> str:
 def _check_replaceable(target: Path) -> None:
     if target.exists() and not (target / HEADER).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise FileFormatError(
-            f"{target} is there already and no saved classifier; choose another folder, or a file that ends in .zip."
+            f"{target} exists already and is not a saved classifier; choose another folder, or a file that ends in .zip."
         )
 
 
 def _parameters(classifier: Classifier) -> dict[str, Any]:
-    """Return all parameters but the estimator; those that cannot be stored are the defaults, with a warning."""
+    """Return all parameters but the estimator; those that cannot be stored are replaced by defaults, with a warning."""
     parameters = {}
     for name, default in DEFAULTS.items():
         value = classifier.get_params(deep=False)[name]
@@ -204,9 +204,9 @@ def _classes(content: dict[str, Any]) -> NDArray[Any]:
     try:
         classes = np.array(content["labels"], dtype=np.dtype(content["dtype"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableError("is damaged: its classes make no sense") from error
+        raise UnreadableError("is damaged: its classes are invalid") from error
     if classes.ndim != 1 or classes.dtype.kind not in "iubfUO":
-        raise UnreadableError("is damaged: its classes make no sense")
+        raise UnreadableError("is damaged: its classes are invalid")
     return classes
 
 
@@ -230,7 +230,7 @@ def _read_by_skops(content: bytes, trusted: Sequence[str]) -> Any:
         unknown = sorted(set(found) - allowed)
         if unknown:
             raise UnreadableError(
-                f"holds types that skops does not trust: {unknown}; if you know them, pass trusted={unknown}"
+                f"contains types that skops does not trust: {unknown}; if you trust them, pass trusted={unknown}"
             )
         return skops.loads(content, trusted=found)
     except (zipfile.BadZipFile, KeyError, TypeError) as error:
@@ -245,7 +245,7 @@ def _read_by_user(content: bytes, read: Callable[[Path], Any]) -> Any:
 
 
 def _members(path: Path) -> dict[str, Callable[[], bytes]]:
-    """Return name -> function that reads it, of a folder or of a zip file."""
+    """Return the members of a folder or zip file: name -> function that reads it."""
     if path.is_dir():
         return {file.name: file.read_bytes for file in path.iterdir() if file.is_file()}
     content = path.read_bytes()
@@ -256,14 +256,16 @@ def _members(path: Path) -> dict[str, Callable[[], bytes]]:
     members: dict[str, Callable[[], bytes]] = {}
     for info in archive.infolist():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
-            raise UnreadableError(f"holds {quoted(info.filename)} in compressed form, which is not allowed")
+            raise UnreadableError(
+                f"contains {quoted(info.filename)} in compressed form, which is not allowed"
+            )
         members[info.filename] = partial(archive.read, info)
     return members
 
 
 def _content(members: dict[str, Callable[[], bytes]], name: str, largest: int | None = None) -> bytes:
     if name not in members:
-        raise UnreadableError(f"is no saved classifier, or damaged: {name} is missing")
+        raise UnreadableError(f"is not a saved classifier, or is damaged: {name} is missing")
     try:
         content = members[name]()
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
@@ -279,10 +281,10 @@ def _parsed_header(content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"is damaged: {HEADER} is not valid JSON") from error
     if type(header) is not dict or header.get("format") != FORMAT:
-        raise UnreadableError("is no saved classifier: its header names another format")
+        raise UnreadableError("is not a saved classifier: its header names another format")
     version = header.get("schema_version")
     if type(version) is not int or version < 1:
-        raise UnreadableError(f"is damaged: the schema version {quoted(version)} makes no sense")
+        raise UnreadableError(f"is damaged: the schema version {quoted(version)} is invalid")
     if version > SCHEMA_VERSION:
         raise UnreadableError(
             f"was written by a newer calibrant (schema {quoted(version)}; this version reads {SCHEMA_VERSION}); "
@@ -301,15 +303,15 @@ def _parsed_header(content: bytes) -> dict[str, Any]:
         and header["n_pairs"] >= 1
     )
     if not sound:
-        raise UnreadableError(f"is damaged: {HEADER} has other keys or values than it should")
+        raise UnreadableError(f"is damaged: {HEADER} has unexpected keys or values")
     return header
 
 
 def trusted_types() -> list[str]:
-    """Return the types of calibrant in fitted calibrators, for ``skops.io.load(file, trusted=trusted_types())``.
+    """Return the types that fitted calibrators contain, for ``skops.io.load(file, trusted=trusted_types())``.
 
-    They hold numbers, text, arrays and each other, and run no code when they are loaded. The list has the classes of
-    plug-ins, too.
+    They hold numbers, strings, arrays and each other, and execute no code when they are loaded. The list includes the
+    classes of plug-ins.
 
     >>> "calibrant.calibrators.scaling.temperature.TemperatureScaling" in trusted_types()
     True

@@ -1,4 +1,4 @@
-"""A limit of processor time for one thread, which another thread watches over."""
+"""Limit on the processor time of one thread, enforced by another thread."""
 
 import ctypes
 import threading
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 
 __all__ = ["REPEAT_SECONDS", "TimeIsUpError", "repeated_at_the_end", "watched"]
 
-# Of processor time, after which the error is raised once more in work that caught it; longer than what tidying up takes.
+# Seconds of processor time after which the error is raised again in code that caught it; longer than clean-up takes.
 REPEAT_SECONDS = 1.0
 
 
 class TimeIsUpError(BaseException):
-    """Raised in the midst of work; no error that a method may catch."""
+    """The time limit was reached; a BaseException, so that methods do not catch it."""
 
 
 @contextmanager
 def repeated_at_the_end(is_up: threading.Event, over: threading.Event) -> Iterator[None]:
-    """Raise the error, whatever else was raised in its place or not at all, if the time was up; say that the work is over."""
+    """Raise :class:`TimeIsUpError` at the end if the limit was reached, even if the code caught or replaced it."""
     try:
         yield
     except TimeIsUpError:
@@ -35,9 +35,9 @@ def repeated_at_the_end(is_up: threading.Event, over: threading.Event) -> Iterat
 
 @contextmanager
 def watched(seconds: float) -> Iterator[None]:
-    """Stop what runs inside after so many seconds of processor time of this thread, by :class:`TimeIsUpError`.
+    """Interrupt the code inside by :class:`TimeIsUpError` after a given processor time of this thread.
 
-    What is stopped is Python: a long call into compiled code ends first.
+    Only Python code is interrupted: a long call into compiled code ends first.
     """
     thread = threading.get_ident()
     spent = _clock_of(thread)
@@ -64,12 +64,12 @@ def watched(seconds: float) -> Iterator[None]:
     finally:
         with lock:
             over.set()
-            _raise_in(thread, None)  # one that has been sent and has not arrived is taken back
+            _raise_in(thread, None)  # cancels an error that was sent and has not arrived
         watcher.join()
 
 
 def _clock_of(thread: int) -> Callable[[], float]:
-    """Return a function for the processor time of a thread, or the time on the wall where there is no such clock."""
+    """Return a clock of the processor time of a thread, or of wall time if there is no such clock."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic
     clock = time.pthread_getcpuclockid(thread)

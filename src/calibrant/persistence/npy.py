@@ -1,7 +1,7 @@
-"""The npy format as calibrant uses it: plain arrays of numbers, booleans or text.
+"""Reader of the npy format for plain arrays of numbers, booleans or strings.
 
-numpy's own reader evaluates the header as a Python literal and allocates what it declares; this one
-matches the only text that numpy's writer makes, and is compared with the member's true size first.
+NumPy's reader evaluates the header as a Python literal and allocates the declared size. This reader accepts only the text
+that NumPy's writer produces, and the declared size is compared with that of the member first.
 """
 
 import math
@@ -30,7 +30,7 @@ LAST_CODE_POINT = 0x10FFFF
 
 @dataclass(frozen=True)
 class Layout:
-    """Type, shape and memory order of an array that has not been read yet."""
+    """Type, shape and memory order of an array that is not read yet."""
 
     item_type: str
     shape: tuple[int, ...]
@@ -38,12 +38,12 @@ class Layout:
 
     @property
     def n_bytes(self) -> int:
-        """Size of the data; exact, however large a hostile shape is."""
+        """Size of the data in bytes; an exact integer for any shape."""
         return math.prod(self.shape) * _item_size(self.item_type)
 
 
 def is_storable(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of this type can be stored: booleans, integers, floats up to 64 bits, text.
+    """Return whether arrays of this type can be stored: booleans, integers, floats up to 64 bits, strings.
 
     >>> is_storable(np.dtype("float32")), is_storable(np.dtype(object))
     (True, False)
@@ -74,14 +74,14 @@ def parse_layout(header: bytes) -> Layout:
 
 
 def array_from_bytes(data: NDArray[np.uint8], layout: Layout) -> NDArray[Any]:
-    """Return ``data`` seen as an array, without a copy, after checking that every item is a legal one."""
+    """Return a view of ``data`` as an array, after checking that every item is valid."""
     kind = layout.item_type[1]
     if kind == "b" and (data > 1).any():
         raise UnreadableError("which has booleans that are neither true nor false")
     if kind == "U" and (data.view(f"{layout.item_type[0]}u4") > LAST_CODE_POINT).any():
         raise UnreadableError("which has text that is not Unicode")
     try:
-        # The dtype too is made here: text of an absurd width makes it fail.
+        # The dtype is created here too, because strings of huge widths make it fail.
         array: NDArray[Any] = np.ndarray(
             layout.shape, np.dtype(layout.item_type), buffer=data, order=layout.order
         )

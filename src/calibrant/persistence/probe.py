@@ -1,4 +1,4 @@
-"""A few rows that a calibrator predicts when it is saved, and must predict again when it is loaded."""
+"""Probe rows: predictions that are stored with a calibrator and reproduced when it is loaded."""
 
 import warnings
 from collections.abc import Callable
@@ -20,23 +20,23 @@ __all__ = ["MAX_ROWS", "TOLERANCE", "Probe", "probe_inputs"]
 
 MAX_ROWS = 8
 TOLERANCE = 1e-6
-"""How far predictions may differ: far above the rounding of any machine, far below any use."""
+"""Tolerance on predictions: far above rounding errors, far below differences that matter."""
 
 SECONDS = 30.0
 SECONDS_PER_MEGABYTE = 1.0
-"""Processor time that a probe may take, with a file of a given size."""
+"""Limit on the processor time of a probe, which grows with the size of the file."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Probe rows and what they became.
+    """Probe rows and their calibrated probabilities.
 
     Attributes
     ----------
     inputs : ndarray of shape (r, K)
         Scores in the space of the fit.
     outputs : ndarray of shape (r, K) or None
-        Calibrated probabilities; None if the method draws at random and never gives the same twice.
+        Calibrated probabilities; None if the predictions are random.
     """
 
     inputs: FloatArray
@@ -44,20 +44,20 @@ class Probe:
 
     @classmethod
     def of(cls, calibrator: Calibrator) -> "Probe":
-        """Run ``calibrator`` on rows that depend on its space and number of classes only."""
+        """Predict rows that depend only on the space and the number of classes of ``calibrator``."""
         inputs = probe_inputs(len(calibrator.classes_), Space(calibrator.space_))
         first, second = (_predicted(calibrator, inputs) for _ in range(2))
         return cls(inputs, first if np.array_equal(first, second, equal_nan=True) else None)
 
     def check(self, calibrator: Calibrator, n_bytes: int = 0) -> None:
-        """Raise :class:`UnreadableError` unless ``calibrator`` gives ``outputs`` for ``inputs``, in a bounded time.
+        """Raise :class:`UnreadableError` unless ``calibrator`` reproduces ``outputs`` in bounded time.
 
-        The predictions must be probabilities whatever the file says they were.
+        The predictions must be probabilities in any case.
         """
         self._check(lambda: _predicted(calibrator, self.inputs), "calibrator", n_bytes)
 
     def check_graph(self, graph: MapGraph, n_bytes: int = 0) -> None:
-        """Raise :class:`UnreadableError` unless ``graph`` gives ``outputs`` for ``inputs``, as :meth:`check` does."""
+        """Raise :class:`UnreadableError` unless ``graph`` reproduces ``outputs``, as :meth:`check` does."""
         if graph.n_columns != self.inputs.shape[1] or graph.n_outputs != self.inputs.shape[1]:
             raise UnreadableError("is damaged: the graph in it has another number of classes")
         self._check(lambda: graph(self.inputs), "graph", n_bytes)
@@ -65,7 +65,7 @@ class Probe:
     def _check(self, predict: Callable[[], FloatArray], what: str, n_bytes: int) -> None:
         seconds = SECONDS + SECONDS_PER_MEGABYTE * n_bytes / 2**20
         try:
-            # In one thread, which is the one that is watched.
+            # In one thread, because the limit applies to one thread.
             with watched(seconds), one_thread():
                 predicted = predict()
         except TimeIsUpError:
@@ -82,15 +82,17 @@ class Probe:
         if self.outputs is None:
             return
         if not np.allclose(predicted, self.outputs, rtol=0, atol=TOLERANCE):
-            raise UnreadableError(f"is damaged: the {what} in it predicts otherwise than when it was saved")
+            raise UnreadableError(
+                f"is damaged: the {what} in it does not reproduce the predictions that were saved with it"
+            )
 
 
 def probe_inputs(n_classes: int, space: Space) -> FloatArray:
-    r"""Return five rows: nearly uniform, mixed, mixed the other way round, sure of the first, of the last.
+    r"""Return five rows: nearly uniform, mixed, mixed in reverse order, confident in the first class, and in the last.
 
-    The logits are multiples of :math:`\{k \varphi\} - 1/2`, with the golden ratio :math:`\varphi`: no two of
-    a row are equal and none is a round number, so that no probability falls on an edge of a bin or a tie,
-    where the last bit of another machine's exponential would decide.
+    The logits are multiples of :math:`\{k \varphi\} - 1/2` with the golden ratio :math:`\varphi`. No two of a row are
+    equal and none is a round number, so that no probability is a tie or on the edge of a bin, where the last bit of an
+    exponential would matter.
 
     >>> probe_inputs(3, Space.PROBABILITIES).round(3)
     array([[0.335, 0.322, 0.343],

@@ -58,15 +58,14 @@ GRAPH_SINCE = 2  # the schema version from which on a header has a graph
 
 
 def load_graph(path: str | os.PathLike[str]) -> MapGraph:
-    """Return the fitted map in a file of :meth:`calibrant.Calibrator.save`, as a graph that can be applied to scores.
+    """Load the graph of the fitted map from a file of :meth:`calibrant.Calibrator.save`.
 
-    Only the graph is read: the class of the calibrator need not be known. The graph takes probabilities or logits as
-    its ``space`` says.
+    Only the graph is read, so the class of the calibrator need not be installed. Its ``space`` is that of the scores.
 
     Raises
     ------
     FileFormatError
-        If the file is damaged, is something else, or has no graph.
+        If the file is damaged, is not a calibrator file, or has no graph.
 
     Examples
     --------
@@ -88,33 +87,31 @@ def load_graph(path: str | os.PathLike[str]) -> MapGraph:
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
-    """Return the fitted calibrator that :meth:`calibrant.Calibrator.save` wrote.
+    """Load a fitted calibrator from a file of :meth:`calibrant.Calibrator.save`.
 
     Parameters
     ----------
     path : path-like
-        The file, as it was given to ``save``.
+        The file.
 
     Returns
     -------
     Calibrator
-        Of the class that was saved, with the same parameters and fitted state; it predicts the same, to the
-        last bit on the same machine.
+        With the class, parameters and fitted state that were saved; predictions on the same machine are bit-identical.
 
     Raises
     ------
     FileFormatError
-        If the file is damaged, is something else, or was written by a newer calibrant.
+        If the file is damaged, is not a calibrator file, or was written by a newer calibrant.
     FileNotFoundError
         If there is no such file.
 
     Notes
     -----
-    A file from an unknown source does no harm: nothing in it is evaluated, unpickled or imported, arrays take no more
-    memory than the file has bytes, and the names of class, parameters and attributes must be known
-    or of a plain form. Fitted arrays must be finite, and methods check the structure of what they follow, such as trees.
-    A few rows with the predictions made when it was saved are in the file; they are
-    predicted again, in a bounded time, and a file for which the result differs by more than 1e-6 is refused.
+    Files from untrusted sources are safe. Nothing in them is evaluated, unpickled or imported, arrays take no more memory
+    than the size of the file, and names of classes, parameters and attributes are checked. Fitted arrays must be finite,
+    and methods check index structures such as trees. The file contains probe rows with their predictions, which are
+    repeated in bounded time; a file whose predictions differ by more than 1e-6 is refused.
 
     Examples
     --------
@@ -140,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
-    """Open a regular file; a pipe would block, and a device may never end."""
+    """Open a regular file; pipes would block, and devices may never end."""
 
     def without_waiting(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
@@ -148,7 +145,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
     with open(path, "rb", opener=without_waiting) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise UnreadableError(
-                "is not a regular file but a pipe or a device; copy what it gives into a file"
+                "is not a regular file but a pipe or a device; copy its content into a file"
             )
         yield stream
 
@@ -159,7 +156,7 @@ def read_calibrator(stream: File) -> Calibrator:
     header = _parsed_header(archive.header())
     arrays = archive.arrays()
 
-    # First without the arrays, so that nothing is allocated for a header that is wrong.
+    # First without the arrays, so that no memory is allocated for an invalid header.
     referred: list[int] = []
 
     def stand_in(index: int) -> NDArray[Any]:
@@ -187,7 +184,7 @@ def read_calibrator(stream: File) -> Calibrator:
 
 
 def read_graph(stream: File) -> MapGraph:
-    """Return the graph in an open file, without looking at the calibrator; checked on the probe."""
+    """Return the graph in an open file without decoding the calibrator; checked on the probe rows."""
     archive = ArchiveReader(stream)
     header = _parsed_header(archive.header())
     arrays = archive.arrays()
@@ -201,7 +198,7 @@ def read_graph(stream: File) -> MapGraph:
 
     def refer(index: int) -> None:
         expect(0 <= index < len(arrays), f"{array_member(index)} is missing")
-        # An array that many operations refer to would take many times the memory of the file.
+        # An array with many references would take many times the memory of the file.
         expect(index not in referred, f"{array_member(index)} is referred to twice")
         referred.add(index)
 
@@ -217,13 +214,13 @@ def _decoded_graph(content: Any, decoder: "Decoder") -> MapGraph:
     try:
         return graph_from_plain(content, decoder.value)
     except GraphError as error:
-        complaint = str(error)  # our own words, but a list of widths may be long
+        complaint = str(error)  # may contain a long list of widths
         shown = complaint if len(complaint) <= LONGEST_COMPLAINT else f"{complaint[:LONGEST_COMPLAINT]}..."
         raise UnreadableError(f"is damaged: {shown}") from error
 
 
 def _refer_to_arrays(content: Any, array_at: Callable[[int], Any]) -> None:
-    """Call ``array_at`` with the number of every array that a graph refers to, wherever it does."""
+    """Call ``array_at`` with the number of every array that a graph refers to."""
     pending = [content]
     while pending:
         part = pending.pop()
@@ -248,7 +245,7 @@ def _parsed_header(text: bytes) -> dict[str, Any]:
         raise UnreadableError("is not a calibrator file: its header names another format")
     version = header.get("schema_version")
     if type(version) is not int or version < 1:
-        raise UnreadableError(f"is damaged: the schema version {quoted(version)} makes no sense")
+        raise UnreadableError(f"is damaged: the schema version {quoted(version)} is invalid")
     if version > SCHEMA_VERSION:
         raise UnreadableError(
             f"was written by a newer calibrant (schema {quoted(version)}; this version reads "
@@ -261,7 +258,7 @@ def _parsed_header(text: bytes) -> dict[str, Any]:
 
 
 def parsed_json(text: bytes) -> Any:
-    """Return what strict JSON in UTF-8 says; ``ValueError`` for keys that occur twice, NaN and too much nesting."""
+    """Parse strict JSON in UTF-8; ``ValueError`` for duplicate keys, NaN and too much nesting."""
     try:
         return json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except RecursionError as error:
@@ -294,7 +291,7 @@ def _probe_nodes(header: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _check_base(calibrator: Calibrator) -> None:
-    """Check what every fitted calibrator has; the probe then tests the rest."""
+    """Check the attributes that every fitted calibrator has; the probe tests the rest."""
     state = vars(calibrator)
     classes = state.get("classes_")
     expect(
@@ -309,7 +306,7 @@ def _check_base(calibrator: Calibrator) -> None:
 
 
 def checked_probe(probe: tuple[Any, Any], n_classes: int) -> Probe:
-    """Return probe inputs and outputs that have the shape of such."""
+    """Return the probe after checking the shapes of its rows."""
     inputs, outputs = probe
     for rows in (inputs,) if outputs is None else (inputs, outputs):
         expect(
@@ -333,7 +330,7 @@ def expect(condition: bool, complaint: str) -> None:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Turns JSON into values; arrays come from ``array_at``, called with their number.
+    """Decoder of JSON values; ``array_at(number)`` returns an array.
 
     Examples
     --------
@@ -344,7 +341,7 @@ class Decoder:
     array_at: Callable[[int], NDArray[Any]]
 
     def calibrator(self, node: Any, depth: int = 0) -> Calibrator:
-        """Return the calibrator that ``node`` describes, fitted if it has any state."""
+        """Decode a calibrator; it is fitted if it has any state."""
         expect(
             type(node) is dict and set(node) == {"class", "parameters", "state"},
             "a calibrator must have a class, parameters and a state, and nothing else",
@@ -367,12 +364,12 @@ class Decoder:
             raise UnreadableError(
                 f"is damaged: {name} refuses its parameters ({quoted(str(error))})"
             ) from error
-        # Straight into the dictionary: no property or descriptor of the class can be made to act.
+        # Directly into the dictionary, so that no property or descriptor of the class is called.
         calibrator.__dict__.update({key: self.value(part, depth + 1) for key, part in state.items()})
         return calibrator
 
     def value(self, node: Any, depth: int = 0) -> Any:
-        """Return the value that ``node`` stands for."""
+        """Decode a value."""
         expect(depth <= MAX_DEPTH, f"values are nested more than {MAX_DEPTH} deep")
         if node is None or isinstance(node, bool | int | float | str):
             return node
@@ -443,7 +440,7 @@ def _check_parameters(cls: type[Calibrator], parameters: dict[str, Any]) -> None
     expect(not unknown, f"{cls.__name__} has no parameters {quoted(unknown)}")
     signature = inspect.signature(cls.__init__).parameters
     required = {name for name in known if signature[name].default is inspect.Parameter.empty}
-    # Others may be missing: later versions of a class can have more of them than the file's writer knew.
+    # Others may be missing: later versions of a class can have more parameters than the version that wrote the file.
     missing = sorted(required - set(parameters))
     expect(not missing, f"the parameters {missing} of {cls.__name__} are missing")
 

@@ -1,4 +1,4 @@
-"""The file format: its names and limits, and how its readers and writers say no.
+"""File format of calibrators: names, limits and errors.
 
 A file is a zip archive of stored (not compressed) members: ``header.json``, then ``array_0.npy``,
 ``array_1.npy`` and so on, which the header refers to by number. The header is one JSON object::
@@ -9,11 +9,11 @@ A file is a zip archive of stored (not compressed) members: ``header.json``, the
      "graph": {"columns": 3, "space": "probabilities", "output_space": "probabilities",
                "operations": [{"operation": "log", "of": [0], "floor": 1e-38}, ...]}}
 
-``graph`` is the fitted map as a list of operations (see :mod:`calibrant.graph.plain`), from which alone a reader can
-predict; null for methods without one, and absent in files of schema 1.
+``graph`` is the fitted map as a list of operations (see :mod:`calibrant.graph.plain`), which is sufficient for
+predictions. It is null for methods without a graph, and absent in files of schema 1.
 
-Among the values, None, booleans, integers, finite floats, text and lists are what they are in JSON; all
-else is an object with one key that says what it is, such as ``{"tuple": [...]}`` (see
+None, booleans, integers, finite floats, strings and lists are stored as in JSON. Every other value is an object with one
+key that names its type, such as ``{"tuple": [...]}`` (see
 :mod:`calibrant.persistence.writing`). A dict whose keys are all text is ``{"dict": {key: value}}``; one with
 other keys too, which may be integers of up to 64 bits, booleans and finite floats, numpy's own included, is
 ``{"pairs": [[key, value], ...]}``, in which no key may equal another one as Python compares them, such as 1,
@@ -59,22 +59,22 @@ ARRAY_MEMBER: Final = re.compile(r"array_(0|[1-9][0-9]{0,8})\.npy")
 STATE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*_")
 
 MAX_HEADER_BYTES: Final = 2**24
-"""Room for the maps of one class each against the rest, of some 20,000 classes."""
+"""Sufficient for one-vs-rest maps of about 20,000 classes."""
 
 MAX_HEADER_ITEMS: Final = 1_000_000
-"""Values in the header, each of which takes some hundred bytes as an object of Python."""
+"""Maximum number of values in the header, each of which takes some hundred bytes as a Python object."""
 
 MAX_DIRECTORY_BYTES: Final = 2**24
-"""Directory of the archive, with about 60 bytes for every array."""
+"""Maximum size of the directory of the archive, with about 60 bytes per array."""
 
 MAX_DEPTH: Final = 64
-"""How deep values may be nested: room for any real calibrator, none for exhausting the stack."""
+"""Maximum nesting of values: sufficient for any calibrator, and far from exhausting the stack."""
 
 MAX_KEY_BITS: Final = 64
-"""Python finds integers by their remainders, of which long ones could be made to share one: as slow as a list."""
+"""Maximum size of integer keys: longer ones could be crafted to collide in a hash table."""
 
 MAX_INTEGER_BITS: Final = 1024
-"""Python refuses to print or read integers of very many digits, so they cannot pass through JSON."""
+"""Maximum size of integers: Python does not convert very long ones from and to text."""
 
 RECORDS: Final[dict[str, type[Any]]] = {
     "EqualMass": EqualMass,
@@ -82,19 +82,19 @@ RECORDS: Final[dict[str, type[Any]]] = {
     "FixedEdges": FixedEdges,
     "Solution": Solution,
 }
-"""Dataclasses that parameters and fitted state may hold, by the name under which they are stored."""
+"""Dataclasses that parameters and fitted state may contain, by the names under which they are stored."""
 
 ENUMERATIONS: Final[dict[str, type[Status] | type[Space]]] = {"Status": Status, "Space": Space}
-"""Enumerations that fitted state may hold; members are stored by name, so their texts may change."""
+"""Enumerations that fitted state may contain; members are stored by name, so their texts may change."""
 
 
 class UnreadableError(ValueError):
-    """What is wrong with a file: the rest of a sentence that begins with its name."""
+    """A file cannot be read; the message continues a sentence that starts with the name of the file."""
 
 
 @dataclass
 class UnstorableError(Exception):
-    """A value that the format cannot hold."""
+    """A value cannot be stored in the format."""
 
     where: str
     what: str
@@ -120,7 +120,7 @@ def is_key(value: object) -> bool:
 
 
 def quoted(value: object) -> str:
-    """Return a short ``repr``, for text of a file that nobody has vouched for.
+    """Return a short ``repr``, for text from an untrusted file.
 
     >>> quoted("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"

@@ -1,12 +1,12 @@
-"""Checks of a calibrator that was read from a file, before it predicts anything.
+"""Checks of the fitted state of a calibrator that was read from a file, before its first prediction.
 
-Every class checks its own structure in an optional method ``_check_fitted()``, which raises ``ValueError`` with the rest of a
-sentence that begins with the name of the class. A method whose predictions follow numbers of its fitted state from one to
-the next, as through the splits of a tree, needs one; an index out of range is found by numpy.
+A class checks its own structure in an optional method ``_check_fitted()``, which raises ``ValueError`` with a message that
+continues a sentence starting with the name of the class. Methods need one if predictions follow indices in the fitted
+state from one to the next, as through the splits of a tree; NumPy detects indices out of range.
 
 Fitted arrays of floats must be finite: attributes, items of lists and tuples, and the ``theta`` of a solution. Dicts are tables
-about the fit on which no prediction depends, and may hold anything. A class whose predictions give a meaning to NaN or
-infinities names such attributes in the class attribute ``_non_finite_state``.
+about the fit, on which no prediction depends, and may contain anything. A class for which NaN or infinity has a meaning
+names such attributes in the class attribute ``_non_finite_state``.
 """
 
 from typing import Any, Final
@@ -24,15 +24,15 @@ NON_FINITE: Final[dict[str, tuple[str, ...]]] = {
     "IntraOrderPreserving": ("weight_decays_",),  # an infinite penalty is the identity
     "TopLabel": ("constants_",),  # NaN for a class that has a map
 }
-"""Attributes of our own classes that may hold NaN or infinities."""
+"""Attributes of classes of calibrant that may contain NaN or infinity."""
 
 
 class UnsoundError(ValueError):
-    """What is wrong with a fitted state, as a sentence without its end."""
+    """A fitted state is invalid; the message has no full stop."""
 
 
 def check_fitted(calibrator: Calibrator) -> None:
-    """Raise :class:`UnsoundError` unless the fitted state of a calibrator, and of those inside, is sound."""
+    """Raise :class:`UnsoundError` unless the fitted state of a calibrator and of its parts is valid."""
     name = type(calibrator).__name__
     exempt = {*NON_FINITE.get(name, ()), *getattr(calibrator, "_non_finite_state", ())}
     for attribute, value in vars(calibrator).items():
@@ -48,7 +48,7 @@ def check_fitted(calibrator: Calibrator) -> None:
         raise UnsoundError(f"{name} {str(error).rstrip('.')}") from error
     except Exception as error:
         raise UnsoundError(
-            f"the state of {name} makes no sense ({type(error).__name__}: {quoted(str(error))})"
+            f"the state of {name} is invalid ({type(error).__name__}: {quoted(str(error))})"
         ) from error
 
 
@@ -69,7 +69,7 @@ def _check(value: Any, where: str, finite: bool) -> None:
 
 
 def _check_columns(calibrator: Calibrator, name: str) -> None:
-    """Check the columns that a fit was restricted to, which rows are taken apart by."""
+    """Check the columns of the classes that were present in the fit."""
     columns, classes = vars(calibrator).get("present_columns_"), vars(calibrator).get("classes_")
     if columns is None or classes is None:
         return

@@ -44,34 +44,34 @@ __all__ = ["Encoder", "save"]
 
 
 def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
-    """Write a fitted calibrator to ``path``, exactly as given; :func:`calibrant.load` reads it.
+    """Write a fitted calibrator to ``path``; :func:`calibrant.load` reads it.
 
-    The file is read back and must predict the same before it takes the place of an older one; on any error
-    the older one stays as it was. The same calibrator always gives the same bytes.
+    The file is read back and must reproduce the predictions before it replaces an older one; on any error the older file is
+    unchanged. Saving the same calibrator always gives the same bytes.
 
     Parameters
     ----------
     calibrator : Calibrator
-        Fitted. Its parameters and all attributes that end in an underscore are stored: numbers, text, arrays,
-        lists, tuples, dicts whose keys are text or numbers, and other calibrators.
+        Fitted. Its parameters and all attributes that end in an underscore are stored: numbers, strings, arrays, lists,
+        tuples, dicts whose keys are strings or numbers, and other calibrators.
     path : path-like
-        No suffix is added; ``.npz`` is usual, and ``numpy.load`` can look inside.
+        No ending is added; ``.npz`` is usual, and ``numpy.load`` can read the arrays.
 
     Raises
     ------
     NotFittedError
-        If there is nothing to save.
+        If the calibrator is not fitted.
     FileFormatError
-        If a fitted attribute cannot be stored, or the calibrator predicts otherwise when read back.
+        If a fitted attribute cannot be stored, or the saved file does not reproduce the predictions.
 
     Warns
     -----
     CalibrationWarning
-        If a parameter cannot be stored, such as a splitter object for ``cv``; its default is stored instead.
+        If a parameter cannot be stored, such as a splitter for ``cv``; its default is stored instead.
 
     Notes
     -----
-    Costs three predictions of five rows and one writing and reading of the fitted arrays.
+    Costs three predictions of five rows, and writing and reading the fitted arrays once.
     """
     name = type(calibrator).__name__
     probe = _probe(calibrator, name)
@@ -127,7 +127,7 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str]) -> None:
 
 
 def _graph(calibrator: Calibrator, encoder: "Encoder") -> dict[str, Any] | None:
-    """Return the graph of the fitted map, or None where it is no list of row operations."""
+    """Return the graph of the fitted map, or None if it has none."""
     try:
         graph = calibrator.graph()
     except NoGraphError:
@@ -142,7 +142,7 @@ def _probe(calibrator: Calibrator, name: str) -> Probe:
     try:
         return Probe.of(calibrator)
     except Exception as error:
-        # As after a fit that failed half-way.
+        # For example after a fit that failed.
         raise NotFittedError(
             f"this {name} cannot be saved, because it does not predict ({type(error).__name__}: {error}); "
             "fit it again."
@@ -156,7 +156,7 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Replacement:
-    """A parameter that could not be stored, and the default that took its place."""
+    """A parameter that cannot be stored, and the default that replaces it."""
 
     where: str
     what: str
@@ -165,9 +165,9 @@ class Replacement:
 
 @dataclass
 class Encoder:
-    """Turns values into JSON; arrays are put aside in ``arrays`` and referred to by number.
+    """Encoder of values as JSON; arrays are collected in ``arrays`` and referred to by number.
 
-    Types are compared exactly: a subclass may carry what the format does not know of.
+    Types are compared exactly, because a subclass may have attributes that the format does not store.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class Encoder:
     replacements: list[Replacement] = field(default_factory=list)
 
     def calibrator(self, calibrator: Calibrator, where: str = "", depth: int = 0) -> dict[str, Any]:
-        """Return class, parameters and fitted state; ``where`` is the path to it from the outermost."""
+        """Return class, parameters and fitted state; ``where`` is the path from the outermost calibrator."""
         cls = type(calibrator)
         _check_known(cls, where)
         prefix = f"{where}." if where else ""
@@ -197,7 +197,7 @@ class Encoder:
                     raise
                 if value is not default:
                     self.replacements.append(Replacement(prefix + name, error.what, default))
-                # A default that cannot be stored either is left out: whoever reads the file has it too.
+                # A default that cannot be stored either is omitted, since the reader has it too.
                 with suppress(UnstorableError):
                     parameters[name] = self._undone_on_failure(default, prefix + name, depth + 1)
         state = {}
@@ -209,7 +209,7 @@ class Encoder:
         return {"class": cls.__name__, "parameters": parameters, "state": state}
 
     def value(self, value: Any, where: str, depth: int = 0) -> Any:
-        """Return ``value`` as JSON; raises :class:`UnstorableError` with ``where`` if that cannot be."""
+        """Return ``value`` as JSON; raises :class:`UnstorableError` with ``where`` if it cannot be stored."""
         if depth > MAX_DEPTH:
             raise UnstorableError(where, f"nested more than {MAX_DEPTH} deep, or contains itself")
         cls = type(value)
@@ -220,7 +220,7 @@ class Encoder:
                 raise UnstorableError(where, f"an integer of more than {MAX_INTEGER_BITS} bits")
             return value
         if cls is float:
-            # The bits, since there are many kinds of nan.
+            # The bits, since there are many NaNs.
             return value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
         if cls is str:
             return _checked_text(value, where)
@@ -295,7 +295,7 @@ def _checked_text(text: str, where: str) -> str:
 
 def _numpy_scalar(value: np.generic, where: str) -> dict[str, Any]:
     if isinstance(value, np.str_):
-        return {"numpy_text": _checked_text(str.__str__(value), where)}  # str() would drop a last \0
+        return {"numpy_text": _checked_text(str.__str__(value), where)}  # str() would drop a trailing \0
     if not is_storable(value.dtype):
         raise UnstorableError(where, f"of type {type(value).__name__}")
     return {"scalar": [value.dtype.str, value.tobytes().hex()]}

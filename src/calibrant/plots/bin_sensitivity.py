@@ -11,8 +11,8 @@ from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.binning import EqualWidth
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.binned import confidence_ece
 from calibrant.metrics.classwise import class_ece, classwise_ece
+from calibrant.metrics.confidence import confidence_ece
 from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.declaration import evaluator
 from calibrant.metrics.events import Kind, events
@@ -27,7 +27,7 @@ __all__ = ["BinSensitivity", "BinSensitivityDisplay", "bin_sensitivity"]
 
 
 # Limit of simulated labels; with more rows the sums over bins are practically normal.
-MOST_DRAWS = 20_000_000
+MAX_DRAWS = 20_000_000
 
 QUANTILE = 0.95
 
@@ -158,7 +158,7 @@ def bin_sensitivity(
         of_rows = partial(function, data.labels, data.predictions, sample_weight=data.weights, **options)
         return np.array([of_rows(n_bins=int(number)) for number in numbers])
 
-    if data.n_rows * n_resamples <= MOST_DRAWS:
+    if data.n_rows * n_resamples <= MAX_DRAWS:
         draws = _simulated(data, error, numbers, n_resamples, generator)
         noise = draws.mean(axis=0)
     else:

@@ -98,10 +98,11 @@ class BoxStatistics:
 
 
 # Default classes: all up to the first number, else the second number of worst classes.
-MOST, WORST = 10, 6
+MAX_CLASSES, N_WORST = 10, 6
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---", "***", "|||")
 
 
+@dataclass(eq=False, repr=False)
 class ClassProbabilityBoxDisplay(PredictionDisplay):
     """Box plots of the probability of every class, grouped by true class.
 
@@ -131,12 +132,9 @@ class ClassProbabilityBoxDisplay(PredictionDisplay):
     (array([0.6 , 0.25, 0.15]), array([2, 1, 1]))
     """
 
-    def __init__(
-        self, statistics: BoxStatistics, names: tuple[str, ...], title: str = "Probabilities by true class"
-    ) -> None:
-        self.statistics = statistics
-        self.names = names
-        self.title = title
+    statistics: BoxStatistics
+    names: tuple[str, ...]
+    title: str = "Probabilities by true class"
 
     @classmethod
     def from_predictions(
@@ -285,11 +283,11 @@ def _style(number: int) -> dict[str, Any]:
 
 def _worst(data: LabelledPredictions) -> IntArray:
     """Return all columns, or those with the lowest mean probability of the true class if there are many."""
-    if data.n_classes <= MOST:
+    if data.n_classes <= MAX_CLASSES:
         return np.arange(data.n_classes)
     own = data.predictions.probabilities[np.arange(data.n_rows), data.labels].astype(np.float64)
     weights = np.ones(data.n_rows) if data.weights is None else data.weights
     totals = data.class_weights
     sums = np.bincount(data.labels, weights * own, minlength=data.n_classes)
     means = np.divide(sums, totals, out=np.full(data.n_classes, np.inf), where=totals > 0)
-    return np.sort(np.argsort(means, kind="stable")[:WORST])
+    return np.sort(np.argsort(means, kind="stable")[:N_WORST])

@@ -1,6 +1,7 @@
 """CriticalDifferenceDisplay: critical difference diagram of average ranks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = ["CriticalDifferenceDisplay"]
 FIRST_NAME, BAR_STEP, RULER = 1.6, 0.32, 0.75
 
 
+@dataclass(eq=False, repr=False)
 class CriticalDifferenceDisplay(Display):
     """Critical difference diagram: average ranks of methods over many tasks, the best on the left.
 
@@ -58,25 +60,17 @@ class CriticalDifferenceDisplay(Display):
     (array([2.8, 2.2, 1. ]), [('dirichlet', 'beta'), ('beta', 'none')])
     """
 
-    def __init__(
-        self,
-        methods: tuple[str, ...],
-        average_ranks: Float64Array,
-        critical_difference: float,
-        groups: Sequence[tuple[str, ...]],
-        n_tasks: int,
-        test: Literal["nemenyi", "bonferroni-dunn"] = "nemenyi",
-        alpha: float = 0.05,
-        control: str | None = None,
-    ) -> None:
-        self.methods = methods
-        self.average_ranks = average_ranks
-        self.critical_difference = critical_difference
-        self.groups = list(groups)
-        self.n_tasks = n_tasks
-        self.test = test
-        self.alpha = alpha
-        self.control = control
+    methods: tuple[str, ...]
+    average_ranks: Float64Array
+    critical_difference: float
+    groups: Sequence[tuple[str, ...]]
+    n_tasks: int
+    test: Literal["nemenyi", "bonferroni-dunn"] = "nemenyi"
+    alpha: float = 0.05
+    control: str | None = None
+
+    def __post_init__(self) -> None:
+        self.groups = list(self.groups)
 
     @classmethod
     def from_table(

@@ -18,7 +18,7 @@ from calibrant.wording import counted, p_text
 __all__ = ["CumulativeCurve", "CumulativeDifferenceDisplay", "cumulative_curve"]
 
 
-MOST_POINTS = 500
+MAX_POINTS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +139,9 @@ def cumulative_curve(
 
 def _chosen(difference: Vector) -> IntArray:
     """Return the points to keep: all, or evenly spaced ones with the highest and the lowest."""
-    if len(difference) <= MOST_POINTS:
+    if len(difference) <= MAX_POINTS:
         return np.arange(len(difference))
-    even = np.linspace(0, len(difference) - 1, MOST_POINTS - 2).round().astype(np.intp)
+    even = np.linspace(0, len(difference) - 1, MAX_POINTS - 2).round().astype(np.intp)
     return np.unique(np.append(even, [np.argmax(difference), np.argmin(difference)]))
 
 

@@ -33,7 +33,7 @@ ScoreAxis = Literal["log-probabilities", "logits"]
 
 
 # Largest number of rows over which a function that depends on the other scores of a row is averaged.
-MOST_ROWS = 500
+MAX_ROWS = 500
 
 LINEAR = (Identity, TemperatureScaling, ParameterizedTemperatureScaling)
 
@@ -87,7 +87,7 @@ def latent_function(
         return LatentFunction(
             name, values, values - reach, values + reach, f"{100 * level:g} % of the posterior"
         )
-    step = -(-predictions.n_rows // MOST_ROWS)
+    step = -(-predictions.n_rows // MAX_ROWS)
     curves = _row_curves(calibrator, places, predictions.take(slice(None, None, step)), axis)
     curves = curves[:, :-1] - curves[:, -1:] + reference
     tail = (1 - level) / 2
@@ -134,7 +134,7 @@ def _of_probabilities(calibrator: GaussianProcessCalibration) -> bool:
 
 def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreAxis) -> Matrix:
     """Return the mapped scores with the other scores of each row, (r, m), up to a constant of the row."""
-    if calibrator.present_columns_ is not None:  # the map knows the classes that had calibration rows
+    if calibrator.present_columns_ is not None:  # the map is only for classes with calibration rows
         rows = rows.restricted_to(calibrator.present_columns_)
     scores = rows.logits if axis == "logits" else rows.log_probabilities
     in_logits = Predictions(scores, Space.LOGITS, None, calibrator.floor_)
@@ -143,10 +143,11 @@ def _row_curves(calibrator: Any, places: Vector, rows: Predictions, axis: ScoreA
 
 LINES = ("-", (0, (5, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (1, 0.8)), (0, (3, 1, 1, 1, 1, 1)))
 N_BINS = 60
-LOWEST = 0.005  # fraction of scores left of the plot
-MOST_SCORES = 2_000_000
+LOW_QUANTILE = 0.005  # fraction of scores left of the plot
+MAX_SCORES = 2_000_000
 
 
+@dataclass(eq=False, repr=False)
 class LatentFunctionDisplay(Display):
     r"""Plot of latent functions g of :math:`\hat q = \mathrm{softmax}(g(z_1), \dots, g(z_K))` over the observed scores.
 
@@ -187,23 +188,13 @@ class LatentFunctionDisplay(Display):
     (np.float64(0.5), np.float64(0.5))
     """
 
-    def __init__(
-        self,
-        scores: Vector,
-        functions: tuple[LatentFunction, ...],
-        reference: float,
-        axis: ScoreAxis,
-        edges: Vector,
-        largest: IntArray,
-        others: IntArray,
-    ) -> None:
-        self.scores = scores
-        self.functions = functions
-        self.reference = reference
-        self.axis = axis
-        self.edges = edges
-        self.largest = largest
-        self.others = others
+    scores: Vector
+    functions: tuple[LatentFunction, ...]
+    reference: float
+    axis: ScoreAxis
+    edges: Vector
+    largest: IntArray
+    others: IntArray
 
     @classmethod
     def from_estimator(
@@ -248,7 +239,7 @@ class LatentFunctionDisplay(Display):
             reference = float(np.median(tops))
         elif not is_number(reference) or not np.isfinite(reference):
             raise ParameterError(f"reference must be one finite number or None, not {reference!r}.")
-        low, high = float(np.quantile(values, LOWEST)), float(tops.max())
+        low, high = float(np.quantile(values, LOW_QUANTILE)), float(tops.max())
         if scores == "log-probabilities":
             high = min(high, 0.0)  # rounding error of a softmax in float32
         if high - low < 1e-6:
@@ -324,4 +315,4 @@ class LatentFunctionDisplay(Display):
 
 def _thinned(values: FloatArray) -> Vector:
     """Return all scores, or those of every second, third, ... row for many rows."""
-    return values[:: -(-values.size // MOST_SCORES)].astype(np.float64)
+    return values[:: -(-values.size // MAX_SCORES)].astype(np.float64)

@@ -32,7 +32,7 @@ __all__ = ["Hyperbola", "LearningCurve", "LearningCurveDisplay", "learning_curve
 
 
 # Sizes smaller than the largest by more than this factor are not fitted.
-MOST_BACK = 8
+MAX_SIZE_RATIO = 8
 
 # Relative rounding error of a loss.
 ROUNDING = 1e-9
@@ -45,7 +45,7 @@ class Hyperbola:
     Attributes
     ----------
     asymptote, slope : float
-        a and b, both non-negative: losses are, and more rows do no harm on average.
+        a and b, both non-negative: losses are non-negative, and on average do not increase with the number of rows.
     covariance : ndarray of shape (2, 2)
         Covariance of a and b; infinite for fewer than three points.
     """
@@ -67,7 +67,7 @@ class Hyperbola:
         """
         known = np.isfinite(losses)
         if known.any():
-            known &= MOST_BACK * sizes >= sizes[known].max()
+            known &= MAX_SIZE_RATIO * sizes >= sizes[known].max()
         n, y = sizes[known].astype(np.float64), losses[known]
         # For the remaining points n y increases with n, so a, the slope of n y on n, is non-negative up to rounding.
         too_steep = np.flatnonzero(n[:-1] * y[:-1] > n[1:] * y[1:] * (1 + ROUNDING))
@@ -113,7 +113,7 @@ ROW_LOSSES: dict[Callable[..., Any], Loss] = {
 N_RESAMPLES = 500
 
 # Smallest default size, and number of default sizes.
-FEWEST_ROWS, MOST_SIZES = 20, 6
+MIN_ROWS, MAX_SIZES = 20, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,8 +360,8 @@ def _test_weights(folds: Sequence[Fold]) -> Vector | None:
 def _sizes(sizes: Sequence[int] | None, n_train: int, n_classes: int) -> IntArray:
     """Return the sizes of the calibration set, in increasing order."""
     if sizes is None:
-        halved = [n_train >> power for power in range(MOST_SIZES)]
-        enough = max(FEWEST_ROWS, 2 * n_classes)
+        halved = [n_train >> power for power in range(MAX_SIZES)]
+        enough = max(MIN_ROWS, 2 * n_classes)
         return np.array([size for size in halved[::-1] if size >= enough] or [n_train], dtype=np.intp)
     numbers = list(sizes) if isinstance(sizes, Sequence | np.ndarray) else [sizes]
     if not numbers or not all(is_whole(number, 1) for number in numbers):
@@ -398,10 +398,10 @@ def _joined(parts: Sequence[Predictions], data: LabelledPredictions) -> Predicti
 
 
 # Factor by which the curve is extrapolated.
-FURTHER = 4
+EXTRAPOLATION_FACTOR = 4
 
 # The axis ends this many gains above the uncalibrated loss.
-HIGHEST = 1.0
+MAX_GAINS_ABOVE = 1.0
 
 
 class LearningCurveDisplay(PredictionDisplay):
@@ -506,7 +506,7 @@ class LearningCurveDisplay(PredictionDisplay):
         axes.axhline(first.uncalibrated, label="uncalibrated", **DIAGONAL)
         axes.set_xscale("log")
         ticks = np.unique(np.concatenate([curve.sizes for curve in self.curves.values()]))
-        ticks = np.append(ticks[-6:], FURTHER * ticks[-1])
+        ticks = np.append(ticks[-6:], EXTRAPOLATION_FACTOR * ticks[-1])
         axes.set_xticks(ticks, labels=[thousands(tick) for tick in ticks])
         axes.minorticks_off()
         axes.set_xlabel("size of the calibration set", fontsize=LABEL_SIZE)
@@ -528,7 +528,7 @@ class LearningCurveDisplay(PredictionDisplay):
         level = next(iter(self.curves.values())).uncalibrated
         if len(finite) == 0 or not np.isfinite(level):
             return False
-        limit = level + HIGHEST * max(level - finite.min(), 0.1 * abs(level), 1e-6)
+        limit = level + MAX_GAINS_ABOVE * max(level - finite.min(), 0.1 * abs(level), 1e-6)
         if finite.max() <= limit:
             return False
         for number, curve in enumerate(self.curves.values()):
@@ -549,6 +549,6 @@ class LearningCurveDisplay(PredictionDisplay):
         """Draw the extrapolation to more rows, if the points support it."""
         if not curve.trend.is_supported:
             return
-        sizes = np.geomspace(curve.sizes[-1], FURTHER * curve.sizes[-1], 30)
+        sizes = np.geomspace(curve.sizes[-1], EXTRAPOLATION_FACTOR * curve.sizes[-1], 30)
         expected = [curve.expected(float(size)) for size in sizes]
         self.ax_.plot(sizes, [loss for loss, _ in expected], color=colour, linestyle=":", linewidth=1.4)

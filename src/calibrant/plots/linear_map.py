@@ -25,10 +25,10 @@ __all__ = ["ConfusionChange", "LinearMapDisplay", "colour_limit", "thinned"]
 # Purple and orange are safe for colour blindness; white is zero.
 COLOURS = "PuOr_r"
 
-NUMBER_SIZE, LEAST_SIZE = 9.0, 6.5
+NUMBER_SIZE, MIN_NUMBER_SIZE = 9.0, 6.5
 """Font size of numbers in cells in points, and the smallest that is shown."""
 
-MOST_NAMES = 20
+MAX_NAMES = 20
 WIDTH_OF_A_DIGIT = 0.62  # of the size of the font
 
 
@@ -41,7 +41,7 @@ def colour_limit(matrix: Matrix, spare_diagonal: bool = True) -> float:
     return largest or 1.0
 
 
-def thinned(names: Sequence[str], most: int = MOST_NAMES) -> list[int]:
+def thinned(names: Sequence[str], most: int = MAX_NAMES) -> list[int]:
     """Return the indices of the names to show: all, or every second, fifth, tenth, ...
 
     >>> thinned([str(k) for k in range(100)])
@@ -65,7 +65,7 @@ def draw_heat_map(
         turned = angle if max(map(len, short)) > 3 else 0
         axis.set_ticks(places, labels=short, rotation=turned, fontsize=LABEL_SIZE - 1.5)
         axis.set_tick_params(length=0 if len(places) == len(names) else 2)
-    if min(matrix.shape) <= MOST_NAMES:
+    if min(matrix.shape) <= MAX_NAMES:
         ax.set_xticks(np.arange(0.5, matrix.shape[1] - 1), minor=True)
         ax.set_yticks(np.arange(0.5, matrix.shape[0] - 1), minor=True)
         ax.grid(which="minor", color="white", linewidth=0.8)
@@ -83,12 +83,12 @@ def _write_numbers(ax: Any, matrix: Matrix, limit: float, digits: int) -> None:
     # The layout is not final yet; names and titles will take some of the space.
     width = 0.8 * 72 * box.width * inches[0] / matrix.shape[1]
     height = 0.8 * 72 * box.height * inches[1] / matrix.shape[0]
-    if 0.8 * height < LEAST_SIZE:
+    if 0.8 * height < MIN_NUMBER_SIZE:
         return
     texts = [[_number(entry, digits) for entry in row] for row in matrix]
     longest = max(1, *(len(text) for row in texts for text in row))
     size = min(NUMBER_SIZE, 0.92 * width / (WIDTH_OF_A_DIGIT * longest), 0.8 * height)
-    if size < LEAST_SIZE:
+    if size < MIN_NUMBER_SIZE:
         return
     for (row, column), entry in np.ndenumerate(matrix):
         text = texts[row][column]

@@ -1,5 +1,6 @@
 """PassRateDisplay: fraction of tasks on which a test does not reject the calibration of each method."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from calibrant.ranking.ranks import Missing, StudyTable
 __all__ = ["PassRateDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class PassRateDisplay(Display):
     r"""Plot of the fraction of tasks on which a test does not reject calibration, for every method, the best on top.
 
@@ -51,23 +53,13 @@ class PassRateDisplay(Display):
     array([0.333, 0.667])
     """
 
-    def __init__(
-        self,
-        methods: tuple[str, ...],
-        passed: IntArray,
-        n_tasks: int,
-        alpha: float,
-        low: Vector,
-        high: Vector,
-        level: float,
-    ) -> None:
-        self.methods = methods
-        self.passed = passed
-        self.n_tasks = n_tasks
-        self.alpha = alpha
-        self.low = low
-        self.high = high
-        self.level = level
+    methods: tuple[str, ...]
+    passed: IntArray
+    n_tasks: int
+    alpha: float
+    low: Vector
+    high: Vector
+    level: float
 
     @classmethod
     def from_p_values(

@@ -83,7 +83,7 @@ def write_caption(ax: Any, text: str, below: float = BELOW_THE_LABEL) -> Any:
 
 
 def legend_above(ax: Any, handles: Sequence[Any], title: str = "", n_columns: int = 2) -> None:
-    """Place a legend above the axes, where it hides nothing, and a title above the legend."""
+    """Place a legend above the axes, where it covers no data, and a title above the legend."""
     ax.legend(
         handles=handles,
         loc="lower left",

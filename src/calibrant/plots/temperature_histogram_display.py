@@ -1,5 +1,6 @@
 """TemperatureHistogramDisplay: histogram of the temperatures of single rows."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from calibrant.predictions import Predictions
 __all__ = ["TemperatureHistogramDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class TemperatureHistogramDisplay(Display):
     """Histogram of the temperatures of single rows in parameterised temperature scaling.
 
@@ -51,13 +53,10 @@ class TemperatureHistogramDisplay(Display):
     {'right': 27.0, 'wrong': 13.0}
     """
 
-    def __init__(
-        self, edges: Vector, counts: dict[str, Vector], medians: dict[str, float], single: float
-    ) -> None:
-        self.edges = edges
-        self.counts = counts
-        self.medians = medians
-        self.single = single
+    edges: Vector
+    counts: dict[str, Vector]
+    medians: dict[str, float]
+    single: float
 
     @classmethod
     def from_estimator(

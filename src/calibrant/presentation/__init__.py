@@ -17,10 +17,12 @@ from calibrant.presentation.markdown import as_markdown
 from calibrant.presentation.markup import Markup, element, joined
 from calibrant.presentation.plain_data import as_json, from_plain, to_plain
 from calibrant.presentation.sentences import (
+    LONGEST_NAME,
     class_named,
     class_text,
     counted,
     in_points,
+    interval_in_points,
     listed,
     p_text,
     quoted,
@@ -48,6 +50,7 @@ from calibrant.presentation.values import (
 )
 
 __all__ = [
+    "LONGEST_NAME",
     "PLAIN",
     "TYPOGRAPHIC",
     "Block",
@@ -83,6 +86,7 @@ __all__ = [
     "has_value",
     "in_one_line",
     "in_points",
+    "interval_in_points",
     "joined",
     "listed",
     "number",

@@ -114,11 +114,9 @@ def _section(section: Section) -> Markup:
 
 
 def _words(paragraph: Paragraph) -> list[str]:
-    return (
-        [element("strong", paragraph.opening), f" {paragraph.text}"]
-        if paragraph.opening
-        else [paragraph.text]
-    )
+    # A number and its percent sign stay on one line.
+    text = paragraph.text.replace(" %", f"{TYPOGRAPHIC.space}%")
+    return [element("strong", paragraph.opening), f" {text}"] if paragraph.opening else [text]
 
 
 def _facts(entries: Iterable[tuple[str, str]], title: str = "", class_: str | None = "facts") -> Markup:

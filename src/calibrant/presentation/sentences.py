@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from calibrant.presentation.values import SMALLEST_TAIL
+from calibrant.presentation.values import SMALLEST_TAIL, Range
 
 __all__ = [
     "LONGEST_NAME",
@@ -12,6 +12,7 @@ __all__ = [
     "class_text",
     "counted",
     "in_points",
+    "interval_in_points",
     "listed",
     "p_text",
     "quoted",
@@ -83,6 +84,17 @@ def in_points(difference: float) -> str:
     size = abs(100 * difference)
     text = f"{size:.3f}" if 0 < size < 0.01 else f"{size:.0f}" if size >= 99.5 else f"{size:.2g}"
     return f"{text} point" if text == "1" else f"{text} points"
+
+
+def interval_in_points(low: float | None, high: float | None) -> str:
+    """Return an interval of a difference of proportions in percentage points; empty if an end is missing.
+
+    >>> interval_in_points(-0.0312, 0.25), interval_in_points(None, 0.1)
+    ('-3.1 to +25 points', '')
+    """
+    if low is None or high is None:
+        return ""
+    return f"{Range(100 * low, 100 * high, 'significant', 2, signed=True).text()} points"
 
 
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:

@@ -134,7 +134,7 @@ def significant(
     >>> significant(0.123456), significant(-2.0, signed=True), significant(0.03125, 2), significant(None)
     ('0.1235', '-2', '0.031', '-')
     >>> significant(9.975e-05), significant(-3e-9), significant(-0.0), significant(123456.0)
-    ('0.0001', '0.0000', '0', '123456')
+    ('0.0001', '0.0000', '0', '123,456')
     >>> significant(9.98e-04, 3, tiny=True), significant(9.7e-05, 3, tiny=True, style=TYPOGRAPHIC)
     ('0.000998', '9.7 × 10⁻⁵')
     """
@@ -144,7 +144,9 @@ def significant(
     size = abs(value)
     if 0 < size < 0.001 and not tiny:
         return decimals(value, 4, signed=signed, style=style)
-    text = f"{size:.0f}" if size >= 10**digits else f"{size:.{digits}g}"
+    text = f"{size:.{digits}g}"
+    if float(text) >= 10**digits:
+        text = f"{size:,.0f}"
     return f"{_sign(value, signed, style)}{_with_power(text, style)}"
 
 

@@ -15,14 +15,14 @@ from calibrant.ranking.holm import holm
 from calibrant.ranking.ranks import Missing, StudyTable, listed, ranks_of
 from calibrant.wording import counted, p_text
 
-__all__ = ["MOST_EXACT", "WilcoxonHolmResult", "signed_rank_p_value", "wilcoxon_holm"]
+__all__ = ["MAX_EXACT", "WilcoxonHolmResult", "signed_rank_p_value", "wilcoxon_holm"]
 
 
 ZeroMethod = Literal["pratt", "wilcox", "zsplit"]
 """Treatment of zero differences: ``"pratt"`` ranks them with the others and then leaves them out,
 ``"wilcox"`` leaves them out first, ``"zsplit"`` splits their ranks evenly between both signs."""
 
-MOST_EXACT = 100
+MAX_EXACT = 100
 """Largest number of differences for the exact distribution; above it, the normal approximation is used."""
 
 
@@ -30,7 +30,7 @@ def signed_rank_p_value(differences: Float64Array, zero_method: ZeroMethod) -> f
     r"""Two-sided p-value of the Wilcoxon signed-rank test that differences are symmetric about zero.
 
     With ranks :math:`r_i` of :math:`|d_i|` (ties share the mean), :math:`T = \sum_i r_i [d_i > 0]` is compared
-    with its distribution under equally likely signs. Up to :data:`MOST_EXACT` differences all sign patterns are
+    with its distribution under equally likely signs. Up to :data:`MAX_EXACT` differences all sign patterns are
     counted; above, the normal distribution with variance :math:`\sum_i r_i^2 / 4` is used.
     The exact count costs at most O(n^3) elementary additions, vectorised.
 
@@ -48,7 +48,7 @@ def signed_rank_p_value(differences: Float64Array, zero_method: ZeroMethod) -> f
     random = ranks if zero_method == "zsplit" else ranks[differences != 0]
     if len(random) == 0:
         return 1.0
-    if len(random) > MOST_EXACT:
+    if len(random) > MAX_EXACT:
         return float(2 * ndtr(-distance / np.sqrt(random @ random)))
     # Twice a mean of ranks is an integer, so sums of these ranks can index an array.
     return _share_at_least(2 * distance, np.rint(2 * random).astype(np.int64))

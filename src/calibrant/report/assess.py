@@ -22,6 +22,7 @@ from calibrant.report.sections.methods import learning_numbers
 from calibrant.report.sections.pitfalls import pitfalls
 from calibrant.report.sections.reliability import curves
 from calibrant.report.sections.scores import error_rows, lower_bound, score_rows
+from calibrant.report.sections.selective import selective_rows
 from calibrant.report.sections.tests import mean_gap, slope_estimates
 from calibrant.report.verdict import is_small, verdict
 
@@ -159,6 +160,7 @@ def assess(
         classes = class_rows(rows, after, sample, evidence, level)
     with steps("scores"):
         scores = score_rows(rows, after, level, random_state)
+        selective = selective_rows(rows, after, level)
     with steps("errors"):
         bound = lower_bound(sample, level)
         errors = error_rows(sample, sample_after, bound, level, random_state)
@@ -199,6 +201,7 @@ def assess(
         pitfalls=pitfalls(summary, rows, sample, evidence, selection, advice, level),
         repeatability=repeatability(settings, steps.seconds),
         example=example,
+        selective=selective,
     )
 
 

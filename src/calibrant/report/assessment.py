@@ -24,10 +24,11 @@ from calibrant.report.contents import (
     Recommendation,
     Repeatability,
     ScoreRow,
+    SelectiveRow,
     TestRow,
     Verdict,
 )
-from calibrant.report.document import SECTIONS, ReportSection, report_markdown, report_page, report_text
+from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -69,6 +70,8 @@ class Assessment:
     repeatability : Repeatability
     example : Example or None
         The recommended calibrator with one row of scores, if it is small enough for the page.
+    selective : tuple of SelectiveRow
+        Accuracy of the most confident rows.
     """
 
     title: str
@@ -88,6 +91,7 @@ class Assessment:
     pitfalls: tuple[Pitfall, ...]
     repeatability: Repeatability
     example: Example | None = None
+    selective: tuple[SelectiveRow, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""
@@ -124,7 +128,7 @@ class Assessment:
         return from_plain(cls, plain)
 
     def to_markdown(
-        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] = SECTIONS
+        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] | None = None
     ) -> str:
         """Return the report as Markdown, with tables in place of figures, and write it to ``path`` if given.
 
@@ -133,12 +137,12 @@ class Assessment:
         path : str or Path, optional
             File to write; an existing one is replaced only once the new one is complete.
         sections : sequence of function, optional
-            Sections in their order; add your own to :data:`calibrant.report.SECTIONS`. See :doc:`/extending`.
+            Sections in their order; the default is ``calibrant.report.SECTIONS``. See :doc:`/extending` for your own.
         """
         return _written(report_markdown(self, sections), path)
 
     def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] = SECTIONS
+        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] | None = None
     ) -> str:
         """Return the report as one self-contained HTML page, and write it to ``path`` if given.
 
@@ -147,7 +151,7 @@ class Assessment:
         path : str or Path, optional
             File to write; an existing one is replaced only once the new one is complete.
         sections : sequence of function, optional
-            Sections in their order; add your own to :data:`calibrant.report.SECTIONS`. See :doc:`/extending`.
+            Sections in their order; the default is ``calibrant.report.SECTIONS``. See :doc:`/extending` for your own.
         """
         return _written(report_page(self, sections), path)
 

@@ -29,6 +29,7 @@ __all__ = [
     "Recommendation",
     "Repeatability",
     "ScoreRow",
+    "SelectiveRow",
     "TestRow",
     "Verdict",
 ]
@@ -228,6 +229,17 @@ class ScoreRow:
 
 
 @dataclass(frozen=True)
+class SelectiveRow:
+    """Accuracy of the most confident rows, at most a fraction ``coverage`` of all; thresholds are confidences."""
+
+    coverage: float
+    threshold: float | None
+    before: Estimate
+    threshold_after: float | None
+    after: Estimate | None
+
+
+@dataclass(frozen=True)
 class DecompositionRow:
     """Decomposition of a proper score: score = miscalibration - discrimination + uncertainty.
 
@@ -376,7 +388,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Pitfall:
-    """A caveat: something to know before relying on a number."""
+    """A caveat on the results."""
 
     severity: Literal["warning", "note"]
     text: str

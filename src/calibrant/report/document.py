@@ -31,6 +31,7 @@ from calibrant.report.sections.overview import recommendation_section, verdict_s
 from calibrant.report.sections.pitfalls import pitfalls_section
 from calibrant.report.sections.reliability import reliability_section
 from calibrant.report.sections.scores import errors_section, scores_section
+from calibrant.report.sections.selective import selective_section
 from calibrant.report.sections.tests import tests_section
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -47,6 +48,7 @@ SECTIONS: tuple[ReportSection, ...] = (
     reliability_section,
     scores_section,
     errors_section,
+    selective_section,
     decomposition_section,
     tests_section,
     classes_section,
@@ -72,18 +74,18 @@ HATCHES = (
 )
 
 
-def report_document(assessment: "Assessment", sections: Sequence[ReportSection] = SECTIONS) -> Document:
-    """Return the title and the sections of an assessment that have anything to show."""
-    made = (section(assessment) for section in sections)
+def report_document(assessment: "Assessment", sections: Sequence[ReportSection] | None = None) -> Document:
+    """Return the title and the sections of an assessment that have anything to show; the default is all sections."""
+    made = (section(assessment) for section in (SECTIONS if sections is None else sections))
     return Document(assessment.title, tuple(section for section in made if section is not None))
 
 
-def report_markdown(assessment: "Assessment", sections: Sequence[ReportSection] = SECTIONS) -> str:
+def report_markdown(assessment: "Assessment", sections: Sequence[ReportSection] | None = None) -> str:
     """Return the report as Markdown, with tables in place of figures."""
     return as_markdown(report_document(assessment, sections))
 
 
-def report_page(assessment: "Assessment", sections: Sequence[ReportSection] = SECTIONS) -> str:
+def report_page(assessment: "Assessment", sections: Sequence[ReportSection] | None = None) -> str:
     """Return the report as one self-contained HTML page.
 
     The content security policy of the page blocks everything else, even a script in the name of a class.

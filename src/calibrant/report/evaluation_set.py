@@ -34,7 +34,7 @@ __all__ = [
 # With fewer events, or non-events, the t interval of a proportion is rough.
 FEW_EVENTS = 30
 
-# Number of rows of each class that a sample keeps at least, if there are as many.
+# Smallest number of rows of each class in a sample, if the class has as many.
 KEPT_OF_CLASS = 500
 
 
@@ -200,7 +200,7 @@ def plain_float(value: Any) -> float | None:
 
 
 def plain_floats(values: Iterable[Any]) -> Numbers:
-    """Return all entries, converted by :func:`number`.
+    """Return all entries, converted by :func:`plain_float`.
 
     >>> plain_floats(np.array([0.5, np.nan]))
     (0.5, None)

@@ -339,7 +339,7 @@ def events_for_factor(factor: float, alpha: float) -> int:
     """
     expected = np.arange(1, MOST_EVENTS)
     numbers = np.arange(expected[-1])
-    # The largest significantly small count for each expectation; -1 where there is none.
+    # The critical value, the largest significantly small count, for each expectation; -1 if there is none.
     critical = (2 * pdtr(numbers, expected[:, np.newaxis]) <= alpha).sum(axis=1) - 1
     power = np.where(critical >= 0, pdtr(np.maximum(critical, 0), expected / factor), 0.0)
     enough = np.minimum.accumulate((power >= POWER)[::-1])[::-1]

@@ -121,7 +121,7 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     class_events, class_adjusted = _class_evidence(rows, main)
     if rows.n_classes > 2:
         results.append(_classes_together(rows, class_events))
-    # With groups the other tests reject too often, and with few unlikely outcomes they are rough.
+    # With groups the other tests reject too often, and with few unlikely outcomes their approximations are rough.
     is_valid = rows.groups is None and main.total_variance >= 2 * SMALLEST_VARIANCE
     line = _line(rows, level)
     if line is not None:
@@ -155,7 +155,7 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
         smallest_detectable=_detectable(rows, utility, main, alpha),
         events=_events(rows, main, alpha),
         alpha=alpha,
-        most_significant=smallest.name if smallest.event == "" else f"{smallest.name}, {smallest.event}",
+        most_significant=smallest.name,
         n_deciding=len(family),
         rejecting=tuple(name for name, p_value in adjusted.items() if p_value <= 1 - level),
     )
@@ -200,7 +200,7 @@ def _classes_together(rows: EvaluationSet, events: tuple[EventEvidence, ...]) ->
     p_value = min(1.0, len(events) * p_values[smallest])
     return _Test(
         "Cumulative tests of all classes",
-        "every class",
+        "all classes",
         max(event.statistic for event in events),
         p_value,
         f"One test per class; the smallest p-value, that of {class_named(rows.class_names[smallest])}, times the number of "
@@ -311,7 +311,7 @@ def _binned(sample: EvaluationSet, random_state: int) -> _Test:
 
 
 def n_impossible(rows: EvaluationSet) -> int:
-    """Return the number of rows whose true class had probability zero; none if a floor declares what zeros mean."""
+    """Return the number of rows whose true class had probability zero; 0 if a floor was declared."""
     given = rows.predictions
     if (
         given.space is not Space.PROBABILITIES
@@ -329,7 +329,7 @@ def _impossible(rows: EvaluationSet) -> list[_Test]:
     return [
         _Test(
             IMPOSSIBLE,
-            "every class",
+            "all classes",
             float(number),
             0.0,
             f"In {counted(number, 'row')} the true class had probability exactly zero. This proves miscalibration, unless the "
@@ -363,6 +363,6 @@ def _detectable(rows: EvaluationSet, utility: Utility, main: EventEvidence, alph
     if rows.n_groups is not None:
         if rows.n_groups < 2:
             return None
-        # With few groups the variance between them is known only roughly.
+        # With few groups, the variance between groups has few degrees of freedom.
         error *= float(stdtrit(rows.n_groups - 1, 1 - alpha / 2) / ndtri(1 - alpha / 2))
     return error if error <= found.largest_possible else None

@@ -90,12 +90,12 @@ class MethodSelection:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the gain in log-loss is significant, and mistakes limit the confidence of the calibrator."""
+        """Whether the gain in log-loss is significant, and misclassified rows bound the confidence."""
         return self.gain is not None and self.gain.high < 0 and not self.makes_no_mistakes
 
     @property
     def makes_no_mistakes(self) -> bool:
-        """Whether the chosen method makes no mistakes, so that the data do not limit its confidence."""
+        """Whether no row is misclassified after calibration, so that the data do not bound the confidence."""
         return self.after is not None and bool(self.after.hits.all())
 
     @property
@@ -124,12 +124,12 @@ def default_methods(n_rows: int, n_classes: int) -> list[str]:
 
 
 def reason_not_to_fit(rows: EvaluationSet) -> str:
-    """Return why no method can be tried on these rows; empty if methods can."""
+    """Return the reason why no method can be fitted to these rows; empty if there is none."""
     if rows.n_rows < FEWEST_ROWS:
         verb = "is" if rows.n_rows == 1 else "are"
         return f"{counted(rows.n_rows, 'row')} {verb} too few to fit and evaluate a method; at least {FEWEST_ROWS} are needed"
     if rows.n_present < 2:
-        return "all rows have the same true class, so no calibrator can be fitted for the others"
+        return "all rows have the same true class, so calibrators of the other classes cannot be fitted"
     if rows.n_groups is not None and rows.n_groups < 2:
         return "all rows belong to one group, so cross-validation is impossible"
     return ""
@@ -259,7 +259,7 @@ def baseline_of(rows: EvaluationSet) -> Predictions:
 
 
 def baseline_text(rows: EvaluationSet) -> str:
-    """Return in words what :func:`baseline_of` returns."""
+    """Return the name of the predictions that :func:`baseline_of` returns."""
     if not has_infinite_loss(rows):
         return "the uncalibrated predictions"
     return f"the uncalibrated predictions with zeros raised to the floor, {rows.predictions.floor:.2g}"

@@ -2,7 +2,15 @@
 
 from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult
 from calibrant.intervals import Interval
-from calibrant.presentation import Range, class_named, counted, in_points, p_text, percent, significant
+from calibrant.presentation import (
+    Range,
+    class_named,
+    counted,
+    interval_in_points,
+    p_text,
+    percent,
+    significant,
+)
 from calibrant.report.contents import Estimate, MethodRow, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet, estimate_of, mean_estimate, plain_float
 from calibrant.report.method_selection import MethodSelection, baseline_of, baseline_text, has_infinite_loss
@@ -28,7 +36,7 @@ def recommendation(
         return Recommendation(
             action="keep",
             method=UNCALIBRATED,
-            headline=f"Keep the probabilities as they are: {selection.reason}.",
+            headline=f"Keep the uncalibrated predictions: {selection.reason}.",
             sentences=(),
             gain=None,
             gain_share=None,
@@ -128,25 +136,25 @@ def _headline_to_keep(
     if selection.is_significant and gain.value is not None:
         part = "" if share is None else f" ({percent(share, 2)})"
         return (
-            f"Keep the probabilities as they are: {name} would lower the log-loss, but only by "
-            f"{significant(gain.value, 2)} nats per row{part}."
+            f"Keep the uncalibrated predictions: {name} would lower the log-loss by only {significant(gain.value, 2)} nats per "
+            f"row{part}."
         )
     if p_value > 1 - level:
-        return "Keep the probabilities as they are: no method gives a significant gain."
+        return "Keep the uncalibrated predictions: no method gives a significant gain."
     rejection = f"the tests {'clearly ' if p_value < CLEAR else ''}reject calibration ({p_text(p_value)})"
     finding = (
-        f"the gain of {name} may be noise"
+        f"the gain of {name} is not significant"
         if gain.value is not None and gain.value > 0
         else "none of the methods tried gives a gain"
     )
     if selection.rows.n_rows < rows.n_rows:
         remedy = (
-            f"methods were fitted to {selection.rows.n_rows:,} of {rows.n_rows:,} rows, and a fast method such as temperature "
-            "can use more"
+            f"Methods were fitted to {selection.rows.n_rows:,} of {rows.n_rows:,} rows; a fast method such as temperature can "
+            "use more"
         )
     else:
-        remedy = "more rows are needed to decide"
-    return f"Keep the probabilities as they are for now: {rejection}, but {finding}; {remedy}."
+        remedy = "More rows are needed to decide"
+    return f"Keep the uncalibrated predictions for now: {rejection}, but {finding}. {remedy}."
 
 
 def _gain(difference: Interval, method: str, n_methods: int, baseline: str) -> Estimate:
@@ -174,20 +182,22 @@ def _adjusted(n_methods: int) -> str:
 
 def _gain_sentence(selection: MethodSelection, gain: Estimate, level: float, against: str) -> str:
     assert selection.chosen is not None
-    adjusted = _adjusted(selection.n_methods)
-    ends = ""
-    if gain.low is not None and gain.high is not None:
-        interval = Range(gain.low, gain.high, "significant").text()
-        ends = f" ({100 * level:g} % interval{', ' if adjusted else ''}{adjusted}: {interval})"
-    compared_methods = f"{selection.n_methods} methods were" if selection.n_methods > 1 else "One method was"
-    gains = gain.value is None or gain.value >= 0
-    verb = "gains" if selection.is_recommended else f"would {'gain' if gains else 'lose'}"
-    size = significant(
-        None if gain.value is None else abs(gain.value) if not selection.is_recommended else gain.value
-    )
-    best = "" if selection.n_methods == 1 else " is the first within one standard error of the best; it"
-    compared = f", compared with {against}" if against else ""
-    return f"{compared_methods} compared. {selection.chosen.name}{best} {verb} {size} nats per row{ends}{compared}."
+    value, low, high = gain.value, gain.low, gain.high
+    verb = "lowers" if selection.is_recommended else "would lower"
+    if value is not None and value < 0 and not selection.is_recommended:
+        verb, value = "would raise", -value
+        low, high = None if high is None else -high, None if low is None else -low
+    interval = ""
+    if low is not None and high is not None:
+        adjusted = _adjusted(selection.n_methods)
+        ends = Range(low, high, "significant").text()
+        interval = f" ({100 * level:g} % interval{', ' if adjusted else ''}{adjusted}: {ends})"
+    chosen = selection.chosen.name
+    opening = f"Only {chosen} was tried; it"
+    if selection.n_methods > 1:
+        opening = f"Of {selection.n_methods} methods, {chosen} is the first within one standard error of the best. It"
+    baseline = f", relative to {against}" if against else ""
+    return f"{opening} {verb} the log-loss by {significant(value)} nats per row{interval}{baseline}."
 
 
 def _side_effects(
@@ -200,33 +210,29 @@ def _side_effects(
             "No probability crosses 50 %, so all predicted classes stay the same; decisions at other thresholds may change."
         )
     elif changed == 0:
-        sentences.append(
-            "It changes no decisions: all predicted classes, and thus the accuracy, stay the same."
-        )
+        sentences.append("All predicted classes, and thus the accuracy, stay the same.")
     else:
         sentences.append(
-            f"It changes {percent(changed, 2)} of the predicted classes{' (threshold 50 %)' if two else ''}; accuracy goes from "
-            f"{percent(rows.mean(rows.hits), 2)} to {percent(rows.mean(after.hits), 2)}{_change_interval(accuracy)}."
+            f"It changes {percent(changed, 2)} of the predicted classes{' (threshold 50 %)' if two else ''}, and the accuracy "
+            f"from {percent(rows.mean(rows.hits), 2)} to {percent(rows.mean(after.hits), 2)}{_change_interval(accuracy)}."
         )
     if two:
         before, mean_after = (rows.mean(some.predictions.probabilities[:, 1]) for some in (rows, after))
         sentences.append(
-            f"The mean probability of {class_named(rows.class_names[1])} goes from {percent(before)} to "
+            f"The mean probability of {class_named(rows.class_names[1])} changes from {percent(before)} to "
             f"{percent(mean_after)}; its observed frequency is {percent(rows.mean(rows.data.labels == 1))}."
         )
     else:
         sentences.append(
-            f"Mean confidence goes from {percent(rows.mean(rows.confidence))} to {percent(rows.mean(after.confidence))}"
+            f"The mean confidence changes from {percent(rows.mean(rows.confidence))} to {percent(rows.mean(after.confidence))}"
             f"{_change_interval(sharpness)}."
         )
     return tuple(sentences)
 
 
 def _change_interval(change: Estimate) -> str:
-    if change.low is None or change.high is None:
-        return ""
-    sign_low, sign_high = ("-" if end < 0 else "+" for end in (change.low, change.high))
-    return f" (change {sign_low}{in_points(change.low).split()[0]} to {sign_high}{in_points(change.high)})"
+    interval = interval_in_points(change.low, change.high)
+    return f" (interval of the change: {interval})" if interval else ""
 
 
 def _alternatives(selection: MethodSelection) -> tuple[str, ...]:
@@ -236,7 +242,7 @@ def _alternatives(selection: MethodSelection) -> tuple[str, ...]:
     if selection.comparison is not None:
         failed = [result.name for result in selection.comparison.results if result.failed]
         if failed:
-            sentences.append(f"Could not be fitted to these rows: {', '.join(failed)}.")
+            sentences.append(f"The fit failed for {', '.join(failed)}.")
     return tuple(sentences)
 
 

@@ -5,10 +5,19 @@ from typing import Literal
 import numpy as np
 
 from calibrant.metrics import LowerBound
-from calibrant.presentation import class_named, counted, in_points, p_text, percent, quoted
+from calibrant.presentation import (
+    class_named,
+    counted,
+    in_points,
+    interval_in_points,
+    p_text,
+    percent,
+    quoted,
+    significant,
+)
 from calibrant.report.contents import RARE, ClassRow, Estimate, EventNumbers, Verdict
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.event_evidence import events_for_factor
+from calibrant.report.event_evidence import POWER, events_for_factor
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
 from calibrant.report.sections.scores import capped_bound
 
@@ -23,6 +32,8 @@ SMALL, SMALL_SHARE = 0.01, 0.1
 
 # The direction is mixed if the smaller of the two components is at least this fraction of the larger.
 MIXED_RATIO = 0.5
+
+POWER_TEXT = percent(POWER, 0)
 
 SHOWN_CLASSES = 5
 ON_AVERAGE = ("too high", "too low")
@@ -150,13 +161,13 @@ def _headline(
     if status == "calibrated":
         if evidence.events is not None:
             return (
-                f"No sign of miscalibration: {_counted_events(evidence.events)}; an error by a factor of "
-                f"{_larger_factor(evidence.events):.2g} would probably have been detected."
+                f"No evidence of miscalibration: {_counted_events(evidence.events)}; an error by a factor of "
+                f"{_larger_factor(evidence.events):.2g} is detected with a power of {POWER_TEXT}."
             )
         assert evidence.smallest_detectable is not None
         return (
-            "No sign of miscalibration; an error of "
-            f"{in_points(evidence.smallest_detectable)} or more would probably have been detected."
+            f"No evidence of miscalibration; an error of {in_points(evidence.smallest_detectable)} or more is detected with a "
+            f"power of at least {POWER_TEXT}."
         )
     if status == "too-few-events":
         assert evidence.events is not None
@@ -196,11 +207,7 @@ def _headline(
 
 
 def _counted_events(events: EventNumbers) -> str:
-    return f"{_number(events.expected)} {events.name} expected, {events.observed or 'none'} observed"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"
+    return f"{significant(events.expected, 2, tiny=True)} {events.name} expected, {events.observed or 'none'} observed"
 
 
 def _larger_factor(events: EventNumbers) -> float:
@@ -288,11 +295,8 @@ def _evidence_sentence(evidence: Evidence, level: float) -> str:
 
 
 def _means_sentence(rows: EvaluationSet, gap: Estimate) -> str:
-    ends = (
-        ""
-        if gap.low is None or gap.high is None
-        else f" (interval of the difference: {_signed(gap.low)} to {_signed(gap.high)} points)"
-    )
+    interval = interval_in_points(gap.low, gap.high)
+    ends = f" (interval of the difference: {interval})" if interval else ""
     if rows.n_classes == 2:
         mean = rows.mean(rows.predictions.probabilities[:, 1])
         share = rows.mean(rows.data.labels == 1)
@@ -301,25 +305,19 @@ def _means_sentence(rows: EvaluationSet, gap: Estimate) -> str:
     return f"The mean confidence is {percent(rows.mean(rows.confidence))}, the accuracy {percent(rows.mean(rows.hits))}{ends}."
 
 
-def _signed(share: float) -> str:
-    return f"{100 * share:+.2g}"
-
-
 def _size_sentence(bound: LowerBound, status: Status) -> str:
     about = "of the confidence" if bound.kind == "confidence" else "of the probability"
     least = capped_bound(bound)
     if least <= 0:
-        return (
-            f"The cross-fitted lower bound on the mean error {about} is zero, so by itself it shows no error."
-        )
+        return f"The cross-fitted lower confidence bound on the mean error {about} is zero; it alone is no evidence of an error."
     if status != "miscalibrated":
         return (
-            f"By itself, without adjustment for multiple testing, the cross-fitted lower bound on the mean error {about} is "
+            f"The cross-fitted lower confidence bound on the mean error {about}, not adjusted for multiple testing, is "
             f"{in_points(least)}; the estimate is {in_points(bound.estimate)}."
         )
     return (
-        f"The mean error {about} is at least {in_points(least)} with {100 * bound.level:g} % confidence; the estimate is "
-        f"{in_points(bound.estimate)}."
+        f"The mean error {about} is at least {in_points(least)} ({100 * bound.level:g} % lower confidence bound); the estimate "
+        f"is {in_points(bound.estimate)}."
     )
 
 
@@ -336,10 +334,12 @@ def _classes_sentence(miscalibrated: list[ClassRow], n_classes: int) -> str:
 def _detectable_sentence(rows: EvaluationSet, evidence: Evidence, status: Status) -> str:
     detectable = evidence.smallest_detectable
     if rows.n_groups == 1:
-        return "All rows belong to one group: the variance between groups is unknown, so no error can be detected reliably."
+        return "All rows belong to one group. The variance between groups is unknown, so no error can be detected reliably."
     if detectable is None:
         subject = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
-        return f"{subject} are too few to detect even the largest possible error with a power of 80 %."
+        return (
+            f"{subject} are too few to detect even the largest possible error with a power of {POWER_TEXT}."
+        )
     if evidence.events is not None:
         return _factor_sentence(rows, evidence.events, evidence.alpha, status)
     what = (
@@ -350,26 +350,26 @@ def _detectable_sentence(rows: EvaluationSet, evidence: Evidence, status: Status
     together = "" if rows.n_groups is None else f" in {rows.n_groups} groups"
     detected = (
         f"With {counted(rows.n_rows, 'row')}{together}, an error of {in_points(detectable)} ({what}) is detected with a "
-        "power of 80 %; smaller errors may go undetected"
+        f"power of {POWER_TEXT}. Smaller errors may go undetected."
     )
     if status != "unclear":
-        return f"{detected}."
+        return detected
     unit, number = ("rows", rows.n_rows) if rows.n_groups is None else ("groups", rows.n_groups)
     n_needed = number * (detectable / RELEVANT_ERROR) ** 2
-    return f"{detected}. To detect {in_points(RELEVANT_ERROR)}, about {float(f'{n_needed:.2g}'):,.0f} {unit} are needed."
+    return f"{detected} To detect {in_points(RELEVANT_ERROR)}, about {float(f'{n_needed:.2g}'):,.0f} {unit} are needed."
 
 
 def _factor_sentence(rows: EvaluationSet, events: EventNumbers, alpha: float, status: Status) -> str:
     factors = {"high": events.factor_too_high, "low": events.factor_too_low}
     shown = [f"{factor:.2g} times too {way}" for way, factor in factors.items() if factor is not None]
-    expected = f"With {_number(events.expected)} {events.name} expected"
+    expected = f"With {significant(events.expected, 2, tiny=True)} {events.name} expected"
     if shown:
         detected = (
-            f"{expected}, probabilities {' or '.join(shown)} are detected with a power of 80 %; smaller errors may go "
+            f"{expected}, probabilities {' or '.join(shown)} are detected with a power of {POWER_TEXT}. Smaller errors may go "
             "undetected."
         )
     else:
-        detected = f"{expected}, no factor is detected with a power of 80 %."
+        detected = f"{expected}, no factor is detected with a power of {POWER_TEXT}."
     if status != "too-few-events" or events.expected == 0:
         return detected
     n_needed = events_for_factor(RELEVANT_FACTOR, alpha) / events.expected * rows.n_rows

@@ -34,9 +34,9 @@ def bounded_newton(
 ) -> Solution:
     r"""Minimise a convex function over :math:`\theta_j \ge l_j`.
 
-    Every step minimises the second-order expansion over all that the bounds allow, exactly, and then halves the way
-    there until the value falls. Parameters at their bound are there to the last bit. It ends when the
-    expansion promises less than ``tolerance``; after that one more step, if it helps, squares what is left.
+    Every step minimises the second-order expansion exactly within the bounds, and backtracks until the value decreases.
+    Parameters at a bound equal it exactly. It stops when the predicted decrease is less than ``tolerance``; one more step,
+    if it helps, squares the remaining error.
 
     Parameters
     ----------
@@ -49,16 +49,16 @@ def bounded_newton(
     tolerance : float
         Wanted accuracy of the value.
     max_iterations : int
-        Steps at the most.
+        Largest number of steps.
 
     Returns
     -------
     Solution
-        Never higher than the start. Its ``loss`` is the value, since a penalty is not told apart here.
+        Its value never exceeds that of the start. Its ``loss`` is the value, including any penalty.
 
     Examples
     --------
-    The point of the quarter plane that is next to (2, -1):
+    The point of the first quadrant nearest to (2, -1):
 
     >>> wanted = np.array([2.0, -1.0])
     >>> def distance(x):
@@ -115,7 +115,7 @@ def bounded_newton(
 
 
 def _predicted_decrease(expansion: ConvexExpansion, step: Vector) -> float:
-    """Return by how much the expansion falls along a step."""
+    """Return the decrease of the expansion along a step."""
     return max(0.0, -float(expansion.gradient @ step + step @ expansion.hessian @ step / 2))
 
 

@@ -1,4 +1,4 @@
-"""Newton's method for one positive parameter, safe inside a bracket."""
+"""Newton's method for one positive parameter, safeguarded by a bracket."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ PATIENCE = 5  # passes after which a minimum inside the range would have shown i
 
 
 class Minimum(NamedTuple):
-    """Where a one-parameter search stopped."""
+    """Result of a one-parameter search."""
 
     argument: float
     value: float
@@ -71,7 +71,7 @@ def bracketed_newton(
             lower, low_known = position, True
         newton = position - slope / bend if bend > 0 else np.nan
         if slope == 0 and bend == 0:
-            # Flat as far as numbers can tell: nothing to learn here, or everything learnt already.
+            # Flat up to rounding: no information, or an optimum.
             return Minimum(argument, value, 0.0, n_evaluations, Status.AT_BOUND)
         if slope == 0 or abs(newton - position) <= tolerance:
             return Minimum(argument, value, decrement, n_evaluations, Status.CONVERGED)
@@ -84,7 +84,7 @@ def bracketed_newton(
             if n_evaluations > PATIENCE and not (low_known and high_known):
                 # Newton's steps creep along an exponential tail; from here on each is twice the last.
                 step = np.copysign(max(abs(step), 2 * abs(previous_step)), step)
-            # Far from the bottom Newton can leap; a factor of ten a time is fast enough and safe.
+            # Far from the minimum Newton steps can be huge; a factor of ten per step is fast enough and safe.
             previous_step = float(np.clip(step, max(-2.3, lower - position), min(2.3, upper - position)))
             position += previous_step
         elif low_known and high_known:

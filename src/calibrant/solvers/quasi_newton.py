@@ -39,9 +39,9 @@ def quasi_newton(
     slope_tolerance: float = 1e-7,
     max_iterations: int = 1000,
 ) -> LocalMinimum:
-    """Walk downhill from ``start`` by L-BFGS-B until a step gains nothing.
+    """Minimise a smooth function by L-BFGS-B.
 
-    Never ends higher than it began.
+    The value never exceeds that of the start.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def quasi_newton(
     slope_tolerance : float
         Stop when no free entry of the gradient is larger.
     max_iterations : int
-        Steps at the most.
+        Largest number of steps.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def quasi_newton(
         status = Status.OUT_OF_PRECISION if found.status == ABNORMAL else Status.OUT_OF_ITERATIONS
     value, slope = found.fun, found.jac
     if status is Status.OUT_OF_PRECISION:
-        # After a walk that found no step it gives the value of the last one it tried.
+        # After an abnormal end scipy reports the value of the last trial step.
         value, slope = function(np.asarray(found.x, dtype=np.float64))
     return LocalMinimum(
         theta=np.asarray(found.x, dtype=np.float64),

@@ -1,4 +1,4 @@
-"""Weights of a mixture: not negative, summing to one, of greatest likelihood or least squared error."""
+"""Mixture weights on the simplex: by maximum likelihood, or by least squares."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,17 +20,16 @@ Contribution = Callable[[Matrix, Vector | None], Vector]
 def likeliest_weights(
     likelihoods: NDArray[np.floating], row_weights: Vector | None = None, *, tolerance: float = 1e-10
 ) -> Solution:
-    r"""Return the mixture of given components that makes what happened most likely, as ``theta``.
+    r"""Return the maximum-likelihood weights of a mixture of given components, as ``theta``.
 
     .. math:: \min_{w \ge 0,\, \sum_j w_j = 1} \; -\frac{1}{\sum_i v_i} \sum_i v_i \log \sum_j w_j A_{ij}
 
     Parameters
     ----------
     likelihoods : ndarray of shape (n, m)
-        A: the probability that each of m components gave to what happened in each of n rows. Zeros are
-        allowed as long as no row is all zeros.
+        A: likelihood of each of n rows under each of m components. Zeros are allowed unless a row is all zeros.
     row_weights : ndarray of shape (n,), optional
-        v, positive; every row counts once if there are none.
+        v, positive; 1 by default.
     tolerance : float
         Largest distance from the optimum, in nats; see the notes.
 
@@ -41,13 +40,12 @@ def likeliest_weights(
 
     .. math:: \max_j \frac{1}{\sum_i v_i} \sum_i \frac{v_i A_{ij}}{(A w)_i} - 1
 
-    which is the ``decrement`` of the solution. Components that do not help get a weight of exactly zero,
-    equal ones share theirs. A step costs O(n m^2), in blocks of rows and on several threads; a handful
-    is enough.
+    which is the ``decrement`` of the solution. Useless components get a weight of exactly zero, identical ones share
+    theirs equally. A step costs O(n m^2), in blocks of rows and on several threads; a few steps suffice.
 
     Examples
     --------
-    Two kinds of events that each component is sure of: weights are their frequencies.
+    Two kinds of events, each certain under one component: weights are their frequencies.
 
     >>> found = likeliest_weights(np.array([[1.0, 0.0, 0.5], [1.0, 0.0, 0.5], [0.0, 1.0, 0.1]]))
     >>> found.theta.round(6), found.status.name
@@ -59,7 +57,7 @@ def likeliest_weights(
     impossible = np.flatnonzero(~(largest > 0))
     if len(impossible):
         raise ValueError(
-            f"row {impossible[0]} has no likelihood above 0, so that every mixture has an infinite loss."
+            f"row {impossible[0]} has no likelihood above 0, so every mixture has an infinite loss."
         )
     # Every row divided by its largest entry: the mixture cannot underflow, and one constant comes back later.
     # One row per component: numpy is slow at rows of a few numbers.
@@ -102,7 +100,7 @@ def likeliest_weights_of_sums(
 def least_squares_weights(
     gram: Matrix, linear: Vector, constant: float = 0.0, *, tolerance: float = 1e-12
 ) -> Solution:
-    r"""Return the mixture of given components with the least squared error, as ``theta``.
+    r"""Return the least-squares weights of a mixture of given components, as ``theta``.
 
     .. math:: \min_{w \ge 0,\, \sum_j w_j = 1} \; w^\top G w - 2 b^\top w + c
 
@@ -149,9 +147,9 @@ class SimplexExpansion(NamedTuple):
     hessian: Matrix
 
     def gap(self, weights: Vector) -> float:
-        """Return a bound of how far the value is above that of the best weights.
+        """Return an upper bound on the distance of the value from the minimum.
 
-        A convex function is above its tangent, and a tangent is smallest in a corner of the simplex.
+        A convex function is above its tangent, and a linear function on the simplex is smallest at a vertex.
         """
         return max(0.0, float(weights @ self.gradient - self.gradient.min()))
 
@@ -236,12 +234,11 @@ class ConvexFunction(Protocol):
 def simplex_newton(
     function: ConvexFunction, size: int, *, scale: float = 1.0, tolerance: float = 1e-10
 ) -> Solution:
-    """Return the weights at which a convex function is smallest, to rounding.
+    """Minimise a convex function over the simplex, up to rounding.
 
-    Every step minimises the second-order expansion over the whole simplex, exactly, and goes to the lowest
-    point on its way there. The end is where the tangent allows no further gain, by the conditions of Karush,
-    Kuhn and Tucker. Weights that do not help are exactly zero; those that the function cannot tell apart share
-    evenly what they get together, to some digits.
+    Every step minimises the second-order expansion exactly over the simplex, followed by a line search. It stops when
+    the Karush-Kuhn-Tucker conditions hold up to the tolerance. Useless weights are exactly zero; weights that the
+    function cannot distinguish are equal, to some digits.
 
     Parameters
     ----------

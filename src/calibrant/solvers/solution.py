@@ -1,4 +1,4 @@
-"""Solution: where a solver stopped, why, and what it means for the user."""
+"""Solution: the result of a solver, with a status that tells the user what to do."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ ROUNDING = 1e-6  # nats that rounding may leave on the table
 
 
 class Status(StrEnum):
-    """Why a solver stopped, in words a user can act on."""
+    """Why a solver stopped, and what to do about it."""
 
     CONVERGED = "converged"
     AT_BOUND = (
@@ -44,20 +44,20 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The end of a fit.
+    """The result of a fit.
 
     Attributes
     ----------
     theta : ndarray
-        Parameters found.
+        Fitted parameters.
     value : float
-        What was minimised, at ``theta``: mean loss plus penalty.
+        Objective at ``theta``: mean loss plus penalty.
     loss : float
-        Mean loss on the calibration rows without the penalty.
+        Mean training loss without the penalty.
     identity_loss : float
-        Mean loss of doing nothing; ``loss`` never exceeds it. NaN where it was not asked for.
+        Mean loss of the uncalibrated predictions, an upper bound of ``loss``. NaN if it was not computed.
     decrement : float
-        How much lower the value could still go, as the last step predicts it.
+        Possible further decrease of the value, as predicted by the last step.
     n_iterations, n_evaluations : int
         Steps taken; passes over the data for value and gradient, and for Hessian products.
     status : Status
@@ -78,12 +78,12 @@ class Solution:
 
     @property
     def converged(self) -> bool:
-        """Whether ``theta`` is an optimum to the precision asked for or possible."""
+        """Whether ``theta`` is an optimum to the required or possible precision."""
         if self.status is Status.OUT_OF_PRECISION:
             return self.decrement <= ROUNDING
         return self.status in (Status.CONVERGED, Status.IDENTITY)
 
     def warn_unless_converged(self, method: str) -> None:
-        """Tell the user if the fit stopped early or at an edge."""
+        """Warn if the fit stopped early or at a bound."""
         if not self.converged:
             warn_user(f"{method}: {self.status.value}.", ConvergenceWarning)

@@ -1,4 +1,4 @@
-"""Calibration in a unit: make a calibrator, choose its parameters, fit it, and map the test rows."""
+"""Calibration in a unit: create a calibrator, select its parameters, fit it, and predict the test set."""
 
 import itertools
 import time
@@ -22,26 +22,20 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import held_back
 from calibrant.predictions import Predictions
 from calibrant.studies.outputs import BaseOutputs, Part, averaged
-from calibrant.studies.own_code import check_reference, is_reference, load_object
+from calibrant.studies.own_code import check_reference, is_reference, load_object, one_line
 from calibrant.studies.specifications import CalibratorSpec
 
-__all__ = [
-    "Calibrated",
-    "calibrate",
-    "check_calibrator",
-    "make_calibrator",
-    "needs_own_code",
-]
+__all__ = ["Calibrated", "calibrate", "check_calibrator", "make_calibrator", "needs_own_code"]
 
 
 Map = Callable[[Predictions], Predictions]
 
 
 def fitted_map(calibrator: Any, predictions: Predictions, labels: NDArray[np.intp], name: str) -> Map:
-    """Fit a calibrator and return what it does.
+    """Fit a calibrator and return its map.
 
-    One of this library's kind is given :class:`~calibrant.Predictions`, logits where the classifier gave logits. Any other
-    object with ``fit`` and ``predict_proba`` is given arrays of probabilities.
+    A :class:`~calibrant.Calibrator` receives :class:`~calibrant.Predictions`, which keep logits. Any other object with ``fit``
+    and ``predict_proba`` receives arrays of probabilities.
     """
     if isinstance(calibrator, Calibrator):
         columns = np.arange(predictions.n_classes)
@@ -54,7 +48,7 @@ def fitted_map(calibrator: Any, predictions: Predictions, labels: NDArray[np.int
         if given.shape != rows.scores.shape:
             raise StudyError(
                 f"calibrator {name!r} gave probabilities of shape {given.shape} for {rows.scores.shape}; it must keep "
-                "rows and classes."
+                "the number of rows and classes."
             )
         try:
             return Predictions.from_probabilities(given)
@@ -65,9 +59,9 @@ def fitted_map(calibrator: Any, predictions: Predictions, labels: NDArray[np.int
 
 
 def chosen_parameters(calibrator: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the parameters that a fitted calibrator settled on: ``reg_lambda`` where it has ``reg_lambda_``, and so on.
+    """Return the parameters that a fitted calibrator selected: ``reg_lambda`` if it has ``reg_lambda_``, and so on.
 
-    Of a chain they are numbered by stage, as in ``0.reg_lambda``.
+    Those of a chain are prefixed by the stage, as in ``0.reg_lambda``.
 
     >>> from calibrant.registry import make
     >>> p, y = [[0.7, 0.3], [0.4, 0.6]] * 20, [0, 1, 0, 0] * 10
@@ -92,7 +86,7 @@ Fit = Callable[[Predictions, IntArray, Mapping[str, Any]], Map]
 
 
 def grid_points(spec: CalibratorSpec) -> list[dict[str, Any]]:
-    """Return all combinations of the values of a grid; an empty one if there is none.
+    """Return all combinations of the values of a grid; one empty combination if there is no grid.
 
     >>> grid_points(CalibratorSpec("b", "width-binning", grid={"n_bins": [5, 10]}))
     [{'n_bins': 5}, {'n_bins': 10}]
@@ -102,22 +96,22 @@ def grid_points(spec: CalibratorSpec) -> list[dict[str, Any]]:
 
 
 def natively_searched(spec: CalibratorSpec, calibrator: Any) -> dict[str, Any] | None:
-    """Return parameters that let a calibrator search the grid on folds itself; None if it has to be searched from outside."""
+    """Return parameters with which a calibrator cross-validates the grid itself; None if it cannot."""
     if spec.select != "cross-validation" or not _has_path(spec, calibrator):
         return None
     return {**_strengths(spec), "cv": spec.folds, "average_folds": spec.refit == "average"}
 
 
 def best_on_path(part: Part, spec: CalibratorSpec, calibrator: Any) -> dict[str, Any] | None:
-    """Return the best strengths on the training rows, found by the calibrator itself; None if it cannot.
+    """Return the best regularisation strengths on the training set, found by the calibrator itself; None if it cannot.
 
-    Calibration and training rows are given as one set with a single split, on which all strengths of the grid are tried
-    from warm starts: several times as fast as one fit from the beginning for each.
+    Calibration set and training set are passed as one set with a single split. All strengths of the grid are fitted along a
+    path with warm starts, which is several times faster than separate fits.
     """
     if part.training is None or part.training_labels is None or not _has_path(spec, calibrator):
         return None
     if calibrator.penalty == "l2" and calibrator.center == "temperature":
-        return None  # towards a temperature of all rows, which is not that of the calibration rows
+        return None  # It would shrink towards the temperature of all rows, not of the calibration set.
     n_rows, n_classes = len(part.calibration_labels), part.calibration.n_classes
     labels = np.concatenate([part.calibration_labels, part.training_labels])
     if len(np.unique(part.calibration_labels)) < n_classes:
@@ -129,17 +123,17 @@ def best_on_path(part: Part, spec: CalibratorSpec, calibrator: Any) -> dict[str,
     )
     split = np.arange(n_rows), np.arange(n_rows, len(labels))
     searching = calibrator.set_params(**_strengths(spec), cv=[split], average_folds=True)
-    with held_back():  # of the model that is thrown away
+    with held_back():  # The fitted model is discarded.
         searching.fit_labelled(LabelledPredictions(rows, labels, np.arange(n_classes)))
     found = {"reg_lambda": searching.reg_lambda_, "reg_mu": searching.reg_mu_}
     return {name: float(found[name]) for name in spec.grid}
 
 
 def _has_path(spec: CalibratorSpec, calibrator: Any) -> bool:
-    """Tell whether the grid is one of strengths that a calibrator tries from warm starts."""
+    """Return whether the calibrator can fit the grid along a path of regularisation strengths."""
     if not isinstance(calibrator, AffineScaling) or not spec.grid.keys() <= {"reg_lambda", "reg_mu"}:
         return False
-    # A grid of one and a walk of the other do not go together there.
+    # A grid of one strength cannot be combined with the automatic choice of the other.
     return all(getattr(calibrator, name) != "auto" for name in {"reg_lambda", "reg_mu"} - spec.grid.keys())
 
 
@@ -148,16 +142,16 @@ def _strengths(spec: CalibratorSpec) -> dict[str, list[float]]:
 
 
 def _listed(values: Any) -> list[Any]:
-    """Return the values of a grid as a list; a single one stands alone."""
+    """Return the values of a grid as a list; a single value may stand alone."""
     return list(values) if isinstance(values, list | tuple) else [values]
 
 
 def best_parameters(part: Part, spec: CalibratorSpec, seed: int, fit: Fit) -> dict[str, Any]:
-    """Return the point of the grid with the least log-loss; the first of equals.
+    """Return the point of the grid with the lowest log-loss; the first of ties.
 
-    With ``select = "training"`` every point is fitted to the calibration rows and judged on the rows that the classifier
-    was trained on, as the programs behind the tables of :cite:`kull2019` do. These rows flatter the classifier, not
-    the calibrator.
+    With ``select = "training"`` every point is fitted to the calibration set and evaluated on the training set of the
+    classifier, as in the programs behind the tables of :cite:`kull2019`. The classifier is over-fitted to that set, the
+    calibrator is not.
     """
     points = grid_points(spec)
     if len(points) == 1:
@@ -165,7 +159,7 @@ def best_parameters(part: Part, spec: CalibratorSpec, seed: int, fit: Fit) -> di
     if spec.select == "training":
         if part.training is None or part.training_labels is None:
             raise StudyError(
-                f"calibrator {spec.name!r} is chosen by rows that a classifier was trained on, and there are none; use "
+                f"calibrator {spec.name!r} is selected on the training set of a classifier, but there are none; use "
                 "select = 'cross-validation'."
             )
         training = part.training, part.training_labels
@@ -188,7 +182,7 @@ def best_parameters(part: Part, spec: CalibratorSpec, seed: int, fit: Fit) -> di
 
 
 def fold_rows(labels: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
-    """Return folds of calibration rows, stratified unless all classes are too small for that."""
+    """Return folds of the calibration set, stratified unless all classes are too small."""
     if len(labels) < n_folds:
         raise StudyError(
             f"there are {len(labels)} calibration rows for {n_folds} folds; ask for fewer folds."
@@ -196,12 +190,12 @@ def fold_rows(labels: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray,
     kind = StratifiedKFold if np.bincount(labels).max() >= n_folds else KFold
     folds = kind(n_folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of classes that some folds lack
+        warnings.simplefilter("ignore", UserWarning)  # about classes that are missing in some folds
         return list(folds.split(np.zeros(len(labels)), labels))
 
 
 def _loss(mapping: Map, predictions: Predictions, labels: IntArray) -> float:
-    """Return the log-loss of mapped rows, in which a refuted zero is bad but not the end."""
+    """Return the log-loss of mapped rows, with zeros replaced so that it is finite."""
     mapped = mapping(predictions)
     data = LabelledPredictions(mapped, labels, np.arange(mapped.n_classes))
     return data.log_loss(mapped.without_zeros())
@@ -209,18 +203,18 @@ def _loss(mapping: Map, predictions: Predictions, labels: IntArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """What a calibrator makes of the test rows.
+    """Calibrated predictions for the test set.
 
     Attributes
     ----------
     predictions : Predictions
-        Of the test rows; averaged over inner folds, if there are several, in float64.
+        Calibrated predictions; with several inner folds their average, in float64.
     fit_seconds, predict_seconds : float
-        Wall clock of all fits, the search for parameters included, and of mapping the test rows.
+        Wall-clock time of all fits, including the search of a grid, and of prediction.
     chosen : list of dict
-        For every part the parameters that were chosen from a grid, or by the calibrator itself.
+        For each part, the parameters that were selected from a grid or by the calibrator itself.
     apply : function
-        From predictions to calibrated ones, where there is one classifier; for true errors of generated data.
+        The fitted map, if there is one classifier; true errors of generated data need it.
     """
 
     predictions: Predictions
@@ -231,23 +225,23 @@ class Calibrated:
 
 
 def calibrate(outputs: BaseOutputs, spec: CalibratorSpec, recipe_folder: Path, seed: int) -> Calibrated:
-    """Fit a calibrator to every part of the outputs and map the test rows.
+    """Fit a calibrator to each part of the outputs and predict the test set.
 
     Parameters
     ----------
     outputs : BaseOutputs
     spec : CalibratorSpec
-        A grid is searched by the log-loss, see :class:`~calibrant.studies.specifications.CalibratorSpec`.
+        A grid is searched for the lowest log-loss, see :class:`~calibrant.studies.specifications.CalibratorSpec`.
     recipe_folder : Path
-        Where calibrators of one's own are.
+        Folder of the recipe's own calibrators.
     seed : int
-        Of all that is random: the random state of calibrators that have one, and the folds of a search.
+        Random state of calibrators that have one, and of the folds of a search.
 
     Notes
     -----
-    Grids of the strengths of matrix scaling and Dirichlet calibration are searched by these methods themselves, from warm
-    starts. The folds of a cross-validation then depend on the content of the rows. Fits that are compared on the way are
-    accurate to about 1e-4 in the log-loss; the last one is exact.
+    Matrix scaling and Dirichlet calibration search grids of regularisation strengths themselves, with warm starts. Their
+    cross-validation folds then depend on the content of the rows. Fits that are only compared are accurate to about 1e-4 in
+    the log-loss; the final fit is exact.
     """
     started = time.perf_counter()
     maps, chosen = [], []
@@ -265,7 +259,7 @@ def calibrate(outputs: BaseOutputs, spec: CalibratorSpec, recipe_folder: Path, s
 
 
 def make_calibrator(spec: CalibratorSpec, recipe_folder: Path, seed: int, **parameters: Any) -> Any:
-    """Return a calibrator that is not fitted yet; ``parameters`` take the place of those of the recipe.
+    """Create an unfitted calibrator; ``parameters`` override those of the recipe.
 
     >>> make_calibrator(CalibratorSpec("t", "temperature"), Path("."), 0, loss="brier")
     TemperatureScaling(loss='brier')
@@ -294,7 +288,7 @@ def make_calibrator(spec: CalibratorSpec, recipe_folder: Path, seed: int, **para
 
 
 def needs_own_code(spec: CalibratorSpec) -> bool:
-    """Tell whether a calibrator, or a part of it, is code of the recipe.
+    """Return whether a calibrator, or a part of it, is the recipe's own code.
 
     >>> needs_own_code(CalibratorSpec("t", "temperature")), needs_own_code(CalibratorSpec("o", "own.py:Method"))
     (False, True)
@@ -307,9 +301,9 @@ def _methods(spec: CalibratorSpec) -> list[str]:
 
 
 def check_calibrator(spec: CalibratorSpec, recipe_folder: Path, *, own_code: bool = True) -> None:
-    """Refuse a calibrator that cannot be made, with any of the values of its grid.
+    """Refuse a calibrator that cannot be created with every point of its grid.
 
-    Without ``own_code``, code of the recipe is looked up and not run.
+    Without ``own_code``, the recipe's own code is only checked to exist.
     """
     if spec.select not in ("cross-validation", "training"):
         raise RecipeError(
@@ -339,14 +333,13 @@ def _made(name: str, method: str, parameters: Mapping[str, Any], recipe_folder: 
         else:
             calibrator = registry.make(method, **parameters)
     except (TypeError, ParameterError) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise RecipeError(f"calibrator {name!r}: {method} cannot be made: {text}.") from error
+        raise RecipeError(f"calibrator {name!r}: {method} cannot be created: {one_line(error)}.") from error
     _seed(calibrator, seed, parameters)
     return calibrator
 
 
 def _seed(calibrator: Any, seed: int, parameters: Mapping[str, Any]) -> None:
-    """Set the random state of a calibrator that has one, and of the stages of a chain."""
+    """Set the random state of a calibrator, if it has one, and of the stages of a chain."""
     stages = getattr(calibrator, "calibrators", None)
     if isinstance(stages, list | tuple):
         for stage in stages:
@@ -360,18 +353,18 @@ def _seed(calibrator: Any, seed: int, parameters: Mapping[str, Any]) -> None:
 
 
 def _fitted(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) -> tuple[Map, dict[str, Any]]:
-    """Return the map that a part leads to, and its chosen parameters."""
+    """Return the map fitted to a part, and its selected parameters."""
 
     def fit(rows: Predictions, labels: Any, parameters: Mapping[str, Any]) -> tuple[Map, Any]:
         calibrator = make_calibrator(spec, recipe_folder, seed, **parameters)
         return fitted_map(calibrator, rows, labels, spec.name), calibrator
 
-    def whole(parameters: Mapping[str, Any]) -> tuple[Map, dict[str, Any]]:
+    def fit_all(parameters: Mapping[str, Any]) -> tuple[Map, dict[str, Any]]:
         mapping, calibrator = fit(part.calibration, part.calibration_labels, parameters)
         return mapping, {**parameters, **chosen_parameters(calibrator)}
 
     if not spec.grid:
-        return whole({})
+        return fit_all({})
     native = natively_searched(spec, make_calibrator(spec, recipe_folder, seed))
     if native is not None:
         mapping, calibrator = fit(part.calibration, part.calibration_labels, native)
@@ -382,7 +375,7 @@ def _fitted(part: Part, spec: CalibratorSpec, recipe_folder: Path, seed: int) ->
     if best is None:
         best = best_parameters(part, spec, seed, lambda rows, labels, point: fit(rows, labels, point)[0])
     if spec.select == "training" or spec.refit == "whole":
-        return whole(best)
+        return fit_all(best)
     maps = [
         fit(part.calibration.take(rest), part.calibration_labels[rest], best)[0]
         for rest, _ in fold_rows(part.calibration_labels, spec.folds, seed)

@@ -1,7 +1,8 @@
-"""Base classifiers by name: those of the published experiments, and any other of scikit-learn's kind."""
+"""Base classifiers by name: those of the published experiments, and any estimator of scikit-learn."""
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from calibrant.errors import PredictionError, RecipeError, StudyError
 from calibrant.notices import held_back
 from calibrant.numerics.simplex import softmax
 from calibrant.predictions import Predictions
-from calibrant.studies.own_code import is_reference, load_object
+from calibrant.studies.own_code import is_reference, load_object, one_line
 from calibrant.studies.schema import close_to
 from calibrant.studies.specifications import ClassifierSpec
 
@@ -27,6 +28,7 @@ __all__ = [
     "PairwiseSVC",
     "SmallClassQDA",
     "check_classifier",
+    "coupled",
     "make_classifier",
     "scores_of",
     "trained",
@@ -34,17 +36,16 @@ __all__ = [
 
 
 class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Quadratic discriminant analysis as scikit-learn computed it before it refused classes with few rows.
+    """Quadratic discriminant analysis that accepts classes with fewer rows than features, as scikit-learn did formerly.
 
-    The covariance of a class is :math:`(1 - r) S + r I`, with r the regularisation, in the space of its singular vectors. A class
-    with fewer rows than features has as many of these as rows, and what lies outside of their span is left out of account.
-    Where every class has more rows than features this is
-    :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis`, which now divides by n and not by n - 1.
+    The covariance of a class is :math:`(1 - r) S + r I` in the span of its singular vectors; directions outside the span are
+    ignored. If every class has more rows than features, this is
+    :class:`sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis` with a divisor of n - 1 instead of n.
 
     Parameters
     ----------
     reg_param : float
-        The regularisation r, from 0 to 1.
+        Regularisation strength r, from 0 to 1.
 
     Examples
     --------
@@ -60,14 +61,14 @@ class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on features (n, d) and labels (n,)."""
         features, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
         self.classes_, counts = np.unique(labels, return_counts=True)
-        self.log_shares_ = np.log(counts / len(labels))
+        self.log_priors_ = np.log(counts / len(labels))
         self.means_, self.scalings_, self.rotations_ = [], [], []
         for label, count in zip(self.classes_, counts, strict=True):
             rows = features[labels == label]
             mean = rows.mean(axis=0)
             _, sizes, directions = np.linalg.svd(rows - mean, full_matrices=False)
             variances = sizes**2 / max(count - 1, 1)
-            # A direction without any variance would decide everything.
+            # A direction with zero variance would dominate all others.
             variances = np.maximum(
                 (1 - self.reg_param) * variances + self.reg_param, np.finfo(np.float64).tiny
             )
@@ -80,16 +81,16 @@ class SmallClassQDA(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return probabilities, (n, K)."""
         features = np.asarray(X, dtype=np.float64)
         scores = [
-            share
+            log_prior
             - 0.5 * ((((features - mean) @ rotation) ** 2 / variances).sum(axis=1) + np.log(variances).sum())
-            for share, mean, rotation, variances in zip(
-                self.log_shares_, self.means_, self.rotations_, self.scalings_, strict=True
+            for log_prior, mean, rotation, variances in zip(
+                self.log_priors_, self.means_, self.rotations_, self.scalings_, strict=True
             )
         ]
         return np.asarray(softmax(np.column_stack(scores)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likeliest class, (n,)."""
+        """Return the most probable class, (n,)."""
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
@@ -99,18 +100,18 @@ SMALLEST = 1e-7  # as in libsvm, so that no pair decides alone
 
 
 class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Support vector classifier whose probabilities are made as libsvm makes them.
+    """Support vector classifier with the probabilities of libsvm: Platt scaling per pair of classes, then coupling.
 
-    Scikit-learn had these as ``SVC(probability=True)``, which goes with its version 1.11. Margins of every pair of classes
-    over five folds are mapped to probabilities by a Platt sigmoid with smoothed targets; the pairs are coupled by the second
-    method of Wu, Lin and Weng (2004), here by its linear equations and not by iteration.
+    This replaces ``SVC(probability=True)``, which scikit-learn 1.11 removes. Out-of-fold margins of each pair of classes, from
+    five folds, are mapped to probabilities by Platt scaling with smoothed targets. The pairs are coupled by the second
+    method of Wu, Lin and Weng (2004), with its linear equations solved directly.
 
     Parameters
     ----------
     C, kernel, gamma
         See :class:`sklearn.svm.SVC`.
     random_state : int
-        Deals rows out to the folds.
+        Seed of the folds.
 
     Examples
     --------
@@ -147,19 +148,19 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Float64Array:
         """Return probabilities, (n, K)."""
         margins = self.machine_.decision_function(np.asarray(X, dtype=np.float64))
-        if margins.ndim == 1:  # of two classes scikit-learn turns the sign
+        if margins.ndim == 1:  # For two classes scikit-learn flips the sign.
             margins = -margins[:, np.newaxis]
         slopes, intercepts = self.sigmoids_.T
         first = np.clip(expit(slopes * margins + intercepts), SMALLEST, 1 - SMALLEST)
         return coupled(first, len(self.classes_))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likeliest class, (n,)."""
+        """Return the most probable class, (n,)."""
         labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
     def _gamma(self, features: Float64Array) -> Any:
-        """Return gamma as a number: that of all rows also for the folds of a pair."""
+        """Return gamma as a number; folds of a pair use that of all rows."""
         if self.gamma != "scale":
             return self.gamma
         variance = float(features.var())
@@ -188,7 +189,7 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             machine = SVC(C=self.C, kernel=self.kernel, gamma=gamma)
             machine.fit(features[rows[rest]], is_first[rest])
             margins[held_out] = machine.decision_function(features[rows[held_out]])
-        with held_back():  # of margins that separate the classes, for which targets are smoothed
+        with held_back():  # Margins can separate the classes; smoothed targets keep the fit finite.
             fitted = PlattScaling(smoothed_targets=True).fit(
                 Predictions.from_logits(margins), is_first.astype(np.intp)
             )
@@ -196,9 +197,9 @@ class PairwiseSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def coupled(first: Float64Array, n_classes: int) -> Float64Array:
-    r"""Return class probabilities, (n, K), from those of the first of every pair, (n, K(K-1)/2).
+    r"""Return class probabilities, (n, K), from those of the first class of each pair, (n, K(K-1)/2).
 
-    The minimum of :math:`\sum_i \sum_{j \ne i} (r_{ji} p_i - r_{ij} p_j)^2` among vectors that sum to one.
+    They minimise :math:`\sum_i \sum_{j \ne i} (r_{ji} p_i - r_{ij} p_j)^2` among vectors that sum to one.
 
     >>> coupled(np.array([[0.75]]), 2)
     array([[0.75, 0.25]])
@@ -222,135 +223,69 @@ def coupled(first: Float64Array, n_classes: int) -> Float64Array:
     return np.asarray(probabilities / total)
 
 
-def _nbayes(**parameters: Any) -> Any:
-    from sklearn.naive_bayes import GaussianNB
-
-    return GaussianNB(**parameters)
-
-
 def _logistic(**parameters: Any) -> Any:
-    """Return one logistic regression per class, as scikit-learn had it when the tables were made."""
+    """Return one-vs-rest logistic regression, scikit-learn's default when the tables were made."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
     return OneVsRestClassifier(LogisticRegression(**{"solver": "liblinear", **parameters}))
 
 
-def _multinomial(**parameters: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(**{"max_iter": 1000, **parameters})
-
-
-def _adaboost(**parameters: Any) -> Any:
-    from sklearn.ensemble import AdaBoostClassifier
-
-    return AdaBoostClassifier(**{"n_estimators": 200, **parameters})
-
-
-def _forest(**parameters: Any) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(**{"n_estimators": 200, **parameters})
-
-
-def _boosting(**parameters: Any) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(**parameters)
-
-
-def _mlp(**parameters: Any) -> Any:
-    from sklearn.neural_network import MLPClassifier
-
-    return MLPClassifier(**parameters)
-
-
-def _tree(**parameters: Any) -> Any:
-    from sklearn.tree import DecisionTreeClassifier
-
-    return DecisionTreeClassifier(**{"max_depth": 5, **parameters})
-
-
-def _knn(**parameters: Any) -> Any:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return KNeighborsClassifier(**{"n_neighbors": 3, **parameters})
-
-
-def _lda(**parameters: Any) -> Any:
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-
-    return LinearDiscriminantAnalysis(**parameters)
-
-
-def _qda(**parameters: Any) -> Any:
-    return SmallClassQDA(**{"reg_param": 0.1, **parameters})
-
-
-def _svc_linear(**parameters: Any) -> Any:
-    return _svc(**{"kernel": "linear", "C": 0.025, **parameters})
-
-
-def _svc_rbf(**parameters: Any) -> Any:
-    return _svc(**{"gamma": 2.0, "C": 1.0, **parameters})
-
-
-def _svc(**parameters: Any) -> Any:
-    return PairwiseSVC(**parameters)
+def _estimator(reference: str, **defaults: Any) -> Callable[..., Any]:
+    """Return a constructor with defaults, whose module is imported at the first call."""
+    return lambda **parameters: load_object(reference, Path())(**{**defaults, **parameters})
 
 
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
     "logistic": _logistic,
-    "nbayes": _nbayes,
-    "forest": _forest,
-    "adas": _adaboost,
-    "lda": _lda,
-    "qda": _qda,
-    "tree": _tree,
-    "knn": _knn,
-    "mlp": _mlp,
-    "svc-linear": _svc_linear,
-    "svc-rbf": _svc_rbf,
-    "multinomial": _multinomial,
-    "boosting": _boosting,
+    "nbayes": _estimator("sklearn.naive_bayes:GaussianNB"),
+    "forest": _estimator("sklearn.ensemble:RandomForestClassifier", n_estimators=200),
+    "adas": _estimator("sklearn.ensemble:AdaBoostClassifier", n_estimators=200),
+    "lda": _estimator("sklearn.discriminant_analysis:LinearDiscriminantAnalysis"),
+    "qda": partial(SmallClassQDA, reg_param=0.1),
+    "tree": _estimator("sklearn.tree:DecisionTreeClassifier", max_depth=5),
+    "knn": _estimator("sklearn.neighbors:KNeighborsClassifier", n_neighbors=3),
+    "mlp": _estimator("sklearn.neural_network:MLPClassifier"),
+    "svc-linear": partial(PairwiseSVC, kernel="linear", C=0.025),
+    "svc-rbf": partial(PairwiseSVC, gamma=2.0, C=1.0),
+    "multinomial": _estimator("sklearn.linear_model:LogisticRegression", max_iter=1000),
+    "boosting": _estimator("sklearn.ensemble:HistGradientBoostingClassifier"),
 }
-r"""Name of a classifier to what makes it.
+r"""Name of a classifier -> its constructor.
 
 The first eleven are those of :cite:`kull2019`, with the parameters of the programs behind its tables:
 
 ``"logistic"``
-    One logistic regression per class, C = 1, by liblinear, probabilities divided by their sum: the default of the
-    scikit-learn of that time. ``"multinomial"`` is today's.
+    One-vs-rest logistic regression, C = 1, by liblinear, with probabilities divided by their sum: the default of
+    scikit-learn at that time. ``"multinomial"`` is today's default.
 ``"nbayes"``
     Gaussian naive Bayes.
 ``"forest"``
     Random forest of 200 trees.
 ``"adas"``
-    AdaBoost SAMME of 200 stumps. Theirs is called SAMME in the paper, but scikit-learn's default then was SAMME.R, which
-    steps by class probabilities and is no longer there. This one is the discrete SAMME, whose probabilities
-    are near uniform.
+    AdaBoost (SAMME) with 200 stumps. The paper says SAMME, but scikit-learn's default then was SAMME.R, which boosts by
+    class probabilities and has been removed. This is the discrete SAMME, whose probabilities are nearly uniform.
 ``"lda"``, ``"qda"``
-    Linear discriminants; quadratic ones with ``reg_param`` 0.1, where theirs have none, since covariances of less than
-    full rank are refused today; they take classes with fewer rows than features as scikit-learn did then.
+    Linear and quadratic discriminant analysis; the latter with ``reg_param`` 0.1 where the paper has none, because
+    singular covariances are refused today. It accepts classes with fewer rows than features, as scikit-learn did then.
 ``"tree"``
     Decision tree of depth 5.
 ``"knn"``
     Three nearest neighbours.
 ``"mlp"``
-    One hidden layer of 100 units, at most 200 epochs of Adam, converged or not.
+    One hidden layer of 100 units, at most 200 epochs of Adam, whether it converges or not.
 ``"svc-linear"``, ``"svc-rbf"``
     Support vector machines with C = 0.025, and with C = 1 and gamma = 2; probabilities by Platt scaling of pairs of
-    classes over five folds of the training rows, as in ``SVC(probability=True)``.
+    classes over five folds of the training set, as in ``SVC(probability=True)``.
 
-Their random state is always 42; here it comes from the split, so that repeats differ in it. For :cite:`wenger2020`:
-``"adas"`` and ``"forest"`` with its numbers of estimators as parameters, ``"mlp"``, and ``"boosting"``, histogram
-gradient boosting of scikit-learn in the place of XGBoost.
+The paper's random state is always 42; here it depends on the split, so that repeats differ. For :cite:`wenger2020`:
+``"adas"`` and ``"forest"`` with its numbers of estimators as parameters, ``"mlp"``, and ``"boosting"``, scikit-learn's
+histogram gradient boosting instead of XGBoost.
 """
 
 
 def make_classifier(spec: ClassifierSpec, seed: int, recipe_folder: Path) -> Any:
-    """Return a classifier that is not trained yet; what is random in it comes from the seed.
+    """Create an untrained classifier; its random state is the seed.
 
     >>> make_classifier(ClassifierSpec("5-NN", "knn", {"n_neighbors": 5}), 0, Path("."))
     KNeighborsClassifier()
@@ -368,13 +303,14 @@ def make_classifier(spec: ClassifierSpec, seed: int, recipe_folder: Path) -> Any
                 **{name: seed for name in known if name.rpartition("__")[2] == "random_state"}
             )
     except (TypeError, ValueError) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise RecipeError(f"classifier {spec.name!r}: {spec.estimator} cannot be made: {text}.") from error
+        raise RecipeError(
+            f"classifier {spec.name!r}: {spec.estimator} cannot be created: {one_line(error)}."
+        ) from error
     return classifier
 
 
 def check_classifier(spec: ClassifierSpec, recipe_folder: Path) -> None:
-    """Refuse a classifier that cannot be made, or that gives no probabilities."""
+    """Refuse a classifier that cannot be created, or that has no ``predict_proba``."""
     classifier = make_classifier(spec, 0, recipe_folder)
     if not hasattr(classifier, "fit") or not hasattr(classifier, "predict_proba"):
         raise RecipeError(f"classifier {spec.name!r}: {spec.estimator} has no fit and predict_proba.")
@@ -387,9 +323,9 @@ def trained(
     features: NDArray[np.float64],
     labels: NDArray[np.intp],
 ) -> Any:
-    """Return a classifier that is trained on some rows; what scikit-learn warns of on the way is of no account.
+    """Return a classifier trained on some rows, without scikit-learn's warnings.
 
-    Networks that stop before they converge and features that are collinear are part of the published experiments.
+    Networks that do not converge and collinear features are part of the published experiments.
     """
     classifier = make_classifier(spec, seed, recipe_folder)
     with warnings.catch_warnings():
@@ -402,7 +338,7 @@ def scores_of(
 ) -> Predictions:
     """Return the probabilities of a trained classifier, with a column for every class of the data set.
 
-    A class that had no row in training has the probability zero.
+    A class without training rows has probability zero.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

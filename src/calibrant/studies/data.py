@@ -1,4 +1,4 @@
-"""StudyData: the rows of a data set, with features or with scores, and the truth if it is known."""
+"""StudyData: the rows of a data set with features or predictions, and true probabilities if known."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,21 +14,17 @@ from calibrant.options import real_array
 from calibrant.predictions import Predictions
 from calibrant.synthetic.task import SyntheticTask
 
-__all__ = [
-    "Rows",
-    "StudyData",
-    "Truth",
-]
+__all__ = ["Rows", "StudyData", "Truth"]
 
 Truth = NDArray[np.float64] | SyntheticTask
-"""True probabilities of rows, (n, K), or the task that the rows were drawn from."""
+"""True probabilities of rows, (n, K), or the synthetic task that they were drawn from."""
 
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a data set: true classes as column numbers, and either features or scores.
+    """Rows of a data set: true classes as column numbers, and either features or predictions.
 
     Attributes
     ----------
@@ -48,7 +44,7 @@ class Rows:
         return len(self.labels)
 
     def take(self, rows: IntArray) -> Self:
-        """Return some of the rows."""
+        """Return a subset of the rows."""
         return replace(
             self,
             labels=self.labels[rows],
@@ -60,20 +56,20 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class StudyData:
-    """A data set of a study; generators make one with a method whose name begins with ``from_``.
+    """A data set of a study; generators create one with a method ``from_...``.
 
     Attributes
     ----------
     classes : ndarray of shape (K,)
         Names of the classes.
     rows : Rows or None
-        Rows that a split divides.
+        Rows to be split.
     training : Rows or None
-        Rows that classifiers are trained on once, if they are apart.
+        Training set of classifiers, if it is separate.
     calibration, test : Rows or None
-        Rows that are divided already.
+        Calibration set and test set, if the rows are already split.
     task : SyntheticTask or None
-        What scores and labels were drawn from.
+        The synthetic task that predictions and labels were drawn from.
 
     Examples
     --------
@@ -96,7 +92,7 @@ class StudyData:
 
     @property
     def has_features(self) -> bool:
-        """Whether classifiers are to be trained."""
+        """Whether the rows have features, on which classifiers are trained."""
         return self._parts()[0].features is not None
 
     @classmethod
@@ -108,18 +104,17 @@ class StudyData:
         train: tuple[Any, Any] | None = None,
         calibration: tuple[Any, Any] | None = None,
     ) -> Self:
-        """Make a set of rows with features.
+        """Create a data set with features.
 
-        ``train`` are rows that classifiers are trained on, apart from those that are divided. With ``calibration`` as
-        well, ``X`` and ``y`` are the test rows.
+        ``train`` is a separate training set of classifiers. If ``calibration`` is given too, ``X`` and ``y`` are the test set.
         """
         parts = [part for part in (train, calibration, (X, y)) if part is not None]
         labels = [_column(part[1]) for part in parts]
         if len({each.dtype.kind in "iub" for each in labels}) > 1:
-            raise StudyDataError("labels of some rows are numbers and of others text; write them all alike.")
+            raise StudyDataError("some labels are numbers and others text; use one type.")
         classes, numbers = np.unique(np.concatenate(labels), return_inverse=True)
         if len(classes) < 2:
-            raise StudyDataError("all rows are of one class; at least two are needed.")
+            raise StudyDataError("all rows have the same class; at least two classes are needed.")
         ends = np.cumsum([len(each) for each in labels])[:-1]
         found = [
             Rows(number.astype(np.intp), features=_matrix(part[0], len(number)))
@@ -127,16 +122,16 @@ class StudyData:
         ]
         widths = {each.features.shape[1] for each in found if each.features is not None}
         if len(widths) > 1:
-            raise StudyDataError(f"rows have {sorted(widths)} features; give all the same number.")
+            raise StudyDataError(f"rows have {sorted(widths)} features; give all rows the same number.")
         if train is None and calibration is not None:
-            raise StudyDataError("calibration rows are given but no training rows; give both or neither.")
+            raise StudyDataError("there is a calibration set but no training set; give both or neither.")
         if calibration is not None:
             return cls(classes, training=found[0], calibration=found[1], test=found[2])
         return cls(classes, rows=found[-1], training=found[0] if train is not None else None)
 
     @classmethod
     def from_scores(cls, predictions: Any, y: Any, *, truth: Any = None) -> Self:
-        """Make a set of rows with scores of a classifier: probabilities, or :class:`~calibrant.Predictions`.
+        """Create a data set with predictions of a classifier: probabilities, or :class:`~calibrant.Predictions`.
 
         ``truth`` are true probabilities, (n, K), or the :class:`~calibrant.synthetic.SyntheticTask` of the rows.
         """
@@ -146,9 +141,9 @@ class StudyData:
 
     @classmethod
     def from_split(cls, calibration: Sequence[Any], test: Sequence[Any], *, truth: Any = None) -> Self:
-        """Make rows with scores that are divided already, each part a pair of predictions and labels.
+        """Create a data set from a calibration set and a test set, each a pair of predictions and labels.
 
-        ``truth`` are true probabilities of the test rows, or the task of all rows.
+        ``truth`` are true probabilities of the test set, or the task of all rows.
         """
         first, classes = _scored(*calibration)
         second, others = _scored(*test)
@@ -157,12 +152,12 @@ class StudyData:
                 f"calibration rows have {len(classes)} classes and test rows {len(others)}; give both the same columns."
             )
         if not np.array_equal(classes, others):
-            raise StudyDataError("calibration and test rows have classes of other names; name both alike.")
+            raise StudyDataError("calibration and test rows have different class names; give both the same.")
         task = truth if isinstance(truth, SyntheticTask) else None
         return cls(classes, calibration=first, test=_with_truth(second, truth, len(classes)), task=task)
 
     def all_rows(self) -> Rows:
-        """Return the rows that a split may divide: those of their own, or calibration and test rows together."""
+        """Return all rows that can be split: calibration and test sets together if they are separate."""
         if self.rows is not None:
             return self.rows
         assert self.calibration is not None
@@ -170,7 +165,7 @@ class StudyData:
         return _joined(self.calibration, self.test)
 
     def every_row(self) -> Rows:
-        """Return all rows there are, those for training included."""
+        """Return all rows, including the training set."""
         return self.all_rows() if self.training is None else _joined(self.training, self.all_rows())
 
     def with_features(self, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Self:
@@ -183,16 +178,16 @@ class StudyData:
         return replace(self, **parts)
 
     def standardised(self) -> Self:
-        """Return features of mean 0 and standard deviation 1 over the training rows, or over all if none are apart.
+        """Standardise features by the training set, or by all rows if there is no separate training set.
 
-        Over all rows is what the programs behind the published tables do; test rows then have a part in it, though not
-        their labels. A constant feature becomes zero.
+        The programs behind the published tables use all rows, so features of the test set enter, but not its labels. A
+        constant feature becomes zero.
         """
         basis = self.all_rows() if self.training is None else self.training
         if basis.features is None:
-            raise StudyDataError("there are no features to standardise; leave out standardise.")
+            raise StudyDataError("there are no features to standardise; remove standardise.")
         mean, spread = basis.features.mean(axis=0), basis.features.std(axis=0)
-        # The deviation of a constant column is rounding.
+        # The standard deviation of a constant column is a rounding error.
         spread[spread <= ROUNDING * np.abs(mean)] = 0
         spread[spread == 0] = np.inf
         return self.with_features(lambda features: (features - mean) / spread)
@@ -200,7 +195,9 @@ class StudyData:
     def _parts(self) -> list[Rows]:
         found = [part for part in (self.rows, self.training, self.calibration, self.test) if part is not None]
         if not found:
-            raise StudyDataError("the data set has no rows; make it with StudyData.from_scores and the like.")
+            raise StudyDataError(
+                "the data set has no rows; create it with StudyData.from_features or from_scores."
+            )
         return found
 
 
@@ -213,7 +210,7 @@ def _joined(first: Rows, second: Rows) -> Rows:
     if first.predictions is not None and second.predictions is not None:
         if first.predictions.space is not second.predictions.space:
             raise StudyDataError(
-                "calibration and test rows have scores of two kinds; give both as probabilities, or both as logits."
+                "calibration and test rows have scores of two kinds; give both as probabilities or both as logits."
             )
         scores = np.concatenate([first.predictions.scores, second.predictions.scores])
         predictions = replace(first.predictions, scores=scores)
@@ -226,30 +223,28 @@ def _column(y: Any) -> NDArray[Any]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or len(labels) == 0:
-        raise StudyDataError(f"labels have shape {labels.shape}; one per row is needed.")
+        raise StudyDataError(f"labels have shape {labels.shape}; give one per row.")
     if labels.dtype.kind == "O":
         labels = labels.astype(str)
     if labels.dtype.kind == "f":
         if not np.isfinite(labels).all() or (labels != np.round(labels)).any():
-            raise StudyDataError(
-                "labels must be whole numbers or text, but some are fractions or not numbers."
-            )
+            raise StudyDataError("labels must be integers or text, but some are fractions or not finite.")
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubU":
-        raise StudyDataError(f"labels must be whole numbers or text, not {labels.dtype}.")
+        raise StudyDataError(f"labels must be integers or text, not {labels.dtype}.")
     return labels
 
 
 def _matrix(X: Any, n_rows: int) -> NDArray[np.float64]:
     features = real_array(X)
     if features is None or features.ndim != 2 or features.shape[1] == 0:
-        raise StudyDataError("features must be numbers, rows by columns; encode categories first.")
+        raise StudyDataError("features must be a numeric matrix; encode categories first.")
     if len(features) != n_rows:
         raise StudyDataError(f"there are {len(features)} rows of features but {n_rows} labels.")
     if not np.isfinite(features).all():
         row, column = np.argwhere(~np.isfinite(features))[0]
         raise StudyDataError(
-            f"features must be finite, but row {row}, column {column} is {features[row, column]}; fill such gaps first."
+            f"features must be finite, but row {row}, column {column} is {features[row, column]}; impute missing values first."
         )
     return features
 
@@ -263,17 +258,17 @@ def _scored(predictions: Any, y: Any) -> tuple[Rows, NDArray[Any]]:
         data = LabelledPredictions.parse(parsed, labels)
     except (PredictionError, LabelError) as error:
         raise StudyDataError(str(error)) from error
-    # From here on labels are column numbers, and columns need no names.
+    # From here on labels are column numbers, so the names of columns are dropped.
     return Rows(data.labels, predictions=replace(data.predictions, classes=None)), data.classes
 
 
 def _check_numbers(labels: NDArray[np.int64], n_classes: int) -> None:
-    """Refuse labels that are not column numbers, where columns have no names that they could match."""
+    """Refuse labels that are not column numbers if columns have no names."""
     outside = (labels < 0) | (labels >= n_classes)
     if outside.any():
         row = int(np.argmax(outside))
         raise StudyDataError(
-            f"labels must be column numbers from 0 to {n_classes - 1}, but row {row} is of class {labels[row]}."
+            f"labels must be column numbers from 0 to {n_classes - 1}, but row {row} has class {labels[row]}."
         )
 
 
@@ -292,6 +287,6 @@ def _with_truth(rows: Rows, truth: Any, n_classes: int) -> Rows:
     totals = numbers.sum(axis=1, keepdims=True)
     if not (np.isfinite(totals).all() and (numbers >= 0).all() and (totals > 0).all()):
         raise StudyDataError(
-            "truth must be probabilities, or counts of votes: none negative, no row of zeros."
+            "truth must be probabilities or counts of votes, not negative and not zero in a whole row."
         )
     return replace(rows, truth=numbers / totals)

@@ -1,4 +1,4 @@
-"""Execution: the units of a plan that a store has not are run, and each is written when it is whole."""
+"""Execution: run the units of a plan that a store lacks, and write each result as soon as it is finished."""
 
 import platform
 import re
@@ -23,23 +23,17 @@ from calibrant.studies.store import Store
 from calibrant.studies.units import Answer, Context, GridWork, Pause, Task, Training, Unit, UnitTask
 from calibrant.studies.workers import WorkerDiedError, Workers, opened, processors
 
-__all__ = [
-    "Progress",
-    "Schedule",
-    "Summary",
-    "TimeLeft",
-    "run",
-]
+__all__ = ["Progress", "Schedule", "Summary", "TimeLeft", "run", "versions"]
 
 
 Group = tuple[Hashable, ...]
 
 
 class TimeLeft:
-    """Estimates how long the rest will take.
+    """Estimate the remaining time from the mean time of finished units.
 
-    Every piece of work belongs to a group, such as a data set and a calibrator; where nothing of the group is done yet, the
-    mean is that of all with the same calibrator, and then of all.
+    The mean is over units with the same calibrator and data set if any is finished, otherwise over those with the same
+    calibrator, otherwise over all.
 
     Examples
     --------
@@ -59,24 +53,24 @@ class TimeLeft:
         self._sums: defaultdict[Group, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     def expect(self, labels: Mapping[str, Any]) -> None:
-        """Count a piece of work that is to be done."""
+        """Add a unit or training that will run."""
         self._expected[_levels(labels)[0]] += 1
 
     def seen(self, labels: Mapping[str, Any], seconds: float) -> None:
-        """Learn from a piece of work that was not expected, such as one of an earlier run."""
+        """Add the time of a unit or training of an earlier run."""
         for group in _levels(labels):
             sums = self._sums[group]
             sums[0] += seconds
             sums[1] += 1
 
     def ended(self, labels: Mapping[str, Any], seconds: float | None) -> None:
-        """Learn from a piece of work that was expected; one that was not run has no seconds."""
+        """Remove an expected unit or training, and add its time unless it did not run."""
         self._expected[_levels(labels)[0]] -= 1
         if seconds is not None:
             self.seen(labels, seconds)
 
     def seconds(self) -> float | None:
-        """Return the seconds left, None as long as nothing is known."""
+        """Return the seconds left; None before any time is known."""
         total, known = 0.0, False
         for group, count in self._expected.items():
             mean = self._mean(_coarser(group)) if count > 0 else None
@@ -96,7 +90,7 @@ class TimeLeft:
 
 
 def _levels(labels: Mapping[str, Any]) -> tuple[Group, ...]:
-    """Return the groups of a piece of work, the finest first; trainings are apart from units."""
+    """Return the groups of a unit or training, the finest first."""
     if "calibrator" in labels:
         finest: Group = ("unit", labels["calibrator"], labels.get("data"))
     elif "trial" in labels:
@@ -112,21 +106,21 @@ def _coarser(group: Group) -> Iterable[Group]:
 
 
 class Schedule:
-    """Tasks in an order that keeps workers busy.
+    """A queue of tasks that trains each classifier once, before the units that need it, and keeps workers busy.
 
-    Units whose outputs are there come first, then the next training, and a pause where all that is left waits for
-    trainings under way. There are no waves at whose ends workers would wait for each other.
+    Units whose predictions are cached come first, then the next training; workers pause only if all remaining units depend on
+    trainings in progress. There is no barrier at which all workers wait.
 
     Parameters
     ----------
     units : iterable of Unit
-        To be run; those of the first repeat come first, so that a run that is stopped leaves whole tables.
+        Units to run. Those of the first repeat come first, so that an interrupted run leaves complete tables.
     is_there : callable
-        Tells of the key of a training whether its outputs are in the cache.
+        Whether the predictions of a training, given by its key, are cached.
     """
 
     def __init__(self, units: Iterable[Unit], is_there: Callable[[str], bool]) -> None:
-        # A worker asks for tasks while the main thread hands in answers.
+        # Another thread asks for tasks while the main thread reports results.
         self._lock = threading.Lock()
         self._ready: deque[UnitTask] = deque()
         self._trainings: deque[Training] = deque()
@@ -144,7 +138,7 @@ class Schedule:
             self._waiting.setdefault(training, []).append(unit)
 
     def tasks(self) -> Iterator[Task]:
-        """Yield tasks until all are given out and none can follow."""
+        """Yield tasks until none is left and none can follow."""
         while (task := self._next()) is not None:
             yield task
 
@@ -163,7 +157,7 @@ class Schedule:
             return task
 
     def finished(self, task: Task, failed: bool = False) -> list[Unit]:
-        """Take note that a task has ended; return the units that cannot be run now, if it was a training that failed."""
+        """Record the end of a task; return the units that can never run if it was a training that failed."""
         if isinstance(task, Pause):
             return []
         with self._lock:
@@ -177,12 +171,12 @@ class Schedule:
             return []
 
     def lost(self) -> list[Training | UnitTask]:
-        """Return tasks that were given out and never ended, after their workers have died."""
+        """Return tasks that were started and never finished because their workers died."""
         with self._lock:
             return list(self._under_way.values())
 
     def waiting(self) -> list[list[Unit]]:
-        """Return the units of every training that is to be done."""
+        """Return the units that wait for each training."""
         return list(self._waiting.values())
 
 
@@ -195,19 +189,19 @@ def _turn(unit: Unit) -> int:
 
 
 class Writer:
-    """A thread that writes records to a store.
+    """A thread that writes records to a store as soon as they arrive.
 
-    A record is written as soon as it comes; those that come while the disk is busy are written together. Thus a slow disk
-    holds nothing up, and a run that is killed loses no more than what came within its last few milliseconds.
+    Records that arrive while the disk is busy are written together. A slow disk therefore does not delay the run, and a run
+    that is killed loses only the records of its last few milliseconds.
 
     Parameters
     ----------
     store : Store
-        Is written by this thread alone.
+        No other thread may write to it.
     run : int or None
         Number of the run.
     start : float
-        When it began, by ``time.perf_counter``.
+        Start of the run, by ``time.perf_counter``.
     """
 
     def __init__(self, store: Store, run: int | None, start: float) -> None:
@@ -223,14 +217,14 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait until all is written, also after an error or an interrupt, since it is finished work."""
+        """Wait until all records are written, even after an error or an interrupt."""
         self._queue.put(None)
         self._thread.join()
         if kind is None:
             self._check()
 
     def put(self, record: Record) -> None:
-        """Have a record written; raise what went wrong with an earlier one."""
+        """Queue a record; raise the error of an earlier one."""
         self._check()
         self._queue.put(record)
 
@@ -257,18 +251,18 @@ class Writer:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come.
+    """Progress of a run.
 
     Attributes
     ----------
     done, failed, total : int
-        Units that are done, that failed or were too slow, those of earlier runs included, and all.
+        Number of units that are done, that failed or were too slow, and of all units; earlier runs included.
     label : str
-        What ended last.
+        The unit that finished last.
     seconds : float
-        Since the run began.
+        Time since the start of the run.
     seconds_left : float or None
-        At the mean seconds of what has been run; None as long as nothing is known.
+        Estimated from the mean time of finished units; None before the first one.
     """
 
     done: int
@@ -281,7 +275,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """What came of a run: numbers of units by what became of them, and how many were there before."""
+    """Summary of a run: number of units by status, number of units reused from earlier runs, total and duration."""
 
     done: int
     failed: int
@@ -301,40 +295,40 @@ def run(
     retry_failed: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
-    """Run the units of a plan that the store does not have; this imports and runs the own code of the recipe.
+    """Run the units of a plan that the store lacks; this imports and executes the recipe's own code.
 
     Parameters
     ----------
     plan : Plan
         From :func:`~calibrant.studies.plan`.
     store : Store
-        Takes each record as soon as its unit is whole. A run that was stopped, in whatever way, goes on where it was.
+        Receives each record as soon as its unit is finished, so an interrupted run can be continued.
     jobs : int, default=1
-        Workers, each with one thread; -1 for one on each processor. The numbers do not hang on it. With one, units run in
-        this process itself, and a unit that kills its process ends the run. With two or more, each in a process of its
-        own, a unit whose process dies is recorded as failed and the rest goes on.
+        Number of workers with one thread each; -1 for one per processor. Results do not depend on it. With one job, units run
+        in this process, and a unit that kills it ends the run. With more, each worker is a process: a unit whose process dies
+        is recorded as failed, and the run continues.
     backend : str, default="loky"
-        Of joblib: ``"loky"`` for processes, ``"threading"``, or ``"dask"`` for a cluster, whose workers must see the files
-        of the data, of the recipe and of the outputs beside the store under the same names.
+        Backend of joblib: ``"loky"`` for processes, ``"threading"``, or ``"dask"`` for a cluster, whose workers must see the
+        files of the data, the recipe and the outputs folder of the store under the same paths.
     scheduler : str, optional
-        Address of the scheduler of Dask; the client of this process if absent.
+        Address of the Dask scheduler; by default the Dask client of this process.
     retry_failed : bool, default=False
-        Whether units that failed, or were too slow, are run again. Those that were too slow under a smaller limit than
-        that of the recipe are run again in any case.
+        Whether to run units again that failed or were too slow. Units that were too slow under a lower limit than the
+        recipe's run again in any case.
     on_progress : callable, optional
-        Is called with a :class:`Progress` at the beginning and after every unit.
+        Called with a :class:`Progress` at the start and after every unit.
 
     Returns
     -------
     Summary
-        Numbers of units; those that failed have records that say why.
+        Number of units by status; the records of failed units contain the reason.
 
     Raises
     ------
     RecipeError
-        If own code of the recipe cannot be imported or called; nothing is run then.
+        If the recipe's own code cannot be imported or called; nothing runs then.
     StoreError
-        If the store or the outputs cannot be written, or another run uses them; what is finished is kept.
+        If the store or the outputs cannot be written, or another run uses them; finished units are kept.
 
     Examples
     --------
@@ -368,7 +362,7 @@ def run(
 
 
 class _Session:
-    """One run: what is open, what has come in, and what is said about it."""
+    """State of one run: open units, counts and progress."""
 
     def __init__(
         self,
@@ -419,7 +413,7 @@ class _Session:
                 jobs=self.workers.jobs,
                 backend=self.backend,
                 processors=processors(),
-                versions=_versions(),
+                versions=versions(),
             )
         self._say("")
         with Writer(self.store, self.number, self.start) as self.writer:
@@ -435,13 +429,13 @@ class _Session:
 
     def _run_all(self) -> None:
         while self.open:
-            # Closed at once if a record cannot be written, so that no worker goes on for nothing.
+            # Closed at once if a record cannot be written, so that the workers stop.
             given = self.workers.answers(self.schedule.tasks(), self.context)
             with suppress(WorkerDiedError), closing(given) as answers:
                 for answer in answers:
                     self._take(answer)
             lost = self.schedule.lost()
-            # One of them may have been too much for its worker, and is found by being alone.
+            # One of them may have killed its worker; running them one at a time finds it.
             for task in lost:
                 self._take(self.workers.alone(task, self.context))
             if not lost:
@@ -452,7 +446,7 @@ class _Session:
         if isinstance(task, Training):
             units = self.schedule.finished(task, failed=answer.status != DONE)
             self.left.ended(_without_calibrator(self._labels_of(task)), answer.seconds)
-            for unit in units:  # none of them can be run
+            for unit in units:  # None of them can run.
                 kept = {name: value for name, value in answer.details.items() if name == "limit_seconds"}
                 failed = replace(answer, details=kept, values={}, seconds=0.0)
                 self._keep(unit, failed, None)
@@ -488,15 +482,15 @@ class _Session:
 
 
 def _has_more_time(record: Record, limit: float | None) -> bool:
-    """Tell whether a unit was too slow under a smaller limit than this one."""
+    """Return whether a unit was too slow under a lower limit than this one."""
     if record.status != TOO_SLOW:
         return False
     if limit is None:
         return True
     earlier = record.details.get("limit_seconds")
-    if earlier is None:  # of a version that kept it in the message alone
-        said = re.search(r"took more than (\S+) seconds", record.message)
-        earlier = None if said is None else float(said[1])
+    if earlier is None:  # Earlier versions wrote it only into the message.
+        limit_text = re.search(r"took more than (\S+) seconds", record.message)
+        earlier = None if limit_text is None else float(limit_text[1])
     return earlier is not None and earlier < limit
 
 
@@ -504,8 +498,8 @@ def _without_calibrator(labels: Mapping[str, Any]) -> dict[str, Any]:
     return {key: labels[key] for key in ("data", "classifier") if key in labels}
 
 
-def _versions() -> dict[str, str]:
-    """Return what may change numbers besides the recipe."""
+def versions() -> dict[str, str]:
+    """Return the versions and the system, which can change results besides the recipe."""
     found = {"python": platform.python_version(), "calibrant": calibrant.__version__}
     for name in ("numpy", "scipy", "scikit-learn", "joblib"):
         try:

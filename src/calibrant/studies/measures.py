@@ -1,4 +1,4 @@
-"""Measures of a unit: metrics of calibrated test rows, p-values, gains, and errors against a known truth."""
+"""Measures of a unit: metrics of the calibrated test set, p-values, gains, and errors against a known truth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -27,13 +27,7 @@ from calibrant.synthetic import TrueErrors, true_errors
 from calibrant.synthetic.level_sets import conditional_sizes
 from calibrant.synthetic.task import SyntheticTask
 
-__all__ = [
-    "TRUE_NAMES",
-    "check_measure",
-    "higher_by_default",
-    "measure",
-    "measure_all",
-]
+__all__ = ["TRUE_NAMES", "check_measure", "higher_by_default", "measure", "measure_all"]
 
 
 TRUE = "true."
@@ -46,15 +40,15 @@ FEWEST_PER_CELL = 16
 
 
 class TrueValues:
-    """True errors of calibrated predictions by name, computed when first asked for.
+    """True errors of calibrated predictions by name, computed at first use.
 
     Parameters
     ----------
     predictions : Predictions
-        Of the test rows.
+        Predictions for the test set.
     truth : ndarray of shape (n, K), SyntheticTask or None
-        A task is integrated over, for which the map is needed; true probabilities of the test rows are averaged over, and
-        conditional errors are taken in up to 128 cells of rows with about the same score.
+        For a task, errors are integrals, which need the map. For true probabilities of the test set they are means over
+        rows; conditional errors use up to 128 cells of rows with similar scores.
     apply : function or None
         The fitted map.
     """
@@ -73,7 +67,7 @@ class TrueValues:
             self._values = self._computed()
         if name not in self._values:
             raise StudyError(
-                f"true.{name} needs the task that the rows were drawn from, and there are true probabilities of rows alone."
+                f"true.{name} needs the task that the rows were drawn from, but only true probabilities of rows are given."
             )
         return self._values[name]
 
@@ -81,7 +75,7 @@ class TrueValues:
         truth, apply = self._truth, self._apply
         if truth is None:
             raise StudyError(
-                "true errors are known for generated data with a truth alone; leave this measure out."
+                "true errors are known only for generated data with a truth; remove this measure."
             )
         if not isinstance(truth, SyntheticTask):
             return _over_rows(self._predictions, truth)
@@ -107,7 +101,7 @@ def _over_rows(predictions: Predictions, truth: Float64Array) -> dict[str, float
     difference = given - truth
     own = np.arange(len(given)), given.argmax(axis=1)
     with np.errstate(invalid="ignore"):
-        # A zero that is never refuted costs nothing.
+        # A zero costs nothing if the true probability is zero too.
         log_loss = float(-np.where(truth > 0, truth * logarithms, 0.0).sum(axis=1).mean())
     squares = float((difference**2).sum(axis=1).mean())
     distance = float(np.abs(difference).sum(axis=1).mean())
@@ -132,7 +126,7 @@ def _over_rows(predictions: Predictions, truth: Float64Array) -> dict[str, float
 
 
 def _sizes(scalar: Float64Array, difference: Float64Array) -> tuple[float, float]:
-    """Return the mean absolute and root mean square expectation of a difference given a scalar."""
+    """Return the mean absolute and the root mean square conditional expectation of a difference given a scalar."""
     n_rows = len(scalar) - len(scalar) % REPLICATES  # replicates of the same size
     if n_rows < REPLICATES * FEWEST_PER_CELL:
         return float("nan"), float("nan")
@@ -155,27 +149,27 @@ def measure(
     apply: Callable[[Predictions], Predictions] | None = None,
     seed: int = 0,
 ) -> float:
-    """Return one number about calibrated test rows.
+    """Compute one measure of the calibrated test set.
 
     Parameters
     ----------
     spec : MeasureSpec
         ``metric`` is a name of :mod:`calibrant.metrics`; ``convention.name`` for the metrics of
         :func:`calibrant.conventions.convention`; ``calibration_gain``; or ``true.name`` with a name of
-        :class:`~calibrant.synthetic.TrueErrors` for data whose truth is known. With ``test`` it is the p-value of the
-        consistency test of that metric, with ``resamples`` draws; ``parameters`` that the metric does not have, such as
-        ``p_value``, are options of the test.
+        :class:`~calibrant.synthetic.TrueErrors` if the truth is known. With ``test`` the measure is the p-value of the
+        consistency test of that metric with ``resamples`` resamples; ``p_value`` and ``alternative`` among the
+        ``parameters`` are options of the test.
     labels : ndarray of shape (n,)
         True classes as column numbers.
     predictions : Predictions
-        After calibration.
+        Calibrated predictions.
     uncalibrated : Predictions, optional
-        Before it, for the gain.
+        Uncalibrated predictions, for the gain.
     truth : ndarray or SyntheticTask, optional
-        True probabilities of the rows, or the task they were drawn from: then true errors are integrals over all
-        predictions, for which ``apply`` is needed, the fitted map.
+        True probabilities of the rows, or the task they were drawn from; then true errors are integrals and need the
+        fitted map, ``apply``.
     seed : int
-        Of the draws of a test.
+        Random seed of a test.
 
     Examples
     --------
@@ -205,7 +199,7 @@ def measure(
 def measure_all(
     specs: Sequence[MeasureSpec], outputs: BaseOutputs, calibrated: Calibrated, seed: int
 ) -> dict[str, float]:
-    """Return all measures of a unit by name."""
+    """Compute all measures of a unit, by name."""
     uncalibrated = outputs.uncalibrated() if any(spec.metric == GAIN for spec in specs) else None
     values = TrueValues(calibrated.predictions, outputs.truth, calibrated.apply)
     found = {}
@@ -224,7 +218,7 @@ def measure_all(
 
 
 def check_measure(spec: MeasureSpec) -> None:
-    """Refuse a measure that does not exist, or options that it does not have.
+    """Refuse an unknown metric, or options that it does not have.
 
     >>> check_measure(MeasureSpec("ece", "confidence_ce"))
     Traceback (most recent call last):
@@ -241,15 +235,15 @@ def check_measure(spec: MeasureSpec) -> None:
     elif spec.metric == GAIN:
         unknown = sorted(spec.parameters.keys() - {"loss"})
         if unknown or spec.test:
-            raise RecipeError(f"measure {spec.name!r}: {GAIN} has the parameter loss alone, and no test.")
+            raise RecipeError(f"measure {spec.name!r}: {GAIN} has only the parameter loss, and no test.")
     else:
         _function(spec)
     if spec.test and (not isinstance(spec.resamples, int) or spec.resamples < 1):
-        raise RecipeError(f"measure {spec.name!r}: resamples must be a whole number of at least 1.")
+        raise RecipeError(f"measure {spec.name!r}: resamples must be an integer of at least 1.")
 
 
 def higher_by_default(metric: str, test: bool) -> bool:
-    """Tell whether more is better: accuracies, gains and p-values.
+    """Return whether larger values are better: for accuracies, gains and p-values.
 
     >>> higher_by_default("accuracy", False), higher_by_default("kull2019.log_loss", False)
     (True, False)
@@ -261,7 +255,7 @@ def higher_by_default(metric: str, test: bool) -> bool:
 
 
 def _function(spec: MeasureSpec) -> tuple[Callable[..., float], dict[str, Any]]:
-    """Return the metric with its parameters, and those parameters that are options of the test."""
+    """Return the metric with its parameters, and the options of the test."""
     family, dot, name = spec.metric.rpartition(".")
     if not dot:
         if name not in registry.metrics():

@@ -1,4 +1,4 @@
-"""Base outputs: what a classifier says of calibration and test rows, before anything is calibrated."""
+"""Base outputs: the uncalibrated predictions of classifiers on calibration and test sets, and their cache."""
 
 import hashlib
 import json
@@ -43,18 +43,18 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one classifier says.
+    """Predictions of one classifier.
 
     Attributes
     ----------
     calibration : Predictions
-        Of rows that a calibrator is fitted to.
+        Predictions for the calibration set.
     calibration_labels : ndarray of shape (n,)
-        True classes of these rows, as column numbers.
+        True classes of the calibration set, as column numbers.
     test : Predictions
-        Of the test rows.
+        Predictions for the test set.
     training : Predictions or None
-        Of the rows that the classifier was trained on, where they are asked for.
+        Predictions for the training set of the classifier, if requested.
     training_labels : ndarray of shape (m,) or None
     """
 
@@ -67,19 +67,19 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class BaseOutputs:
-    """What the classifiers of a split say.
+    """Predictions of the classifiers of a split.
 
     Attributes
     ----------
     parts : tuple of Part
-        One for every inner fold whose calibrated probabilities are averaged; otherwise one.
+        One per inner fold if calibrated probabilities are averaged over inner folds; otherwise one.
     test_labels : ndarray of shape (n,)
-        True classes of the test rows, the same for all parts.
+        True classes of the test set, which all parts share.
     n_classes : int
     truth : ndarray of shape (n, K), SyntheticTask or None
-        True probabilities of the test rows, or where they come from.
+        True probabilities of the test set, or the task that defines them.
     train_seconds : float
-        Wall clock of training and of scoring.
+        Wall-clock time of training and prediction.
     """
 
     parts: tuple[Part, ...]
@@ -89,12 +89,12 @@ class BaseOutputs:
     train_seconds: float = 0.0
 
     def uncalibrated(self) -> Predictions:
-        """Return what is said of the test rows before calibration, averaged over parts."""
+        """Return the uncalibrated predictions for the test set, averaged over parts."""
         return averaged([part.test for part in self.parts])
 
 
 def averaged(predictions: list[Predictions]) -> Predictions:
-    """Return the mean of several probabilities of the same rows, in float64; a single one stays as it is.
+    """Return the mean of several predictions for the same rows, in float64; a single one is returned unchanged.
 
     >>> one, other = Predictions.parse([[0.2, 0.8]]), Predictions.parse([[0.4, 0.6]])
     >>> averaged([one, other]).probabilities.round(2)
@@ -112,7 +112,7 @@ def averaged(predictions: list[Predictions]) -> Predictions:
 
 FORMAT = 1
 
-# What numpy and the archive raise of a file that is not whole.
+# Exceptions of numpy and zipfile for truncated or damaged files.
 DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, ValueError, KeyError, IndexError),
     *(TypeError, AttributeError, OverflowError, NotImplementedError, RuntimeError, SyntaxError),
@@ -120,36 +120,36 @@ DAMAGE = (
 
 
 class OutputsCache:
-    """Files of base outputs in a folder, which several processes may use at a time.
+    """A folder with one file of base outputs per key, which several processes can use at once.
 
     Parameters
     ----------
     folder : Path
-        Is made when something is put into it.
+        Created at the first write.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
 
     def path(self, key: str) -> Path:
-        """Return where the outputs of a key are, or would be."""
+        """Return the path of the outputs of a key, whether they exist or not."""
         return self.folder / f"{key}.npz"
 
     def has(self, key: str) -> bool:
-        """Tell whether there is a file for a key, without looking into it."""
+        """Return whether there is a file for a key, without reading it."""
         return self.path(key).is_file()
 
     def get(self, key: str) -> BaseOutputs | None:
-        """Return the outputs of a key; None if they are not there, or not whole, and must be made anew."""
+        """Return the outputs of a key; None if the file does not exist or is damaged."""
         try:
-            # Opened here, since numpy leaves a file open that is not whole.
+            # Opened here, because numpy does not close damaged files.
             with self.path(key).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 return _decoded({name: file[name] for name in file.files})
         except DAMAGE:
             return None
 
     def put(self, key: str, outputs: BaseOutputs) -> None:
-        """Write outputs, which then are there as a whole; outputs of a task are not kept."""
+        """Write outputs atomically; outputs of a synthetic task are not cached."""
         if isinstance(outputs.truth, SyntheticTask):
             return
         content = BytesIO()
@@ -160,7 +160,7 @@ class OutputsCache:
                 stream.write(content.getbuffer())
         except OSError as error:
             raise StoreError(
-                f"outputs cannot be written to {self.folder}: {error.strerror}; make room or choose another folder."
+                f"outputs cannot be written to {self.folder}: {error.strerror}; free some space or choose another folder."
             ) from error
 
 
@@ -212,27 +212,27 @@ def _decoded(arrays: dict[str, NDArray[Any]]) -> BaseOutputs:
     )
 
 
-# Part of every key: another number makes all outputs anew.
+# Part of every key; a new number invalidates all cached outputs.
 VERSION = 1
 
 
 @dataclass(frozen=True)
 class OutputsRequest:
-    """What determines base outputs.
+    """Everything that determines base outputs.
 
     Attributes
     ----------
     data : DataSpec
     classifier : ClassifierSpec or None
-        None for data with scores.
+        None for data that already holds predictions.
     splits : SplitSpec
     split : Split
     seed : int
-        Of the recipe.
+        Seed of the recipe.
     data_folder : Path or None
     recipe_folder : Path
     keep_training : bool
-        Whether scores of the rows that a classifier was trained on are kept too.
+        Whether predictions for the training set of the classifier are kept too.
     """
 
     data: DataSpec
@@ -246,23 +246,23 @@ class OutputsRequest:
 
     @property
     def data_seed(self) -> int:
-        """Seed of a generator: another one for every repeat where the rows are divided already."""
+        """Seed of a generator; it differs between repeats if the generator makes the split itself."""
         return split_seed(self.seed, replace(self.split, fold=0)) if self.split.kind == "given" else self.seed
 
     def loaded(self) -> StudyData:
-        """Return the data set."""
+        """Load the data set."""
         return load(self.data, self.data_folder, self.recipe_folder, self.data_seed)
 
 
 def needs_training(spec: CalibratorSpec) -> bool:
-    """Tell whether a calibrator is chosen by the rows that the classifier was trained on."""
+    """Return whether parameters are selected on the training set of the classifier."""
     return bool(spec.grid) and spec.select == "training"
 
 
 def outputs_key(request: OutputsRequest) -> str:
-    """Return a hash of all that the outputs depend on: content of files, code, options, rows and seed.
+    """Return a hash of everything that the outputs depend on: contents of files, code, options, rows and seed.
 
-    Neither how many repeats there are nor whether scores of training rows are kept has a part in it.
+    It depends neither on the number of repeats nor on whether predictions for the training set are kept.
     """
     classifier, split = request.classifier, request.split
     content: dict[str, Any] = {
@@ -284,10 +284,10 @@ def outputs_key(request: OutputsRequest) -> str:
 def base_outputs(
     request: OutputsRequest, cache: OutputsCache | None = None, key: str | None = None
 ) -> BaseOutputs:
-    """Return what a classifier says of the rows of a split, from the cache if it is there.
+    """Return the predictions of a classifier for the rows of a split, from the cache if they exist.
 
-    Data with scores need no classifier. Of data with features, ``"folds"`` train classifiers on inner folds; for the other
-    kinds one classifier is trained on the rows that are meant for it, once for all splits.
+    Data that already holds predictions needs no classifier. For features, splits of kind ``"folds"`` train classifiers on inner
+    folds; the other kinds train one classifier on the training set of the file, once for all splits.
     """
     if request.split.kind == "folds":
         if cache is None:
@@ -302,9 +302,9 @@ def base_outputs(
 
 
 def training_key(request: OutputsRequest) -> str | None:
-    """Return the key under which the scores of the trained classifier are kept; None if there is none to train.
+    """Return the key of the cached predictions of the classifier; None if none is trained.
 
-    Of rows in folds it is :func:`outputs_key`; a classifier that is trained once has the same key for all splits.
+    For folds it is :func:`outputs_key`; a classifier that is trained once has the same key for all splits.
     """
     if request.classifier is None:
         return None
@@ -312,7 +312,7 @@ def training_key(request: OutputsRequest) -> str | None:
 
 
 def _for_all_splits(request: OutputsRequest) -> OutputsRequest:
-    """Return the request for the scores of all rows that splits divide."""
+    """Return the request for the predictions of all rows that the splits share."""
     once = replace(request, split=Split("random"), splits=SplitSpec("random"))
     if request.data.kind == "generated" and request.split.kind == "given":
         return replace(once, seed=request.data_seed)
@@ -320,12 +320,12 @@ def _for_all_splits(request: OutputsRequest) -> OutputsRequest:
 
 
 def _what_matters(spec: SplitSpec) -> dict[str, Any]:
-    """Return what of a specification changes the rows of a split of it."""
+    """Return the fields that determine the rows of a split."""
     if spec.kind == "folds":
         return {"folds": spec.folds, "inner": spec.inner, "combine": spec.combine}
     matters: dict[str, Any] = {"test_rows": spec.test_rows, "stratified": spec.stratified}
     if spec.kind == "random" and spec.test_rows is None:
-        # Test rows are those that no number of calibration rows takes.
+        # The test set consists of the rows that are left by the largest calibration set.
         matters["calibration_rows"] = [float(rows) for rows in sorted(spec.calibration_rows)]
     return matters
 
@@ -333,16 +333,16 @@ def _what_matters(spec: SplitSpec) -> dict[str, Any]:
 def _cached(request: OutputsRequest, cache: OutputsCache | None, key: str) -> BaseOutputs | None:
     found = None if cache is None else cache.get(key)
     if found is not None and request.keep_training and found.parts[0].training is None:
-        return None  # kept by a recipe that had no need of them
+        return None  # cached by a recipe that did not need them
     return found
 
 
 def _nested(request: OutputsRequest) -> BaseOutputs:
-    """Train classifiers on folds of the rows."""
+    """Train classifiers on nested folds."""
     data, classifier = request.loaded(), request.classifier
     if not data.has_features or classifier is None:
         raise StudyDataError(
-            f"data set {request.data.name!r} has scores and no features, so that no classifier can be trained on folds; "
+            f"data set {request.data.name!r} has predictions but no features, so no classifier can be trained on folds; "
             "use splits of kind given or random."
         )
     rows, n_classes = data.every_row(), data.n_classes
@@ -376,7 +376,7 @@ def _nested(request: OutputsRequest) -> BaseOutputs:
 
 
 def _divided(request: OutputsRequest, cache: OutputsCache | None) -> BaseOutputs:
-    """Divide rows with scores; where there are none, those of a classifier that is trained once."""
+    """Split rows with predictions, which come from the file or from a classifier that is trained once."""
     data = request.loaded()
     training: tuple[Predictions, IntArray] | None = None
     seconds = 0.0
@@ -385,7 +385,7 @@ def _divided(request: OutputsRequest, cache: OutputsCache | None) -> BaseOutputs
     if request.split.kind == "given":
         if data.calibration is None or data.test is None:
             raise StudyDataError(
-                f"data set {request.data.name!r} is not divided into calibration and test rows; use splits of kind random."
+                f"data set {request.data.name!r} is not split into calibration and test sets; use splits of kind random."
             )
         calibration, test = data.calibration, data.test
         rows, test_rows = divided_rows(
@@ -406,11 +406,11 @@ def _divided(request: OutputsRequest, cache: OutputsCache | None) -> BaseOutputs
 def _trained_once(
     request: OutputsRequest, data: StudyData, cache: OutputsCache | None
 ) -> tuple[StudyData, tuple[Predictions, IntArray] | None, float]:
-    """Return the data with scores of a classifier that saw the training rows, these rows' scores, and the seconds."""
+    """Return the data with predictions of a classifier, those for its training set, and the training time."""
     classifier = request.classifier
     if data.training is None or classifier is None:
         raise StudyDataError(
-            f"data set {request.data.name!r} has no rows that a classifier is trained on, X_train and y_train; "
+            f"data set {request.data.name!r} has no training set for a classifier, X_train and y_train; "
             "use splits of kind folds."
         )
     whole = data.all_rows()
@@ -430,7 +430,7 @@ def _trained_once(
                 scores_of(classifier, model, _features(data.training), data.n_classes),
                 data.training.labels,
             )
-        # All rows that are divided stand in the place of calibration rows.
+        # The calibration field holds all rows that are split later.
         part = Part(scores, whole.labels, scores.take(slice(0, 1)), *kept)
         found = BaseOutputs((part,), whole.labels[:1], data.n_classes, None, time.perf_counter() - started)
         if cache is not None:

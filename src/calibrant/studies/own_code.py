@@ -1,4 +1,4 @@
-"""Code of one's own: classes and functions that a recipe names by file or by module."""
+"""The recipe's own code: its classes and functions, checked as text before they are imported."""
 
 import ast
 import hashlib
@@ -22,6 +22,7 @@ __all__ = [
     "is_reference",
     "load_function",
     "load_object",
+    "one_line",
     "source_of",
 ]
 
@@ -30,8 +31,13 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 EMPTY = inspect.Parameter.empty
 
 
+def one_line(error: BaseException) -> str:
+    """Return the message of an error on one line, without its full stop."""
+    return " ".join(str(error).split()).removesuffix(".")
+
+
 def reference_parts(reference: str) -> tuple[str, str]:
-    """Return the place and the name of a reference.
+    """Return the file or module, and the name, of a reference.
 
     >>> reference_parts("own.py:Method")
     ('own.py', 'Method')
@@ -45,7 +51,7 @@ def reference_parts(reference: str) -> tuple[str, str]:
 
 
 def source_of(reference: str, recipe_folder: Path) -> Path | None:
-    """Return the file that holds a piece of code, None for a module that is built in; nothing is imported.
+    """Return the file of a reference, None for a built-in module; nothing is imported.
 
     >>> source_of("json:loads", Path(".")).name, source_of("sys:path", Path("."))
     ('__init__.py', None)
@@ -62,7 +68,7 @@ def source_of(reference: str, recipe_folder: Path) -> Path | None:
     spec = _spec(place)
     if spec is not None:
         return Path(spec.origin) if spec.has_location and spec.origin else None
-    # Some modules exist only once another one is imported, such as os.path.
+    # Some modules, such as os.path, exist only after another one is imported.
     loaded = sys.modules.get(place)
     if loaded is None:
         raise RecipeError(f"{reference}: there is no module {place}; install it, or name a file.")
@@ -71,21 +77,21 @@ def source_of(reference: str, recipe_folder: Path) -> Path | None:
 
 
 def check_reference(reference: str, recipe_folder: Path) -> None:
-    """Refuse a reference to a file that is absent, is no Python, or does not define the name."""
+    """Refuse a reference whose file does not exist, is not Python, or does not define the name."""
     defined_name(reference, recipe_folder)
 
 
 def check_function(where: str, reference: str, parameters: Mapping[str, Any], recipe_folder: Path) -> None:
-    """Refuse a function that cannot be called with a seed, the folder of the data and these parameters.
+    """Refuse a function that cannot be called with a seed, the data folder and the given parameters.
 
-    Only functions that the file itself defines, without decorators, have a signature that the source tells.
+    Only functions without decorators that the file itself defines can be checked by their source.
     """
     try:
         node = defined_name(reference, recipe_folder)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from error
     if isinstance(node, ast.Constant):
-        raise RecipeError(f"{where}: {reference} is no function, but {type(node.value).__name__}.")
+        raise RecipeError(f"{where}: {reference} is not a function, but {type(node.value).__name__}.")
     if not isinstance(node, Definition) or node.decorator_list:
         return
     names = ["seed", "data_folder", *parameters]
@@ -98,24 +104,25 @@ def check_function(where: str, reference: str, parameters: Mapping[str, Any], re
 
 
 def defined_name(reference: str, recipe_folder: Path) -> ast.AST | None:
-    """Return what a file defines under a name; None where the source does not tell.
+    """Return the definition of a name in a file; None if the source does not show it.
 
     Raises
     ------
     RecipeError
-        If the file is absent, is no Python, or defines no such name.
+        If the file does not exist, is not Python, or does not define the name.
     """
     place, name = reference_parts(reference)
     path = source_of(reference, recipe_folder)
     if not place.endswith(".py") or path is None:
-        return None  # of an installed module, which may make its names as it likes
+        return None  # An installed module can define its names dynamically.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise RecipeError(f"{reference}: {place} cannot be read, {type(error).__name__}: {text}.") from error
+        raise RecipeError(
+            f"{reference}: {place} cannot be read, {type(error).__name__}: {one_line(error)}."
+        ) from error
     except OSError as error:
         raise RecipeError(f"{reference}: {place} cannot be read: {error.strerror or error}.") from error
     found: ast.AST | None = None
@@ -128,7 +135,7 @@ def defined_name(reference: str, recipe_folder: Path) -> ast.AST | None:
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
-    """Yield the names that statements of a module bind; those of ``import *`` as a star."""
+    """Yield the names that statements bind, with their nodes; ``import *`` yields a star."""
     for node in body:
         if isinstance(node, Definition | ast.ClassDef):
             yield node.name, node
@@ -155,7 +162,7 @@ def _targets(node: ast.stmt) -> Iterator[str]:
 
 
 def _signature(arguments: ast.arguments) -> inspect.Signature:
-    """Return the signature that a definition spells, with None in the place of defaults."""
+    """Return the signature of a definition, with None for all defaults."""
     kinds = inspect.Parameter
     positional = [*arguments.posonlyargs, *arguments.args]
     first_default = len(positional) - len(arguments.defaults)
@@ -174,7 +181,7 @@ def _signature(arguments: ast.arguments) -> inspect.Signature:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Return where a module would be imported from; unlike ``importlib.util.find_spec``, its parents are not imported."""
+    """Return the spec of a module without importing its parents, which ``importlib.util.find_spec`` would do."""
     path: Iterable[str] | None = None
     spec: ModuleSpec | None = None
     pieces = module.split(".")
@@ -197,7 +204,7 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def is_reference(text: str) -> bool:
-    """Tell whether text names code, by a file or a module, and not a thing of ours.
+    """Return whether a name refers to code in a file or module, and not to a method of calibrant.
 
     >>> is_reference("own.py:Method"), is_reference("sklearn.svm:SVC"), is_reference("temperature")
     (True, True, False)
@@ -206,10 +213,9 @@ def is_reference(text: str) -> bool:
 
 
 def load_object(reference: str, recipe_folder: Path) -> Any:
-    """Return what ``file.py:name``, relative to the folder of the recipe, or ``package.module:name`` stands for.
+    """Import the object of ``file.py:name``, relative to the folder of the recipe, or of ``package.module:name``.
 
-    A file stands alone: it may import what is installed, but not the files beside it, so that its content is all that
-    determines what it does.
+    A file can import installed packages but not the files beside it, so that its hash determines what it does.
 
     >>> load_object("math:sqrt", Path("."))(9.0)
     3.0
@@ -225,7 +231,7 @@ def load_object(reference: str, recipe_folder: Path) -> Any:
 def load_function(
     where: str, reference: str, parameters: Mapping[str, Any], recipe_folder: Path
 ) -> Callable[..., Any]:
-    """Return a function that takes a seed, the folder of the data and these parameters; refuse any other thing.
+    """Import a function and check that it accepts a seed, the data folder and the given parameters.
 
     >>> load_function("the trial 'a'", "builtins:dict", {"level": 2}, Path("."))(seed=0, level=2)
     {'seed': 0, 'level': 2}
@@ -235,7 +241,7 @@ def load_function(
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from error
     if not callable(function):
-        raise RecipeError(f"{where}: {reference} is no function, but {type(function).__name__}.")
+        raise RecipeError(f"{where}: {reference} is not a function, but {type(function).__name__}.")
     names = ["seed", "data_folder", *parameters]
     try:
         inspect.signature(function).bind(**dict.fromkeys(names))
@@ -243,13 +249,13 @@ def load_function(
         raise RecipeError(
             f"{where}: {reference} cannot be called with {', '.join(names)}: {error}."
         ) from error
-    except ValueError:  # of compiled code, which does not tell
+    except ValueError:  # Compiled code has no signature.
         pass
     return function  # type: ignore[no-any-return]
 
 
 def code_fingerprint(reference: str, recipe_folder: Path) -> str:
-    """Return a hash of the file that holds a piece of code, which is not run; nothing for names of ours.
+    """Return a hash of the file of a reference, without running it; empty for methods of calibrant.
 
     >>> code_fingerprint("temperature", Path("."))
     ''
@@ -257,7 +263,7 @@ def code_fingerprint(reference: str, recipe_folder: Path) -> str:
     if not is_reference(reference):
         return ""
     path = source_of(reference, recipe_folder)
-    if path is None:  # built in
+    if path is None:  # a built-in module
         place, _ = reference_parts(reference)
         return hashlib.sha256(f"{place} {sys.version}".encode()).hexdigest()
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -273,15 +279,14 @@ def _module(place: str, reference: str, recipe_folder: Path) -> ModuleType:
     except RecipeError:
         raise
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
         raise RecipeError(
-            f"{reference}: {place} cannot be imported, {type(error).__name__}: {text}."
+            f"{reference}: {place} cannot be imported, {type(error).__name__}: {one_line(error)}."
         ) from error
 
 
 def _from_file(path: Path) -> ModuleType:
     content = path.read_bytes()
-    # By content: the same file gives the same classes, a changed one gives new ones.
+    # Named by content: an unchanged file gives the same classes, a changed file new ones.
     digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()
     name = f"calibrant_study_{path.stem}_{digest[:16]}"
     if name in sys.modules:

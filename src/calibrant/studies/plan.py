@@ -13,23 +13,20 @@ from calibrant.studies.outputs import OutputsRequest, needs_training, outputs_ke
 from calibrant.studies.own_code import code_fingerprint, is_reference
 from calibrant.studies.recipe import Recipe
 from calibrant.studies.results import Record
-from calibrant.studies.sources import AbsentDataError, check_source, file_hash
+from calibrant.studies.sources import AbsentDataError, check_source, file_hash, find_file, place_of
 from calibrant.studies.specifications import CalibratorSpec, DataSpec, MeasureSpec, TrialSpec
 from calibrant.studies.splits import splits_of
 from calibrant.studies.units import GridWork, TrialWork, Unit
 
-__all__ = [
-    "Plan",
-    "plan",
-]
+__all__ = ["Plan", "plan"]
 
 
 FORMAT = 1
-"""Raised whenever the same unit would be computed in another way, so that old results are not taken for new ones."""
+"""Version of the computation; raise it when the same unit would give another result, so that old results are not reused."""
 
 
 def digest(content: Any) -> str:
-    """Return the SHA-256 of a value, the same whatever the order of its keys.
+    """Return the SHA-256 of a value, independent of the order of its keys.
 
     >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     True
@@ -41,13 +38,13 @@ def digest(content: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    return str(value)  # dates and times, which TOML knows and JSON does not
+    return str(value)  # dates and times, which TOML has and JSON lacks
 
 
 def calibrator_identity(spec: CalibratorSpec, folder: Path) -> dict[str, Any]:
-    """Return what determines a calibrator; its name in the recipe does not.
+    """Return what determines the result of a calibrator, which its name in the recipe does not.
 
-    How a grid is searched counts only where there is one.
+    Options of the search count only if there is a grid.
 
     >>> one = CalibratorSpec("T", "temperature")
     >>> calibrator_identity(one, Path(".")) == calibrator_identity(CalibratorSpec("TempS", "temperature"), Path("."))
@@ -65,9 +62,9 @@ def calibrator_identity(spec: CalibratorSpec, folder: Path) -> dict[str, Any]:
 
 
 def measures_identity(specs: Iterable[MeasureSpec], folder: Path) -> dict[str, Any]:
-    """Return what determines the numbers of a unit: the measures by name, in no order.
+    """Return what determines the numbers of a unit: the measures by name, in any order.
 
-    A further measure makes a further key, so that a record always has all measures of its recipe.
+    Adding a measure changes the key, so that a record always has all measures of its recipe.
     """
     found = {}
     for spec in specs:
@@ -81,7 +78,7 @@ def measures_identity(specs: Iterable[MeasureSpec], folder: Path) -> dict[str, A
 
 
 def grid_key(outputs: str, calibrator: str, measures: str, seed: int) -> str:
-    """Return the key of a calibrator on outputs of a classifier, from the hashes of its parts."""
+    """Return the key of a calibrator on the predictions of a classifier, from the hashes of both."""
     return digest(
         {
             "format": FORMAT,
@@ -95,7 +92,7 @@ def grid_key(outputs: str, calibrator: str, measures: str, seed: int) -> str:
 
 
 def trial_key(function: str, parameters: Mapping[str, Any], seed: int, files: list[str], folder: Path) -> str:
-    """Return the key of one trial, from its function, the hash of its code and those of the files that it reads."""
+    """Return the key of a trial, from its function, the hash of its code and the hashes of the files that it reads."""
     return digest(
         {
             "format": FORMAT,
@@ -120,12 +117,11 @@ class Plan:
     Attributes
     ----------
     recipe : Recipe
-        What they come from.
     units : tuple of Unit
-        In the order of the recipe: data, classifiers, splits, calibrators; then trials. Two that do the same, under
-        different names, have the same key and are run once.
+        Ordered by data, classifiers, splits and calibrators as in the recipe, then trials. Identical units under different
+        names have the same key and are run once.
     absent : tuple of (str, str)
-        Optional data sets and trials that were left out, and why.
+        Optional data sets and trials that were skipped, with the reason.
     """
 
     recipe: Recipe
@@ -133,7 +129,7 @@ class Plan:
     absent: tuple[tuple[str, str], ...] = ()
 
     def records(self, store: _HasRecords) -> list[Record]:
-        """Return what a store has of these units, in their order and with their labels of today."""
+        """Return the records of these units in a store, in the order and with the labels of this plan."""
         found = {record.key: record for record in store.records({unit.key for unit in self.units})}
         return [
             replace(found[unit.key], labels=dict(unit.labels)) for unit in self.units if unit.key in found
@@ -141,27 +137,27 @@ class Plan:
 
 
 def plan(recipe: Recipe, data_folder: str | Path | None = None) -> Plan:
-    """Return the units of a recipe; nothing is run, but all files must be there.
+    """List the units of a recipe without running them; all files must exist.
 
     Parameters
     ----------
     recipe : Recipe
         From :func:`~calibrant.studies.read_recipe`.
     data_folder : str or Path, optional
-        Where files of data are; the folder of the recipe if absent.
+        Folder of the data files; by default the folder of the recipe.
 
     Returns
     -------
     Plan
-        Units with keys. A key is a hash of the content of the data, the classifier, the split, the calibrator, the
-        measures, the seed, own code and the version of calibrant. Names, labels, the order of the recipe, other splits
-        than the unit's, and the time limit are no part of it, so that a small form of a recipe shares its units with the
-        whole, and a changed recipe runs only what is new.
+        Units with keys. A key is a hash of the data, the classifier, the split, the calibrator, the measures, the seed, the
+        recipe's own code and the version of calibrant. It does not depend on names, labels, the order of the recipe, other
+        splits or the time limit. A small form therefore shares its units with the complete recipe, and a changed recipe
+        runs only new units.
 
     Raises
     ------
     StudyDataError
-        If a data set that is not optional is absent, or a table has no column of the name of its labels.
+        If the file of a required data set does not exist, or a table lacks its label column.
     """
     folder = None if data_folder is None else Path(data_folder).resolve()
     units: list[Unit] = []
@@ -192,7 +188,7 @@ def _grid(recipe: Recipe, data: DataSpec, folder: Path | None, measures: str) ->
     keep_training = any(needs_training(each) for each in calibrators)
     for classifier, split in product(recipe.classifiers_of(data), splits_of(splits)):
         request = OutputsRequest(data, classifier, splits, split, recipe.seed, folder, recipe.folder)
-        # Whether rows of the training are kept beside them does not change the outputs themselves.
+        # Keeping predictions for the training set as well does not change the others.
         identity = outputs_key(request)
         outputs = identity
         if keep_training:
@@ -211,7 +207,9 @@ def _grid(recipe: Recipe, data: DataSpec, folder: Path | None, measures: str) ->
 
 
 def _trials(recipe: Recipe, trial: TrialSpec, folder: Path | None) -> Iterator[Unit]:
-    hashes = [file_hash(_find(name, trial, folder, recipe.folder)) for name in trial.files]
+    hashes = [
+        file_hash(find_file(name, f"trial {trial.name!r}", folder, recipe.folder)) for name in trial.files
+    ]
     crossed = [name for name, value in trial.parameters.items() if isinstance(value, list)]
     for combination in product(*(trial.parameters[name] for name in crossed)):
         chosen = dict(zip(crossed, combination, strict=True))
@@ -243,21 +241,6 @@ def _files_of(data: DataSpec) -> list[str]:
 
 
 def _reason(names: Iterable[str], *folders: Path | None) -> str:
-    """Return what is absent, in a few words that fit into a report."""
-    missing = [name for name in names if _place(name, folders) is None]
+    """Return which files do not exist, in a few words for a report."""
+    missing = [name for name in names if place_of(name, folders) is None]
     return f"there is no file {', '.join(missing)}"
-
-
-def _place(name: str, folders: Iterable[Path | None]) -> Path | None:
-    places = [folder / name for folder in folders if folder is not None]
-    return next((path for path in places if path.is_file()), None)
-
-
-def _find(name: str, trial: TrialSpec, folder: Path | None, recipe_folder: Path) -> Path:
-    path = _place(name, (folder, recipe_folder))
-    if path is None:
-        raise AbsentDataError(
-            f"trial {trial.name!r}: there is no file {name} in {folder or recipe_folder}; "
-            "name the folder of your data by --data or CALIBRANT_DATA."
-        )
-    return path

@@ -31,37 +31,50 @@ FILE_NAME = "recipe.toml"
 
 Table = Mapping[str, Any]
 
-# Keys of the tables that are no dataclass, with their types.
-LIMIT = {"limit_seconds": Annotated[float, Rule(gt=0)]}
+Seconds = Annotated[float, Rule(gt=0)]
+
+# The keys of tables that do not become a dataclass as they are, with their types.
 RECIPE: Table = {
-    **{"title": str, "paper": str, "seed": Annotated[int, Rule(ge=0)], **LIMIT, "data": list[Table]},
+    "title": str,
+    "paper": str,
+    "seed": Annotated[int, Rule(ge=0)],
+    "limit_seconds": Seconds,
+    "data": list[Table],
     **dict.fromkeys(("classifiers", "calibrators", "splits", "measures"), Table),
     **dict.fromkeys(("trials", "tables", "pictures"), list[Table]),
     "forms": Table,
 }
 FORM: Table = {
     **dict.fromkeys(("data", "classifiers", "calibrators", "trials"), Names),
-    **LIMIT,
+    "limit_seconds": Seconds,
     "splits": Table,
 }
 MEASURE: Table = {
-    **{"metric": str, "test": str, "parameters": Table, "resamples": Count},
+    "metric": str,
+    "test": str,
+    "parameters": Table,
+    "resamples": Count,
     "better": Literal["higher", "lower", ""],
 }
 STAGE: Table = {"method": str, "parameters": Table}
 DATA: Table = {
-    **{"name": str, "group": str, "labels": Table, "splits": Table, "optional": bool},
-    **{"classifiers": Names, "calibrators": Names, "calibrator_parameters": Mapping[str, Table]},
+    "name": str,
+    "group": str,
+    "labels": Table,
+    "splits": Table,
+    "optional": bool,
+    "classifiers": Names,
+    "calibrators": Names,
+    "calibrator_parameters": Mapping[str, Table],
+}
+SCORES: Table = {
+    **dict.fromkeys(("space", "label", "positive", "truth", "test"), str),
+    "columns": Any,
+    "normalise": bool,
 }
 SOURCES: dict[str, tuple[str, Table]] = {
     "features": ("features", {"standardise": bool, "label": str}),
-    "scores": (
-        "scores",
-        {
-            **dict.fromkeys(("space", "label", "positive", "truth", "test"), str),
-            **{"columns": Any, "normalise": bool},
-        },
-    ),
+    "scores": ("scores", SCORES),
     "top_label": ("top-label", {"label": str}),
     "generator": ("generated", {"parameters": Table, "standardise": bool, "files": list[Any]}),
 }
@@ -288,7 +301,7 @@ def _names(parts: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _in_full(entry: Any, key: str) -> Any:
-    """Return a table for the short form, a name alone."""
+    """Return the table that a name is short for."""
     return {key: entry} if isinstance(entry, str) else entry
 
 

@@ -1,4 +1,4 @@
-"""Results: the units of a plan with what came of each, as one long table."""
+"""Results: the units of a plan with their results, as one long table."""
 
 import csv
 import math
@@ -26,6 +26,8 @@ __all__ = [
     "Outcome",
     "Record",
     "Results",
+    "columns_text",
+    "csv_text",
     "label_text",
 ]
 
@@ -37,7 +39,7 @@ TOO_SLOW = "too slow"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the work of a unit gives: numbers by name, and anything else worth keeping that JSON knows."""
+    """Result of a unit's work: numbers by name, and details that can be written as JSON."""
 
     values: Mapping[str, float]
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -45,24 +47,24 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Record:
-    """What came of one unit.
+    """Result of one unit.
 
     Attributes
     ----------
     key : str
-        Of the unit: a hash of all that determines the result.
+        Key of the unit: a hash of everything that determines the result.
     labels : mapping
-        What the unit is of: data, classifier, calibrator, repeat, fold and so on.
+        Data set, classifier, calibrator, repeat, fold and so on.
     status : str
         ``"done"``, ``"failed"`` or ``"too slow"``.
     values : mapping
-        Measures by name; empty if it is not done.
+        Measures by name; empty unless the status is ``"done"``.
     details : mapping
-        Chosen parameters, series, warnings; the limit if it was too slow.
+        Selected parameters, series, warnings; the limit if the unit was too slow.
     message : str
-        Why it failed; empty if it did not.
+        Why the unit failed; empty otherwise.
     seconds : float
-        Wall clock of the whole unit.
+        Wall-clock time of the unit.
     """
 
     key: str
@@ -75,13 +77,13 @@ class Record:
 
 
 OPEN = "open"
-"""Status of a unit that has not been run."""
+"""Status of a unit that has not run."""
 
 SPLIT_LABELS = ("repeat", "fold", "seed")
-"""Labels that tell splits of one task from each other."""
+"""Labels that distinguish the splits of a task."""
 
 MEASURE = "measure"
-"""Stands for a label in tables, whose values are the names of measures."""
+"""Pseudo-label of tables whose values are the names of measures."""
 
 SUBJECT = re.compile(r"^the (calibrator|classifier|trial) '.*?' (?:on '.*?' )?(?:with '.*?' )?(failed|took)")
 
@@ -89,7 +91,7 @@ STATUSES = (DONE, FAILED, TOO_SLOW, OPEN)
 
 
 class PlannedUnit(Protocol):
-    """What is asked of a unit."""
+    """The attributes of a unit that results need."""
 
     @property
     def key(self) -> str: ...
@@ -98,7 +100,7 @@ class PlannedUnit(Protocol):
 
 
 class AnyPlan(Protocol):
-    """What is asked of a plan: its recipe, its units, and data sets that were left out with the reasons."""
+    """The attributes of a plan that results need; ``absent`` has the skipped data sets and the reasons."""
 
     @property
     def recipe(self) -> Any: ...
@@ -110,7 +112,7 @@ class AnyPlan(Protocol):
 
 @dataclass(frozen=True)
 class Line:
-    """One unit of the plan and what came of it; ``status`` is ``"open"`` if nothing did so far."""
+    """One unit of the plan with its result; ``status`` is ``"open"`` if it has not run."""
 
     key: str
     labels: Mapping[str, Any]
@@ -127,32 +129,30 @@ class Line:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """Labels as they are written."""
+        """Labels as text."""
         return {label: label_text(value) for label, value in self.labels.items()}
 
     @cached_property
     def split(self) -> tuple[Any, ...]:
-        """What tells this unit from others of its task."""
+        """Labels that distinguish this unit from others of its task."""
         return tuple(self.labels.get(label) for label in SPLIT_LABELS)
 
     def value(self, measure: str) -> float:
-        """Return a measure, or NaN where there is none."""
+        """Return a measure, NaN if it does not exist."""
         found = self.values.get(measure)
         return math.nan if found is None else float(found)
 
 
 class Results(Tabular):
-    """Units of a plan with what came of each.
+    """Units of a plan with their results.
 
-    Labels are those of the plan, so that a data set or a calibrator may change its name without being run again. Records
-    of units that are not in the plan are ignored, and units without a record are open.
+    Labels are those of the plan, so you can rename a data set or a calibrator without running it again. Records of units that
+    are not in the plan are ignored. Units without a record are open.
 
     Parameters
     ----------
     plan : Plan
-        What was to be run.
     records : iterable of Record
-        What came of it.
 
     Examples
     --------
@@ -175,7 +175,7 @@ class Results(Tabular):
         return len(self.lines)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of units of every status."""
+        """Return the number of units by status."""
         statuses = [line.status for line in self.lines]
         return {status: statuses.count(status) for status in STATUSES}
 
@@ -186,7 +186,7 @@ class Results(Tabular):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Names of all labels, in the order of the plan; those of splits come last."""
+        """Names of all labels, in the order of the plan, with those of splits last."""
         names = dict.fromkeys(name for line in self.lines for name in line.labels)
         return (
             *(name for name in names if name not in SPLIT_LABELS),
@@ -195,7 +195,7 @@ class Results(Tabular):
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
-        """Names of all values, those that the recipe measures first and in its order."""
+        """Names of all values; the measures of the recipe come first, in its order."""
         named = [spec.name for spec in getattr(self.recipe, "measures", None) or ()]
         found = dict.fromkeys([*named, *(name for line in self.lines for name in line.values)])
         return tuple(found)
@@ -206,14 +206,14 @@ class Results(Tabular):
         return list(dict.fromkeys(line.labels[label] for line in chosen if label in line.labels))
 
     def higher_is_better(self, measure: str) -> bool:
-        """Whether a larger value of a measure is the better one; for values of trials it is not, unless a table says so."""
+        """Whether larger values of a measure are better; for values of trials only if a table says so."""
         for spec in getattr(self.recipe, "measures", None) or ():
             if spec.name == measure:
                 return bool(spec.higher_is_better)
         return False
 
     def where(self, conditions: Mapping[str, Any]) -> Iterator[Line]:
-        """Give the units whose labels have one of the values asked for."""
+        """Yield the units whose labels have one of the given values."""
         wanted = {
             label: {label_text(one) for one in (value if isinstance(value, list | tuple) else [value])}
             for label, value in conditions.items()
@@ -223,10 +223,9 @@ class Results(Tabular):
                 yield line
 
     def may_have(self, line: Line, measure: str) -> bool:
-        """Whether a unit has a measure, or would have it were it done.
+        """Whether a unit has a measure, or would have it once it is done.
 
-        Trials give what they like: one that is not done counts if another unit of the same trial has the measure, or if
-        none is done.
+        Trials can return any numbers. An open one counts if another unit of the same trial has the measure, or if none is done.
         """
         if measure in line.values:
             return True
@@ -245,7 +244,7 @@ class Results(Tabular):
         return found
 
     def failures(self) -> dict[tuple[str, str], list[Line]]:
-        """Return the units that failed or were too slow, by status and message, the most frequent first."""
+        """Return the units that failed or were too slow by status and message, most frequent first."""
         found: dict[tuple[str, str], list[Line]] = {}
         for line in self.lines:
             if line.status in (FAILED, TOO_SLOW):
@@ -253,7 +252,7 @@ class Results(Tabular):
         return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row for every unit: labels, status, values, message and seconds."""
+        """Return one row per unit: labels, status, values, seconds and message."""
         columns: dict[str, NDArray[Any]] = {}
         for name in self.labels:
             columns[name] = np.array([line.labels.get(name) for line in self.lines], dtype=object)
@@ -266,7 +265,7 @@ class Results(Tabular):
 
 
 def label_text(value: Any) -> str:
-    """Return a value of a label as it is written in tables and files.
+    """Format the value of a label for tables and files.
 
     >>> label_text("iris"), label_text(1000.0), label_text(0.5), label_text(True), label_text(None)
     ('iris', '1000', '0.5', 'yes', '')
@@ -281,7 +280,7 @@ def label_text(value: Any) -> str:
 
 
 def _reason(message: str) -> str:
-    """Return a message without the names that the labels of its unit have, so that those alike come together.
+    """Return a message without names of data sets and methods, so that equal failures can be grouped.
 
     >>> _reason("the calibrator 'Beta' on 'iris' failed: ValueError: too few rows.")
     'the calibrator failed: ValueError: too few rows.'

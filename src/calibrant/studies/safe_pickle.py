@@ -1,4 +1,4 @@
-"""Pickles of arrays, read without running what they might contain, within bounds of time and memory."""
+"""Pickles of arrays, read without executing code, with bounds on time and memory."""
 
 import codecs
 import math
@@ -14,21 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import StudyDataError
+from calibrant.studies.own_code import one_line
 
-__all__ = [
-    "load_pickle",
-]
+__all__ = ["load_pickle"]
 
 
 PLAIN_TYPE = re.compile(r"[biufSU]\d{1,6}")
 BYTE_ORDERS = ("<", ">", "=", "|")
 MOST_ARGUMENTS = 32  # of a function, and dimensions of an array
-COPIES = 8  # of its bytes that a file may ask for, since text is read as numbers of four bytes
-ROOM = 2**16  # for small files
+COPIES = 8  # Budget in bytes per byte of the file: text becomes numbers of four bytes.
+ROOM = 2**16  # additional budget, for small files
 
 
 class Budget:
-    """How many bytes may still be copied."""
+    """Number of bytes that may still be copied."""
 
     def __init__(self, n_bytes: int) -> None:
         self.limit = self.left = COPIES * n_bytes + ROOM
@@ -37,11 +36,11 @@ class Budget:
         """Refuse to copy more bytes than are left."""
         self.left -= n_bytes
         if self.left < 0:
-            raise pickle.UnpicklingError("it asks for far more memory than it has bytes")
+            raise pickle.UnpicklingError("it requests far more memory than its size")
 
 
 class PickledType:
-    """A type of numbers as a pickle spells it; stands in for numpy.dtype."""
+    """A numeric type, which replaces numpy.dtype in the pickle."""
 
     __slots__ = ("_type",)
 
@@ -51,14 +50,14 @@ class PickledType:
         self._type = np.dtype(name)
 
     def build(self, state: Any) -> None:
-        """Take the byte order; all else belongs to types that are made of others, and is refused with these."""
+        """Set the byte order; the rest of the state belongs to structured types, which are refused."""
         order = state[1]
         if order not in BYTE_ORDERS:
             raise pickle.UnpicklingError(f"it has an array of byte order {_quoted(order)}")
         self._type = self._type.newbyteorder(order)
 
     def read(self, raw: Any, shape: Any, fortran: Any, budget: Budget) -> NDArray[Any]:
-        """Return the array of some bytes; text stands for bytes in pickles of Python 2."""
+        """Return an array from its bytes, which are text in pickles of Python 2."""
         if isinstance(raw, str | bytearray):
             budget.take(len(raw))
             raw = raw.encode("latin1") if isinstance(raw, str) else bytes(raw)
@@ -69,13 +68,13 @@ class PickledType:
         if not all(type(size) is int and 0 <= size <= budget.limit for size in shape):
             raise pickle.UnpicklingError("it has an array of an impossible shape")
         if math.prod(shape) * self._type.itemsize != len(raw):
-            raise pickle.UnpicklingError("it has an array of another size than its bytes")
+            raise pickle.UnpicklingError("it has an array whose size does not match its bytes")
         array = np.frombuffer(raw, self._type) if raw else np.empty(0, self._type)
         return array.reshape(shape, order="F" if fortran else "C")
 
 
 class PickledArray:
-    """An array before its content is known; stands in for what ``_reconstruct`` returns."""
+    """An array whose content is not known yet, which replaces the result of ``_reconstruct``."""
 
     __slots__ = ("content",)
 
@@ -84,7 +83,7 @@ class PickledArray:
 
 
 class Named:
-    """A function or class of numpy that a pickle mentions, of which we do what it would do."""
+    """A function or class of numpy that a pickle may name, with its replacement."""
 
     __slots__ = ("call",)
 
@@ -103,7 +102,7 @@ def _made_type(_: Budget, name: Any, *__: Any) -> PickledType:
 def _from_buffer(
     budget: Budget, raw: Any, kind: PickledType, shape: Any, order: Any, *_: Any
 ) -> NDArray[Any]:
-    """Stand in for numpy's function of the same name, by which protocol 5 writes arrays."""
+    """Replace numpy's function of the same name, with which protocol 5 writes arrays."""
     return kind.read(raw, shape, order == "F", budget)
 
 
@@ -113,21 +112,21 @@ def _scalar(budget: Budget, kind: PickledType, raw: Any) -> Any:
 
 
 def _encoded(budget: Budget, text: Any, encoding: Any) -> bytes:
-    """Stand in for ``_codecs.encode``, by which Python 3 writes bytes for Python 2."""
+    """Replace ``_codecs.encode``, with which Python 3 writes bytes for Python 2."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it has text in {_quoted(encoding)}")
     if not isinstance(text, str):
-        raise pickle.UnpicklingError("it encodes what is no text")
+        raise pickle.UnpicklingError("it encodes something other than text")
     budget.take(len(text))
     return text.encode("latin1")
 
 
 def _no_bytes(_: Budget) -> bytes:
-    """Stand in for ``bytes``, which Python 3 calls without arguments for Python 2 where there are none."""
+    """Replace ``bytes``, which Python 3 calls without arguments to write empty bytes for Python 2."""
     return b""
 
 
-# All that a pickle of numpy arrays and numbers asks for, under the names of old and new numpy, and what it gets.
+# Everything that a pickle of numpy arrays and numbers needs, under the names of old and new numpy -> its replacement.
 ADMITTED: dict[tuple[str, str], Named] = {
     **{(f"numpy.{core}.multiarray", "_reconstruct"): Named(_made_array) for core in ("core", "_core")},
     **{(f"numpy.{core}.multiarray", "scalar"): Named(_scalar) for core in ("core", "_core")},
@@ -143,8 +142,8 @@ def _quoted(value: Any) -> str:
     return repr(value[:100]) if isinstance(value, str) else type(value).__name__
 
 
-DEEPEST = 20  # tuples and lists within each other
-MOST_STEPS = 5_000_000  # instructions of a pickle, each of which may make a small object
+DEEPEST = 20  # levels of nested tuples and lists
+MOST_STEPS = 5_000_000  # instructions of a pickle, each of which can create a small object
 
 Stack = list[Any]
 
@@ -162,11 +161,10 @@ KEYS = (str, bytes, int, float, bool, type(None), np.number, np.bool_)
 
 
 class _Machine:
-    """Carries out the instructions of a pickle that make arrays, numbers, text, tuples, lists and dicts.
+    """Executes the instructions of a pickle that create arrays, numbers, text, tuples, lists and dictionaries.
 
-    Python's own unpickler allocates what a pickle declares before it looks whether it is there, and hashes keys that are made
-    of others in time that grows exponentially. Here an instruction takes no more time and memory than it has bytes, or takes
-    it from a budget.
+    Python's unpickler allocates the declared size before it checks that the data exist, and hashes nested keys in exponential
+    time. Here the time and memory of an instruction are proportional to its bytes, or are taken from a budget.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -177,7 +175,7 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        """Return what the pickle makes."""
+        """Return the content of the pickle."""
         for _ in range(MOST_STEPS):
             name, argument = self._instruction()
             if name == "STOP":
@@ -190,7 +188,7 @@ class _Machine:
         known = INSTRUCTIONS.get(code.decode("latin1"))
         if known is None:
             raise ValueError("the pickle ends too early, or has an unknown instruction")
-        if known.name == "STRING":  # whose reader in the standard library takes ASCII alone
+        if known.name == "STRING":  # The standard library reads only ASCII here.
             return known.name, _quoted_text(self._stream.readline())
         return known.name, None if known.arg is None else known.arg.reader(self._stream)
 
@@ -237,7 +235,7 @@ class _Machine:
     def _dup(self, _: Any) -> None:
         self._stack.append(self._stack[-1])
 
-    # What is remembered by a number
+    # The memo
 
     def _put(self, number: int) -> None:
         self._memo[number] = self._stack[-1]
@@ -320,7 +318,7 @@ class _Machine:
     def _reduce(self, _: Any) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
         if not isinstance(function, Named) or function.call is None or type(arguments) is not tuple:
-            raise pickle.UnpicklingError("it calls what is no function")
+            raise pickle.UnpicklingError("it calls something other than a function")
         if len(arguments) > MOST_ARGUMENTS:
             raise pickle.UnpicklingError("it calls a function with too many arguments")
         self._stack.append(function.call(self._budget, *arguments))
@@ -334,14 +332,13 @@ class _Machine:
             _, shape, kind, fortran, raw = state
             target.content = kind.read(raw, shape, fortran, self._budget)
         else:
-            raise pickle.UnpicklingError("it changes what it names")
+            raise pickle.UnpicklingError("it modifies a named object")
 
 
 class _Finished:
-    """Puts arrays into the places of what stood in for them.
+    """Replaces placeholders by arrays.
 
-    Parts that occur several times are looked at once. Written out they may have no more items than the budget, or whoever goes
-    through them would never end.
+    Shared parts are visited once. Expanded, they must not have more items than the budget, so that later loops over them end.
     """
 
     def __init__(self, limit: int) -> None:
@@ -364,7 +361,7 @@ class _Finished:
         if isinstance(value, str | bytes | bytearray):
             return value, len(value) + 1
         if isinstance(value, PickledType | Named):
-            raise pickle.UnpicklingError("it has something else than arrays")
+            raise pickle.UnpicklingError("it has objects other than arrays")
         if not isinstance(value, tuple | list | dict):
             return value, 1
         if id(value) not in self._known:
@@ -374,7 +371,7 @@ class _Finished:
             ]
             size = 1 + sum(part[1] for part in parts)
             if size > self._limit:
-                raise pickle.UnpicklingError("it repeats its parts far more often than it has bytes")
+                raise pickle.UnpicklingError("it repeats its parts far more often than its size allows")
             items = [part[0] for part in parts]
             found = dict(zip(value, items, strict=True)) if isinstance(value, dict) else type(value)(items)
             self._known[id(value)] = found, size
@@ -382,11 +379,11 @@ class _Finished:
 
 
 def load_pickle(path: Path) -> Any:
-    """Return the arrays, numbers, tuples, lists and dictionaries of a pickle.
+    """Return the arrays, numbers, tuples, lists and dictionaries of a pickle, without executing code.
 
-    A pickle is a program. This one may name what rebuilds numpy arrays and nothing else, and even for that it gets functions
-    of our own, which make arrays of numbers and of text from bytes. Time and memory are bounded by the size of the file.
-    Pickles of Python 2 are read as latin1, which is right for arrays.
+    A pickle is a program. Here it can name only the functions that rebuild numpy arrays, and these are replaced by functions
+    that create arrays of numbers and text from bytes. Time and memory are bounded by the size of the file. Pickles of
+    Python 2 are read as latin1, which is correct for arrays.
     """
     try:
         content = path.read_bytes()
@@ -397,21 +394,20 @@ def load_pickle(path: Path) -> Any:
     try:
         return _Machine(content).run()
     except pickle.UnpicklingError as error:
-        reason = " ".join(str(error).split()).removesuffix(".")
         raise StudyDataError(
-            f"{path} is not a pickle of numpy arrays alone: {reason}; save the arrays with numpy.savez."
+            f"{path} is not a pickle of numpy arrays alone: {one_line(error)}; save the arrays with numpy.savez."
         ) from error
     except MemoryError:
-        raise StudyDataError(f"{path} asks for more memory than there is; it may be damaged.") from None
+        raise StudyDataError(f"{path} needs more memory than is available; it may be damaged.") from None
     except Exception as error:
-        # Damaged bytes raise almost anything.
+        # Damaged bytes can raise almost any exception.
         raise StudyDataError(
-            f"{path} is not a whole pickle of numpy arrays, {type(error).__name__}; fetch it again."
+            f"{path} is a damaged pickle of numpy arrays, {type(error).__name__}; download it again."
         ) from error
 
 
 def _quoted_text(line: bytes) -> str:
-    """Return text in quotes with escapes, of which Python 2 made arrays."""
+    """Return a quoted and escaped text, as in arrays of Python 2."""
     text = line.rstrip(b"\n").strip()
     if len(text) < 2 or text[:1] not in (b"'", b'"') or text[-1:] != text[:1]:
         raise ValueError("text without quotes")

@@ -35,7 +35,7 @@ ALWAYS_MEASURED = ("fit_seconds", "predict_seconds")
 
 MUST_BE = {
     "string_type": "text",
-    "int_type": "a whole number",
+    "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
     "dict_type": "a table",
@@ -161,8 +161,10 @@ def _complaint(error: Mapping[str, Any], model: Any) -> str:
     if kind == "literal_error":
         choices = [choice for choice in re.findall("'([^']*)'", error["ctx"]["expected"]) if choice]
         must_be = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-    else:
+    elif kind in MUST_BE:
         must_be = MUST_BE[kind].format(**error.get("ctx", {})).replace("above 0", "above zero")
+    else:  # No annotation leads here today.
+        must_be = f"valid ({error['msg']})"
     entries = ENTRIES.get(
         "".join(re.findall(r"(?:list|tuple)\[(\w+)", repr(model.model_fields[key].annotation)))
     )

@@ -1,4 +1,4 @@
-"""Checks of tables and pictures against all that a recipe could give, before anything is run."""
+"""Checks of tables and figures against the labels and measures of a recipe, before anything runs."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,13 +14,11 @@ from calibrant.studies.splits import splits_of
 from calibrant.studies.tables import read_figures
 from calibrant.studies.tables.options import TableOptions
 
-__all__ = [
-    "check_shown",
-]
+__all__ = ["check_shown"]
 
 MOST_NAMES = 12
 ANYTHING = "\0"
-"""Among the values of a label, that there are others which are not known before the run."""
+"""Marks a label that has further values, which are unknown before the run."""
 
 LABELS_OF_PICTURES = {
     "critical-difference": ("tasks", "columns"),
@@ -32,26 +30,25 @@ LABELS_OF_PICTURES = {
     "chosen": ("by",),
     "probabilities": (),
 }
-"""Options of pictures that are labels of units."""
+"""Options of figures that are labels of units."""
 
 Levels = dict[str, dict[str, None]]
 
 
 def check_shown(plan: AnyPlan) -> None:
-    """Refuse tables and pictures that ask for what no unit could have, and figures of papers that cannot be read.
+    """Refuse tables and figures with labels or values that no unit has, and unreadable files of published numbers.
 
-    Units of the whole recipe and of all its forms count, with data that are absent: a form may lack what a table shows.
-    A recipe whose file is not to be found any more is checked for its figures alone.
+    Units of the complete recipe and of all forms count, including those of missing data, because a form need not contain
+    everything that a table shows. If the recipe file no longer exists, only the published numbers are checked.
 
     Parameters
     ----------
     plan : Plan
-        With the recipe whose tables and pictures are meant.
 
     Raises
     ------
     RecipeError
-        If there is one.
+        If a table or figure is invalid.
     """
     recipe = plan.recipe
     for table in recipe.tables:
@@ -75,7 +72,7 @@ def check_shown(plan: AnyPlan) -> None:
 
 
 def _all_forms(recipe: Recipe) -> list[Recipe]:
-    """Return the whole recipe and all its forms, which have to be read again where this is one of them."""
+    """Return the complete recipe and all its forms, which are read from the file."""
     file = recipe.folder / FILE_NAME
     if recipe.folder.name != recipe.name or not file.is_file():
         file = recipe.folder / f"{recipe.name}.toml"
@@ -94,7 +91,7 @@ def _levels(labels: Iterable[Mapping[str, Any]]) -> Levels:
 
 
 def _add(levels: Levels, recipe: Recipe) -> None:
-    """Add all labels that units of a recipe have, with their values."""
+    """Add all labels of the units of a recipe, with their values."""
 
     def add(name: str, values: Iterable[Any]) -> None:
         levels.setdefault(name, {}).update(dict.fromkeys(map(label_text, values)))
@@ -124,12 +121,12 @@ def _check_table(table: TableOptions, levels: Levels) -> None:
         for label in labels:
             _check_label(where, f"{key} by", label, levels)
     _check_conditions(where, table.where, levels)
-    columns = _columns(table.columns, levels, table.where, table.measures)
-    everything = _columns(table.columns, levels, {}, table.measures)
+    columns = _columns(table.columns, levels, table.where, table.all_measures)
+    everything = _columns(table.columns, levels, {}, table.all_measures)
     for key, names, known in (
         ("control", [table.control], columns),
         ("relative_to", [table.relative_to], columns),
-        ("unranked", table.unranked, everything),  # one list may serve tables that leave some of it out
+        ("unranked", table.unranked, everything),  # One list may serve several tables.
     ):
         for name in names:
             if name:
@@ -152,18 +149,18 @@ def _check_picture(picture: PictureOptions, levels: Levels, forms: list[Recipe])
             for label in (picture.by, picture.series)
             for name in _columns(label, levels, picture.where, [picture.measure])
         ]
-        said = f"{where} has relative_to = {picture.relative_to!r}, which is none of its bars"
-        _check_name(said, picture.relative_to, known)
+        problem = f"{where} has relative_to = {picture.relative_to!r}, which is none of its bars"
+        _check_name(problem, picture.relative_to, known)
     if isinstance(picture, CriticalDifference) and picture.control:
         columns = _columns(picture.columns or "calibrator", levels, picture.where, ())
-        said = f"{where} has control = {picture.control!r}, which is none of its columns"
-        _check_name(said, picture.control, columns)
+        problem = f"{where} has control = {picture.control!r}, which is none of its columns"
+        _check_name(problem, picture.control, columns)
     if isinstance(picture, Chosen):
         _check_parameter(where, picture, forms)
 
 
 def _columns(label: str, levels: Levels, where: Mapping[str, Any], measures: Iterable[str]) -> list[str]:
-    """Return the names that a label may give, among those that are asked for."""
+    """Return the values of a label that satisfy the conditions."""
     if label == MEASURE:
         return list(measures)
     wanted = _texts(where[label]) if label in where else None
@@ -182,8 +179,8 @@ def _check_conditions(
         if label not in levels:
             _check_name(f"{where} asks for units by {key or label!r}, which no unit has", label, levels)
         for text in _texts(asked):
-            said = f"{where} asks for {key or label} = {text!r}, which no unit has"
-            _check_name(said, text, levels[label])
+            problem = f"{where} asks for {key or label} = {text!r}, which no unit has"
+            _check_name(problem, text, levels[label])
 
 
 def _check_parameter(where: str, picture: Chosen, forms: list[Recipe]) -> None:
@@ -197,12 +194,12 @@ def _check_parameter(where: str, picture: Chosen, forms: list[Recipe]) -> None:
                     return
                 names.update(dict.fromkeys(_parameters(make_calibrator(spec, form.folder, 0))))
     calibrators = " and ".join(picture.calibrator)
-    said = f"{where} asks for the parameter {picture.parameter!r}, which {calibrators} does not have"
-    _check_name(said, picture.parameter, names)
+    problem = f"{where} asks for the parameter {picture.parameter!r}, which {calibrators} does not have"
+    _check_name(problem, picture.parameter, names)
 
 
 def _parameters(calibrator: Any, prefix: str = "") -> list[str]:
-    """Return the names of parameters as records have them: those of a chain are numbered by stage."""
+    """Return the names of parameters as in records; those of a chain are prefixed by the stage."""
     names = [f"{prefix}{name}" for name in getattr(calibrator, "get_params", dict)()]
     for place, stage in enumerate(getattr(calibrator, "calibrators", None) or ()):
         names += _parameters(stage, f"{prefix}{place}.")
@@ -213,7 +210,7 @@ def _texts(asked: Any) -> list[str]:
     return [label_text(each) for each in (asked if isinstance(asked, list | tuple) else [asked])]
 
 
-def _check_name(said: str, name: str, known: Iterable[str]) -> None:
+def _check_name(problem: str, name: str, known: Iterable[str]) -> None:
     names = list(known)
     if name not in names and ANYTHING not in names:
-        raise RecipeError(f"{said}; {close_to(name, names, MOST_NAMES)}")
+        raise RecipeError(f"{problem}; {close_to(name, names, MOST_NAMES)}")

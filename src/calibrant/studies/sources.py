@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from calibrant.errors import (
 from calibrant.predictions import Predictions
 from calibrant.space import Space
 from calibrant.studies.data import StudyData
-from calibrant.studies.own_code import code_fingerprint, load_function
+from calibrant.studies.own_code import code_fingerprint, load_function, one_line
 from calibrant.studies.safe_pickle import load_pickle
 from calibrant.studies.specifications import DataSpec
 from calibrant.tables import read_predictions
@@ -34,10 +34,12 @@ __all__ = [
     "AbsentDataError",
     "check_source",
     "file_hash",
+    "find_file",
     "find_source",
     "fingerprint",
     "is_table",
     "load",
+    "place_of",
     "read_scores",
 ]
 
@@ -55,7 +57,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def is_table(name: str) -> bool:
-    """Tell by its name whether a file has columns, and neither arrays nor pickled objects.
+    """Return whether a file is a table, judged by its name, and not an NPZ file or a pickle.
 
     >>> is_table("iris.csv"), is_table("iris.npz"), is_table("resnet.p")
     (True, False, False)
@@ -64,7 +66,7 @@ def is_table(name: str) -> bool:
 
 
 def check_columns(path: Path, options: Mapping[str, Any], *, needed: bool) -> None:
-    """Refuse a table without the column of the labels, where one is named or needed; only its head is read."""
+    """Refuse a table without its label column; only the header is read."""
     label = options.get("label")
     if not is_table(path.name) or (label is None and not needed):
         return
@@ -72,7 +74,7 @@ def check_columns(path: Path, options: Mapping[str, Any], *, needed: bool) -> No
         with open_source(path) as source:
             columns = tuple(source.columns)
     except (FileFormatError, MissingExtraError, OSError):
-        return  # told by the units, in full
+        return  # The units will report it.
     _check_label(path, label, columns)
 
 
@@ -80,60 +82,59 @@ def _check_label(path: Path, label: Any, columns: Sequence[str]) -> None:
     if label not in columns:
         asked = "" if label is None else f"there is no column {label!r}; "
         raise StudyDataError(
-            f"{path}: {asked}say by label which column has the classes; there are {', '.join(columns)}."
+            f'{path}: {asked}name the column of the classes by label = "..."; there are {", ".join(columns)}.'
         )
 
 
 def read_features(path: Path, options: Mapping[str, Any]) -> StudyData:
-    """Read rows for classifiers.
+    """Read features and labels.
 
-    NPZ files hold ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``; or these and ``X_cal`` and
-    ``y_cal``. In CSV, Parquet and Feather files every column but the ``label`` is a feature.
+    NPZ files hold ``X`` and ``y``; or ``X_train``, ``y_train``, ``X_test`` and ``y_test``; or these with ``X_cal`` and
+    ``y_cal``. In CSV, Parquet and Feather files every column except ``label`` is a feature.
     """
     if path.suffix.lower() != ".npz":
-        return _told(path, lambda: _from_table(path, options))
+        return _with_path(path, lambda: _from_table(path, options))
     arrays = _arrays(path)
     if {"X_train", "y_train", "X_test", "y_test"} <= arrays.keys():
         pairs: dict[str, Any] = {"train": (arrays["X_train"], arrays["y_train"])}
         for name in ("cal", "val", "calibration"):
             if {f"X_{name}", f"y_{name}"} <= arrays.keys():
                 pairs["calibration"] = arrays[f"X_{name}"], arrays[f"y_{name}"]
-        return _told(path, lambda: StudyData.from_features(arrays["X_test"], arrays["y_test"], **pairs))
+        return _with_path(path, lambda: StudyData.from_features(arrays["X_test"], arrays["y_test"], **pairs))
     if "X" not in arrays or "y" not in arrays:
         raise StudyDataError(
             f"{path} has the arrays {', '.join(arrays)}; X and y, or X_train, y_train, X_test and y_test, are needed."
         )
-    return _told(path, lambda: StudyData.from_features(arrays["X"], arrays["y"]))
+    return _with_path(path, lambda: StudyData.from_features(arrays["X"], arrays["y"]))
 
 
 def read_scores(path: Path, options: Mapping[str, Any], test_path: Path | None = None) -> StudyData:
-    """Read outputs of a classifier, with or without a division into calibration and test rows.
+    """Read predictions of a classifier, with or without a split into calibration and test sets.
 
-    NPZ files hold ``logits`` or ``probs``, and ``y``; with ``val_`` and ``test_`` before these names the rows are divided
-    already. Pickles are the pairs ``((logits, y), (logits, y))`` of the published networks, calibration rows first.
-    CSV, Parquet and Feather files are read by :func:`calibrant.tables.read_predictions`; ``space`` says what the
-    scores are. ``test_path`` is a second file with the test rows. The option ``truth`` names an array of true
-    probabilities, or of votes.
+    NPZ files hold ``logits`` or ``probs``, and ``y``; with the prefixes ``val_`` and ``test_`` the rows are already split.
+    Pickles are the pairs ``((logits, y), (logits, y))`` of the published networks, calibration set first. CSV, Parquet and
+    Feather files are read by :func:`calibrant.tables.read_predictions`; ``space`` is the kind of scores. ``test_path`` is
+    a second file with the test set. The option ``truth`` names an array of true probabilities, or of votes.
     """
     if test_path is not None:
-        return _told(
+        return _with_path(
             path, lambda: StudyData.from_split(_undivided(path, options), _undivided(test_path, options))
         )
     if path.suffix.lower() in PICKLE_ENDINGS:
-        return _told(path, lambda: _from_pickle(load_pickle(path), options))
+        return _with_path(path, lambda: _from_pickle(load_pickle(path), options))
     if path.suffix.lower() == ".npz":
         arrays = _arrays(path)
         parts = _divided(path, arrays, options)
         if parts is not None:
             truth = _truth(path, arrays, options)
-            return _told(path, lambda: StudyData.from_split(*parts, truth=truth))
+            return _with_path(path, lambda: StudyData.from_split(*parts, truth=truth))
         truth = _truth(path, arrays, options)
-        return _told(path, lambda: StudyData.from_scores(*_pair(path, arrays, options), truth=truth))
-    return _told(path, lambda: StudyData.from_scores(*_undivided(path, options)))
+        return _with_path(path, lambda: StudyData.from_scores(*_pair(path, arrays, options), truth=truth))
+    return _with_path(path, lambda: StudyData.from_scores(*_undivided(path, options)))
 
 
 def read_top_label(path: Path) -> StudyData:
-    """Read confidences alone: whether a prediction is right is the question, so there are two classes, wrong and right.
+    """Read confidences as a binary problem whose classes are "wrong" and "right".
 
     An NPZ file holds ``confidence`` and either ``correct``, or ``pred`` and ``y``.
     """
@@ -146,17 +147,16 @@ def read_top_label(path: Path) -> StudyData:
     correct = arrays["correct"] if "correct" in arrays else arrays["pred"] == arrays["y"]
     if confidence.ndim != 1 or correct.shape != confidence.shape:
         raise StudyDataError(
-            f"{path}: confidence has shape {confidence.shape} and what tells the right ones {correct.shape}; "
-            "one entry per row is needed."
+            f"{path}: confidence has shape {confidence.shape} and correct {correct.shape}; give one entry per row."
         )
     if not np.isin(correct, (0, 1)).all():
         raise StudyDataError(f"{path}: correct must be 0 or 1 in every row.")
-    data = _told(path, lambda: StudyData.from_scores(confidence, correct.astype(np.int64)))
+    data = _with_path(path, lambda: StudyData.from_scores(confidence, correct.astype(np.int64)))
     return StudyData(np.array(["wrong", "right"]), rows=data.rows)
 
 
-def _told(path: Path, make: Any) -> StudyData:
-    """Return what is made, or say in which file the trouble is."""
+def _with_path(path: Path, make: Any) -> StudyData:
+    """Return what ``make`` returns, or raise its error with the name of the file."""
     try:
         data: StudyData = make()
     except (StudyDataError, PredictionError, LabelError, WeightError, FileFormatError) as error:
@@ -213,7 +213,7 @@ def _pair(
     if len(found) != 1 or len(labels) != 1:
         what = "scores" if len(found) != 1 else "labels"
         raise StudyDataError(
-            f"{path} has the arrays {', '.join(arrays)}; which are the {what} is not clear, so name them as "
+            f"{path} has the arrays {', '.join(arrays)}, and it is unclear which are the {what}; name them "
             f"{prefix}logits or {prefix}probs, and {prefix}y."
         )
     name, chosen = found[0]
@@ -256,12 +256,10 @@ def _undivided(path: Path, options: Mapping[str, Any]) -> tuple[Predictions, NDA
     if path.suffix.lower() == ".npz":
         return _pair(path, _arrays(path), options)
     if path.suffix.lower() in PICKLE_ENDINGS:
-        raise StudyDataError(f"{path} is a pickle of calibration and test rows; give it alone.")
+        raise StudyDataError(f"{path} is a pickle of calibration and test sets; remove the option test.")
     space = _space(options)
     if space is None:
-        raise StudyDataError(
-            f"{path}: say what the scores are by space = 'probabilities' or space = 'logits'."
-        )
+        raise StudyDataError(f"{path}: add space = 'probabilities' or space = 'logits'.")
     table = read_predictions(path, space=space, **{key: options[key] for key in OF_TABLES if key in options})
     return table.predictions, table.labels
 
@@ -280,31 +278,31 @@ def _from_table(path: Path, options: Mapping[str, Any]) -> StudyData:
 
 BYTES_AT_A_TIME = 1 << 20
 
-# Files are hashed once as long as they stay as they are; few sets are kept in memory.
+# A file is hashed once while it is unchanged; few data sets are kept in memory.
 _HASHES: dict[tuple[str, int, int], str] = {}
 _LOADED: dict[tuple[Any, ...], StudyData] = {}
 KEPT_SETS = 4
 
 
 class AbsentDataError(StudyDataError):
-    """The file of a data set is not there."""
+    """The file of a data set does not exist."""
 
 
 def find_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> Path | None:
-    """Return where the file of a data set is, None for one that is generated; refuse one that is absent.
+    """Return the path of a data set's file, None if it is generated; raise if a file does not exist.
 
-    Files are relative to the folder of data, or to that of the recipe if there is none; own ones beside the recipe are
-    found as well. A generator that reads files names them in the option ``files``.
+    Paths are relative to the data folder or to the folder of the recipe. A generator that reads files lists them in the
+    option ``files``.
     """
     if spec.kind == "generated":
         for name in spec.options.get("files", ()):
-            _found(str(name), spec.name, data_folder, recipe_folder)
+            find_file(str(name), f"data set {spec.name!r}", data_folder, recipe_folder)
         return None
-    return _found(spec.source, spec.name, data_folder, recipe_folder)
+    return find_file(spec.source, f"data set {spec.name!r}", data_folder, recipe_folder)
 
 
 def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> None:
-    """Refuse a data set that is absent, or whose table lacks the column of the labels, by its first line alone."""
+    """Refuse a data set whose file does not exist, or whose table lacks its label column, without reading the rows."""
     path = find_source(spec, data_folder, recipe_folder)
     if path is None:
         return
@@ -317,16 +315,19 @@ def check_source(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) 
 
 
 def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -> str:
-    """Return a hash of all that a data set depends on: the content of its files, or the code that makes it, and its options.
+    """Return a hash of everything that a data set depends on: contents of files, code of a generator, and options.
 
-    Neither names nor places of files matter.
+    Names and paths of files do not matter.
     """
     content = [spec.kind, json.dumps(_options(spec), sort_keys=True)]
     path = find_source(spec, data_folder, recipe_folder)
     if path is None:
         content += [spec.source, code_fingerprint(spec.source, recipe_folder)]
         files = spec.options.get("files", ())
-        content += [file_hash(_found(str(name), spec.name, data_folder, recipe_folder)) for name in files]
+        content += [
+            file_hash(find_file(str(name), f"data set {spec.name!r}", data_folder, recipe_folder))
+            for name in files
+        ]
     else:
         content.append(file_hash(path))
     test = _test_path(spec, data_folder, recipe_folder)
@@ -336,7 +337,7 @@ def fingerprint(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) -
 
 
 def load(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, seed: int) -> StudyData:
-    """Return the rows of a data set; ``seed`` is passed on to a generator and is of no account otherwise."""
+    """Load a data set; ``seed`` is passed to a generator and ignored otherwise."""
     path = find_source(spec, data_folder, recipe_folder)
     generated = path is None
     key = (
@@ -380,8 +381,7 @@ def _generated(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, se
     except (StudyError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split()).removesuffix(".")
-        raise StudyDataError(f"{spec.source}: {type(error).__name__}: {text}.") from error
+        raise StudyDataError(f"{spec.source}: {type(error).__name__}: {one_line(error)}.") from error
     if not isinstance(data, StudyData):
         raise StudyDataError(
             f"data set {spec.name!r}: {spec.source} returned {type(data).__name__}; it must return a StudyData."
@@ -390,7 +390,7 @@ def _generated(spec: DataSpec, data_folder: Path | None, recipe_folder: Path, se
 
 
 def _options(spec: DataSpec) -> Any:
-    """Return the options that determine the rows."""
+    """Return the options in canonical form."""
     return spec.canonical()["options"]
 
 
@@ -398,23 +398,28 @@ def _test_path(spec: DataSpec, data_folder: Path | None, recipe_folder: Path) ->
     other = spec.options.get("test")
     if other is None or spec.kind != "scores":
         return None
-    return _found(str(other), spec.name, data_folder, recipe_folder)
+    return find_file(str(other), f"data set {spec.name!r}", data_folder, recipe_folder)
 
 
-def _found(source: str, name: str, data_folder: Path | None, recipe_folder: Path) -> Path:
-    folders = [recipe_folder] if data_folder is None else [data_folder, recipe_folder]
-    for folder in folders:
-        path = folder / source
-        if path.is_file():
-            return path
-    raise AbsentDataError(
-        f"data set {name!r}: there is no file {source} in {folders[0]}; name the folder of your data by --data or "
-        "CALIBRANT_DATA."
-    )
+def find_file(name: str, where: str, data_folder: Path | None, recipe_folder: Path) -> Path:
+    """Return the path of a file in the data folder or in the folder of the recipe."""
+    path = place_of(name, (data_folder, recipe_folder))
+    if path is None:
+        raise AbsentDataError(
+            f"{where}: there is no file {name} in {data_folder or recipe_folder}; name the folder of your data by "
+            "--data or CALIBRANT_DATA."
+        )
+    return path
+
+
+def place_of(name: str, folders: Iterable[Path | None]) -> Path | None:
+    """Return the first of some folders' files of that name; None if there is none."""
+    paths = (folder / name for folder in folders if folder is not None)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file; one that stays as it is is read once."""
+    """Return the SHA-256 of a file; an unchanged file is read once."""
     try:
         status = os.stat(path)
         known = (str(path.resolve()), status.st_mtime_ns, status.st_size)

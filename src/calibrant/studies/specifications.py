@@ -9,14 +9,7 @@ from typing import Annotated, Any, Literal
 
 from calibrant.studies.schema import Count, Names, Rule
 
-__all__ = [
-    "CalibratorSpec",
-    "ClassifierSpec",
-    "DataSpec",
-    "MeasureSpec",
-    "SplitSpec",
-    "TrialSpec",
-]
+__all__ = ["CalibratorSpec", "ClassifierSpec", "DataSpec", "MeasureSpec", "SplitSpec", "TrialSpec"]
 
 TwoOrMore = Annotated[int, Rule(ge=2)]
 

@@ -1,4 +1,4 @@
-"""Splits: which rows a unit is calibrated on and which it is measured on."""
+"""Splits: the training, calibration and test rows of a unit."""
 
 import warnings
 from dataclasses import dataclass
@@ -9,36 +9,30 @@ from sklearn.model_selection import StratifiedKFold
 
 from calibrant.arrays import IntArray
 from calibrant.errors import RecipeError, StudyDataError
+from calibrant.presentation import counted
 from calibrant.studies.specifications import SplitSpec
-from calibrant.wording import counted
 
-__all__ = [
-    "Split",
-    "divided_rows",
-    "outer_fold",
-    "split_seed",
-    "splits_of",
-]
+__all__ = ["Split", "divided_rows", "outer_fold", "split_seed", "splits_of"]
 
 
-# What a random number is for: the same numbers must not be used for two things.
+# Uses of random numbers; each has its own stream.
 OUTER, INNER, ORDER, UNIT, TEST_ORDER = range(5)
 
 
 @dataclass(frozen=True)
 class Split:
-    """One division of the rows of a data set.
+    """One split of the rows of a data set.
 
     Attributes
     ----------
     kind : str
         ``"folds"``, ``"given"`` or ``"random"``.
     repeat : int
-        Number of the random division, from 0.
+        Index of the random split.
     fold : int
-        Number of the outer fold that is measured on, for ``"folds"``.
+        Index of the outer fold that is the test set, for ``"folds"``.
     calibration_rows : float or None
-        How many rows, or which share of them, are calibrated on; None for all, or half.
+        Size of the calibration set, or the fraction of rows in it; None for all rows, or half of them.
     """
 
     kind: str
@@ -47,7 +41,7 @@ class Split:
     calibration_rows: float | None = None
 
     def labels(self) -> dict[str, Any]:
-        """Return what tells this split from others of its kind.
+        """Return the labels that distinguish this split from others of its kind.
 
         >>> Split("folds", repeat=1, fold=3).labels()
         {'repeat': 1, 'fold': 3}
@@ -64,7 +58,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class InnerFold:
-    """Rows that a classifier is trained on, and rows that it is calibrated on."""
+    """Training set of a classifier, and its calibration set."""
 
     training: IntArray
     calibration: IntArray
@@ -72,7 +66,7 @@ class InnerFold:
 
 @dataclass(frozen=True, eq=False)
 class OuterFold:
-    """Rows of a fold that is measured on, all others, and how these are divided in turn."""
+    """Test set of an outer fold, the remaining rows, and their inner folds."""
 
     test: IntArray
     training: IntArray
@@ -80,7 +74,7 @@ class OuterFold:
 
 
 def splits_of(spec: SplitSpec) -> list[Split]:
-    """Return the splits that are asked for, in order; no data are needed.
+    """Return all splits of a specification, in order; this needs no data.
 
     >>> splits_of(SplitSpec("folds", repeats=2, folds=2))[-1]
     Split(kind='folds', repeat=1, fold=1, calibration_rows=None)
@@ -100,10 +94,10 @@ def splits_of(spec: SplitSpec) -> list[Split]:
 
 
 def split_seed(seed: int, split: Split) -> int:
-    """Return the seed of all that is random in a unit once its rows are divided.
+    """Return the random seed of a unit after its rows are split.
 
-    It depends on the repeat and the fold alone, so that calibrators, and numbers of calibration rows, are compared on
-    equal terms.
+    It depends only on the repeat and the fold, so that calibrators, and sizes of the calibration set, are compared with common
+    random numbers.
 
     >>> split_seed(0, Split("folds", 1)) == split_seed(0, Split("folds", 2))
     False
@@ -114,8 +108,8 @@ def split_seed(seed: int, split: Split) -> int:
 def outer_fold(labels: IntArray, spec: SplitSpec, split: Split, seed: int) -> OuterFold:
     """Return the rows of nested stratified folds.
 
-    The outer folds depend on the seed and the repeat alone, the inner ones on the outer fold too. A class with fewer
-    rows than folds is absent from some of them.
+    The outer folds depend on the seed and the repeat, the inner folds also on the outer fold. A class with fewer rows than
+    folds is missing in some folds.
 
     >>> fold = outer_fold(np.repeat([0, 1], 9), SplitSpec("folds", folds=3, inner=2), Split("folds"), seed=0)
     >>> len(fold.test), [len(inner.calibration) for inner in fold.inner]
@@ -132,12 +126,11 @@ def outer_fold(labels: IntArray, spec: SplitSpec, split: Split, seed: int) -> Ou
 def divided_rows(
     labels: IntArray, spec: SplitSpec, split: Split, seed: int, test_labels: IntArray | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Return calibration rows and test rows of a split into two parts.
+    """Return the calibration rows and test rows of a split into two sets.
 
-    Without ``test_labels``, both are parts of the same rows: a random order of them is made for every repeat, calibration
-    rows are taken from its beginning and test rows from its end. Fewer calibration rows are part of more, and the test
-    rows are the same for all numbers of calibration rows. With ``test_labels`` there are two sets of rows already, and
-    each is reduced to the number asked for.
+    Without ``test_labels``, all rows are shuffled once per repeat. Calibration rows are taken from the beginning and test rows
+    from the end, so smaller calibration sets are subsets of larger ones, and all sizes share a test set. With
+    ``test_labels`` the two sets already exist, and each is subsampled to its size.
 
     >>> spec = SplitSpec("random", calibration_rows=(2, 0.5), test_rows=3)
     >>> labels = np.zeros(10, dtype=np.intp)
@@ -174,7 +167,7 @@ def _plain(size: float) -> float:
 
 
 def _size(asked: float | None, n_rows: int, otherwise: int) -> int:
-    """Return a number of rows; below one it is a share."""
+    """Return a number of rows; a size below one is a fraction."""
     if asked is None:
         return otherwise
     return max(1, round(asked * n_rows)) if asked < 1 else int(asked)
@@ -182,12 +175,12 @@ def _size(asked: float | None, n_rows: int, otherwise: int) -> int:
 
 def _too_few(asked: int, what: str, there: int) -> StudyDataError:
     return StudyDataError(
-        f"{counted(asked, 'row')} {what} are asked for, but there are {there}; ask for fewer."
+        f"{counted(asked, 'row')} {what} are requested, but there are {there}; request fewer."
     )
 
 
 def _number(*entropy: int) -> int:
-    """Return a seed below 2**31 that depends on all of some numbers."""
+    """Return a seed below 2**31 derived from all the numbers."""
     return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
 
@@ -195,18 +188,17 @@ def _stratified(labels: IntArray, n_folds: int, seed: int) -> list[tuple[IntArra
     counts = np.bincount(labels)
     if counts.max(initial=0) < n_folds:
         raise StudyDataError(
-            f"no class has as many rows as there are folds, {n_folds}; the largest has {counts.max(initial=0)}, "
-            "so ask for fewer folds."
+            f"no class has enough rows for {n_folds} folds; the largest has {counts.max(initial=0)}, so use fewer folds."
         )
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        # Rare classes are absent from some folds, as in the published experiments.
+        # Rare classes are missing in some folds, as in the published experiments.
         warnings.simplefilter("ignore", UserWarning)
         return list(folds.split(np.zeros(len(labels)), labels))
 
 
 def _order(labels: IntArray, stratified: bool, seed: int) -> IntArray:
-    """Return a random order of the rows; if stratified, the beginning and the end have the class shares of the whole."""
+    """Return a random order of the rows; if stratified, its beginning and end have the class frequencies of all rows."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(labels))
     if not stratified:

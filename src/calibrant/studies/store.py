@@ -1,4 +1,4 @@
-"""Store: one file that holds what came of every unit."""
+"""Store: the results of all units in one SQLite file."""
 
 import hashlib
 import json
@@ -14,12 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from calibrant.errors import StoreError
+from calibrant.studies.own_code import one_line
 from calibrant.studies.results import DONE, FAILED, TOO_SLOW, Record
 
-__all__ = [
-    "Run",
-    "Store",
-]
+__all__ = ["Run", "Store"]
 
 
 RUN_COLUMNS = (
@@ -31,53 +29,53 @@ TABLES = {"runs": RUN_COLUMNS, "records": RECORD_COLUMNS}
 
 
 DAMAGE = ("malformed", "decode", "no such table", "no such column", "too big", "unsupported file format")
-"""Words by which SQLite speaks of a file that is not as it was written."""
+"""Words in SQLite's messages about damaged files."""
 
 COMPLAINTS = {
     "not a database": "is not a store of calibrant; name another file.",
     **dict.fromkeys(
         DAMAGE,
-        "is damaged, or no store of calibrant; restore it from a copy, or name another file.",
+        "is damaged, or is not a store of calibrant; restore it from a backup, or name another file.",
     ),
-    "full": "cannot be written, since the disk is full; make room and run again: what is finished is kept.",
-    "locked": "is held by another process; wait until it ends, or name another store.",
-    "unable to open": "cannot be opened as a store; name another file, in a folder that can be written.",
-    "readonly": "cannot be written, since it is for reading only; name another file.",
+    "full": "cannot be written because the disk is full; free some space and run again: finished units are kept.",
+    "locked": "is locked by another process; wait until it ends, or name another store.",
+    "unable to open": "cannot be opened as a store; name another file, in a writable folder.",
+    "readonly": "cannot be written because it is read-only; name another file.",
 }
-"""What SQLite says, and the rest of a sentence that begins with the name of the file."""
+"""Words in SQLite's messages -> the rest of a sentence that begins with the name of the file."""
 
 
 class DamagedError(Exception):
-    """What is wrong with a store: the rest of a sentence that says that it is damaged."""
+    """The store is damaged; the message is the reason."""
 
 
 def check_tables(connection: sqlite3.Connection) -> bool:
-    """Refuse a database with other tables than ours, or with code among them; return whether rows have checksums.
+    """Refuse a database with other tables, triggers or computed columns; return whether rows have checksums.
 
-    Stores of format 1 have none, and are read as they are.
+    Stores of format 1 have no checksums.
     """
     connection.execute("PRAGMA trusted_schema = OFF")
     found = connection.execute("SELECT type, name, tbl_name FROM sqlite_master").fetchall()
     ours = {(kind, name) for kind, name, table in found if not (kind == "index" and table in TABLES)}
     if ours != {("table", name) for name in TABLES}:
-        raise DamagedError("its tables are not those of a store")
+        raise DamagedError("it has other tables than a store")
     with_checksums = set()
     for table, columns in TABLES.items():
         rows = connection.execute(f"PRAGMA table_xinfo({table})").fetchall()
         names, computed = tuple(row[1] for row in rows), any(row[6] for row in rows)
         if computed or names not in (columns, (*columns, "checksum")):
-            raise DamagedError(f"the table {table} has other columns than it should")
+            raise DamagedError(f"the table {table} has unexpected columns")
         with_checksums.add(names != columns)
     if len(with_checksums) > 1:
-        raise DamagedError("one of its tables has checksums and the other has none")
+        raise DamagedError("only one of its tables has checksums")
     return with_checksums.pop()
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Refuse a file whose pages contradict each other; takes about as long as reading it."""
-    (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if said != "ok":
-        raise DamagedError("its pages contradict each other")
+    """Refuse a file whose pages are inconsistent; takes about as long as reading it."""
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise DamagedError("its pages are inconsistent")
 
 
 def checksum(row: Iterable[Any]) -> str:
@@ -89,18 +87,18 @@ def checksum(row: Iterable[Any]) -> str:
     return hashlib.blake2b(json.dumps(list(row)).encode(), digest_size=16).hexdigest()
 
 
-def check_row(row: Sequence[Any], kept: Any, what: str) -> None:
-    """Refuse a row that is not what was written."""
+def check_row(row: Sequence[Any], stored: Any, what: str) -> None:
+    """Refuse a row whose checksum does not match."""
     try:
-        sound = kept == checksum(row)
-    except (TypeError, ValueError):  # bytes in the place of text
+        sound = stored == checksum(row)
+    except (TypeError, ValueError):  # bytes instead of text
         sound = False
     if not sound:
-        raise DamagedError(f"{what} is not what was written, as its checksum tells")
+        raise DamagedError(f"the checksum of {what} does not match")
 
 
 def mapping_in(text: Any, what: str) -> dict[str, Any]:
-    """Return the content of a column of JSON."""
+    """Return the content of a JSON column."""
     try:
         content = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
@@ -114,22 +112,22 @@ def complaint(error: Exception) -> str:
     """Return the rest of a sentence that begins with the name of the store.
 
     >>> complaint(sqlite3.OperationalError("database is locked"))
-    'is held by another process; wait until it ends, or name another store.'
+    'is locked by another process; wait until it ends, or name another store.'
     """
     if isinstance(error, DamagedError):
-        return f"is damaged: {error}; restore it from a copy, or remove it and run the study again."
+        return f"is damaged: {error}; restore it from a backup, or remove it and run the study again."
     reason = reason_of(error)
     for words, sentence in COMPLAINTS.items():
         if words in reason:
             return sentence
-    return f"cannot be used: {reason}; what was written before is kept."
+    return f"cannot be used: {reason}; earlier results are kept."
 
 
 def reason_of(error: Exception) -> str:
-    """Return in a few words what the system, or SQLite, says."""
+    """Return the message of the operating system or of SQLite in one line."""
     if isinstance(error, OSError):
         return os.strerror(error.errno) if error.errno else str(error)
-    return " ".join(str(error).split())
+    return one_line(error)
 
 
 FORMAT = 2  # of which 1 has no checksums
@@ -150,7 +148,7 @@ CREATE TABLE records (
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a study: when, how long, on what, and how many units came of it."""
+    """One run of a study: its times, its environment and the number of units that it finished."""
 
     study: str
     form: str | None
@@ -165,31 +163,30 @@ class Run:
 
 
 class Store:
-    """What came of every unit, in one SQLite file.
+    """The results of all units, in one SQLite file.
 
     Parameters
     ----------
     path : str or Path
-        The file; it is made if it is not there.
+        The file; created if it does not exist.
     create : bool, default=True
-        Whether it may be made.
+        Whether a new file may be created.
 
     Notes
     -----
-    Why SQLite and not Parquet: a record is written once, when its unit is whole, in a transaction of its own; the key is
-    the primary key, so that nothing is there twice; and a process that is killed in the midst of writing leaves a file
-    that the next one reads and goes on with. A Parquet file cannot be appended to: it would have to be written anew for every
-    record, or be a folder of thousands of small ones. Its columns would be read faster, which does not count for some
+    SQLite writes each record in its own transaction as soon as the unit is finished. The key is the primary key, so there are
+    no duplicates. A process that is killed while writing leaves a file that the next run can read and continue. Parquet files
+    cannot be appended to: each record would need a rewrite or a file of its own. Their faster columns do not matter for some
     ten thousand short rows.
 
-    The journal is SQLite's oldest, a file beside it during a transaction, and every commit waits for the disk. Thus there is
-    one file when nothing is written, it may be on a network drive, and it survives a power failure. A commit takes some
-    milliseconds, during which the next units run; those that end meanwhile are written together. Only the process
-    that started the run writes; others may read meanwhile.
+    The store uses a rollback journal and waits for the disk at every commit. It is therefore a single file between
+    transactions, works on network drives, and survives a power failure. A commit takes some milliseconds, during which the
+    next units run; units that finish meanwhile are written together. Only the process that started the run writes; others
+    can read at any time.
 
-    Numbers are kept as JSON with all their digits, and with Python's words for infinities and what is no number. Every row has a
-    checksum, which is compared when it is read. Stores of calibrant before format 2 have none; they are read as they are, and
-    get checksums when something is written to them.
+    Numbers are stored as JSON with full precision, and infinities and NaN as Python spells them. Every row has a checksum,
+    which is verified when it is read. Stores of format 1 have no checksums; they can be read, and get checksums at the
+    next write.
 
     Examples
     --------
@@ -208,12 +205,12 @@ class Store:
             raise StoreError(f"there is no store {self.path}; run the study first, or name another file.")
         if not self.path.parent.is_dir():
             raise StoreError(
-                f"there is no folder {self.path.parent} for the store {self.path.name}; make it first."
+                f"there is no folder {self.path.parent} for the store {self.path.name}; create it first."
             )
         if self.path.is_dir():
             raise StoreError(f"{self.path} is a folder and cannot be opened as a store; name a file.")
-        with self._told():
-            # Transactions are begun and ended by us alone; a lock keeps the threads of this process apart.
+        with self._naming_file():
+            # Transactions are explicit; a lock serialises the threads of this process.
             self._connection = sqlite3.connect(
                 self.path, timeout=30.0, isolation_level=None, check_same_thread=False
             )
@@ -225,7 +222,7 @@ class Store:
 
     @property
     def outputs_folder(self) -> Path:
-        """Where outputs of classifiers are kept: a folder beside the file, named after it."""
+        """Folder of the cached predictions of classifiers, beside the file and named after it."""
         return self.path.with_name(f"{self.path.name}.outputs")
 
     def __enter__(self) -> Self:
@@ -237,21 +234,21 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def keys(self, status: str | None = None) -> set[str]:
-        """Return the keys of all records, or of those with this status."""
+        """Return the keys of all records, or of those with a given status."""
         chosen = "" if status is None else " WHERE status = ?"
-        with self._told():
+        with self._naming_file():
             rows = self._connection.execute(
                 f"SELECT key FROM records{chosen}", () if status is None else (status,)
             )
             return {key for (key,) in rows}
 
     def keys_of_study(self, study: str) -> set[str]:
-        """Return the keys of all records that runs of a study wrote; others may keep theirs in the same file."""
-        with self._told():
+        """Return the keys of all records written by runs of a study; several studies can share a file."""
+        with self._naming_file():
             rows = self._connection.execute(
                 "SELECT key FROM records JOIN runs ON records.run = runs.number WHERE runs.study = ?",
                 (study,),
@@ -259,9 +256,9 @@ class Store:
             return {key for (key,) in rows}
 
     def add(self, *records: Record, run: int | None = None, seconds: float = 0.0) -> None:
-        """Keep records, all of them or none, in the place of those with the same keys.
+        """Write records in one transaction; they replace those with the same keys.
 
-        ``run`` is the number of the run that they come from, which has lasted for so many ``seconds``.
+        ``run`` is the number of the run that produced them, and ``seconds`` the duration of that run so far.
         """
         rows = [
             (
@@ -289,10 +286,10 @@ class Store:
                 _seal_runs(connection, run)
 
     def records(self, keys: Iterable[str] | None = None) -> list[Record]:
-        """Return all records, or those of some keys that are there, sorted by key; refuse one that has been changed."""
+        """Return all records, or those with the given keys, sorted by key; refuse records that were altered."""
         wanted = None if keys is None else set(keys)
         found: list[Record] = []
-        with self._told():
+        with self._naming_file():
             for row in self._rows("records", RECORD_COLUMNS, "key"):
                 key, labels, status, numbers, details, message, seconds, _ = row
                 what = f"the record {str(key)[:8]!r}"
@@ -317,7 +314,7 @@ class Store:
         return found
 
     def forget(self, keys: Iterable[str]) -> int:
-        """Remove the records of some keys, and return how many there were; no run may be under way."""
+        """Remove the records with the given keys and return their number; no run may be active."""
         with self.locked(), self._transaction() as connection:
             return sum(
                 connection.execute("DELETE FROM records WHERE key = ?", (key,)).rowcount for key in set(keys)
@@ -333,7 +330,7 @@ class Store:
         processors: int,
         versions: Mapping[str, str],
     ) -> int:
-        """Note that a run begins, and return its number."""
+        """Record the start of a run and return its number."""
         now = _now()
         with self._transaction() as connection:
             cursor = connection.execute(
@@ -346,8 +343,8 @@ class Store:
             return cursor.lastrowid
 
     def runs(self) -> list[Run]:
-        """Return all runs that wrote to this store, in their order."""
-        with self._told():
+        """Return all runs that wrote to this store, in order."""
+        with self._naming_file():
             found = []
             for number, *row in self._rows("runs", RUN_COLUMNS, "number"):
                 columns = dict(zip(RUN_COLUMNS[1:], row, strict=True))
@@ -356,9 +353,11 @@ class Store:
             return found
 
     def _rows(self, table: str, columns: Sequence[str], order: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table, each of which is what was written."""
-        kept = "checksum" if self._has_checksums else "NULL"
-        rows = self._connection.execute(f"SELECT {', '.join(columns)}, {kept} FROM {table} ORDER BY {order}")
+        """Yield the rows of a table after verifying their checksums."""
+        stored = "checksum" if self._has_checksums else "NULL"
+        rows = self._connection.execute(
+            f"SELECT {', '.join(columns)}, {stored} FROM {table} ORDER BY {order}"
+        )
         for *row, sum_kept in rows:
             if self._has_checksums:
                 check_row(row, sum_kept, f"the row {str(row[0])[:8]!r} of the table {table}")
@@ -366,9 +365,9 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Return a context in which no other process runs a study with this store.
+        """Return a context in which no other process can run a study with this store.
 
-        The lock is that of an empty database among the outputs, which the system takes back when a process dies.
+        The lock is that of an empty database in the outputs folder; the operating system releases it when the process ends.
         """
         file = self.outputs_folder / "lock"
         try:
@@ -398,17 +397,19 @@ class Store:
         if application == APPLICATION:
             if version > FORMAT:
                 raise StoreError(
-                    f"{self.path} was written by a later calibrant, in format {version}, and this one knows {FORMAT}; "
-                    "update calibrant, or name another store."
+                    f"{self.path} was written by a later version of calibrant, in format {version}, and this version reads "
+                    f"up to {FORMAT}; update calibrant, or name another store."
                 )
             self._has_checksums = check_tables(connection)
             check_pages(connection)
             self._is_ours = True
             return
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is a database of something else; name another file for the store.")
+            raise StoreError(
+                f"{self.path} is a database of another program; name another file for the store."
+            )
         with self._transaction():
-            # Another process may have been faster.
+            # Another process may have created it meanwhile.
             if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION:
                 self._has_checksums = check_tables(connection)
                 return
@@ -420,8 +421,8 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Return a context whose changes are all kept, or none of them."""
-        with self._told():
+        """Return a context whose changes are committed together or rolled back."""
+        with self._naming_file():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 if not self._has_checksums and self._is_ours:
@@ -434,7 +435,7 @@ class Store:
                 raise
 
     def _add_checksums(self) -> None:
-        """Bring a store of format 1 to the present one; another process may have done so meanwhile."""
+        """Upgrade a store of format 1, unless another process did so meanwhile."""
         connection = self._connection
         if not check_tables(connection):
             for table in ("runs", "records"):
@@ -446,8 +447,8 @@ class Store:
         self._has_checksums = True
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say in one sentence what is wrong with the file."""
+    def _naming_file(self) -> Iterator[None]:
+        """Raise one-sentence errors about the file."""
         try:
             with self._lock:
                 yield
@@ -456,7 +457,7 @@ class Store:
 
 
 def _seal_runs(connection: sqlite3.Connection, number: int | None = None) -> None:
-    """Write the checksum of one run, or of all."""
+    """Write the checksum of one run, or of all runs."""
     chosen, values = ("", ()) if number is None else (" WHERE number = ?", (number,))
     for row in connection.execute(f"SELECT {', '.join(RUN_COLUMNS)} FROM runs{chosen}", values).fetchall():
         connection.execute("UPDATE runs SET checksum = ? WHERE number = ?", (checksum(row), row[0]))

@@ -1,4 +1,4 @@
-"""Units of work of a study, and the tasks by which a worker runs them within their limits."""
+"""Units of a study: what each computes, and how a worker runs it with limits of time and counted warnings."""
 
 import signal
 import threading
@@ -19,7 +19,7 @@ from calibrant.persistence.limits import REPEAT_SECONDS, TimeIsUpError, repeated
 from calibrant.studies.calibration import calibrate
 from calibrant.studies.measures import measure_all
 from calibrant.studies.outputs import BaseOutputs, OutputsCache, OutputsRequest, base_outputs
-from calibrant.studies.own_code import load_object
+from calibrant.studies.own_code import load_object, one_line
 from calibrant.studies.results import DONE, FAILED, TOO_SLOW, Outcome
 from calibrant.studies.specifications import CalibratorSpec, MeasureSpec
 from calibrant.studies.splits import split_seed
@@ -30,7 +30,6 @@ __all__ = [
     "GridWork",
     "Pause",
     "Task",
-    "TimeIsUpError",
     "Training",
     "TrialWork",
     "Unit",
@@ -43,11 +42,11 @@ __all__ = [
 
 @contextmanager
 def limited(seconds: float | None) -> Iterator[None]:
-    """Stop what runs inside after so many seconds of processor time, by :class:`TimeIsUpError`.
+    """Limit the processor time of the code inside; beyond it, :class:`TimeIsUpError` is raised.
 
-    It counts the whole process in its main thread, and the thread alone in another. What is stopped is Python: a long
-    call into compiled code ends first. Work that catches the error gets it again from time to time, and once more at
-    its end, so that it is never taken for work that kept within its time.
+    In the main thread the time of the process counts, in other threads that of the thread. A long call into compiled code
+    finishes first. Code that catches the error gets it again periodically, and once more at its end, so that it cannot
+    pass for work within the limit.
 
     >>> with limited(0.05):
     ...     while True:
@@ -85,16 +84,16 @@ def _by_signal(seconds: float) -> Iterator[None]:
 
 
 class _Counts(threading.local):
-    """Where the warnings of this thread go."""
+    """The counter of this thread."""
 
     counter: Counter[str] | None = None
 
 
 @contextmanager
 def _collected() -> Iterator[None]:
-    """Return a context in which the warnings of all threads are counted, or shown if their thread does not count.
+    """Return a context in which warnings are counted per thread, and shown in threads that do not count.
 
-    The list of filters belongs to the whole process, so that threads cannot each have their own.
+    Warning filters are global to the process, so threads cannot have their own.
     """
     with warnings.catch_warnings():
         otherwise = warnings.showwarning
@@ -106,7 +105,7 @@ def _collected() -> Iterator[None]:
                 _COUNTS.counter[category.__name__] += 1
 
         warnings.simplefilter("always")
-        # These come when Python tidies up, which has nothing to do with the unit that runs at the time.
+        # Raised by the garbage collector, at times unrelated to the current unit.
         warnings.simplefilter("ignore", ResourceWarning)
         warnings.showwarning = show
         yield
@@ -118,7 +117,7 @@ _COLLECTOR = SharedContext(_collected)
 
 @contextmanager
 def counted_warnings() -> Iterator[Counter[str]]:
-    """Return a context that counts the warnings of this thread by their categories.
+    """Return a context that counts the warnings of this thread by category.
 
     >>> with counted_warnings() as counts:
     ...     warnings.warn("once", UserWarning)
@@ -137,26 +136,26 @@ def counted_warnings() -> Iterator[Counter[str]]:
 
 @dataclass(frozen=True)
 class Context:
-    """What is the same for all units of a run: where outputs are kept, and how much processor time each may take."""
+    """What all units of a run share: the folder of cached outputs, and the limit of processor time per unit."""
 
     cache_folder: Path
     limit_seconds: float | None = None
 
 
 class Work(Protocol):
-    """What a unit does, in whatever process."""
+    """The computation of a unit, which can run in any process."""
 
     @property
     def subject(self) -> str:
-        """What fails if it fails, in a few words."""
+        """A few words that name it in messages."""
 
     def run(self, context: Context) -> Outcome:
-        """Do it."""
+        """Compute the result."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work: the key of its result, what it is of, and what is to be done."""
+    """One unit of a study: the key of its result, its labels and its computation."""
 
     key: str
     labels: Mapping[str, Any]
@@ -164,7 +163,7 @@ class Unit:
 
 
 class PartFailedError(Exception):
-    """A part of the work failed that is not what the work is named after."""
+    """A step failed that is not the subject of the unit, such as its classifier."""
 
     def __init__(self, subject: str, error: BaseException) -> None:
         super().__init__(subject, error)
@@ -173,7 +172,7 @@ class PartFailedError(Exception):
 
 @contextmanager
 def failing(subject: str) -> Iterator[None]:
-    """Return a context whose errors are those of a part of the work, in these words; code of one's own may raise any."""
+    """Return a context whose errors are attributed to a subject; the recipe's own code can raise anything."""
     try:
         yield
     except (StoreError, MemoryError, TimeIsUpError, PartFailedError):
@@ -183,7 +182,7 @@ def failing(subject: str) -> Iterator[None]:
 
 
 def rows_text(request: OutputsRequest) -> str:
-    """Return where rows with scores come from, in a few words."""
+    """Return a few words on where the predictions come from."""
     if request.classifier is None:
         return _data_text(request)
     return f"the classifier {request.classifier.name!r} on {request.data.name!r}"
@@ -194,16 +193,16 @@ def _data_text(request: OutputsRequest) -> str:
 
 
 class _LastOutputs(threading.local):
-    """The outputs that were used last by this worker, since units of the same ones follow each other."""
+    """The outputs that this worker used last; consecutive units often share them."""
 
     _kept: tuple[str, bool, BaseOutputs] | None = None
 
     def get(self, request: OutputsRequest, key: str, context: Context) -> BaseOutputs:
         kept = self._kept
-        # The key does not tell whether the rows of the training are among them.
+        # The key does not tell whether predictions for the training set are included.
         if kept is not None and kept[0] == key and (kept[1] or not request.keep_training):
             return kept[2]
-        self._kept = kept = None  # so that there are never two of them in memory
+        self._kept = kept = None  # Frees memory before the next outputs are made.
         cache = None if request.classifier is None else OutputsCache(context.cache_folder)
         outputs = base_outputs(request, cache, key)
         self._kept = (key, request.keep_training, outputs)
@@ -214,16 +213,16 @@ _LAST = _LastOutputs()
 
 
 def outputs_of(request: OutputsRequest, key: str, context: Context) -> BaseOutputs:
-    """Return the outputs of a classifier, from memory, from the cache or by training it."""
+    """Return the predictions of a classifier from memory, from the cache, or by training it."""
     try:
         return _LAST.get(request, key, context)
-    except StudyDataError as error:  # no fault of the classifier
+    except StudyDataError as error:  # not caused by the classifier
         raise PartFailedError(_data_text(request), error) from error
 
 
 @dataclass(frozen=True)
 class GridWork:
-    """A calibrator on the outputs of a classifier, measured on the test rows.
+    """Fit a calibrator to the predictions of a classifier and evaluate it on the test set.
 
     ``outputs`` is the key of the outputs, by which units share them, and ``training`` that of the trained classifier in the
     cache, None without a classifier: several splits may share one.
@@ -237,12 +236,12 @@ class GridWork:
 
     @property
     def subject(self) -> str:
-        """The calibrator and the data set."""
+        """The calibrator, the data set and the classifier."""
         classifier = "" if self.request.classifier is None else f" with {self.request.classifier.name!r}"
         return f"the calibrator {self.calibrator.name!r} on {self.request.data.name!r}{classifier}"
 
     def run(self, context: Context) -> Outcome:
-        """Calibrate and measure."""
+        """Fit, predict and evaluate."""
         with failing(rows_text(self.request)):
             outputs = outputs_of(self.request, self.outputs, context)
         seed = split_seed(self.request.seed, self.request.split)
@@ -267,7 +266,7 @@ class GridWork:
 
 @dataclass(frozen=True)
 class TrialWork:
-    """A function of one's own with one combination of parameters and one seed."""
+    """Call the recipe's own function with one combination of parameters and one seed."""
 
     name: str
     function: str
@@ -282,7 +281,7 @@ class TrialWork:
         return f"the trial {self.name!r}"
 
     def run(self, context: Context) -> Outcome:  # noqa: ARG002 - the same for all work
-        """Call the function and look at what it returns."""
+        """Call the function and check what it returns."""
         function = load_object(self.function, self.recipe_folder)
         folder = self.recipe_folder if self.data_folder is None else self.data_folder
         found = function(seed=self.seed, data_folder=folder, **self.parameters)
@@ -308,7 +307,7 @@ PAUSE_SECONDS = 0.03
 
 @dataclass(frozen=True)
 class Training:
-    """Train a classifier and keep its outputs; ``key`` is that of the training, ``outputs`` that of its outputs."""
+    """Train a classifier and cache its predictions; ``key`` identifies the training, ``outputs`` the predictions."""
 
     key: str
     request: OutputsRequest
@@ -320,31 +319,31 @@ class Training:
         return rows_text(self.request)
 
     def run(self, context: Context) -> Outcome:
-        """Train, unless the outputs are there."""
+        """Train, unless the predictions are cached."""
         outputs_of(self.request, self.outputs, context)
         return Outcome({})
 
 
 @dataclass(frozen=True)
 class UnitTask:
-    """Run the unit of a key."""
+    """Run a unit."""
 
     key: str
     work: Work
 
     @property
     def subject(self) -> str:
-        """What the work is of."""
+        """A few words that name the unit in messages."""
         return self.work.subject
 
     def run(self, context: Context) -> Outcome:
-        """Do the work."""
+        """Compute the result."""
         return self.work.run(context)
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait a moment, where all that is left waits for a training that is under way elsewhere."""
+    """Wait briefly, because all remaining units depend on trainings that other workers run."""
 
 
 Task = Training | UnitTask | Pause
@@ -352,7 +351,7 @@ Task = Training | UnitTask | Pause
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a task; numbers and details only if it is done."""
+    """Result of a task; it has values only if the status is ``"done"``."""
 
     task: Task
     status: str = DONE
@@ -363,10 +362,10 @@ class Answer:
 
 
 def perform(task: Task, context: Context) -> Answer:
-    """Do a task and say what came of it; only a store that cannot be written is an error, and a signal from outside.
+    """Run a task and return its result; only errors of the store and signals from outside are raised.
 
-    Code of one's own may raise what it likes, also what would end the process. All work has one thread, so that numbers do
-    not hang on how many there are.
+    The recipe's own code can raise anything, including exceptions that would end the process. Every task runs in one thread, so
+    that results do not depend on the number of threads.
     """
     if isinstance(task, Pause):
         time.sleep(PAUSE_SECONDS)
@@ -374,7 +373,7 @@ def perform(task: Task, context: Context) -> Answer:
     _leave_interrupts_to_the_parent()
     start = time.perf_counter()
     status, message, outcome = DONE, "", Outcome({})
-    with noticed_interrupts() as interrupts, one_thread(), one_blas_thread(), counted_warnings() as counts:
+    with signal_exceptions() as interrupts, one_thread(), one_blas_thread(), counted_warnings() as counts:
         try:
             with limited(context.limit_seconds):
                 outcome = task.run(context)
@@ -384,11 +383,11 @@ def perform(task: Task, context: Context) -> Answer:
         except StoreError:
             raise
         except MemoryError:
-            status, message = FAILED, f"{task.subject} failed: there was not enough memory."
+            status, message = FAILED, f"{task.subject} failed: out of memory."
         except PartFailedError as part:
-            status, message = FAILED, f"{part.subject} failed: {_said(part.error)}."
+            status, message = FAILED, f"{part.subject} failed: {_reason(part.error)}."
         except BaseException as error:
-            status, message = FAILED, f"{task.subject} failed: {_said(error)}."
+            status, message = FAILED, f"{task.subject} failed: {_reason(error)}."
     if interrupts:
         raise interrupts[0]
     details = dict(outcome.details)
@@ -399,26 +398,26 @@ def perform(task: Task, context: Context) -> Answer:
     return Answer(task, status, outcome.values, details, message, time.perf_counter() - start)
 
 
-def _said(error: BaseException) -> str:
-    text = " ".join(str(error).split()).rstrip(".")
-    if isinstance(error, StudyError):  # says all that there is to say
+def _reason(error: BaseException) -> str:
+    text = one_line(error)
+    if isinstance(error, StudyError):  # a complete sentence
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _leave_interrupts_to_the_parent() -> None:
-    """Ignore the key that interrupts, which reaches all processes of a terminal; the first of them stops the others."""
+    """Ignore Ctrl-C in worker processes; it reaches all processes of the terminal, and the parent stops the workers."""
     if parent_process() is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
-def noticed_interrupts() -> Iterator[list[BaseException]]:
-    """Return a context with a list of what signals from outside raised, so that what work raises itself is told apart.
+def signal_exceptions() -> Iterator[list[BaseException]]:
+    """Return a context with a list of exceptions raised by signals, to tell them from those that the task raises itself.
 
-    Signals reach the main thread alone.
+    Signals reach only the main thread.
     """
-    noticed: list[BaseException] = []
+    raised: list[BaseException] = []
     before: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -426,17 +425,17 @@ def noticed_interrupts() -> Iterator[list[BaseException]]:
             if callable(handler):
                 before[number] = handler
 
-    def notice(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         try:
             before[signal.Signals(number)](number, frame)
         except BaseException as error:
-            noticed.append(error)
+            raised.append(error)
             raise
 
     try:
         for number in before:
-            signal.signal(number, notice)
-        yield noticed
+            signal.signal(number, record)
+        yield raised
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Workers: tasks are done by joblib, in this process, in several, in threads or on a Dask cluster."""
+"""Workers: run tasks with joblib in this process, in several processes, in threads or on a Dask cluster."""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -15,25 +15,20 @@ from calibrant.options import is_whole
 from calibrant.studies.results import FAILED
 from calibrant.studies.units import Answer, Context, Task, Training, UnitTask, counted_warnings, perform
 
-__all__ = [
-    "WorkerDiedError",
-    "Workers",
-    "dask_backend",
-    "opened",
-]
+__all__ = ["WorkerDiedError", "Workers", "dask_backend", "opened", "processors"]
 
 
 def dask_backend(client: Any, wait_seconds: float) -> Any:
-    """Return joblib's backend for a client of Dask, which waits for so many seconds until there is a worker.
+    """Return joblib's backend for a Dask client; it waits ``wait_seconds`` for a worker.
 
-    Joblib waits for ever for a task that Dask has given up, because it took several workers down: Dask's error reaches the
-    future of the task, but nobody is called back. Here somebody is.
+    If a task kills several workers, Dask gives it up and sets an error on its future, but joblib is not called back and waits
+    forever. This backend calls joblib back with the error.
     """
     from joblib._dask import DaskDistributedBackend
 
     class Backend(DaskDistributedBackend):  # type: ignore[misc]
         def effective_n_jobs(self, n_jobs: int) -> int:
-            # For one of them joblib would not ask the cluster at all, and work here.
+            # With one job, joblib would run tasks here and not on the cluster.
             return int(max(2, super().effective_n_jobs(n_jobs)))
 
         def submit(self, func: Any, callback: Callable[[Any], None] | None = None) -> Any:
@@ -57,53 +52,53 @@ def dask_backend(client: Any, wait_seconds: float) -> Any:
 
 BACKENDS = ("loky", "threading", "dask")
 
-# How long we wait for a scheduler to answer.
+# Timeout for a connection to the scheduler.
 CONNECT_SECONDS = 10
 
-# How long we wait for a cluster to start a worker in the place of one that died.
+# Timeout for the cluster to replace a worker that died.
 WAIT_SECONDS = 60
 
-# Enough that no worker waits for its next task, and not so many that results come late.
+# Enough that no worker runs out of tasks, and few enough that the schedule can adapt.
 PRE_DISPATCH = "2 * n_jobs"
 
 
 class WorkerDiedError(Exception):
-    """A process of a worker was killed, and took what it did along."""
+    """A worker process was killed while it ran a task."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work: how many there are, the backend of joblib, and the errors by which it says that one died."""
+    """Number of workers, the backend of joblib, and the errors by which it reports that one died."""
 
     jobs: int
     configured: Callable[[], AbstractContextManager[Any]]
     deaths: tuple[type[Exception], ...] = (BrokenProcessPool,)
 
     def answers(self, tasks: Iterator[Task], context: Context) -> Generator[Answer, None, None]:
-        """Yield what comes of tasks, each as soon as it is there, in no order."""
+        """Yield the results of tasks as they finish, in any order."""
         with self.configured():
             parallel = Parallel(
                 n_jobs=self.jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=PRE_DISPATCH
             )
             results = parallel(delayed(perform)(task, context) for task in tasks)
         try:
-            for answer in results:  # noqa: UP028 - "yield from" would close them outside of what follows
+            for answer in results:  # noqa: UP028 - "yield from" would close the results outside the try block
                 yield answer
         except self.deaths as error:
             raise WorkerDiedError from error
         finally:
-            with counted_warnings():  # of how many tasks are cancelled, which is what was asked for
+            with counted_warnings():  # hides that tasks are cancelled, which is intended
                 results.close()
 
     def alone(self, task: Training | UnitTask, context: Context) -> Answer:
-        """Do one task while nothing else runs; if its worker dies again, it was the task."""
+        """Run one task while nothing else runs; if its worker dies again, the task is the cause."""
         try:
             with self.configured():
-                # One worker of joblib would be this process itself.
+                # With one job, joblib would use this process.
                 answers: list[Answer] = Parallel(n_jobs=2)([delayed(perform)(task, context)])
             return answers[0]
         except self.deaths:
-            message = f"{task.subject} failed: its process was killed, perhaps for want of memory."
+            message = f"{task.subject} failed: its process was killed, possibly because it ran out of memory."
             return Answer(task, FAILED, message=message)
 
 
@@ -116,16 +111,14 @@ def opened(backend: str, jobs: int, scheduler: str | None = None) -> Iterator[Wo
     backend : str
         ``"loky"`` for processes, ``"threading"``, or ``"dask"``.
     jobs : int
-        How many, -1 for one on each processor; Dask has as many as its cluster.
+        Number of workers, -1 for one per processor; with Dask it is that of the cluster.
     scheduler : str, optional
-        Address of the scheduler of Dask; the client of this process if absent.
+        Address of the Dask scheduler; by default the Dask client of this process.
     """
     if backend not in BACKENDS:
         raise StudyError(f"there is no backend {backend!r}; choose one of {', '.join(BACKENDS)}.")
     if jobs != -1 and not is_whole(jobs, 1):
-        raise StudyError(
-            f"jobs must be a whole number of at least 1, or -1 for all processors, not {jobs!r}."
-        )
+        raise StudyError(f"jobs must be an integer of at least 1, or -1 for all processors, not {jobs!r}.")
     if scheduler is not None and backend != "dask":
         raise StudyError(f'a scheduler is for the backend "dask", not for {backend!r}.')
     if backend == "dask":
@@ -142,7 +135,7 @@ def opened(backend: str, jobs: int, scheduler: str | None = None) -> Iterator[Wo
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -160,7 +153,7 @@ def _dask(scheduler: str | None) -> Iterator[Workers]:
             client, ours = dask.get_client(), False
         except ValueError:
             raise StudyError(
-                "there is no Dask cluster to run on; give the address of its scheduler, such as tcp://host:8786."
+                "there is no Dask client in this process; give the address of a scheduler, such as tcp://host:8786."
             ) from None
     else:
         try:
@@ -172,13 +165,13 @@ def _dask(scheduler: str | None) -> Iterator[Workers]:
     try:
         jobs = sum(client.ncores().values())
         if not jobs:
-            raise StudyError("the Dask cluster has no worker; start some and run again.")
+            raise StudyError("the Dask cluster has no workers; start some and run again.")
         yield Workers(
             jobs, lambda: parallel_config(backend=dask_backend(client, WAIT_SECONDS)), (dask.KilledWorker,)
         )
     except (TimeoutError, dask.comm.CommClosedError, dask.client.FutureCancelledError) as error:
         raise StudyError(
-            "the Dask cluster has gone, or has lost all its workers; start it and run again: what is finished is kept."
+            "the Dask cluster or all its workers were lost; restart it and run again: finished units are kept."
         ) from error
     finally:
         if ours:

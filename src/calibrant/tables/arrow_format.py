@@ -182,7 +182,8 @@ class ParquetSource(ArrowSource):
 
         self.path = path
         with self._readable():
-            self.file = parquet.ParquetFile(path, page_checksum_verification=True)
+            # Without pre-buffering, which would hold the bytes of all row groups in memory.
+            self.file = parquet.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
             self._set_schema(self.file.schema_arrow)
 
     def approximate_rows(self) -> int:

@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 def blocks(stream: IO[bytes], n_bytes: int, first_line: int) -> Iterator[Block]:
-    """Yield the rest of a file in blocks of about ``n_bytes`` that end with a record.
+    r"""Yield the rest of a file in blocks of about ``n_bytes`` that end with a record.
 
     >>> from io import BytesIO
     >>> [block.text for block in blocks(BytesIO(b'1,"' + bytes([10]) + b'"' + bytes([10]) + b"2,3"), 1, 2)]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,8 @@ def rewrite(
     source : Source
         The file to read, which may be the same as the output.
     output : path-like
-        The file to write, or the folder for the files of several. An existing file is replaced only once the new one is complete; after an error or an interrupt
-        it is unchanged.
+        The file to write, or the folder for several files. An existing file is replaced only once the new one is complete;
+        after an error or an interrupt it is unchanged.
     columns : ScoreColumns
         The score columns, in the order of the classes.
     space : Space or ScoreParser
@@ -92,7 +93,6 @@ def rewrite(
         for one in source.opened():
             target = path / one.path.relative_to(source.folder)
             target.parent.mkdir(parents=True, exist_ok=True)
-            before, tell = done, progress
             done += rewrite(
                 one,
                 target,
@@ -101,7 +101,7 @@ def rewrite(
                 calibrated,
                 appended=appended,
                 n_rows=n_rows,
-                progress=None if tell is None else lambda n, before=before: tell(before + n),  # type: ignore[misc]
+                progress=None if progress is None else partial(_add, progress, done),
             )
         return done
     done = 0
@@ -122,3 +122,8 @@ def rewrite(
             raise
         sink.finish()
     return done
+
+
+def _add(progress: Progress, before: int, done: int) -> None:
+    """Report rows of one of several files."""
+    progress(before + done)

@@ -66,9 +66,7 @@ class RowSpool:
             predictions = replace(one.predictions, scores=read_only(scores))
             yield LabelledPredictions(predictions, labels, one.classes, weights)
 
-    def _array(
-        self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> tuple[NDArray[Any], int]:
+    def _array(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int]:
         array = np.empty(shape, dtype)
         self._file.seek(start)
         self._file.readinto(array.reshape(-1).view(np.uint8).data)  # type: ignore[attr-defined]

@@ -500,7 +500,7 @@ def test_a_fit_forgets_all_batches_and_a_clone_has_none(method):
     assert not hasattr(clone(fitted), "memory_")
     assert_array_equal(fitted.fit(X, y).predict_proba(X), clone(method).fit(X, y).predict_proba(X))
     assert "memory_" not in vars(fitted)
-    with pytest.raises(ParameterError, match="begin with partial_fit"):
+    with pytest.raises(ParameterError, match="start with partial_fit"):
         fitted.partial_fit(X, y)
 
 

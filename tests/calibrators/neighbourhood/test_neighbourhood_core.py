@@ -210,7 +210,7 @@ def test_a_choice_that_does_harm_on_rows_held_out_is_not_used():
     calibrator = NearestNeighbourCalibration()
     with pytest.warns(
         CalibrationWarning,
-        match=r"on rows held out, no size gains enough .* doing nothing .* the identity is kept",
+        match=r"no size has a significant held-out gain: .* the uncalibrated predictions .* the identity is kept",
     ):
         calibrator.fit(X, y)
     assert calibrator.identity_kept_

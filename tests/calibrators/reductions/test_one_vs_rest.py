@@ -161,7 +161,7 @@ def test_the_identity_is_kept_where_the_maps_are_worse_together():
     """Each temperature lowers the log-loss of its class against the rest; made to sum to one they raise it."""
     X, y = WORSE_TOGETHER
     with pytest.warns(
-        CalibrationWarning, match="TemperatureScaling, one against the rest: the identity is at least as good"
+        CalibrationWarning, match="TemperatureScaling, one-vs-rest: the identity is at least as good"
     ):
         fitted = OneVsRest(TemperatureScaling()).fit(X, y)
     separate = fitted.class_probabilities(X)

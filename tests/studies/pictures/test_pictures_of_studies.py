@@ -74,7 +74,7 @@ def test_incomplete_tasks_are_left_out_and_counted():
     )
     drawn = built(results, kind="critical-difference", measure="log_loss")
     assert drawn.displays[""].n_tasks == 2
-    assert drawn.notes[1:] == ("1 of 3 tasks is left out, since a number is missing there.",)
+    assert drawn.notes[1:] == ("1 of 3 tasks is left out because a number is missing.",)
 
 
 def test_shares_of_tests_that_are_passed():
@@ -115,9 +115,9 @@ def test_a_critical_difference_diagram_says_which_test_it_is():
 def test_bands_are_over_splits_or_over_seeds(labels, words):
     results = noisy(rows=[50, 100], calibrator=CALIBRATORS, **labels)
     drawn = built(results, kind="lines", x="rows", measure="log_loss", band="sd")
-    assert drawn.notes == (f"Bands: one standard deviation over {words} on either side.",)
+    assert drawn.notes == (f"Bands: mean ± one standard deviation over {words}.",)
     drawn = built(results, kind="measures", x=[1], measures=["log_loss"], band="sd")
-    assert drawn.notes == (f"Bands: one standard deviation over {words} on either side.",)
+    assert drawn.notes == (f"Bands: mean ± one standard deviation over {words}.",)
 
 
 def test_points_of_lines_are_means_over_all_else_and_bands_spread_over_splits():
@@ -203,7 +203,7 @@ def test_where_nothing_is_done_nothing_is_drawn(entry):
     results = crossed(lambda **_: float("nan"), data=["a", "b"], rows=[1, 2], calibrator=CALIBRATORS)
     found = built(results, **entry)
     assert not found.displays
-    assert found.notes == ("No unit that belongs to this picture is done.",)
+    assert found.notes == ("Not drawn: none of its units is finished.",)
 
 
 @pytest.mark.parametrize(

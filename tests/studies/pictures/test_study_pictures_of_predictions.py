@@ -109,12 +109,12 @@ def test_one_classifier_for_several_splits_is_found_and_counted_once(study):
 def test_no_classifier_is_trained_for_a_picture(study, tmp_path):
     found = built(study, tmp_path / "nothing", data="features", classifier="tree")
     assert not found.displays
-    assert "are not kept any more" in found.notes[0]
+    assert "are no longer cached" in found.notes[0]
     assert not (tmp_path / "nothing").exists()
 
 
 def test_nothing_is_drawn_of_what_is_not_there(study):
-    assert built(study, data="other").notes == ("No unit that belongs to this picture is done.",)
+    assert built(study, data="other").notes == ("Not drawn: none of its units is finished.",)
 
 
 def test_losses_of_what_is_drawn_are_those_that_were_measured(study):

@@ -180,7 +180,7 @@ def test_a_study_without_any_result_has_a_report():
     results.recipe.pictures = [PictureOptions.parse({**PICTURES[0], "x": "data"})]
     text = report_markdown(contents_of(results))
     assert r"– \[0 of 1\]" in text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "No unit that belongs to this picture is done." in text
+    assert "Not drawn: none of its units is finished." in text
     assert "[0 of 1]" in report_page(contents_of(results))
 
 
@@ -193,7 +193,7 @@ def test_what_no_unit_belongs_to_is_named_and_not_shown(tmp_path):
     results = small(tables=tables, pictures=pictures)
     contents = contents_of(results)
     assert len(contents.tables) == 2
-    said = "Not shown, since nothing that was to be run belongs to it: Of trials; series."
+    said = "Not shown because no unit belongs to it: Of trials; series."
     assert f"{said}\n" in report_markdown(contents)
     assert said in report_page(contents)
     names = [path.name for path in write_report(results, tmp_path)]

@@ -200,7 +200,7 @@ def test_a_missing_unit_is_counted_and_splits_that_all_have_are_ranked():
     assert (table.cells[0][1].n_units, table.cells[0][1].n_planned) == (2, 3)
     text = printed(table)
     assert r"1.0000 (1) \[2 of 3\]" in text
-    assert "1 row is ranked by those units alone that all columns have: d." in text
+    assert "1 row is ranked only on units that all columns have: d." in text
     assert "1 of 9 units of this table is missing" in text
     assert not any(cell.best for cell in table.cells[0])  # the means are not of the same units
 
@@ -220,7 +220,7 @@ def test_a_row_without_a_method_is_left_out_of_the_ranks_and_of_the_test():
     assert (table.footer[0][1][0].n_units, table.footer[0][1][0].n_planned) == (3, 4)
     statistic = friedmanchisquare(*values_of(table)[1:].T).statistic
     assert f"on 3 rows: chi-square {statistic:.4g}" in table.notes[0]
-    assert any("1 row is left out of the ranks" in note and note.endswith(": a.") for note in table.notes)
+    assert any("1 row is not ranked because" in note and note.endswith(": a.") for note in table.notes)
     assert r"– \[0 of 2\]" in printed(table)
 
 
@@ -232,7 +232,7 @@ def test_a_method_that_failed_everywhere_does_not_take_the_others_with_it():
     )
     table = table_of(results, ranks=True, friedman=True)
     assert "Friedman's test of 3 columns on 3 rows" in table.notes[0]
-    assert "beta has no number at all and takes no part in the ranks." in table.notes
+    assert "Not ranked because of missing numbers: beta." in table.notes
     np.testing.assert_array_equal(ranks_of(table)[:, [0, 2, 3]], [[1, 3, 2]] * 3)
 
 
@@ -245,7 +245,7 @@ def test_columns_can_be_shown_without_a_rank():
     assert np.isnan(ranks_of(table)[:, 0]).all()
     np.testing.assert_array_equal(ranks_of(table)[:, 1:], rankdata(values_of(table)[:, 1:], axis=1))
     assert math.isnan(table.footer[0][1][0].value)
-    assert not any("no part" in note for note in table.notes)
+    assert not any("Not ranked because" in note for note in table.notes)
 
 
 def test_units_of_trials_and_of_the_grid_are_ranked_together():
@@ -407,8 +407,8 @@ def test_average_ranks_of_the_paper_are_those_of_the_same_rows():
         ("name,none\n", "begin with the columns name"),
         ("data\niris\n", "begin with the columns data"),
         ("data,none,none\n", "a column twice"),
-        ("data,none\niris\n", "line 2, have 1 fields in place of 2"),
-        ("# a\ndata,none\niris,1\niris,2\n", "line 4, have the row iris for the second time"),
+        ("data,none\niris\n", "line 2, have 1 fields instead of 2"),
+        ("# a\ndata,none\niris,1\niris,2\n", "line 4, repeat the row iris; give it once"),
         ("data,none\niris,one\n", "line 2, have 'one' where a number should be"),
     ],
 )
@@ -434,7 +434,7 @@ def test_absent_figures_are_refused(tmp_path):
         ({"name": "t"}, "names no measure"),
         ({"name": "t", "measure": "log_los"}, "asks for the measure 'log_los'"),
         ({"name": "t", "measure": "log_loss", "digit": 3}, "unknown key 'digit'; did you mean 'digits'"),
-        ({"name": "t", "measure": "log_loss", "digits": 2.5}, "digits must be a whole number"),
+        ({"name": "t", "measure": "log_loss", "digits": 2.5}, "digits must be an integer"),
         ({"name": "t", "measure": "log_loss", "show": "mean"}, "show must be one of value, average rank"),
         ({"name": "t", "measure": "log_loss", "ranks": 1}, "ranks must be true or false, not 1"),
         ({"name": "t", "measure": "log_loss", "scale": True}, "scale must be a number, not True"),

@@ -1,1 +1,1 @@
-"""Methods that give all scores of a bin one value."""
+"""Binning methods: one value for all scores of a bin."""

@@ -270,48 +270,46 @@ COUNT_TOLERANCE = 1e-9
 
 
 class BayesianBinning(BinaryMethod):
-    r"""Average all equal-mass histograms, each with the weight that the calibration rows give it.
+    r"""Bayesian binning into quantiles (BBQ): a Bayesian average of all equal-mass histograms.
 
     .. math:: \hat q(p) = \sum_t P(M_t \mid D)\, \theta_{t, b_t(p)}, \qquad
         P(M_t \mid D) \propto P(D \mid M_t) = \prod_{b=1}^{B_t}
         \frac{\mathrm{B}(m_b + \alpha_b,\; n_b - m_b + \beta_b)}{\mathrm{B}(\alpha_b, \beta_b)}
 
-    known as BBQ :cite:`naeini2015`. Model :math:`M_t` cuts the scores into :math:`B_t` bins of equal mass.
-    Bin b has :math:`n_b` rows, of which :math:`m_b` with the event, and a beta prior whose mean is the
-    middle :math:`c_b` of the bin, :math:`\alpha_b = c_b N'/B_t` and :math:`\beta_b = (1 - c_b) N'/B_t`. All
-    models are equally likely beforehand; their numbers of bins are
+    :cite:`naeini2015`. Model :math:`M_t` divides the scores into :math:`B_t` bins of equal mass. Bin b has
+    :math:`n_b` rows, :math:`m_b` of them events, and a beta prior whose mean is the centre :math:`c_b` of the bin,
+    :math:`\alpha_b = c_b N'/B_t` and :math:`\beta_b = (1 - c_b) N'/B_t`. All models have the same prior probability; their
+    numbers of bins are
 
     .. math:: \max(1, \lfloor n^{1/3} / C \rfloor) \le B \le \min(\lceil n/5 \rceil, \lceil C n^{1/3} \rceil)
 
     Parameters
     ----------
     value : {"posterior-mean", "accuracy"}, default="posterior-mean"
-        What a bin gives, :math:`\theta_b`: the mean of its posterior,
-        :math:`(m_b + \alpha_b) / (n_b + N'/B)`, as in the paper; or the mere share of events,
-        :math:`m_b / n_b`, as in :cite:`wenger2020`, whose zeros and ones may give infinite log-loss.
+        Value of a bin, :math:`\theta_b`: the posterior mean, :math:`(m_b + \alpha_b) / (n_b + N'/B)`, as in the paper;
+        or the event frequency, :math:`m_b / n_b`, as in :cite:`wenger2020`, whose zeros and ones may give infinite log-loss.
     model_averaging : {"all", "best"}, default="all"
-        Average all models, or take the one with the greatest evidence alone.
+        Average all models, or use the one with the largest evidence.
     bin_range_factor : float, default=10
-        C, from 1 to 100: how far the numbers of bins spread around :math:`n^{1/3}`. Time and memory of a fit grow
+        C, from 1 to 100: range of the numbers of bins around :math:`n^{1/3}`. Time and memory of a fit grow
         with its square.
     prior_weight : float, default=2
-        :math:`N'`: how many rows the prior counts for.
+        :math:`N'`: pseudo-counts of the prior.
     prior_weight_per : {"model", "bin"}, default="model"
-        What counts for so many rows: the bins of a model together, :math:`N'/B_t` each, as the paper writes;
-        or each of them, as in the program of its authors.
+        Whether the pseudo-counts are for all bins of a model together, :math:`N'/B_t` each, as in the paper;
+        or for each bin, as in the authors' program.
     prior_margin : float, default=0
-        How far the means of the priors, :math:`c_b`, stay away from 0 and 1; below 1/2. In the program of
-        the authors it is 0.005.
+        Distance of the prior means :math:`c_b` from 0 and 1; below 1/2. In the authors' program it is 0.005.
 
     Attributes
     ----------
     edges_ : ndarray of shape (M + 1,)
-        Ends of the steps of the averaged map, from 0 to 1; step j is [``edges_[j]``, ``edges_[j + 1]``). The value
-        or the complement of neighbouring steps differs.
+        Edges of the steps of the averaged map, from 0 to 1; step j is [``edges_[j]``, ``edges_[j + 1]``). Adjacent steps
+        differ in value or complement.
     values_ : ndarray of shape (M,)
         Probability of the event on each step.
     complements_ : ndarray of shape (M,)
-        Probability that it does not happen, with all its digits where the other is nearly 1.
+        One minus the values, with full precision for values close to 1.
     model_n_bins_ : ndarray of shape (T,)
         Number of bins of each model.
     model_log_evidences_ : ndarray of shape (T,)
@@ -321,40 +319,37 @@ class BayesianBinning(BinaryMethod):
 
     Notes
     -----
-    *Edges* lie midway between neighbouring scores, so that equal scores share a bin and no bin is empty;
-    the outermost are 0 and 1. Where ties make two models the same it counts once, and :math:`B_t` is the
-    number of bins that are left. Weights count rows, n is their sum; those that average less than one are
-    multiplied until they average one.
+    *Edges* are midpoints of adjacent scores, so that equal scores share a bin and no bin is empty; the outermost are 0
+    and 1. Models that are identical because of ties count once, and :math:`B_t` is the resulting number of bins. Weights
+    are frequencies with sum n; weights with a mean below 1 are rescaled to mean 1.
 
-    *Small probabilities.* In a bin without events the posterior mean is no more than the prior's share, and
-    the paper's prior believes the scores of that bin: a rare event among the tiny ones of a confident
-    classifier costs much log-loss, though never an infinite one, and can rule out all models but that of one
-    bin, with which all scores become equal and accuracy is lost. ``prior_weight_per="bin"`` with
-    ``prior_margin=0.005``, for which the name "bbq" of the registry stands, is the setting that the authors'
-    program calls that of the paper, and much better with such scores; "bbq-paper" is what the paper writes, and
-    the default of this class. The map need not be monotone, nor keep the arg-max.
+    *Small probabilities.* In a bin without events the posterior mean is that of the prior, shrunk further to 0, and the
+    paper's prior is centred at the scores of the bin. A rare event among the tiny scores of a confident classifier has a
+    large, though finite, log-loss, and can exclude all models except that of one bin, with which all scores become equal
+    and accuracy is lost. ``prior_weight_per="bin"`` with ``prior_margin=0.005``, the registry name "bbq", is the setting
+    that the authors' program attributes to the paper, and is much better for such scores; "bbq-paper" is the text of the
+    paper, and the default of this class. The map need not be monotone or arg-max-preserving.
 
-    *Programs and paper.* The authors' program has edges as here, and besides other priors another value for
-    bins, with one pseudo-row, and drops models of small weight. That of :cite:`wenger2020` takes
-    interpolated quantiles for edges, fits bins [a, b) and predicts with bins (a, b]: a score on an edge,
-    such as 1 where many are 1, gets the value of other rows than its own, and a score of exactly 0 that of
-    the last bin. It keeps bins without width, whose prior is so certain that one row against it all but
-    rules the model out.
+    *Programs and paper.* The authors' program has the same edges. Besides other priors it has a different bin value,
+    with one pseudo-row, and drops models of small weight. The program of :cite:`wenger2020` uses interpolated quantiles as
+    edges, fits bins [a, b) and predicts with bins (a, b]: a score on an edge, such as 1 if many are 1, gets the value of
+    another bin, and a score of exactly 0 that of the last bin. It keeps bins of zero width, whose prior is so certain that
+    a single contrary row nearly excludes the model.
 
-    *Batches.* ``partial_fit`` keeps the distinct scores, each with its rows and their events, and averages all models anew
-    with every batch. Up to 10,000 distinct scores it gives what a fit of all rows would give. More are merged into about
-    5,000 cells of equal mass, each at its mean score, between which the edges then lie. That moves a few rows to the
-    next bin and a little weight from model to model: with 40,000 rows the map changes about as much as by leaving
-    out one row in a thousand, a tenth of its distance from the truth. Each class takes 240 kB at most.
+    *Batches.* ``partial_fit`` keeps the distinct scores with the numbers of rows and events, and averages all models again
+    with every batch. Up to 10,000 distinct scores it equals a fit of all rows. More are merged into about 5,000 cells of
+    equal mass, each at its mean score, with edges between cells. That moves a few rows to the next bin and changes the
+    weights of the models slightly: with 40,000 rows the effect on the map is about that of leaving out one row in a
+    thousand, a tenth of its error. Each class takes 240 kB at most.
 
     Costs a sort, :math:`O(C^2 n^{2/3} \log n)` for the bins of all models, and for the mean the number of
-    models whose weight is not negligible times that of steps; prediction is a binary search. A fit takes
-    :math:`O(n + C^2 n^{2/3})` memory. The map has no more steps than rows, often far fewer: with 24 bytes for
-    each, those of K classes take 24 nK bytes at most.
+    models with non-negligible weight times the number of steps; prediction is a binary search. A fit takes
+    :math:`O(n + C^2 n^{2/3})` memory. The map has at most n steps of 24 bytes, often far fewer, so those of K classes
+    take at most 24 nK bytes.
 
     Examples
     --------
-    Eight rows have one bin or two. The posterior means are 1/2 with one, and with two
+    For eight rows there are models with one bin and with two. The posterior mean is 1/2 with one bin; with two they are
     (1 + 1/4) / (4 + 1) and (3 + 3/4) / (4 + 1).
 
     >>> p, y = [0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9], [0, 0, 1, 0, 1, 1, 0, 1]

@@ -1,4 +1,4 @@
-"""Histogram binning: one probability for all scores of a bin, the frequency of the event in it."""
+"""Histogram binning: the event frequency of each bin of the scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ Strategy = Literal["uniform", "quantile", "range"]
 
 STRATEGIES = ("uniform", "quantile", "range")
 
-# A sum of weights that ought to be a multiple of ``rows_per_bin`` may fall short of it by its rounding.
+# Relative tolerance for rounding of sums of weights that are multiples of ``rows_per_bin``.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class SmoothedFrequency:
-    r"""Frequency of the event among the rows of a bin and :math:`2 s` imagined ones.
+    r"""Event frequency of a bin with :math:`2 s` pseudo-counts.
 
     .. math:: v = \frac{P + 2 s m}{W + 2 s}
 
@@ -42,7 +42,7 @@ class SmoothedFrequency:
     Attributes
     ----------
     prior : float
-        Frequency m of the event among the imagined rows.
+        Event frequency m of the pseudo-counts.
     smoothing : float
         Half of their number, s; zero for raw frequencies.
 
@@ -69,13 +69,12 @@ class SmoothedFrequency:
 
 
 class HistogramBinning(BinaryMethod):
-    r"""Cut the scores into bins, and give each bin the frequency of the event in it.
+    r"""Histogram binning: replace the scores of each bin by the event frequency of the bin.
 
     .. math:: \hat q(s) = \frac{P_b + 2 \lambda m}{W_b + 2 \lambda}, \qquad s \in \text{bin } b
 
-    for :math:`W_b` calibration rows in the bin, of which :math:`P_b` with the event, and :math:`2 \lambda` more
-    that nobody saw and of which a share m has it :cite:`zadrozny2001`. More than two classes are calibrated one
-    against the rest.
+    for :math:`W_b` calibration rows in the bin, :math:`P_b` of them events, and :math:`2 \lambda` pseudo-counts with
+    event frequency m :cite:`zadrozny2001`. More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
@@ -83,23 +82,21 @@ class HistogramBinning(BinaryMethod):
         Bins of the same width from 0 to 1; bins of the same number of rows; or bins of the same width from the
         smallest to the largest calibration score.
     n_bins : int, sequence of int or "auto", default=15
-        Number of bins. Of several the one with the lowest log-loss of rows left out is taken, for each class its
-        own; see the notes. ``"auto"`` tries 5, 10, 15, 20, 25, 30, 50, 70 and 100, as far as there are
-        five rows for each bin.
+        Number of bins. From several, the one with the lowest leave-one-out log-loss is selected, per class; see the notes.
+        ``"auto"`` is 5, 10, 15, 20, 25, 30, 50, 70 and 100, limited to at least five rows per bin.
     rows_per_bin : int, optional
-        Number of rows in each bin instead of a number of bins, for ``strategy="quantile"``; there is always at
-        least one bin.
+        Number of rows per bin instead of a number of bins, for ``strategy="quantile"``; there is always at least one
+        bin.
     binning : scheme of :mod:`calibrant.binning`, optional
-        The bins themselves, or what makes them; then the three parameters above are not used.
+        A binning scheme, which replaces the three parameters above.
     smoothing : float, default=1.0
-        Half of the number of rows added to each bin, :math:`\lambda`. With zero the values are raw frequencies,
-        0 and 1 among them: one row against such a bin makes the log-loss infinite.
+        Half of the number of pseudo-counts per bin, :math:`\lambda`. Zero gives raw frequencies, which can be 0 or 1 and
+        make the log-loss infinite.
     prior : "base-rate" or float, optional
-        Frequency m among the rows added: that of the event in all calibration rows, or a number. If it is not
-        given, ``"base-rate"`` for bins of the same number of rows and 1/2 for all others; see the notes.
+        Event frequency m of the pseudo-counts: that of the calibration set, or a number. By default
+        ``"base-rate"`` for bins of equally many rows and 1/2 for all others; see the notes.
     empty : "centre", "prior" or float, default="centre"
-        Value of a bin without calibration rows: its centre, so that its scores stay about what they are; the
-        prior; or a number.
+        Value of a bin without calibration rows: its centre, the prior, or a number.
 
     Attributes
     ----------
@@ -116,37 +113,35 @@ class HistogramBinning(BinaryMethod):
 
     Notes
     -----
-    *Number of bins.* Leaving one row out changes one bin only, so the log-loss of every row under the bins of all
-    others has a closed form. It needs no folds and no random numbers, and all numbers of bins come from one
-    sort. With ``smoothing=0`` they are compared as with 1, since one row can make the loss infinite. Weights that are
-    all whole numbers count rows, of which one at a time is left out; with any other weights whole rows are.
+    *Number of bins.* Leaving a row out changes only one bin, so the leave-one-out log-loss has a closed form. It needs no
+    folds and no random numbers, and one sort serves all numbers of bins. With ``smoothing=0`` they are compared as with
+    1, since a single row can make the loss infinite. Integer weights are frequencies, and one observation at a time is
+    left out; with any other weights complete rows are.
 
-    *Prior.* Laplace's 1/2 suits bins of equal width: where scores are high, such bins hold few rows, and what
-    little is known there had better not be drawn to a base rate of 1/K. Among bins of the same number of rows
-    most hold no event at all once there are many classes; there 1/2 would lift all those classes, and a
-    row's sum to a multiple of what it should be.
+    *Prior.* Laplace's 1/2 suits bins of equal width: at high scores such bins hold few rows, which should not be shrunk to
+    a base rate of 1/K. With many classes most bins of equally many rows hold no event; there 1/2 would raise the
+    probabilities of all those classes, and the sum of a row to a multiple of 1.
 
-    *Order.* All scores of a bin become equal, which costs ranking and, with many classes and few bins of
-    equal mass, accuracy: of 100 classes each is the right one in about a hundredth of the rows, so that the
-    uppermost of 15 bins holds mostly rows of others. ``"auto"``, which the names of the registry stand for, takes
-    more bins there.
+    *Order.* All scores of a bin become equal, which loses ranking and, with many classes and few bins of equal mass,
+    accuracy: each of 100 classes is the true one in about a hundredth of the rows, so the uppermost of 15 bins holds
+    mostly rows of other classes. ``"auto"``, the setting of the registry names, selects more bins there.
 
     *Programs.* The text of :cite:`kull2019` has bins from 0 to 1 and raw frequencies; its program for the
     non-neural tables has ``strategy="range", prior=0.5, empty="prior"`` and chooses among 5 to 30, its program for
     networks 15 bins with ``smoothing=0, empty=0.0`` and ``binning=EqualWidth(15, closed="right")``. The program
-    of :cite:`wenger2020` leaves scores of empty bins as they are, and puts scores below the smallest of
-    calibration into the last bin; here they are in the first. Bins of a fixed number of rows for the predicted
+    of :cite:`wenger2020` does not change scores in empty bins, and puts scores below the smallest calibration score into
+    the last bin; here they are in the first. Bins with a fixed number of rows for the predicted
     class are those of :cite:`gupta2022`.
 
-    *Batches.* ``partial_fit`` keeps the sums of every bin. With one number of bins of equal width it gives what a fit of
-    all rows would give. Edges that depend on the scores, and a number of bins that is chosen, are those of the first
+    *Batches.* ``partial_fit`` keeps the sums of every bin. With a given number of bins of equal width it equals a fit of
+    all rows. Edges that depend on the scores, and a selected number of bins, are those of the first
     1,000 rows, or of the first batch if that is longer.
 
     Costs O(n) for given bins of equal width, otherwise a sort, O(n) memory; O(n log B) to predict.
 
     Examples
     --------
-    Two rows of five in the lower half have the event, and four of five in the upper one.
+    Two of five rows in the lower half are events, and four of five in the upper one.
 
     >>> p = [0.1, 0.2, 0.2, 0.3, 0.4, 0.6, 0.7, 0.7, 0.8, 0.9]
     >>> y = [0, 1, 0, 0, 1, 1, 1, 0, 1, 1]
@@ -213,7 +208,7 @@ class HistogramBinning(BinaryMethod):
         elif not np.ndim(self.n_bins):
             check_whole("n_bins", self.n_bins)
         elif not len(self._grid(np.inf)):
-            raise ParameterError("n_bins is empty; give at least one number, or 'auto'.")
+            raise ParameterError("n_bins is empty; pass at least one number, or 'auto'.")
         else:
             for number in self._grid(np.inf):
                 check_whole("n_bins", number)
@@ -254,7 +249,7 @@ class HistogramBinning(BinaryMethod):
         self._set_values(self.memory_)
 
     def _set_values(self, memory: dict[str, Any]) -> None:
-        """Set the value of every bin from its sums, small weights not making the rows fewer."""
+        """Set the value of every bin from its sums; weights with a mean below 1 do not reduce the number of rows."""
         rows_per_weight = max(1.0, memory["rows"] / float(memory["weight"].sum()))
         events, self.counts_ = memory["outcome_sum"] * rows_per_weight, memory["weight"] * rows_per_weight
         total = float(self.counts_.sum())
@@ -290,7 +285,7 @@ class HistogramBinning(BinaryMethod):
         total: float,
         frequency: SmoothedFrequency,
     ) -> BinningScheme:
-        """Return the scheme with the number of bins that rows left out prefer."""
+        """Return the scheme with the number of bins of the lowest leave-one-out loss."""
         grid = self._grid(total)
         if len(grid) == 1:
             return self._scheme(grid[0], scores)
@@ -310,7 +305,7 @@ class HistogramBinning(BinaryMethod):
         return self._scheme(grid[int(np.argmin(losses))], scores)
 
     def _grid(self, total: float) -> list[int]:
-        """Return the numbers of bins to choose from, in increasing order."""
+        """Return the candidate numbers of bins, in increasing order."""
         if self.rows_per_bin is not None:
             return [max(1, min(int(total / self.rows_per_bin + ROUNDING), MOST_BINS))]
         if isinstance(self.n_bins, str):
@@ -344,15 +339,15 @@ def _check_probability(name: str, value: Any, words: tuple[str, ...]) -> None:
 # The six numbers of Kull et al. (2019), and larger ones without which many classes lose their order.
 NUMBERS_TRIED = (5, 10, 15, 20, 25, 30, 50, 70, 100)
 
-# With fewer rows in a bin its frequency is mostly chance, in the rows left out as well.
+# With fewer rows the frequency of a bin is mostly chance, in left-out rows as well.
 FEWEST_ROWS_PER_BIN = 5
 
-# What is left of a weight after the same weight is taken away, in units of it.
+# Relative rounding error of a weight minus itself.
 LOST_DIGITS = 1e-12
 
 
 def automatic_grid(total: float) -> list[int]:
-    """Return the numbers of bins worth trying for rows of this total weight; at least one.
+    """Return the candidate numbers of bins for rows of this total weight; at least one.
 
     >>> automatic_grid(120.0), automatic_grid(3.0)
     ([5, 10, 15, 20], [5])
@@ -363,9 +358,9 @@ def automatic_grid(total: float) -> list[int]:
 
 
 class BinSearch:
-    r"""Rows in order of their scores, to compare binnings by the log-loss of rows that were left out.
+    r"""Rows in order of their scores, to compare binnings by their leave-one-out log-loss.
 
-    The row that is left out changes one bin only, so that its loss needs no second fit: with P of the weight W
+    The left-out row changes only one bin, so that its loss needs no second fit: with P of the weight W
     of its bin, a row of weight u with the event has the probability :math:`v(P - u, W - u)`, and one without
     it :math:`1 - v(P, W - u)`. Edges, which do not depend on outcomes, stay; bins are closed on the left.
     Weights that are whole numbers count rows, of which one is left out; any other weight is that of one row.

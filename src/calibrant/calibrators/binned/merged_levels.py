@@ -1,4 +1,4 @@
-"""Scores of past rows in a space that does not grow: neighbours are merged into cells of equal mass."""
+"""Bounded storage of the scores of earlier batches: adjacent levels are merged into cells of equal mass."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Scaling-binning: a fitted scaling map, rounded to its own mean in every bin."""
+"""Scaling-binning: a fitted scaling map, replaced by its mean in every bin."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -35,10 +35,11 @@ __all__ = ["ScalingBinning"]
 
 @dataclass(frozen=True, eq=False)
 class RepresentativeRows:
-    """Different predictions of two columns, in order of their log-odds, each with the weight of the rows it stands for.
+    """Distinct predictions of two columns, in order of their log-odds, each with the weight of the rows it represents.
 
-    Up to 10,000 different rows are all kept. More are cut into about 5,000 cells of equal mass along the log-odds, and the
-    row in the middle of each stays. It is a row that came, not a mean: rows of the same log-odds can differ in raw logits.
+    Up to 10,000 distinct rows are all kept. More are divided into about 5,000 cells of equal mass along the log-odds, and
+    the row in the middle of each cell represents it. It is an observed row, not a mean: rows with the same log-odds can
+    differ in raw logits.
 
     Examples
     --------
@@ -109,27 +110,26 @@ class _MapAndRows(EventCounts):
 
 
 class ScalingBinning(BinaryMethod):
-    r"""Fit a scaling map, then give each bin of its outputs their mean.
+    r"""Scaling-binning: fit a scaling map, then replace its outputs by their mean in each bin.
 
     .. math:: \hat q(s) = \frac{1}{W_b} \sum_{i \in b} w_i \, g(s_i), \qquad g(s) \in \text{bin } b
 
-    with g fitted to the calibration rows, and bins that hold the same number of them :cite:`kumar2019`. The values
-    are means of what the map gives out, not frequencies of the event, so they vary as little as those of the
-    map; but there are only B of them, so that how well they are calibrated can be measured, which for a
-    continuous map is impossible without assumptions. More than two classes are calibrated one against the rest.
+    with g fitted to the calibration set, and bins of equally many rows :cite:`kumar2019`. The values are means of the
+    outputs of the map, not event frequencies, so they have the low variance of the map. But there are only B of
+    them, so their calibration error can be estimated, which is impossible for a continuous map without assumptions.
+    More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     scaling : Calibrator, optional
-        The map g, any calibrator that takes two classes; :class:`~calibrant.PlattScaling` if it is not given. For
-        ``partial_fit`` it must have that too.
+        The map g, any calibrator for two classes; :class:`~calibrant.PlattScaling` by default. ``partial_fit`` requires
+        it to have ``partial_fit``.
     n_bins : int, default=100
-        Greatest number of bins, B; equal outputs share a bin. With a hundred little is lost against the map
+        Largest number of bins, B; equal outputs share a bin. With a hundred bins the result is close to the map
         itself. With K classes the uppermost of B < K bins holds more rows than one class has, and accuracy
-        collapses, as it did in published comparisons with 10 or 15.
+        collapses, as in published comparisons with 10 or 15.
     binning : scheme of :mod:`calibrant.binning`, optional
-        Other bins of the outputs, or what makes them; then ``n_bins`` is not used. A bin without rows has its
-        centre as value.
+        A binning scheme of the outputs, which replaces ``n_bins``. The value of a bin without rows is its centre.
 
     Attributes
     ----------
@@ -150,15 +150,15 @@ class ScalingBinning(BinaryMethod):
 
     Notes
     -----
-    The theory of :cite:`kumar2019` takes separate rows for the map, the edges and the values; its program, like this
-    class, takes the same for all three. Outcomes enter only through the map, so that there is little
-    to over-fit. In the program bins are (a, b], cut after every n/B rows, even between equal outputs. What
-    :cite:`tomani2022` and others call PBMC is this method with Platt scaling for each class, without making the
-    rows sum to one; :meth:`~calibrant.OneVsRest.class_probabilities` of ``OneVsRest(ScalingBinning())`` gives those.
+    The theory of :cite:`kumar2019` uses separate rows for the map, the edges and the values; its program, like this
+    class, uses the same rows for all three. Outcomes enter only through the map, so there is little over-fitting. In the
+    program bins are (a, b], with an edge after every n/B rows, even between equal outputs. PBMC in
+    :cite:`tomani2022` and others is this method with Platt scaling for each class, without normalisation;
+    :meth:`~calibrant.OneVsRest.class_probabilities` of ``OneVsRest(ScalingBinning())`` returns these.
 
-    *Batches.* ``partial_fit`` has the map learn from each batch, and makes the bins anew of what the map then gives out for all
-    rows so far. Up to 10,000 different rows are kept for that, without their outcomes; of more, about 5,000 that stand for
-    cells of equal mass along the log-odds. What differs from one fit of all rows is hardly more than what differs in the map.
+    *Batches.* ``partial_fit`` updates the map with each batch, and recomputes the bins from its outputs for all rows so far.
+    For this, up to 10,000 distinct rows are kept without their outcomes; of more, about 5,000 that represent cells of
+    equal mass along the log-odds. The difference from a single fit is hardly larger than that of the map.
 
     Costs the fit of the map and a sort, O(n) memory; to predict, the map and O(n log B).
 
@@ -196,7 +196,7 @@ class ScalingBinning(BinaryMethod):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """Whether logits are looked at raw depends on the map."""
+        """Dependence on raw logits follows from the map."""
         return Traits(
             uses_raw_logits=isinstance(self.scaling, Calibrator) and self.scaling.traits.uses_raw_logits
         )
@@ -227,7 +227,7 @@ class ScalingBinning(BinaryMethod):
         )
         rows = RepresentativeRows.of(scores.predictions, weights)
         if n_rows != len(outcomes):
-            # Rows that have faded counted in full as long as they were at hand.
+            # Before condensation all rows counted in full.
             self._use(learner, rows, n_rows)
         return rows.memory(n_rows) | {"learner": learner}
 
@@ -251,17 +251,17 @@ class ScalingBinning(BinaryMethod):
         return scaling
 
     def _use(self, learner: Calibrator, rows: RepresentativeRows, n_rows: float) -> None:
-        """Set the map to that of a learner, and the bins to those of its outputs for rows that stand for ``n_rows``."""
-        # As long as a learner waits for the other outcome it changes nothing, which its memory says.
+        """Set the map of a learner, and bins of its outputs for rows that represent ``n_rows``."""
+        # A learner that has seen only one outcome is the identity; its state says so.
         self.scaling_ = learner if learner._has_seen_one_class else without_batch_state(learner)
         self._set_bins(EventScores(rows.predictions), rows.weights / weight_per_row(rows.weights, n_rows))
 
     def _set_bins(self, scores: EventScores, weights: Vector | None) -> None:
-        """Cut the outputs for these rows into bins, each with their mean."""
+        """Bin the outputs for these rows, and set the mean of each bin."""
         output, complement = self._output(scores)
         places = self._places(scores, output)
         partition = (EqualMass(self.n_bins) if self.binning is None else self.binning)(places, weights)
-        # In the place of outcomes may stand any number of which the means are wanted.
+        # The bins average outputs instead of outcomes.
         of_outputs = partition.bins(places, output, weights)
         of_complements = partition.bins(places, complement, weights)
         self.edges_, self.closed_, self.counts_ = of_outputs.edges, partition.closed, of_outputs.weight
@@ -281,7 +281,7 @@ class ScalingBinning(BinaryMethod):
         return event.with_probability(happens, fails)
 
     def _output(self, scores: EventScores) -> tuple[Vector, Vector]:
-        """Return what the map gives out for the event and for its complement."""
+        """Return the outputs of the map for the event and for its complement."""
         mapped = EventScores(self.scaling_.transform(scores.predictions))
         if mapped.predictions.space is Space.LOGITS:
             complement: Vector = expit(-mapped.log_odds)

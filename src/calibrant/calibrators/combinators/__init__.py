@@ -1,1 +1,1 @@
-"""Calibrators that combine or compare others."""
+"""Calibrators that combine, select or wrap others."""

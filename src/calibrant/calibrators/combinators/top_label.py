@@ -1,4 +1,4 @@
-"""Top-label reduction: one binary map for each predicted class."""
+"""Top-label calibration: one binary map per predicted class."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -37,14 +37,14 @@ from calibrant.space import Space
 __all__ = ["TopLabel"]
 
 
-# A sum of weights that ought to reach ``min_rows`` may fall short of it by its rounding.
+# Relative tolerance of ``min_rows`` for rounding of sums of weights.
 ROUNDING = 1e-9
 
 Learning = Callable[[Calibrator, LabelledPredictions, float], Calibrator]
 
 
 class _MapsOfClasses(Summary):
-    """Batches for the map of every predicted class; each is compared with a sample of its own rows."""
+    """Batches for the maps of all predicted classes; each is compared with a sample of its rows."""
 
     def check(self, calibrator: Any) -> None:
         calibrator._check_parameters()
@@ -58,75 +58,72 @@ class _MapsOfClasses(Summary):
 
 
 class TopLabel(Calibrator):
-    r"""Calibrate how sure a classifier is of the class that it predicts, for each predicted class apart.
+    r"""Top-label calibration: calibrate the confidence in the predicted class, separately for each predicted class.
 
     .. math:: \hat q_{\hat y} = h_{\hat y}(p_{\hat y}), \qquad
               \hat q_k = (1 - \hat q_{\hat y}) \, \frac{p_k}{\sum_{j \ne \hat y} p_j} \quad (k \ne \hat y)
 
-    where :math:`\hat y` is the class with the largest probability and :math:`h_l` a map for two classes, fitted to
-    the rows in which class l is predicted: to their largest probability, and to whether the prediction is right
-    :cite:`gupta2022`. What the map does not give to the predicted class is shared out among the others as the
-    classifier did, zeros counting as the floor.
+    where :math:`\hat y` is the predicted class and :math:`h_l` a binary map that is fitted to the rows in which class l is
+    predicted: to their confidence, and to whether the prediction is correct :cite:`gupta2022`. The other classes share the
+    remainder in proportion to their uncalibrated probabilities, with zeros raised to the floor.
 
     Parameters
     ----------
     base : Calibrator
-        What is fitted for each predicted class; any calibrator that takes two classes. It is cloned, not changed. For
-        ``partial_fit`` it must have that too.
+        Calibrator for two classes that is cloned and fitted for each predicted class. ``partial_fit`` requires it to have
+        ``partial_fit``.
     by_class : bool, default=True
-        Whether each predicted class has a map of its own. With False there is one map for all rows, which makes
-        the confidence honest on average over the classes but not for each of them.
+        Whether each predicted class has a separate map. With False one map is fitted to all rows, which calibrates the
+        confidence on average over the classes but not per class.
     min_rows : int, default=50
-        A class that fewer calibration rows predict, in total weight, uses one map fitted to all rows.
+        A class that is predicted in fewer calibration rows, by total weight, uses one map fitted to all rows.
 
     Attributes
     ----------
     calibrators_ : list of Calibrator or None
-        The fitted maps, those of classes first and, if any class needs it, the one of all rows last. None where
-        the predictions of these rows are all right or all wrong; ``constants_`` has their confidence.
+        The fitted maps of the classes and, if any class needs it, of all rows as the last one. None if the predictions
+        of these rows are all correct or all wrong; ``constants_`` has their confidence.
     constants_ : ndarray
-        For each map that is None the confidence (r + 1) / (w + 2), for w rows of which r are right: Laplace's rule;
+        For each map that is None the confidence (r + 1) / (w + 2), for w rows of which r are correct: Laplace's rule;
         NaN for the others.
     map_of_class_ : ndarray of shape (K,)
-        Number of the map that each predicted class uses, where K counts the classes with calibration rows.
+        Index of the map of each predicted class, where K counts the classes with calibration rows.
 
     Notes
     -----
     *Guarantee.* With base ``HistogramBinning(strategy="quantile", rows_per_bin=m, smoothing=0)``, distinct scores and
-    enough rows in each class, the probability that the prediction is right differs from the confidence by at most
+    enough rows in each class, the probability that the prediction is correct differs from the confidence by at most
 
     .. math:: \sqrt{\frac{\log(2 B / \delta)}{2 (m - 1)}}
 
-    in all B bins of all predicted classes at once, with probability :math:`1 - \delta` over the calibration rows,
-    whatever the classifier and the distribution :cite:`gupta2022`. For one bin given in advance B is 1. With the
-    smoothing of the default, which keeps the log-loss finite, the values move by at most 2 / (m + 2) more. The paper
-    proves it for bins whose edges are scores of rows that are left out of the bins; here edges lie midway between two
-    scores, and no row is left out.
+    simultaneously in all B bins of all predicted classes, with probability :math:`1 - \delta` over the calibration set,
+    for any classifier and distribution :cite:`gupta2022`. For one bin given in advance B is 1. The default smoothing, which
+    keeps the log-loss finite, adds at most 2 / (m + 2). The paper proves the bound for bins whose edges are scores of rows
+    that are left out of the bins; here edges are midpoints between scores, and no row is left out.
 
-    *Other classes.* Only the predicted class is calibrated. Where its confidence becomes low, another class can end
-    up with the larger probability, and ``predict`` gives that one. The guarantee is for the label that the
-    classifier predicted: :meth:`confidences` returns it with exactly its confidence.
+    *Other classes.* Only the predicted class is calibrated. If its confidence decreases, another class can have a larger
+    probability, and ``predict`` returns that one. The guarantee is for the classifier's own prediction:
+    :meth:`confidences` returns it with its calibrated confidence.
 
-    *Program.* The authors' leaves rows alone whose class is predicted by fewer rows than a bin holds, and
+    *Program.* The authors' program does not calibrate classes that are predicted in fewer rows than a bin holds, and
     breaks ties of scores by random noise of 1e-10; here such classes use the map of all rows, and ties share a
-    bin. Of several equal largest probabilities the first counts as predicted.
+    bin. Among equal largest probabilities the first class is the prediction.
 
-    *Classes without calibration rows* keep their share of probability as with every calibrator here, also where
-    they are predicted. With ``by_class=False`` nothing belongs to one class, and all columns take part.
+    *Classes without calibration rows* keep their share of probability as with every calibrator here, also if they
+    are predicted. With ``by_class=False`` no parameter belongs to one class, and all columns are calibrated.
 
-    *Batches.* In ``partial_fit`` each predicted class has a learner of its own from its first row on, and all rows together
-    have one: ``base``, in batches, with a memory and a sample of its rows. A class uses its own map as soon as the weight of its
-    rows reaches ``min_rows``, and no longer when they have faded below that. Classes that are still to come can
-    be predicted already, and their share is calibrated like all others; an ordinary fit would leave them out. ``half_life``
-    counts rows of all classes.
+    *Batches.* In ``partial_fit`` each predicted class has a separate learner from its first row on, and there is one for all
+    rows: clones of ``base`` with their batch summaries. A class uses its own map while the weight of its rows is at least
+    ``min_rows``. Classes without rows so far can already be predicted, and their share is calibrated like that of all
+    others; an ordinary fit would leave them out. ``half_life`` counts rows of all classes.
 
-    Costs O(nK), one sort of the rows by predicted class, and the fits of ``base``, n rows in all of them together
-    and n more if some class has few; on several threads where that pays.
+    Costs O(nK), one sort of the rows by predicted class, and fits of ``base`` to n rows in total, or 2n rows if some class
+    has few; on several threads for large data.
 
     Examples
     --------
-    A classifier that is right in 7 of 10 rows when it predicts the first class, in 9 of 10 when it predicts the
-    second, and always 80 % sure:
+    A classifier with a confidence of 80 %, which is correct in 7 of 10 rows when it predicts the first class, and in 9 of 10
+    when it predicts the second:
 
     >>> from calibrant import TemperatureScaling
     >>> p = [[0.8, 0.2]] * 10 + [[0.2, 0.8]] * 10
@@ -155,12 +152,12 @@ class TopLabel(Calibrator):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """What follows from those of the base; constants and shared maps need not be better than the identity."""
+        """Traits that follow from the base; constants and shared maps may be worse than the identity."""
         raw = isinstance(self.base, Calibrator) and self.base.traits.uses_raw_logits
         return Traits(uses_raw_logits=raw, shares_parameters=not self.by_class)
 
     def confidences(self, X: Any) -> tuple[NDArray[Any], NDArray[np.floating]]:
-        """Return the labels that the classifier predicts, (n,), and the calibrated probability of each, (n,)."""
+        """Return the classifier's predicted labels, (n,), and their calibrated probabilities, (n,)."""
         check_is_fitted(self)
         predictions = self._parsed(X)
         predicted = predictions.predicted
@@ -169,7 +166,7 @@ class TopLabel(Calibrator):
 
     @property
     def fit_cost(self) -> JointCost:  # type: ignore[override]
-        """That of one fit of two classes for every predicted class, each to its share of the rows."""
+        """Cost of one binary fit per predicted class, each to its rows."""
         return JointCost([FitPart(getattr(self.base, "fit_cost", None), n_classes=2)])
 
     def _fit(self, data: LabelledPredictions) -> None:
@@ -188,7 +185,7 @@ class TopLabel(Calibrator):
 
     def _condense(self, data: LabelledPredictions, n_rows: float) -> None:
         if self.present_columns_ is not None:
-            # What is remembered is of all columns, since later rows may have any class.
+            # The summary is of all columns, since later rows may have any class.
             self.present_columns_ = None
             self._fit(data)
         fresh: Calibrator = clone(self.base)
@@ -207,7 +204,7 @@ class TopLabel(Calibrator):
 
         self.memory_ = self._updated_state(empty, data, 0.0, n_rows, learn)
         if n_rows != data.n_rows:
-            # Rows that have faded counted in full as long as they were at hand.
+            # Before condensation all rows counted in full.
             self._set_maps()
 
     def _update(self, data: LabelledPredictions, kept: float, n_rows: float) -> None:
@@ -217,21 +214,21 @@ class TopLabel(Calibrator):
     def _updated_state(
         self, past: dict[str, Any], data: LabelledPredictions, kept: float, n_rows: float, learn: Learning
     ) -> dict[str, Any]:
-        """Return what is remembered after one more batch; classes without rows in it only fade."""
+        """Return the state after another batch; the weights of classes without rows in it only decay."""
         predicted, binary = _right_or_wrong(data)
         numbers = 2 * predicted + binary.labels
         sums = np.bincount(numbers, data.weights, minlength=2 * data.n_classes).reshape(-1, 2)
         weights = past["outcome_weights"] * kept + sums
         own = self._has_own_map((weights / weight_per_row(weights, n_rows)).sum(axis=1))
         learners, of_all = list(past["learners"]), past["learner_of_all"]
-        # Of a learner whose class has no rows, what is left is multiplied when the next ones come.
+        # The decay of a learner whose class has no rows is applied with its next rows.
         left = past["kept"] * kept
         present = np.bincount(predicted, minlength=data.n_classes) > 0
         columns = np.flatnonzero(present & bool(self.by_class))
         groups = _rows_by_number(predicted, data.n_classes, present & bool(self.by_class))
         with gathered(len(columns) + 1, "top-label update"):
             for column, rows in zip(columns, groups, strict=True):
-                # Nobody is interested in warnings of a map that is not used.
+                # Warnings of a map that is not used are irrelevant.
                 with nullcontext() if own[column] else held_back():
                     learners[column] = learn(learners[column], binary.take(rows), float(left[column]))
             with held_back() if own.all() else nullcontext():
@@ -245,7 +242,7 @@ class TopLabel(Calibrator):
         }
 
     def _set_maps(self) -> None:
-        """Set the maps that the classes use from what is remembered."""
+        """Set the maps of all classes from the state."""
         weights = self.memory_["outcome_weights"]
         weights = weights / weight_per_row(weights, self.memory_["rows"])
         own = self._has_own_map(weights.sum(axis=1))
@@ -260,7 +257,7 @@ class TopLabel(Calibrator):
         self.constants_ = np.array([constant for _, constant in maps])
 
     def _has_own_map(self, weights: NDArray[Any]) -> NDArray[np.bool_]:
-        """Tell for each class whether rows of this total weight are enough for a map."""
+        """Return for each class whether rows of this total weight suffice for a separate map."""
         return (weights * (1 + ROUNDING) >= self.min_rows) & bool(self.by_class)
 
     def _check_parameters(self) -> None:
@@ -296,19 +293,19 @@ class TopLabel(Calibrator):
 
 
 def _right_or_wrong(data: LabelledPredictions) -> tuple[IntArray, LabelledPredictions]:
-    """Return the predicted classes, and the problem of two classes: whether each prediction is right."""
+    """Return the predicted classes, and the binary problem whether each prediction is correct."""
     predicted = data.predictions.predicted
     top = AgainstRest(data.predictions).rest_of_largest()
     return predicted, binary_problem(top, data.labels == predicted, data.weights)
 
 
 def _numbers_of_maps(own: NDArray[np.bool_]) -> IntArray:
-    """Return the number of the map that each class uses; after those of single classes comes that of all rows."""
+    """Return the index of the map of each class; the map of all rows comes last."""
     return np.where(own, np.cumsum(own) - 1, own.sum())
 
 
 def _fitted(base: Calibrator, part: LabelledPredictions) -> tuple[Calibrator | None, float]:
-    """Return a map of these rows, or the confidence that stands for one where nothing is to be told apart."""
+    """Return a map of these rows, or a constant confidence if their outcomes are all equal."""
     wrong, right = part.class_weights
     if wrong > 0 and right > 0:
         return clone(base).fit_labelled(part), np.nan
@@ -316,7 +313,7 @@ def _fitted(base: Calibrator, part: LabelledPredictions) -> tuple[Calibrator | N
 
 
 def _map_or_constant(learner: Calibrator, outcomes: NDArray[np.float64]) -> tuple[Calibrator | None, float]:
-    """Return the map of a learner, or the confidence that stands for one as :func:`_fitted` does."""
+    """Return the map of a learner, or a constant confidence as :func:`_fitted` does."""
     wrong, right = outcomes
     if wrong > 0 and right > 0 and not learner._has_seen_one_class:
         return without_batch_state(learner), np.nan
@@ -324,7 +321,7 @@ def _map_or_constant(learner: Calibrator, outcomes: NDArray[np.float64]) -> tupl
 
 
 def _laplace(wrong: float, right: float) -> float:
-    """Return Laplace's estimate of the probability to be right."""
+    """Return Laplace's estimate of the accuracy."""
     return (right + 1) / (wrong + right + 2)
 
 

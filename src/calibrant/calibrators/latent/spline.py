@@ -1,4 +1,4 @@
-"""Spline calibration: a smooth curve through cumulative differences, whose slope repairs a probability."""
+"""Spline calibration: correct a probability by the slope of a spline through cumulative differences."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -286,93 +286,89 @@ MOST_HALVINGS = 10  # of a correction that does harm on its own rows, before the
 
 
 class SplineCalibration(BinaryMethod):
-    r"""Repair a probability by the slope of a spline through the cumulative differences of outcomes and scores.
+    r"""Spline calibration: correct a probability by the slope of a spline through cumulative differences.
 
     .. math:: h(t_k) = \frac{1}{V} \sum_{i \le k} (o_i - p_i), \qquad t_k = \frac{1}{V} \sum_{i \le k} v(p_i), \qquad
               \hat q = p + v(p) \, h'(t(p))
 
-    for rows in the order of their scores :math:`p_i`, where :math:`o_i` says whether the event happened and V is the
-    sum of all :math:`v(p_i)`. With v = 1 the axis t is the percentile of a score, and the largest :math:`|h|` the
-    calibration error of Kolmogorov and Smirnov :cite:`gupta2021`. The slope of h tells how much more often the event
-    happens than predicted; a natural cubic spline with a few knots makes h smooth enough to have one.
+    for rows in the order of their scores :math:`p_i`, with outcomes :math:`o_i`, 1 for the event, and V the
+    sum of all :math:`v(p_i)`. With v = 1 the axis t is the percentile of a score, and the largest :math:`|h|` is the
+    Kolmogorov-Smirnov calibration error :cite:`gupta2021`. The slope of h is the local difference between event
+    frequency and prediction, estimated by a natural cubic spline with a few knots.
 
     Parameters
     ----------
     form : {"one-vs-rest", "top-label"}, default="one-vs-rest"
-        Which events are calibrated if there are more than two classes: each class against the rest, with a spline of its
-        own, or that the predicted class is right, with one spline for all rows, as mostly in the paper. Of two
-        classes, the second one is the event of ``"one-vs-rest"``.
+        Events for more than two classes: each class, with a separate one-vs-rest spline, or that the predicted class is
+        correct, with one spline for all rows, as mostly in the paper. For two classes the event of ``"one-vs-rest"`` is the
+        second class.
     n_knots : int, default=6
-        Knots of the spline, evenly spaced on the axis; 6 as in the paper, 2 for a straight line.
+        Knots of the spline, evenly spaced on the axis; 6 as in the paper, 2 for a line.
     temperature : bool, default=True
-        Begin with temperature scaling, and let the spline repair what that leaves.
+        Whether to apply temperature scaling first.
     estimate : {"weighted", "plain"}, default="weighted"
-        How the spline is found: ``"plain"`` is the paper's, ``"weighted"`` knows how uncertain each step of h is; see
-        the notes.
+        Estimator of the spline: ``"plain"`` is the paper's, ``"weighted"`` uses the variance of each step of h; see the
+        notes.
     shrinkage : float, optional
-        Share of the correction that is used, from 0 for none to 1 for all of it. Unless it is given, it is estimated
-        from the rows, by ``"weighted"``, or 1, by ``"plain"``.
+        Factor of the correction, from 0 for none to 1 for all of it. By default it is estimated from the rows for
+        ``"weighted"``, and 1 for ``"plain"``.
     monotone : bool, default=True
-        Replace a map that falls somewhere by the nearest one that does not, so that a higher score never becomes the
-        lower probability.
+        Replace a map that decreases somewhere by its isotonic regression.
 
     Attributes
     ----------
     scores_ : ndarray of shape (m,)
-        Probabilities at which the correction is known, strictly increasing; for two classes.
+        Probabilities with a tabulated correction, strictly increasing; for two classes.
     corrections_ : ndarray of shape (m,)
-        What is added there; linear in between.
+        Corrections at ``scores_``; linear in between.
     smallest_ : float
-        1 / (W + 2) for calibration rows of total weight W: no correction takes a probability, or that of the
-        complement, below this, after Laplace's rule of succession; smaller ones are at most raised.
+        1 / (W + 2) for calibration rows of total weight W, Laplace's rule of succession: no correction lowers a probability,
+        or its complement, below this; smaller ones are never lowered.
     knots_, knot_values_ : ndarray of shape (n_knots,)
         The spline of h before ``shrinkage_``.
     shrinkage_ : float
-        Share of its slope that is used, from 0 to 1; of several classes one for all of them.
+        Factor of its slope, from 0 to 1; shared by all classes.
     inverse_temperature_ : float
-        What all logits are multiplied by first, if ``temperature`` says so.
+        Factor of all logits before the spline, with ``temperature``.
     one_vs_rest_ : OneVsRest
         The maps of all classes, with ``form="one-vs-rest"`` and more than two of them.
     top_label_ : TopLabel
         The map of the largest probability, with ``form="top-label"``.
     identity_kept_ : bool
-        Whether the map of the largest probability would have done harm on the calibration rows, so that nothing follows
-        on the temperature.
+        Whether the top-label map is not used because it would increase the training loss; only the temperature is applied.
 
     Notes
     -----
-    *Plain.* v = 1, and the spline is the one of least squares to the points of h. These are sums: all of them
-    share the errors of the first rows, and where most scores are close to 0, as those of one class of many, most
-    knots are where nothing happens. *Weighted.* :math:`v(p) = \max(p (1 - p), 1 / (W + 2))` for rows of total weight W.
-    On this axis the knots are where the information is, h is a Brownian motion if the scores are honest, and its
-    slope is the shift of log-odds, to first order, that would make them so. Steps of a Brownian motion are
-    independent: the mean slope of the spline over each step is fitted to that of h, with the length of the step as
-    weight. Let :math:`\chi^2` be V times the mean of the squared slope, which for honest scores is about the number d
-    of slopes that the rows determine. The correction is then shrunk by
+    *Plain.* v = 1, and the spline is the least-squares fit to the points of h. These are cumulative sums with correlated
+    errors, and if most scores are close to 0, as those of one class of many, most knots are where the scores have no
+    information. *Weighted.* :math:`v(p) = \max(p (1 - p), 1 / (W + 2))` for rows of total weight W. On this axis the knots
+    are placed by information, h is a Brownian motion for calibrated scores, and its slope is to first order the shift of
+    log-odds that calibrates them. Increments of a Brownian motion are independent: the mean slope of the spline over each
+    step is fitted to that of h, with the length of the step as weight. Let :math:`\chi^2` be V times the mean squared
+    slope, which for calibrated scores is about the number d of identified slopes. The correction is then shrunk by
 
     .. math:: \max(0, 1 - d / \chi^2)
 
-    the empirical Bayes estimate, so that honest scores are changed little, often not at all, and grossly wrong ones
-    much. Classes against the rest share one such factor, with the sums of their d and :math:`\chi^2`: what is right
-    for a hundred classes can be told far better than for each. If the correction of an event still does harm on its
-    own rows, it is halved until it does none.
+    the empirical Bayes estimate, so that calibrated scores change little, often not at all, and badly miscalibrated ones
+    much. One-vs-rest splines share one such factor, with the sums of their d and :math:`\chi^2`, which is far more
+    precise for a hundred classes than separate factors. If the correction of an event still increases its training loss,
+    it is halved until it does not.
 
-    *Ties.* Equal scores share one stretch of the axis, and the mean slope along it counts for all. More than 1,024
-    different scores are pooled into about as many cells of the axis.
+    *Ties.* Equal scores share one interval of the axis, with the mean slope along it. More than 1,024 distinct scores are
+    pooled into about as many cells of the axis.
 
     *Program.* The authors' program calibrates the r-th largest score of a row, or the sum of the r largest, without
-    making rows of them. It cuts the result to [0, 1], ends included, at which the log-loss may be infinite, and
-    between two calibration scores its interpolation gives each of the two the weight of the other, so that the map is
-    a saw. Here weights are right and no event is impossible. For the paper's map of the largest score, apart from
-    that, take ``SplineCalibration(form="top-label", temperature=False, estimate="plain", monotone=False)``, by name
-    ``spline-paper``. Without a temperature the classes that are not predicted stay as over-confident as they were, which
-    the log-loss punishes, and the weighted estimate believes in variances that are far too small; take the plain one then.
+    normalisation. It clips the result to [0, 1], where the log-loss may be infinite, and its interpolation between two
+    calibration scores exchanges their weights, so the map is a sawtooth. Here weights are correct and no event has
+    probability 0. The paper's map of the largest score, except for that, is
+    ``SplineCalibration(form="top-label", temperature=False, estimate="plain", monotone=False)``, with the name
+    ``spline-paper``. Without a temperature the classes that are not predicted stay over-confident, which increases the
+    log-loss, and the variances of the weighted estimate are far too small; use the plain one then.
 
-    *Other classes.* With ``form="top-label"`` the others share what is left as the classifier had it after
-    temperature scaling. Neither form keeps the arg-max.
+    *Other classes.* With ``form="top-label"`` they share the remainder in proportion to their probabilities after
+    temperature scaling. Neither form preserves the arg-max.
 
-    Costs a sort for each event, two of classes against the rest, O(n log n) time and O(n) memory; prediction
-    O(log m) an event.
+    Costs a sort per event, two for one-vs-rest, O(n log n) time and O(n) memory; prediction O(log m) per event.
 
     Examples
     --------
@@ -386,7 +382,7 @@ class SplineCalibration(BinaryMethod):
     >>> round(fitted.shrinkage_, 2)
     0.98
 
-    The share of wrong predictions is twice what the classifier says:
+    The frequency of wrong predictions is twice the predicted one:
 
     >>> p = [[0.8, 0.15, 0.05]] * 100 + [[0.05, 0.7, 0.25]] * 100
     >>> y = [0] * 60 + [1] * 30 + [2] * 10 + [1] * 40 + [2] * 40 + [0] * 20

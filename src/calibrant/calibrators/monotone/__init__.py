@@ -1,1 +1,1 @@
-"""Methods that ask only for order: the higher the score, the higher the probability."""
+"""Monotone methods: the higher the score, the higher the calibrated probability."""

@@ -1,4 +1,4 @@
-"""Accuracy-preserving isotonic calibration: one increasing map for the probabilities of all classes."""
+"""Accuracy-preserving isotonic calibration (IRM): one increasing map for the probabilities of all classes."""
 
 from typing import Any, ClassVar, Literal
 
@@ -22,33 +22,31 @@ __all__ = ["AccuracyPreservingIsotonic"]
 
 
 class AccuracyPreservingIsotonic(Calibrator):
-    r"""Map all probabilities by one strictly increasing function and divide rows by their sums.
+    r"""Isotonic calibration with one strictly increasing map for all classes, followed by normalisation (IRM).
 
     .. math:: \hat q_{ij} = \frac{g(p_{ij})}{\sum_k g(p_{ik})}, \qquad
               g \text{ minimises } \sum_{i,j} w_i (o_{ij} - g(p_{ij}))^2 \text{ among increasing functions}
 
-    where :math:`o_{ij}` says whether the class of row i is j: isotonic regression on all nK pairs at once, known as
-    IRM :cite:`zhang2020`. Since the map is the same for all classes and increasing, the order of the classes
-    in a row stays as it was.
+    where :math:`o_{ij}` is 1 if the class of row i is j, else 0: isotonic regression on all nK pairs, known as
+    IRM :cite:`zhang2020`. Since the map is shared by all classes and increasing, it is order-preserving.
 
     Parameters
     ----------
     ties : {"strict", "centered"}, default="strict"
-        How the steps of isotonic regression become strictly increasing: by adding 1e-9 times the score, as in the
-        authors' program, or by straight lines between the centres of the blocks, as in
-        :class:`~calibrant.IsotonicCalibration`.
+        How the map becomes strictly increasing: by adding 1e-9 times the score, as in the authors' program, or by linear
+        interpolation between the centres of the blocks, as in :class:`~calibrant.IsotonicCalibration`.
     smoothing : float, default=1.0
-        Weight of the pair that shrinks an end without contradiction, so that no probability is nearly zero
-        for want of rows, as in :class:`~calibrant.IsotonicCalibration`; 0 for the authors' map.
+        Weight of the pseudo-row that keeps the ends away from 0 and 1, as in :class:`~calibrant.IsotonicCalibration`; 0
+        for the authors' map.
 
     Attributes
     ----------
     scores_ : ndarray of shape (m,)
         Scores of the knots of the map, strictly increasing.
     values_ : ndarray of shape (m,)
-        Values of the map there; linear between knots, constant beyond them.
+        Values of the map at the knots; linear between knots, constant beyond them.
     identity_kept_ : bool
-        Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done.
+        Whether the identity is used because the uncalibrated predictions have a lower log-loss on the calibration set.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Isotonic calibration: the best non-decreasing map of a probability."""
+"""Isotonic calibration: the least-squares non-decreasing map of a probability."""
 
 from typing import Any, ClassVar
 
@@ -25,63 +25,61 @@ __all__ = ["IsotonicCalibration"]
 
 
 class IsotonicCalibration(BinaryMethod):
-    r"""Replace the probability of an event by the best non-decreasing function of it.
+    r"""Isotonic calibration: isotonic regression of the outcome on the probability of an event.
 
     .. math:: \min_g \sum_i w_i (o_i - g(p_i))^2, \qquad g \text{ non-decreasing}
 
-    where :math:`o_i` says whether the event happened :cite:`zadrozny2002`. The same function minimises the
-    log-loss and every other proper loss. It is constant on blocks of rows, with the share of events in each.
-    More than two classes are calibrated one against the rest.
+    where :math:`o_i` is the outcome, 1 for the event :cite:`zadrozny2002`. The same function minimises the
+    log-loss and every other proper loss. It is constant on blocks of rows, with the event frequency in each.
+    More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     interpolation : {"linear", "step"}, default="linear"
-        Between two blocks, a straight line as in scikit-learn, or a step half-way as in the papers.
+        Between two blocks, linear as in scikit-learn, or a step at the midpoint as in the papers.
     ties : {"keep", "centered", "strict"}, default="keep"
-        What becomes of scores that fall into one block:
+        Treatment of scores that fall into one block:
 
-        - ``"keep"``: all get the value of the block, so that the ranking of their rows is lost;
-        - ``"centered"``: the value of a block holds at the weighted mean of its scores only, with straight lines
-          from one block to the next :cite:`oron2017`; from the outermost blocks on, the lines lead to half of
-          the first value at 0 and of the last one's distance from 1 at 1. Different scores stay different (unless
-          ``smoothing=0`` leaves ends of 0 or 1), so the ranking and the AUC are kept, as far as the digits of the
-          probabilities go, before and after;
+        - ``"keep"``: all get the value of the block, so the ranking of their rows is lost;
+        - ``"centered"``: centred isotonic regression :cite:`oron2017`: the value of a block holds at the weighted mean of its
+          scores, with linear interpolation between blocks. Beyond the outermost blocks the map is linear up to half of the
+          first value at 0, and half of the last one's distance from 1 at 1. Different scores stay different (unless
+          ``smoothing=0`` leaves ends of 0 or 1), so ranking and AUC are preserved up to rounding;
         - ``"strict"``: as ``"keep"``, plus 1e-9 times the score, over 1 + 1e-9, as in Mix-n-Match
           :cite:`zhang2020`; this breaks ties too, but only in float64, and not among the smallest scores, whose
-          differences are lost beside the value of their block.
+          differences are lost to rounding.
     smoothing : float, default=1.0
-        Weight of the row that shrinks an end without contradiction, see the notes; 0 for the raw map.
+        Weight of the pseudo-row that keeps the ends away from 0 and 1, see the notes; 0 for the raw map.
 
     Attributes
     ----------
     scores_ : ndarray of shape (m,)
         Scores of the knots of the map, strictly increasing; for two classes.
     values_ : ndarray of shape (m,)
-        Probabilities there. The map is linear between knots and constant beyond them, so that the two arrays
-        are all it takes to apply it elsewhere; with ``interpolation="step"`` each value holds from
-        its score up to the next.
+        Probabilities at the knots. The map is linear between knots and constant beyond them, so the two arrays
+        define it; with ``interpolation="step"`` each value holds from its score up to the next.
     one_vs_rest_ : OneVsRest
         For more than two classes, whose ``calibrators_`` have the knots of every class.
 
     Notes
     -----
-    *Ends.* Where the lowest rows had no event, the raw map is exactly 0, and a later row that proves it wrong
-    makes the log-loss infinite; likewise at the other end. So one event of weight ``smoothing`` is added below all
-    rows, less the weight of the events that the lowest block has already, and one non-event above all rows likewise;
-    then neighbours are pooled again. An end of n rows without contradiction becomes 1 / (n + 1) and stays below its
-    neighbour; an end that is contradicted by a whole row, or by more than ``smoothing``, stays as it is.
+    *Ends.* If the lowest block has no event, the raw map is exactly 0 there, and a later event makes the log-loss infinite;
+    likewise at the other end. Therefore an event of weight ``smoothing``, less the weight of the events in the lowest
+    block, is added below all rows, and a non-event above all rows; then blocks are pooled again. A lowest block of n rows
+    without an event becomes 1 / (n + 1) and stays below its neighbour. An end block whose contrary outcomes have
+    weight ``smoothing`` or more is not changed.
 
-    *Weights* count rows, two for two; weights that average below one are first divided by their mean.
+    *Weights* are frequencies: a row of weight 2 is equivalent to a repeated row. Weights with a mean below 1 are rescaled to
+    mean 1.
 
-    *Programs.* The papers describe a step function; all their programs interpolate by scikit-learn, clip nothing
-    and hide the infinite log-loss by a clip in the metric. :cite:`wenger2020` adds an unspecified small number
-    in the text, and nothing in the program. ``smoothing=0`` reproduces them, and with ``ties="strict"``
-    Mix-n-Match's IROvA, but for rows that it does not make sum to one: see
-    :meth:`~calibrant.OneVsRest.class_probabilities`.
+    *Programs.* The papers describe a step function; their programs interpolate as scikit-learn does, without clipping,
+    and the metric clips the infinite log-loss. :cite:`wenger2020` adds an unspecified small number in the text, and
+    nothing in the program. ``smoothing=0`` reproduces them, and with ``ties="strict"`` Mix-n-Match's IROvA, except that
+    its rows do not sum to one: see :meth:`~calibrant.OneVsRest.class_probabilities`.
 
-    The predicted class may change, even with two classes. With few rows the map over-fits; a parametric one such
-    as temperature scaling is then better. Costs one sort, O(n log n) time and O(n) memory, for each class;
-    prediction takes O(log m) a row.
+    The predicted class may change, even with two classes. On a small calibration set the map over-fits; a parametric one
+    such as temperature scaling is then better. Costs one sort, O(n log n) time and O(n) memory, for each class;
+    prediction takes O(log m) per row.
 
     Examples
     --------
@@ -120,7 +118,7 @@ class IsotonicCalibration(BinaryMethod):
         check_choice("ties", self.ties, ("keep", "centered", "strict"))
         if self.interpolation == "step" and self.ties != "keep":
             raise ParameterError(
-                f"steps cannot break ties; take interpolation='linear' with ties={self.ties!r}, or ties='keep'."
+                f"steps cannot break ties; use interpolation='linear' with ties={self.ties!r}, or ties='keep'."
             )
         check_not_negative("smoothing", self.smoothing, ROWS_AT_ENDS)
 

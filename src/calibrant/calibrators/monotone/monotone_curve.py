@@ -1,4 +1,4 @@
-"""Non-decreasing curves through the blocks of an isotonic fit, with ends that are never certain."""
+"""Non-decreasing curves through the blocks of an isotonic fit, with ends away from 0 and 1."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -15,14 +15,13 @@ from calibrant.numerics.row_blocks import row_blocks
 __all__ = ["ROWS_AT_ENDS", "SLOPE", "Interpolation", "PooledScores", "Ties", "fitted_curve"]
 
 
-# Pairs that are sorted at a time: enough to make the look-up of every positive in each of the parts cheap,
-# few enough for the memory not to matter.
+# Pairs that are sorted at a time: enough for a cheap look-up of the positives in each part, and little memory.
 PAIRS_AT_A_TIME = 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class PooledScores:
-    """Neighbouring scores that any isotonic fit gives one value, in increasing order.
+    """Groups of adjacent scores that any isotonic fit pools, in increasing order.
 
     Attributes
     ----------
@@ -31,7 +30,7 @@ class PooledScores:
     weight : ndarray of shape (m,)
         Total weight of its scores.
     outcome_sum : ndarray of shape (m,)
-        Weight of those for which the event happened.
+        Weight of the events.
     score_sum : ndarray of shape (m,)
         Weighted sum of the scores.
     """
@@ -53,12 +52,11 @@ class PooledScores:
     def of_all_pairs(
         cls, probabilities: FloatArray, labels: NDArray[np.intp], weights: Vector | None
     ) -> Self:
-        """Group the n K pairs of a probability and whether its class is the true one.
+        """Group the n K pairs of a probability and an indicator of the true class.
 
-        Only n of the pairs are positive, and what follows a positive without another one in between is pooled
-        with it by any isotonic fit: there are at most n + 1 groups, one for each different probability of a
-        true class and one for all that is smaller. Costs O(nK log n) time and O(n) memory besides that of
-        :data:`PAIRS_AT_A_TIME` pairs.
+        Only n of the pairs are positive, and any isotonic fit pools a positive pair with the negative ones up to the next
+        positive. So there are at most n + 1 groups, one for each distinct probability of a true class and one for all
+        smaller probabilities. Costs O(nK log n) time and O(n) memory besides that of :data:`PAIRS_AT_A_TIME` pairs.
 
         >>> groups = PooledScores.of_all_pairs(np.array([[0.1, 0.9], [0.3, 0.7]]), np.array([1, 0]), None)
         >>> groups.low, groups.high, groups.weight, groups.outcome_sum
@@ -110,9 +108,8 @@ def fitted_curve(
 ) -> KnottedCurve:
     """Return the isotonic fit to some groups of scores as a curve; O(m).
 
-    Ends that no row contradicts would be exactly 0 or 1. There one row of weight ``smoothing`` is added that
-    contradicts them, below or above all others, and neighbours are pooled again; less by as much as the rows of
-    the end contradict it themselves.
+    End blocks with a single outcome would be exactly 0 or 1. A pseudo-row of the other outcome is added below or above all
+    rows, and blocks are pooled again. Its weight is ``smoothing`` less the weight of that outcome in the block.
     """
     starts, value = _blocks(groups, smoothing)
     last = np.append(starts[1:], len(groups.low)) - 1
@@ -141,8 +138,7 @@ def _blocks(groups: PooledScores, smoothing: float) -> tuple[NDArray[np.intp], V
     others_above = float((weight[last] - outcome_sum[last]).sum())
     if min(events_below, others_above) < smoothing:
         weight, outcome_sum = weight.copy(), outcome_sum.copy()
-        # A row below all others for which the event happened, and one above all others for which it did not, as far as
-        # the rows do not contradict these ends themselves.
+        # An event below all rows and a non-event above all rows, each with the weight that its end block lacks.
         below, above = max(0.0, smoothing - events_below), max(0.0, smoothing - others_above)
         weight[0] += below
         outcome_sum[0] += below
@@ -152,12 +148,12 @@ def _blocks(groups: PooledScores, smoothing: float) -> tuple[NDArray[np.intp], V
 
 
 def _stepped(low: Vector, high: Vector, value: Vector) -> KnottedCurve:
-    """Step half-way between neighbouring blocks, so that the mirror image has the mirrored curve."""
+    """Step at the midpoint of adjacent blocks, so that the curve is equivariant under exchange of the classes."""
     return KnottedCurve(np.append(low[:1], midpoint(high[:-1], low[1:])), value, steps=True)
 
 
 def _with_ends(scores: Vector, values: Vector, at_zero: float, at_one: float) -> KnottedCurve:
-    """Continue a curve to the ends of the range of probabilities, where it does not reach them already."""
+    """Extend a curve to the ends 0 and 1 of the scores."""
     below, above = scores[:1] > 0, scores[-1:] < 1
     return KnottedCurve(
         np.concatenate([np.zeros(1)[below], scores, np.ones(1)[above]]),

@@ -1,4 +1,4 @@
-"""Near-isotonic calibration: an average of maps that may fall a little, weighted by how well they explain."""
+"""Near-isotonic calibration (ENIR): a Bayesian average of nearly isotonic maps."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ __all__ = ["NearIsotonicCalibration"]
 
 Criterion = Literal["bic", "aic"]
 
-# All models that are left out of the average weigh less than this together.
+# Upper bound on the total weight of the models that are left out of the average.
 NEGLIGIBLE = 1e-12
 
 
@@ -39,7 +39,7 @@ class Groups:
     weight, outcome_sum : ndarray of shape (g,)
         Total weight, and weighted sum of the outcomes, of each group.
     value : ndarray of shape (g,)
-        What the levels of each group are fitted by.
+        Fitted value of each group.
     """
 
     first: IntArray
@@ -111,72 +111,72 @@ class NearIsotonicPath:
 
 
 class NearIsotonicCalibration(BinaryMethod):
-    r"""Average all nearly isotonic maps of the probability of an event, each by its Bayesian weight (ENIR).
+    r"""Ensemble of near-isotonic regressions (ENIR): a Bayesian average of all nearly isotonic maps of an event.
 
-    Nearly-isotonic regression :cite:`tibshirani2011` puts a price on falls where isotonic regression forbids them,
+    Nearly-isotonic regression :cite:`tibshirani2011` penalises decreases, which isotonic regression forbids,
 
     .. math:: \min_g \; \tfrac12 \sum_i w_i (o_i - g(p_i))^2
        + \lambda \sum_l \bigl(g(s_l) - g(s_{l+1})\bigr)_+
 
-    where :math:`o_i` says whether the event happened and :math:`s_1 < s_2 < \dots` are the distinct scores. As
-    :math:`\lambda` grows, groups of neighbouring scores merge, from the raw outcomes to the isotonic fit.
-    Every :math:`\lambda` at which some do gives one model :math:`M` :cite:`naeini2016,naeini2018`, and the map is
+    where :math:`o_i` is the outcome, 1 for the event, and :math:`s_1 < s_2 < \dots` are the distinct scores. As
+    :math:`\lambda` grows, groups of adjacent scores merge, from the raw outcomes to the isotonic fit.
+    Every :math:`\lambda` at which groups merge gives one model :math:`M` :cite:`naeini2016,naeini2018`, and the map is
 
     .. math:: \hat q = \frac{\sum_M e^{-\mathrm{BIC}_M / 2} \, \tilde g_M(p)}{\sum_M e^{-\mathrm{BIC}_M / 2}},
        \qquad \mathrm{BIC}_M = -2 \log L_M + G_M \log n
 
-    with the likelihood :math:`L_M` of the calibration rows, the number of groups :math:`G_M` and the
-    total weight n. More than two classes are calibrated one against the rest.
+    with the likelihood :math:`L_M` of the calibration set, the number of groups :math:`G_M` and the
+    total weight n. More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     criterion : {"bic", "aic"}, default="bic"
-        Price of a group: log n, or 2, which lets far more groups live and over-fits.
+        Penalty per group: log n, or 2, which keeps far more groups and over-fits.
     smoothing : float, default=1.0
-        Weight of a row added to every group, half an event: a group of weight W has the value
+        Weight of a pseudo-row, half an event, in every group: a group of weight W has the value
         :math:`\tilde g = (W g + \tfrac12 \mathit{smoothing}) / (W + \mathit{smoothing})` in the average, which is
-        never 0 or 1. Weights of models are not affected. 0 for the raw map, whose log-loss can be infinite.
+        never 0 or 1. The weights of the models are not affected. 0 for the raw map, whose log-loss can be infinite.
     max_levels : int or None, default=20_000
-        With more distinct scores than this, neighbours are first pooled into that many levels of about equal
-        weight; None to pool equal scores only.
+        If there are more distinct scores, adjacent ones are first pooled into that many levels of about equal
+        weight; None pools only equal scores.
 
     Attributes
     ----------
     scores_ : ndarray of shape (m,)
         Scores of the knots of the map, strictly increasing; for two classes.
     values_ : ndarray of shape (m,)
-        Probabilities there; linear in between and constant beyond, so that ``numpy.interp`` applies the map.
+        Probabilities at the knots; linear in between and constant beyond, so that ``numpy.interp`` applies the map.
     penalties_ : ndarray of shape (M,)
         The :math:`\lambda` of the models in the average, increasing.
     n_groups_ : ndarray of shape (M,)
-        Their numbers of groups, decreasing.
+        Number of groups of each model, decreasing.
     model_weights_ : ndarray of shape (M,)
-        Their shares in the average, which sum to one.
+        Weights of the models in the average, with sum 1.
     one_vs_rest_ : OneVsRest
         For more than two classes, whose ``calibrators_`` have the attributes above for every class.
 
     Notes
     -----
-    *When to take it.* Where the order of scores is not to be trusted entirely; with plenty of rows and a sound
-    classifier it is isotonic calibration but for details. Like that it does not keep the arg-max, and less
-    than that it keeps the ranking, since falls are allowed.
+    *When to use it.* If the order of the scores is not entirely reliable. On a large calibration set and for a sound
+    classifier it is almost equal to isotonic calibration. It does not preserve the arg-max nor, since decreases are
+    allowed, the ranking.
 
-    *The beginning of the path* repeats the mean outcome of every distinct score. The papers leave it out, since with
-    distinct scores it only repeats the labels; with ties it is a sound model, and the only one to follow a
-    true fall all the way. Here it stays, but each distinct score counts as one parameter, also where neighbours are
-    equal by chance: with distinct scores its weight vanishes.
+    *The first model of the path* has the mean outcome of every distinct score. The papers leave it out, since for
+    distinct scores it only repeats the labels; with ties it is a valid model, and the only one that fits a true
+    decrease without shrinkage. Here it is included, and each distinct score counts as one parameter, even if adjacent
+    means are equal by chance: with distinct scores its weight vanishes.
 
-    *Programs.* The authors' program takes :math:`\log n + \log 2\pi` for the price of a group and smooths by at most
+    *Programs.* The authors' program has a penalty of :math:`\log n + \log 2\pi` per group and smooths by at most
     one row with the mean score of the group, which does not help where scores are 0, or nearly 0 and wrong.
-    netcal 1.4.0 shares the arrays of a model with the next one, which moves them on, so that models have
-    the groups from before a merge and the values from after it; it loses rows where more than two groups meet
-    at once, and weighs only some of the models, by an elbow rule.
+    In netcal 1.4.0 consecutive models share arrays that are modified in place, so models have the groups from before
+    a merge and the values from after it; it loses rows if more than two groups merge at once, and averages only a
+    selection of the models, by an elbow rule.
 
-    *Weights* count rows: with weights that sum to one there is one row, and no evidence for anything.
+    *Weights* are frequencies: weights with sum 1 are one row, and no evidence.
 
-    *Cost.* The path takes one sort and O(m log m) for m levels. The likelihood of a model takes O(m); that of the best
-    map on the same groups bounds it, adds up along the path for all models at once, and leaves few models
-    to be evaluated. What is left out weighs less than 1e-12 in total. Memory O(n); prediction O(log m) a row.
+    *Cost.* The path takes one sort and O(m log m) for m levels. The likelihood of a model takes O(m). The likelihood of the
+    best map on the same groups is an upper bound, which is accumulated along the path and leaves few models to
+    evaluate. The models that are left out have a total weight below 1e-12. Memory O(n); prediction O(log m) per row.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class NearIsotonicCalibration(BinaryMethod):
     >>> fitted.predict_proba([0.1, 0.4, 0.65, 0.95])[:, 1].round(3)
     array([0.167, 0.347, 0.5  , 0.833])
 
-    Three of four events at 0.2 and one of four at 0.7 may be an accident; a hundred times as many are none:
+    Three of four events at 0.2 and one of four at 0.7 may be chance; with a hundred times as many rows they are not:
 
     >>> p, y = [0.2] * 4 + [0.7] * 4, [1, 1, 1, 0, 1, 0, 0, 0]
     >>> NearIsotonicCalibration().fit(p, y).values_.round(3)
@@ -234,7 +234,7 @@ class NearIsotonicCalibration(BinaryMethod):
         relative = np.exp((evidence.min() - evidence) / 2)
         self.model_weights_ = relative / relative.sum()
 
-        # Groups only merge along the path, so those of the first model are parts of those of all others.
+        # Groups only merge along the path, so the groups of the first model are the finest.
         first = models[0].groups.first
         value = np.zeros(len(first))
         for model, share in zip(models, self.model_weights_, strict=True):
@@ -271,7 +271,7 @@ def _likely_models(
         n_parameters[0] = n_levels
     cost_per_parameter = max(np.log(total_weight), 0.0) if criterion == "bic" else 2.0
     penalties = cost_per_parameter * n_parameters
-    # No map does better on the same groups than their mean outcomes.
+    # On given groups, their mean outcomes have the largest likelihood.
     best_likelihood = _log_likelihood(path.outcome_sum, path.weight, path.outcome_sum / path.weight)
     bounds = penalties - 2 * path.total(best_likelihood)
     margin = 2 * np.log(n_knots / NEGLIGIBLE)
@@ -288,16 +288,16 @@ def _likely_models(
 
 
 def _log_likelihood(outcome_sum: Vector, weight: Vector, value: Vector) -> Vector:
-    """Return the log-likelihood of each group; certainty that no row contradicts costs nothing."""
-    # Values of groups with both outcomes are 0 or 1 by rounding only.
+    """Return the log-likelihood of each group, with 0 log 0 = 0."""
+    # Values of groups with both outcomes can be 0 or 1 only by rounding.
     value = np.clip(value, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
-    event_loss: Vector = xlogy(outcome_sum, value)
-    non_event_loss: Vector = xlog1py(weight - outcome_sum, -value)
-    return event_loss + non_event_loss
+    of_events: Vector = xlogy(outcome_sum, value)
+    of_non_events: Vector = xlog1py(weight - outcome_sum, -value)
+    return of_events + of_non_events
 
 
 def _level_starts(weight: Vector, max_levels: int | None) -> IntArray:
-    """Return the first distinct score of every level; each has about the same weight if there are too many.
+    """Return the first distinct score of every level; pool to levels of about equal weight if there are too many.
 
     >>> _level_starts(np.ones(6), 3), _level_starts(np.array([4.0, 1, 1, 1, 1]), 2)
     (array([0, 2, 4]), array([0, 1]))
@@ -309,12 +309,12 @@ def _level_starts(weight: Vector, max_levels: int | None) -> IntArray:
     return np.flatnonzero(np.append(True, level[1:] > level[:-1]))
 
 
-# Penalties that differ by less than this times the total weight do so by rounding: they are one knot.
+# Penalties that differ by less than this times the total weight are equal up to rounding, and one knot.
 ROUNDING = 1e-13
 
 
 def near_isotonic_path(weight: Vector, outcome_sum: Vector) -> NearIsotonicPath:
-    r"""Fit levels in their order, with a price on every fall instead of a ban.
+    r"""Compute the complete path of nearly-isotonic regression.
 
     .. math:: \min_z \; \tfrac12 \sum_i w_i (\bar o_i - z_i)^2 + \lambda \sum_i (z_i - z_{i+1})_+
 
@@ -322,14 +322,14 @@ def near_isotonic_path(weight: Vector, outcome_sum: Vector) -> NearIsotonicPath:
     :math:`w_i` and its weighted sum of outcomes :math:`w_i \bar o_i`; at :math:`\lambda = 0` each has its own
     mean, and beyond the last knot the fit is isotonic.
 
-    Whether the solution falls or rises from one group to the next cannot change before the two meet, and then
-    they are one for good. So a group A has the value
+    The sign of the difference between adjacent groups cannot change before the two merge, and merged groups never split. So
+    a group A has the value
 
     .. math:: z_A(\lambda) = \frac{\sum_{i \in A} w_i \bar o_i + \lambda d_A}{\sum_{i \in A} w_i},
        \qquad d_A = [\text{falls before } A] - [\text{falls after } A]
 
-    in which all three terms add up when groups merge, and no error builds up along the path. When two neighbours
-    would meet is known in closed form; a heap gives the next to do so. Costs O(m log m) for m levels, O(m) memory.
+    in which all three terms are additive over merged groups, so errors do not accumulate along the path. The penalty at
+    which two neighbours merge has a closed form; a heap gives the next merge. Costs O(m log m) for m levels, O(m) memory.
 
     >>> path = near_isotonic_path(np.ones(4), np.array([0.0, 1.0, 0.0, 1.0]))
     >>> path.penalty, path.n_groups
@@ -337,7 +337,7 @@ def near_isotonic_path(weight: Vector, outcome_sum: Vector) -> NearIsotonicPath:
     >>> path.groups(1).first, path.groups(1).value
     (array([0, 1, 3]), array([0. , 0.5, 1. ]))
     """
-    # Neighbours of equal mean are one from the beginning; cross products tell so without a division.
+    # Neighbours of equal mean are merged at the start; cross products compare means without a division.
     differ = outcome_sum[:-1] * weight[1:] != outcome_sum[1:] * weight[:-1]
     starts = np.flatnonzero(np.concatenate([[True], differ]))
     weights, sums = np.add.reduceat(weight, starts), np.add.reduceat(outcome_sum, starts)
@@ -346,9 +346,9 @@ def near_isotonic_path(weight: Vector, outcome_sum: Vector) -> NearIsotonicPath:
 
 
 def _merged(starts: IntArray, weights: Vector, sums: Vector, drifts: Vector) -> NearIsotonicPath:
-    """Let groups run into each other, in the order of the penalties at which they do.
+    """Merge groups in the order of their penalties.
 
-    Plain lists, since one element at a time is read and written.
+    Plain lists are faster than arrays for reading and writing single elements.
     """
     n_start = len(starts)
     first, weight, total, drift = starts.tolist(), weights.tolist(), sums.tolist(), drifts.tolist()
@@ -362,7 +362,7 @@ def _merged(starts: IntArray, weights: Vector, sums: Vector, drifts: Vector) -> 
     while heap:
         penalty, lower = heappop(heap)
         if meets[lower] != penalty:
-            continue  # a neighbour has changed since, or the group is no more
+            continue  # outdated: a neighbour has changed, or the group was merged
         if penalty > knots[-1] + tolerance:
             knots.append(penalty)
         knot, upper, merged = len(knots) - 1, right[lower], len(first)
@@ -390,7 +390,7 @@ def _merged(starts: IntArray, weights: Vector, sums: Vector, drifts: Vector) -> 
             if speed:
                 meeting = max((here - there) / speed, penalty)  # earlier only by rounding
             else:
-                # At rest to each other: they have just met, or never will.
+                # No relative movement: they have just merged, or never will.
                 meeting = penalty if abs(here - there) <= ROUNDING * (abs(here) + abs(there)) else inf
             if meeting < inf and meeting != meets[group]:
                 heappush(heap, (meeting, group))
@@ -409,7 +409,7 @@ def _merged(starts: IntArray, weights: Vector, sums: Vector, drifts: Vector) -> 
 
 
 def _meeting_penalties(weights: Vector, sums: Vector, drifts: Vector) -> Vector:
-    """Return the penalty at which each group would meet the next if nothing else happened, (m - 1,)."""
+    """Return the penalty at which each group would merge with the next if no other groups merged, (m - 1,)."""
     speed = drifts[1:] * weights[:-1] - drifts[:-1] * weights[1:]
     gap = sums[:-1] * weights[1:] - sums[1:] * weights[:-1]
     meeting: Vector = np.divide(gap, speed, out=np.full(len(gap), inf), where=speed != 0)

@@ -1,4 +1,4 @@
-"""Piecewise-linear calibration: an increasing function of the log-odds with a few slopes."""
+"""Piecewise-linear calibration: an increasing piecewise-linear function of the log-odds."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -138,47 +138,46 @@ ROUNDING = 1e-12  # relative, within which two mean losses are the same
 
 
 class PiecewiseLinearCalibration(EventScaling):
-    r"""Map the log-odds of an event by an increasing function that is linear between a few knots.
+    r"""Piecewise-linear calibration: an increasing piecewise-linear function of the log-odds of an event.
 
     .. math:: \hat q = \sigma(u), \qquad u = b + \sum_{j=1}^m s_j\, g_j(x), \qquad s_j \ge \varepsilon, \qquad
               x = \mathrm{logit}\bigl((1 - \alpha)\, \sigma(s / T) + \alpha / 2\bigr), \qquad s = \ln \frac{p}{1 - p}
 
-    where :math:`g_j` measures how far x has come on the j-th of m segments, so that :math:`s_j` is the slope between two
-    neighbouring knots :math:`k_1 < \dots < k_{m-1}`, or beyond the outer ones, and b the value at :math:`k_1`. T is the
+    where :math:`g_j` is the length of the j-th of m segments that lies below x, so that :math:`s_j` is the slope between
+    adjacent knots :math:`k_1 < \dots < k_{m-1}`, or beyond the outer ones, and b the value at :math:`k_1`. T is the
     best temperature. Slopes and b minimise, over n rows,
 
     .. math:: \frac1n \Bigl[ \sum_i \ell(u_i, o_i) + \lambda_b \bigl(u(c) - c\bigr)^2 + \lambda_s \sum_j (s_j - 1)^2
               + \lambda_d \sum_j (s_{j+1} - s_j)^2 \Bigr]
 
-    with the log-loss :math:`\ell`, :math:`o_i` telling whether the event happened, and c the median of the knots.
-    Functions that are linear between knots, log-odds against log-odds, are the family of :cite:`kangsepp2025`; here
-    they increase, and slopes of one, which are temperature scaling, are where the penalty pulls to. More than two
-    classes are calibrated one against the rest.
+    with the log-loss :math:`\ell`, the outcome :math:`o_i`, 1 for the event, and the median c of the knots.
+    Piecewise-linear functions from log-odds to log-odds are the family of :cite:`kangsepp2025`. Here they are increasing, and
+    the penalty is centred at slopes of one, which are temperature scaling. More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     n_segments : int, default=6
-        Number of slopes, m; fewer where scores are too few or too equal to be parted by m - 1 knots. One segment is
-        Platt scaling with a penalty.
+        Number of slopes, m; fewer if there are too few distinct scores for m - 1 knots. One segment is penalised Platt
+        scaling.
     slope_penalty : float, default=1.0
-        Weight :math:`\lambda_s` of the distance of slopes from one, in rows.
+        Regularisation strength :math:`\lambda_s` of the deviation of slopes from one, in rows.
     difference_penalty : float, default=1.0
-        Weight :math:`\lambda_d` of changes from one slope to the next, in rows.
+        Regularisation strength :math:`\lambda_d` of the differences between adjacent slopes, in rows.
     intercept_penalty : float, default=1.0
-        Weight :math:`\lambda_b` of the shift at the median of the knots, in rows.
+        Regularisation strength :math:`\lambda_b` of the shift at the median of the knots, in rows.
     mixing : float, default=1.0
-        Weight, in rows, of the even chance that is mixed in after the temperature: :math:`\alpha` = ``mixing`` /
+        Number of pseudo-rows with probability 1/2 that are mixed in after the temperature: :math:`\alpha` = ``mixing`` /
         (n + ``mixing``). One row is Laplace's rule; 0 for none.
 
     Attributes
     ----------
     temperature_ : float
-        T, of two classes; below 1 if the classifier was under-confident; 1 where no temperature is steep enough. For
+        T for two classes; below 1 if the classifier was under-confident; 1 if the temperature fit diverges. For
         more classes see the ``calibrators_`` of ``one_vs_rest_``.
     mixing_ : float
-        :math:`\alpha`; 0 where mixing would do harm, see the notes.
+        :math:`\alpha`; 0 if mixing would increase the training loss, see the notes.
     knots_ : ndarray of shape (m - 1,)
-        Where the slope changes, on the scale of x.
+        Knots, on the scale of x.
     slopes_ : ndarray of shape (m,)
         Slopes between the knots, and beyond the outer ones.
     intercept_ : float
@@ -190,29 +189,28 @@ class PiecewiseLinearCalibration(EventScaling):
 
     Notes
     -----
-    *Knots* are the quantiles j / m of x, each row weighted by :math:`\hat p (1 - \hat p)`, so that every segment holds
-    the same share of what rows can tell.
+    *Knots* are the quantiles j / m of x, with rows weighted by :math:`\hat p (1 - \hat p)`, so that all segments have
+    equal information.
 
-    *Either class may be called the event.* If they change places, x, the knots and c change their signs, and the map is the
-    same. The published form has neither bounds nor a penalty; it finds the places of the knots as well, and their number by
+    *Symmetry.* If the classes are exchanged, x, the knots and c change their signs, and the map is the same. The published
+    form has neither bounds nor a penalty; it also fits the positions of the knots, and selects their number by
     cross-validation.
 
-    *Order.* Slopes are at least a thousandth of that of temperature scaling, flat to the eye, so the order of the
-    scores of an event, and the AUC, is kept as far as the digits go; very large log-odds become equal by mixing.
-    The predicted class may change.
+    *Order.* Slopes are at least a thousandth of that of temperature scaling, so the order of the scores of an event, and the
+    AUC, is preserved up to rounding; mixing makes very large log-odds equal. The predicted class may change.
 
-    *Mixing* bounds log-odds, and with them the loss of a single surprise; for a nearly perfect classifier the bound itself
-    can be the greater loss. Where the calibration rows end with a higher log-loss than without any calibration, nothing is
-    mixed in. Then temperature scaling, which is never worse than nothing, is a member of the family that costs no
-    penalty, and neither is the fit.
+    *Mixing* bounds log-odds, and with them the loss of a single row; for a nearly perfect classifier the bound itself
+    can increase the loss. If the training log-loss exceeds that of the uncalibrated predictions, the map is refitted
+    without mixing. Then the family contains temperature scaling with zero penalty, so the training loss never exceeds that
+    of the uncalibrated predictions.
 
-    A convex problem, solved to its optimum by Newton's method under bounds. With positive penalties it is finite
-    also where scores separate the outcomes. Costs O(n m^2) time a step, about ten of them with those of the
-    temperature, and O(n) memory; prediction O(log m) a row. Knots and slopes are all it takes to apply the map elsewhere.
+    A convex problem, solved to its optimum by a bounded Newton method. With positive penalties it is finite even if scores
+    separate the outcomes. Costs O(n m^2) time per step, about ten of them including those of the temperature, and O(n)
+    memory; prediction O(log m) per row. Knots, slopes and intercept define the map.
 
     Examples
     --------
-    High scores are over-confident and low ones are honest, which one temperature cannot mend.
+    High scores are over-confident and low ones are calibrated, which one temperature cannot correct.
 
     >>> p = np.repeat([0.02, 0.1, 0.3, 0.7, 0.9, 0.98], 1000)
     >>> y = np.concatenate([np.arange(1000) < n for n in (20, 100, 300, 600, 700, 800)]).astype(int)
@@ -291,7 +289,7 @@ class PiecewiseLinearCalibration(EventScaling):
         self.solution_.warn_unless_converged("PiecewiseLinearCalibration")
 
     def _fit_slopes(self, source: RowSource, share: float, identity_loss: float) -> bool:
-        """Fit the map of tempered scores with so much mixed in; tell whether it is no worse than the identity."""
+        """Fit the map with this mixing; return whether its loss does not exceed that of the identity."""
         self.mixing_ = share
         self.knots_ = self._knots(source)
         family = self._event_family()
@@ -300,7 +298,7 @@ class PiecewiseLinearCalibration(EventScaling):
         return not self._is_harmful(self.solution_)
 
     def _knots(self, source: RowSource) -> Vector:
-        """Return at most m - 1 places that part the scores into m parts of equal information."""
+        """Return up to m - 1 knots that divide the scores into m parts of equal information."""
 
         def weighted(block: Block) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
             x = block.features

@@ -1,4 +1,4 @@
-"""Venn-Abers calibration: isotonic regression with the row asked about added, once for each outcome."""
+"""Venn-Abers calibration: isotonic regression with the test row added, once with each outcome."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -31,25 +31,25 @@ SCORE_BITS = 40
 
 
 class VennAbersCalibration(BinaryMethod):
-    r"""Calibrate by isotonic regression, and say how far the answer depends on the row that is asked about.
+    r"""Venn-Abers predictor: isotonic regression with the test row added, once with each outcome.
 
-    Let :math:`p_0` and :math:`p_1` be the values, at the score s of a row, of the isotonic fits to the calibration
-    rows and the row itself, once as a non-event (s, 0) and once as an event (s, 1). One of the two fits has used the
-    truth. They are merged into one probability between them :cite:`vovk2015`:
+    Let :math:`p_0` and :math:`p_1` be the values, at the score s of a test row, of the isotonic fits to the calibration
+    set and the test row, once as a non-event (s, 0) and once as an event (s, 1). One of the two fits has used the true
+    outcome. They are merged into one probability between them :cite:`vovk2015`:
 
     .. math:: \hat q = \frac{p_1}{1 - p_0 + p_1}
 
-    More than two classes are calibrated one against the rest.
+    More than two classes are calibrated one-vs-rest.
 
     Parameters
     ----------
     cv : int, optional
-        None is the inductive predictor, of which there is one, on all calibration rows. An integer from 2 to the
-        number of rows (their total weight, if weights count rows) is the cross form: the rows are dealt out to that
-        many predictors, whose answers are merged, see the notes.
+        None is the inductive predictor on the complete calibration set. An integer from 2 to the number of rows (their
+        total weight, if weights are frequencies) is the cross form: one predictor per fold, with merged predictions, see
+        the notes.
     loss : {"log", "brier"}, default="log"
-        For which loss the merged :math:`\hat q` has the least regret in the worst case of the two: the formula above,
-        or :math:`p_1 + p_0^2/2 - p_1^2/2` for squared errors.
+        Loss for which the merged :math:`\hat q` is minimax-regret: the formula above for log-loss,
+        or :math:`p_1 + p_0^2/2 - p_1^2/2` for the squared error.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class VennAbersCalibration(BinaryMethod):
     upper_scores_, upper_values_ : ndarray of shape (b,), (b + 1,)
         The same for :math:`p_1`; at such a score the lower value holds.
     lower_parts_, upper_parts_ : ndarray of shape (a + 1,), (b + 1,), or None
-        In the cross form, what :math:`\hat q` takes from both at these steps: :math:`G(1 - p_0)` and :math:`G(p_1)`,
+        In the cross form, the terms of :math:`\hat q` at these steps: :math:`G(1 - p_0)` and :math:`G(p_1)`,
         or for the Brier score the means of :math:`p_0^2/2` and :math:`p_1 - p_1^2/2`.
     one_vs_rest_ : OneVsRest
         For more than two classes, whose ``calibrators_`` have the steps of every class.
@@ -69,40 +69,39 @@ class VennAbersCalibration(BinaryMethod):
     *Validity.* If the row and the calibration rows are exchangeable, :math:`p_y` with y the outcome is perfectly
     calibrated, :math:`\mathrm{E}(y \mid p_y) = p_y`, for any number of rows and any classifier. The merged
     :math:`\hat q` only approximates that, but it is never 0 or 1: with n rows, :math:`p_1 \ge 1/(n+1)` and
-    :math:`p_0 \le n/(n+1)`, so that the log-loss is finite without any clipping. A wide interval tells that the
-    rows around s are too few to say more. It is no confidence interval: nothing says that the true probability lies between
-    :math:`p_0` and :math:`p_1`, and where the two are close it mostly does not. For intervals that have a level see
-    :class:`~calibrant.WithIntervals` with ``method="bootstrap"``.
+    :math:`p_0 \le n/(n+1)`, so that the log-loss is finite without clipping. A wide interval means that there are few rows
+    around s. It is no confidence interval: the true probability need not lie between :math:`p_0` and :math:`p_1`, and for
+    narrow intervals it mostly does not. For intervals with a level see :class:`~calibrant.WithIntervals` with
+    ``method="bootstrap"``.
 
-    *Cross form.* Every row belongs to one fold, every predictor is fitted on one fold, and
+    *Cross form.* Every row belongs to one fold, every predictor is fitted to one fold, and
 
     .. math:: \hat q = \frac{G(p_1)}{G(1 - p_0) + G(p_1)}
 
     with G the geometric mean over the predictors; for the Brier score, the mean of the separate values. In
-    :cite:`vovk2015` predictor k also has a classifier of its own, trained on all other folds. Here the classifier
-    is given, so the cross form only merges several maps, each from a part of the rows: smaller steps, wider
-    intervals, and seldom a better log-loss than the inductive form. A predictor on m rows never says less than
-    :math:`1/(m + 2)` nor more than :math:`(m + 1)/(m + 2)`, so that folds of a few rows pull every answer towards 1/2:
-    have hundreds in each.
-    ``CalibratedClassifier(estimator, method="venn-abers", cv=5)`` trains one classifier for each fold as well, and
-    takes the arithmetic mean of the answers. Folds depend on the content of the rows and not on their order.
+    :cite:`vovk2015` predictor k also has its own classifier, trained on all other folds. Here the classifier
+    is given, so the cross form only merges several maps, each fitted to a part of the rows: smaller steps, wider
+    intervals, and seldom a better log-loss than the inductive form. A predictor on m rows is bounded by
+    :math:`1/(m + 2)` and :math:`(m + 1)/(m + 2)`, so small folds shrink every prediction towards 1/2: use hundreds of
+    rows per fold.
+    ``CalibratedClassifier(estimator, method="venn-abers", cv=5)`` also trains one classifier per fold, and
+    returns the arithmetic mean of their predictions. Folds depend on the content of the rows and not on their order.
 
-    *Weights* count rows, and the row that is asked about counts as one. Weights that average less than one are
-    multiplied until they average one.
+    *Weights* are frequencies; the test row has weight 1. Weights with a mean below 1 are rescaled to mean 1.
 
-    *Order.* Only the order of scores matters, of which 40 bits are looked at; rows that float32 has rounded to a
-    probability of 1 are ties. Does not keep the arg-max.
+    *Order.* The map depends only on the order of the scores, rounded to 40 bits; rows that float32 has rounded to a
+    probability of 1 are ties. The arg-max may change.
 
     *Programs.* The package ``venn-abers`` gives the same numbers. Its option ``precision`` does not: it rounds the
     calibration scores but not those that are looked up, which are then compared with the wrong steps.
 
-    Costs O(n log n) for each class, once, in the cross form O(cv n log n): the values are tabulated as functions of the
-    score. Prediction is two look-ups, O(log n), however many folds there were.
+    Costs O(n log n) per class for the fit, in the cross form O(cv n log n): the values are tabulated as functions of the
+    score. Prediction takes two look-ups, O(log n), for any number of folds.
 
-    *Size.* A table has one entry for each step, and no entry repeats the one before. Steps are at scores of calibration
-    rows, up to n for each end. Of many classes each is rare, and nearly every row of another class makes a step of its
-    :math:`p_1`, few one of its :math:`p_0`: the tables of all classes then take about 16 nK bytes, twice as much as the
-    calibration rows in float64, and 24 nK bytes in the cross form; the most is twice that.
+    *Size.* A table has one entry per step, at scores of calibration rows, so up to n for each end. With many classes each is
+    rare, and nearly every row of another class is a step of its :math:`p_1`, but few are steps of its :math:`p_0`: the
+    tables of all classes then take about 16 nK bytes, twice the size of the calibration set in float64, and 24 nK bytes
+    in the cross form; the maximum is twice that.
 
     Examples
     --------
@@ -133,18 +132,18 @@ class VennAbersCalibration(BinaryMethod):
     def predict_interval(self, X: Any) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         r"""Return :math:`p_0` and :math:`p_1` of every class, two arrays (n, K) in the float type of ``X``.
 
-        For two classes, the interval of the first is one minus that of the second, and ``predict_proba`` lies
-        inside. For more, class j has its interval against the rest: these are separate statements, and the
-        probabilities :math:`p_1 / (1 - p_0 + p_1)`, each inside its interval, do not sum to one; predict_proba divides
-        them by their sum and may thereby leave the intervals. A sum far from one tells that it does.
+        For two classes, the interval of the first is one minus that of the second, and contains ``predict_proba``. For
+        more, class j has its one-vs-rest interval. The probabilities :math:`p_1 / (1 - p_0 + p_1)`, each inside its
+        interval, do not sum to one; predict_proba divides them by their sum and may be outside the intervals if the sum
+        is far from one.
 
         In the cross form the ends are the geometric means of the odds :math:`p_0 / (1 - p_0)` and
         :math:`p_1 / (1 - p_1)`, between which the merged odds lie; for the Brier score they are arithmetic means. Both
         are averages of intervals and have no guarantee of their own.
 
         A class without calibration rows keeps the probability p that the classifier gives it, and has the interval
-        [p, p]: nothing is known of it, not even how little. The others share what is left, and their ends are
-        multiplied by it.
+        [p, p], since the rows have no information on it. The ends of the other classes are multiplied by the remaining
+        probability.
         """
         check_is_fitted(self)
         predictions = self._parsed(X)
@@ -164,7 +163,7 @@ class VennAbersCalibration(BinaryMethod):
         if self.cv is not None and not is_whole(self.cv, 2):
             raise ParameterError(
                 f"cv must be None or a number of folds of at least 2, not {self.cv!r}; "
-                "None fits one predictor on all rows."
+                "None fits one predictor to all rows."
             )
         check_choice("loss", self._setting("loss"), ("log", "brier"))
 

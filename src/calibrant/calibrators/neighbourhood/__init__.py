@@ -1,1 +1,1 @@
-"""Neighbourhoods of a prediction: what went wrong nearby is taken away."""
+"""Neighbourhood methods: subtract the mean calibration error of similar predictions."""

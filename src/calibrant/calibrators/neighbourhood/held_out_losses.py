@@ -1,4 +1,4 @@
-"""Mean losses of points, and what is known about them without any calibration."""
+"""Folds of calibration points, and their mean losses with and without calibration."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ DECIMALS = 12  # to which sums of squares do not depend on the order of their te
 
 @dataclass(frozen=True, eq=False)
 class PointFold:
-    """One fold of the points; both sides are copied when asked for, so that not all folds are in memory at once.
+    """One fold of the points; both sides are copied on demand, so that not all folds are in memory at once.
 
     Attributes
     ----------
     train, test : callable
-        Return the points to learn from and the points to judge by.
+        Return the training points and the test points.
     train_weight : float
-        Total weight of the points to learn from.
+        Total weight of the training points.
     """
 
     train: Callable[[], Points]
@@ -47,12 +47,12 @@ class PointFold:
 
 
 def point_folds(points: Points, data: LabelledPredictions, cv: Any) -> list[PointFold]:
-    """Return points to learn from and points to judge by, for every fold.
+    """Return training and test points of every fold.
 
-    A neighbourhood that holds a copy of the very row it is judged by knows its label. A number of folds therefore
-    deals out points, not rows: rows that are given twice, that count twice, or that only look the same, stay
-    together. What weighs two and what is given twice are dealt out alike, in any order of rows and of classes. A
-    splitter of scikit-learn, or splits, are taken at their word. Keeps one or two bytes per point, and a block in memory.
+    A training neighbourhood must not contain a duplicate of a test row, whose label it would reveal. So folds are over
+    points, not rows: rows with equal predictions fall into the same fold. A row of weight 2 is equivalent to a repeated
+    row, in any order of rows and classes. Splits of a splitter, or given splits, are used as they are. Keeps one or two bytes
+    per point, and a block in memory.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def point_folds(points: Points, data: LabelledPredictions, cv: Any) -> list[Poin
     data : LabelledPredictions
         Calibration rows.
     cv : int, splitter or iterable of splits
-        What the user asks for.
+        The user's choice.
     """
     check_cv_parameter(cv)
     if not is_whole(cv, 2):
@@ -93,7 +93,7 @@ def point_folds(points: Points, data: LabelledPredictions, cv: Any) -> list[Poin
 
 
 def _keys(points: Points, data: LabelledPredictions) -> Iterator[NDArray[np.float64]]:
-    """Yield what points are sorted by: numbers that do not depend on the order of the classes, each if it is needed."""
+    """Yield sort keys of points, lazily; they do not depend on the order of the classes."""
     p = points.probabilities.astype(np.float64, copy=False)
     yield p.max(axis=1)
     yield p.min(axis=1)
@@ -109,7 +109,7 @@ def _keys(points: Points, data: LabelledPredictions) -> Iterator[NDArray[np.floa
     )
 
 
-# Stands in for an exact zero, which one of the ways to crop leaves, while losses are compared.
+# Replaces exact zeros, which ``crop="outside"`` leaves, in the comparison of losses.
 LEAST = float(np.finfo(np.float64).eps)
 
 
@@ -151,9 +151,9 @@ class PointLosses:
         return float(np.average(self.log, weights=self.weights))
 
     def excess(self, other: "PointLosses") -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return by how much log-loss and Brier score are above those of another prediction, each with its error.
+        """Return the excess of log-loss and Brier score over another prediction, each with its standard error.
 
-        Points are the units of the standard error: what several equal rows say about it is no more than one of them.
+        Standard errors are clustered by points, since equal rows are dependent.
         """
         differences = self.log - other.log, self.brier - other.brier
         log, brier = (
@@ -164,10 +164,10 @@ class PointLosses:
 
 
 def uncalibrated_losses(points: Points, floor: float, crop: Crop, epsilon: float) -> PointLosses:
-    """Return the losses of points as they came, with zeros read in the way that is better for them.
+    """Return the losses of uncalibrated points, with the better treatment of zeros.
 
-    Either they count as the floor, as they do for all methods, or they are cropped, as they will be after a correction.
-    If only one of the two were looked at, a correction could seem to gain by nothing but another reading of zeros.
+    Zeros are either raised to the floor, as for all methods, or cropped, as after a correction. With only one of the two, a
+    correction could gain merely by another treatment of zeros.
     """
     labels = points.labels()
     raised = Predictions(points.probabilities, Space.PROBABILITIES).with_floor(floor).without_zeros()
@@ -181,7 +181,7 @@ def uncalibrated_losses(points: Points, floor: float, crop: Crop, epsilon: float
 
 
 def better_floor(points: Points, floor: float, epsilon: float) -> float:
-    """Return what an exact zero should count as where predictions stay as they are: epsilon, or the floor if better."""
+    """Return the replacement of exact zeros for the identity: epsilon, or the floor if that has a lower loss."""
     labels = points.labels()
     given = Predictions(points.probabilities, Space.PROBABILITIES)
     losses = {
@@ -196,7 +196,7 @@ def _floored(predictions: Predictions, floor: float) -> NDArray[np.floating]:
 
 
 def as_they_came(given: TracedPredictions, floor: float) -> TracedPredictions:
-    """Return predictions as they are, but for rows with exact zeros, of which one could be refuted: these get a floor."""
+    """Return uncalibrated predictions, with a floor in rows with exact zeros."""
     if given.space is Space.LOGITS:
         return given.without_zeros()
     return given.with_probabilities(given.scores.then(Floor(floor, only_zeros=True)))

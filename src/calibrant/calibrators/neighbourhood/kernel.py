@@ -1,4 +1,4 @@
-"""Kernel calibration: the error of all calibration rows, weighted by how close they are, is taken away."""
+"""Kernel calibration: subtract a kernel-weighted mean of the calibration errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ from calibrant.predictions import Predictions
 __all__ = ["KernelCalibration"]
 
 SimplexKernel = Literal["dirichlet", "rbf"]
-"""``"dirichlet"`` is the density of a Dirichlet distribution, ``"rbf"`` a Gaussian bell."""
+"""``"dirichlet"`` is the density of a Dirichlet distribution, ``"rbf"`` a Gaussian kernel."""
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -44,9 +44,9 @@ STIRLING = 1e3
 
 @dataclass(frozen=True, eq=False)
 class KernelWeights(ABC):
-    r"""A kernel of the form :math:`c_i(s) \, e^{-r(s) \, d(p, p_i)}`, with a rate r and factors c that its size s decides.
+    r"""A kernel of the form :math:`c_i(s) \, e^{-r(s) \, d(p, p_i)}`, with a rate r and factors c that depend on its size s.
 
-    Factors that are the same for all points cancel in means and are left out.
+    Factors that are equal for all points cancel in means and are omitted.
     """
 
     points: Matrix
@@ -57,7 +57,7 @@ class KernelWeights(ABC):
 
     @abstractmethod
     def rate(self, size: float) -> float:
-        """Return what the distance is multiplied by."""
+        """Return the rate r for a size."""
 
     def log_factors(self, size: float) -> Vector | None:  # noqa: ARG002 (most kernels have none)
         """Return the logarithm of c for every point, (u,), or None where all are one."""
@@ -224,7 +224,7 @@ def _multiplied(weights: Matrix, log_factors: Vector, distances: Matrix, rate: f
 
 
 class KernelCalibration(Neighbourhood):
-    r"""Take away the mean error of all calibration rows, weighted by a kernel of how close they are.
+    r"""Kernel calibration: subtract the kernel-weighted mean error of the calibration rows.
 
     .. math:: \hat q = \mathrm{crop}\Bigl(\hat p -
               \frac{\sum_i w_i K(\hat p, \hat p_i) (\hat p_i - y_i)}{\sum_i w_i K(\hat p, \hat p_i)}\Bigr)
@@ -239,73 +239,70 @@ class KernelCalibration(Neighbourhood):
         \prod_k \hat p_{ik}^{\alpha_k - 1}, \quad \alpha = \hat p / h + 1
 
     as in :cite:`valk2022`; the second, by :cite:`ouimet2022`, is a density on the simplex that is narrow near its corners
-    and wide in its middle. Cropping brings rows that left the simplex back to it.
+    and wide in its centre. Cropping maps rows outside the simplex back to it.
 
     Parameters
     ----------
     kernel : {"dirichlet", "rbf"}, default="dirichlet"
-        Which of the two.
+        The kernel.
     bandwidth : float, list of float or "auto", default="auto"
-        h of the Dirichlet kernel, with which neighbourhoods grow, or :math:`\gamma` of the other, with which they
-        *shrink*; or those to choose from by held-out log-loss. ``"auto"`` are :math:`1.6 \cdot 2^j` with j from -9 to 6.
+        Bandwidth h of the Dirichlet kernel, with which neighbourhoods grow, or :math:`\gamma` of the other, with which they
+        *shrink*; or a list for selection by held-out log-loss. ``"auto"`` is :math:`1.6 \cdot 2^j` with j from -9 to 6.
     centre : {"prediction", "calibration"}, default="prediction"
-        Where the Dirichlet kernel has its mode: at the row that is to be calibrated, as in the formula above, or at the
-        calibration row, as in the program of the thesis: :math:`\hat p` and :math:`\hat p_i` change places. No matter for
-        the other kernel, which is symmetric.
+        Mode of the Dirichlet kernel: the row to calibrate, as in the formula above, or the calibration row, as in the program
+        of the thesis, which exchanges :math:`\hat p` and :math:`\hat p_i`. No effect on the other kernel, which is symmetric.
     assumption : {"equal-errors", "equal-labels"}, default="equal-errors"
-        What near predictions have in common: the error, as in the formula above, or the distribution of the label; in
-        that case :math:`\hat q` is the weighted mean label.
+        What similar predictions share: the error, as in the formula above, or the label distribution; then
+        :math:`\hat q` is the weighted mean label.
     crop : {"clip", "outside"}, default="clip"
-        Move all entries into [epsilon, 1 - epsilon], as the thesis says, or only those below 0 or above 1 to epsilon or
-        1 - epsilon, as its program does; then divide by the sum.
+        Clip all entries to [epsilon, 1 - epsilon], as in the thesis, or only replace those below 0 or above 1 by epsilon or
+        1 - epsilon, as in its program; then divide by the sum.
     epsilon : float or "auto", default="auto"
         Smallest entry before the division; ``"auto"`` is 1e-4 up to ten classes and 0.01 / K^2 for more.
     cv : int, splitter or list of splits, default=10
-        How rows are held out where there is a choice of ``bandwidth``: a number of folds that depend on what the rows
-        contain and not on their order, a splitter of scikit-learn, or pairs of train and test rows.
+        Folds for the selection of ``bandwidth``: a number of folds, which depend on the content of the rows and not on their
+        order, a splitter of scikit-learn, or pairs of train and test rows.
     guard : bool, default=True
-        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
+        Whether to keep the identity if a correction increases the loss, see the notes; False always applies it.
 
     Attributes
     ----------
     bandwidth_ : float
-        Bandwidth in use.
+        The selected bandwidth.
     search_ : dict of str to ndarray
-        ``"bandwidth"`` that were tried, their mean ``"loss"`` on rows held out, its ``"excess"`` over that of doing
-        nothing, and the standard error of the excess, ``"excess_error"``; empty if there was no choice.
+        The candidates ``"bandwidth"``, their mean held-out ``"loss"``, its ``"excess"`` over that of the uncalibrated
+        predictions, and the standard error of the excess, ``"excess_error"``; empty without a selection.
     points_, errors_, point_weights_, epsilon_, identity_kept_, floor_of_zeros_
         As in :class:`NearestNeighbourCalibration`.
 
     Notes
     -----
-    The guard, and how rows are held out where there is a choice of ``bandwidth``, are described in
-    :class:`NearestNeighbourCalibration`.
+    The guard and the folds for the selection of ``bandwidth`` are described in :class:`NearestNeighbourCalibration`.
 
-    In the first form of the Dirichlet kernel the normalising constant belongs to the row and cancels: the weights are
-    :math:`\exp(-\mathrm{KL}(\hat p \,\|\, \hat p_i) / h)`. In the second it belongs to the calibration row, and raises the
-    weight of those in the corners. Of the published figures, those for DenseNet-40 and ResNet-110 on CIFAR-10 are found
-    with what the program does, ``centre="calibration"`` and ``crop="outside"``, while the formula in the text gives
-    others; neither is better by all measures. :func:`~calibrant.calibrators.neighbourhood.kernel.kernel_values`
-    has the kernels themselves, with all constants.
+    With ``centre="prediction"`` the normalising constant of the Dirichlet kernel depends only on the row and cancels: the
+    weights are :math:`\exp(-\mathrm{KL}(\hat p \,\|\, \hat p_i) / h)`. With ``centre="calibration"`` it depends on the
+    calibration row and increases the weights in the corners. The published figures for DenseNet-40 and ResNet-110 on
+    CIFAR-10 are those of the program, ``centre="calibration"`` and ``crop="outside"``; the formula in the text gives
+    different ones, and neither is better by all measures.
+    :func:`~calibrant.calibrators.neighbourhood.kernel.kernel_values` returns the kernels with all constants.
 
-    A zero is taken at its word: with ``centre="prediction"`` a calibration row that gives a class nothing is no neighbour
-    of a row that gives it something, with ``centre="calibration"`` the other way round. A row without any neighbour stays
-    as it is, up to cropping. Weights are relative to that of the nearest row and taken from logarithms, so that no
-    bandwidth makes all of them zero; far from all calibration rows the nearest ones decide.
+    Zeros are exact: with ``centre="prediction"`` a calibration row with probability 0 for a class is no neighbour of a row
+    with a positive one, with ``centre="calibration"`` vice versa. A row without neighbours is only cropped. Weights are
+    computed from logarithms relative to the nearest row, so they never all underflow; far from all calibration rows the
+    nearest ones dominate.
 
-    The method knows no shape and therefore needs many rows, the more the more classes there are. With three classes and
-    thousands of rows it does well alone; with ten or more it is at its best after a parametric method, as in
+    The method is non-parametric and needs a large calibration set, the more classes the larger. With three classes and
+    thousands of rows it does well alone; with ten or more it is best after a parametric method, as in
     ``temperature+kernel-dirichlet``. The predicted class may change.
 
-    With u different calibration rows, m rows cost O(m u K) in two matrix products and one exponential for each pair. A
-    choice by folds costs one such pass over all rows; of bandwidths that double from one to the next, all
-    exponentials but one in nine are squares of those before, and each takes one product more. Temporaries are a few
-    blocks of about a million pairs.
+    With u distinct calibration rows, m rows cost O(m u K) in two matrix products and one exponential per pair. The
+    selection costs one such pass over all rows; for bandwidths that double, all exponentials but one in nine are squares of
+    previous ones, and each takes one additional product. Temporaries are a few blocks of about a million pairs.
 
     Examples
     --------
-    Rows at 0.9 that are right in seven cases of ten, and honest ones at 0.3: the further from the first, the smaller
-    the correction.
+    Rows at 0.9 that are correct in seven of ten cases, and calibrated ones at 0.3: the correction decreases with the
+    distance from the first.
 
     >>> p = [[0.9, 0.1]] * 10 + [[0.3, 0.7]] * 10
     >>> y = [0] * 7 + [1] * 3 + [0] * 3 + [1] * 7
@@ -367,7 +364,7 @@ class KernelCalibration(Neighbourhood):
 
 
 def check_bandwidth(bandwidth: Any) -> None:
-    """Refuse what is not a positive finite number.
+    """Refuse all but positive finite numbers.
 
     >>> check_bandwidth(True)
     Traceback (most recent call last):
@@ -407,11 +404,11 @@ def kernel_values(
     Parameters
     ----------
     first : array of shape (m, K)
-        Predictions p, in the centre of the kernel.
+        Predictions p, the centres of the kernel.
     second : array of shape (u, K)
         Predictions q, at which the kernel is evaluated.
     kernel : {"dirichlet", "rbf"}, default="dirichlet"
-        Which of the two.
+        The kernel.
     bandwidth : float, default=0.1
         h of the Dirichlet kernel, :math:`\gamma` of the other.
     logarithms : bool, default=False
@@ -423,13 +420,13 @@ def kernel_values(
 
     Notes
     -----
-    A :math:`q_k` of zero makes the density zero if :math:`p_k > 0` and plays no part if :math:`p_k = 0`. Evaluated by
-    its formula, O(m u K) in time, for drawing and checking; :class:`~calibrant.KernelCalibration` itself has no need of
-    constants that cancel, and works by matrix products.
+    If :math:`q_k = 0`, the density is zero for :math:`p_k > 0`, and the entry has no effect for :math:`p_k = 0`. A direct
+    evaluation of the formula in O(m u K), for plots and tests; :class:`~calibrant.KernelCalibration` omits constants
+    that cancel and uses matrix products.
 
     Examples
     --------
-    The Dirichlet kernel reaches further into the middle of the simplex than into its corner.
+    The Dirichlet kernel extends further into the centre of the simplex than into its corner.
 
     >>> kernel_values([[0.75, 0.2, 0.05]], [[0.75, 0.2, 0.05], [0.85, 0.1, 0.05], [0.65, 0.3, 0.05]]).round(2)
     array([[19.91, 12.73, 15.32]])

@@ -1,4 +1,4 @@
-"""Neighbourhood: the calibrator that takes away what went wrong nearby, whatever nearby means."""
+"""Base of neighbourhood methods: subtract a local mean of the calibration errors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ __all__ = ["Assumption", "LocalMeans", "Neighbourhood", "candidate_sizes"]
 def candidate_sizes(
     name: str, wanted: Any, automatic: Sequence[float], check: Callable[[Any], None]
 ) -> list[float]:
-    """Return the sizes to choose from: one, those of a list in increasing order, or the automatic ones.
+    """Return the candidate sizes: one, those of a list in increasing order, or the automatic ones.
 
     >>> candidate_sizes("n_neighbours", [64, 32], [1, 2, 3], lambda size: None)
     [32, 64]
@@ -49,42 +49,42 @@ def candidate_sizes(
     several = isinstance(wanted, Sequence) or (isinstance(wanted, np.ndarray) and wanted.ndim == 1)
     sizes = list(wanted) if several else [wanted]
     if not sizes:
-        raise ParameterError(f"{name} must hold at least one number to choose from, but is empty.")
+        raise ParameterError(f"{name} must have at least one number, but is empty.")
     for size in sizes:
         check(size)
     return sorted({size.item() if isinstance(size, np.generic) else size for size in sizes})
 
 
 Assumption = Literal["equal-errors", "equal-labels"]
-"""What close predictions have in common: the calibration error, or the distribution of the label."""
+"""What similar predictions share: the calibration error, or the label distribution."""
 
-# More points than this make neither a choice nor a check any better, but cost one pass over all points each.
+# More points improve neither a selection nor the guard, but each costs one pass over all points.
 MOST_JUDGED = 10_000
 
-# A size is kept if rows held out show a gain of so many standard errors in log-loss ...
+# A size is used if its held-out log-loss is lower by this number of standard errors ...
 GAIN_IN_LOG_LOSS = 1.0
 
-# ... or of so many in the Brier score, while log-loss, which single rows can spoil, has not risen by more than as many.
+# ... or its Brier score by this number, while its log-loss, which is sensitive to single rows, is not higher by as many.
 GAIN_IN_BRIER_SCORE = 2.0
 
-# Gains no larger than this come from rounding.
+# Smaller gains are rounding errors.
 ROUNDING = 1e-12
 
-# The neighbourhoods of fitted calibrators: what can be made again is no part of what they have learnt.
+# Cache of the neighbourhoods of fitted calibrators, which are no part of the fitted state.
 _PREPARED: "WeakKeyDictionary[Neighbourhood, LocalMeans]" = WeakKeyDictionary()
 
 
 class LocalMeans(ABC):
-    """Weighted means of what is known at calibration points, in the neighbourhood of any prediction.
+    """Weighted means of targets at calibration points, in the neighbourhood of any prediction.
 
     Attributes
     ----------
     block_rows : int
-        How many predictions to ask about at once, so that temporaries stay small.
+        Number of predictions per call, which bounds the memory of temporaries.
     numbers_per_row : int
-        How many numbers the answer for one prediction takes, for whoever decides whether threads pay.
+        Numbers computed per prediction, to decide on the use of threads.
     splits_rows : bool
-        Whether to ask from several threads, each with rows of its own. If not, :meth:`means` may use threads itself.
+        Whether several threads may call with separate rows. If not, :meth:`means` may use threads itself.
     """
 
     block_rows: int
@@ -93,24 +93,24 @@ class LocalMeans(ABC):
 
     @abstractmethod
     def means(self, rows: Matrix, sizes: Sequence[float]) -> Iterator[Matrix]:
-        """Yield for every size of the neighbourhood, in the order given, the means around some predictions, (m, K).
+        """Yield, for every size in the order given, the means around some predictions, (m, K).
 
-        Rows without any neighbour are NaN. Several threads may ask at once.
+        Rows without neighbours are NaN. Several threads may call at once.
         """
 
 
 class Neighbourhood(Calibrator):
-    """What all neighbourhood methods share; a method says what a neighbourhood is.
+    """Base of neighbourhood methods; a method defines the neighbourhood.
 
-    A subclass names its parameter for the size of a neighbourhood in ``_size_name`` with the values to try in
-    ``_grid``, takes the parameters ``assumption``, ``crop``, ``epsilon``, ``cv`` and ``guard``, checks its own ones in
-    ``_check_options`` and makes :class:`LocalMeans` of points.
+    A subclass names its size parameter in ``_size_name``, with the automatic candidates in ``_grid``. It has the parameters
+    ``assumption``, ``crop``, ``epsilon``, ``cv`` and ``guard``, checks its other ones in ``_check_options``, and makes
+    :class:`LocalMeans` of points.
     """
 
     structure: ClassVar[tuple[str, ...]] = ("assumption", "crop")
 
     _size_name: ClassVar[str]
-    """The parameter for the size of a neighbourhood: a number, a list of numbers to choose from, or ``"auto"``."""
+    """Name of the parameter for the size of a neighbourhood: a number, a list of candidates, or ``"auto"``."""
 
     assumption: Assumption
     crop: Crop
@@ -128,26 +128,26 @@ class Neighbourhood(Calibrator):
 
     @abstractmethod
     def _grid(self) -> list[float]:
-        """Return the sizes that ``"auto"`` stands for."""
+        """Return the candidate sizes of ``"auto"``."""
 
     @abstractmethod
     def _check_options(self) -> None:
-        """Refuse bad values of a method's own parameters, the size apart."""
+        """Refuse invalid values of a method's own parameters, except the size."""
 
     @abstractmethod
     def _check_size(self, size: Any) -> None:
-        """Refuse a single size that has no meaning."""
+        """Refuse an invalid size."""
 
     @abstractmethod
     def _local_means(self, points: Points, targets: Matrix, sizes: Sequence[float]) -> LocalMeans:
         """Return neighbourhoods among these points, for these sizes, in which to average the targets (u, K)."""
 
     def _different_sizes(self, sizes: list[float], most: float) -> list[float]:  # noqa: ARG002 (one method needs it)
-        """Return the sizes that differ from each other when folds leave at most so much weight to learn from."""
+        """Return the distinct sizes if training folds have at most this weight."""
         return sizes
 
     def _set_state(self, points: Points) -> None:
-        """Set further fitted state for the chosen size; nothing unless a method needs it."""
+        """Set further fitted state for the selected size; nothing by default."""
 
     def _fitted_means(self, size: float) -> LocalMeans:
         """Return the neighbourhoods among the fitted points."""
@@ -184,7 +184,7 @@ class Neighbourhood(Calibrator):
             warn_user(f"{type(self).__name__}: {reason}", CalibrationWarning)
             self.floor_of_zeros_ = better_floor(points, data.predictions.floor, self.epsilon_)
             _PREPARED.pop(self, None)
-            # Nobody will ask for them; a file need not hold them.
+            # The identity needs no points.
             self.points_ = self.points_[:0].copy()
             self.errors_ = self.errors_[:0].copy()
             self.point_weights_ = self.point_weights_[:0].copy()
@@ -223,7 +223,7 @@ class Neighbourhood(Calibrator):
         return points.labels() if self._setting("assumption") == "equal-labels" else points.errors
 
     def _calibrated(self, own: Matrix, mean: Matrix) -> Matrix:
-        """Return calibrated rows for predictions and the means around them; without neighbours they stay."""
+        """Return calibrated rows for predictions and local means; rows without neighbours are not changed."""
         alone = np.isnan(mean[:, :1])
         moved = mean if self._setting("assumption") == "equal-labels" else own - mean
         return cropped(np.where(alone, own, moved), self._setting("crop"), self.epsilon_)
@@ -235,7 +235,7 @@ class Neighbourhood(Calibrator):
         sizes: Sequence[float],
         use: Callable[[slice, int, Matrix], None],
     ) -> None:
-        """Hand over calibrated rows, block by block, with the number of the size by which they were made."""
+        """Pass calibrated rows, block by block, to a function, with the index of the size."""
 
         def do(rows: slice) -> None:
             own = probabilities[rows].astype(np.float64)
@@ -251,14 +251,14 @@ class Neighbourhood(Calibrator):
         in_threads(do, even_blocks(n_rows, means.block_rows, n_threads_available()), numbers)
 
     def _chosen(self, folds: list[PointFold], floor: float, sizes: list[float]) -> tuple[float, str | None]:
-        """Return the size with the lowest log-loss on points held out, and why not to use it if so.
+        """Return the size with the lowest held-out log-loss, and a reason not to use it, if any.
 
-        All sizes are tried in the same pass over distances.
+        One pass over distances evaluates all sizes.
         """
         if not folds:
             return sizes[0], "all calibration rows have the same prediction, so the identity is kept."
         sizes = self._different_sizes(sizes, max(fold.train_weight for fold in folds))
-        # Every fold is judged by its share of the points.
+        # Every fold is evaluated on its share of the points.
         tests = [_some(fold.test(), max(1, MOST_JUDGED // len(folds))) for fold in folds]
         of_folds = [self._held_out(fold, test, sizes) for fold, test in zip(folds, tests, strict=True)]
         losses = [PointLosses.joined(list(parts)) for parts in zip(*of_folds, strict=True)]
@@ -282,13 +282,13 @@ class Neighbourhood(Calibrator):
         if is_lower or is_closer:
             return sizes[best], None
         return sizes[best], (
-            f"on rows held out, no size gains enough to be sure of it: the best one, "
-            f"{self._size_name}={sizes[best]:g}, has a log-loss of {means[best]:.4g}, and doing nothing "
+            f"no size has a significant held-out gain: the best one, "
+            f"{self._size_name}={sizes[best]:g}, has a log-loss of {means[best]:.4g}, the uncalibrated predictions "
             f"{nothing.mean_log:.4g} (standard error of the difference {log_error:.2g}); the identity is kept."
         )
 
     def _held_out(self, fold: PointFold, test: Points, sizes: list[float]) -> list[PointLosses]:
-        """Return the losses of points held out for every size."""
+        """Return the held-out losses of points for every size."""
         means = self._means_among(fold.train(), sizes)
         labels = test.labels()
         found = [PointLosses(np.empty(test.n_points), np.empty(test.n_points), test.weights) for _ in sizes]
@@ -301,7 +301,7 @@ class Neighbourhood(Calibrator):
         return found
 
     def _harm(self, points: Points, floor: float) -> str | None:
-        """Return why the identity is better on the calibration rows themselves, or None."""
+        """Return a reason if the identity has a lower training loss, else None."""
         judged = _some(points, MOST_JUDGED)
         size = getattr(self, f"{self._size_name}_")
         means = _PREPARED[self] = self._fitted_means(size)
@@ -319,7 +319,7 @@ class Neighbourhood(Calibrator):
 
 
 def _some(points: Points, most: int) -> Points:
-    """Return all points, or so many of them, evenly along their order by content."""
+    """Return up to ``most`` points, evenly spaced in their order by content."""
     if points.n_points <= most:
         return points
     return points.take(np.linspace(0, points.n_points - 1, most).astype(np.intp))

@@ -1,4 +1,4 @@
-"""Calibration points: the different predictions, how much each weighs, and how wrong it was on average."""
+"""Calibration points: distinct predictions with weights and mean errors, their distances, and cropping."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -32,17 +32,17 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Equal predictions put together, in an order that depends on what they contain alone.
+    """Distinct predictions, in an order that depends only on their content.
 
-    A row given twice and a row of weight two are the same point, so a method that knows points alone cannot tell them
-    apart, nor the order in which the rows came.
+    A repeated row and a row of weight 2 are the same point, so methods on points do not distinguish them, and do not depend
+    on the order of the rows.
 
     Attributes
     ----------
     probabilities : ndarray of shape (u, K)
-        The different predictions, in their float type.
+        The distinct predictions, in their float type.
     errors : ndarray of shape (u, K)
-        Weighted mean of prediction less label, as one-hot rows, over the calibration rows with this prediction.
+        Weighted mean of prediction minus one-hot label over the calibration rows with this prediction.
     weights : ndarray of shape (u,)
         Total weight of these rows.
 
@@ -62,12 +62,12 @@ class Points:
 
     @classmethod
     def of(cls, data: LabelledPredictions) -> Self:
-        """Put equal rows together. Costs one sort."""
+        """Merge equal rows. Costs one sort."""
         probabilities = data.predictions.probabilities
         weights = np.ones(data.n_rows) if data.weights is None else data.weights
         order = content_order(probabilities, (data.labels, weights))
         starts = starts_of_equals(probabilities, order)
-        # In float64, so that what is learnt does not depend on the float type in which predictions come.
+        # In float64, so that a fit does not depend on the float type of the predictions.
         errors = probabilities[order].astype(np.float64)
         errors[np.arange(data.n_rows), data.labels[order]] -= 1
         if len(starts) == data.n_rows:
@@ -101,7 +101,7 @@ LARGEST_EPSILON = 1e-4  # of the literature, for ten classes
 
 
 def check_crop(crop: Any, epsilon: Any) -> None:
-    """Refuse an unknown way to crop, or an epsilon that is not a small number."""
+    """Refuse an unknown ``crop``, or an epsilon out of range."""
     check_choice("crop", crop, ("clip", "outside"))
     if epsilon == "auto" and isinstance(epsilon, str):
         return
@@ -119,7 +119,7 @@ def settled_epsilon(epsilon: float | Literal["auto"], n_classes: int) -> float:
 
 
 def cropped(scores: Matrix, crop: Crop, epsilon: float) -> Matrix:
-    r"""Return rows of the simplex for rows that may have left it.
+    r"""Map rows to the simplex by clipping and normalisation.
 
     .. math:: q'_k = \min(\max(q_k, \epsilon), 1 - \epsilon), \qquad q''_k = q'_k / \textstyle\sum_j q'_j
 
@@ -161,12 +161,12 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)
 # Entries of a block of distances: large enough for fast matrix products, small enough to hold a few of them.
 BLOCK_ENTRIES = 2**20
 
-# Fewer rows than this would read all points anew for hardly any work.
+# With fewer rows, reading all points would dominate the work.
 FEWEST_ROWS = 4
 
 
 def rows_in_a_block(n_points: int) -> int:
-    """Return how many rows of distances to so many points make a block.
+    """Return the number of rows per block of distances to ``n_points`` points.
 
     >>> rows_in_a_block(4096), rows_in_a_block(10**7)
     (256, 4)
@@ -176,7 +176,7 @@ def rows_in_a_block(n_points: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Distances(ABC):
-    """Distances from any predictions to the points (u, K) that are given here."""
+    """Distances from any predictions to given points (u, K)."""
 
     points: Matrix
 
@@ -185,7 +185,7 @@ class Distances(ABC):
         """Return the distance of every row to every point, (m, u), never negative."""
 
     def ordering(self, rows: Matrix) -> Matrix:
-        """Return what to order points by: distances as they come out of the formula, be some below zero."""
+        """Return keys that order points by distance: values of the formula, which may be negative by rounding."""
         return self.of(rows)
 
 

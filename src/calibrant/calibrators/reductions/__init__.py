@@ -1,1 +1,1 @@
-"""Several classes by means of methods for two."""
+"""Reductions of several classes to binary problems."""

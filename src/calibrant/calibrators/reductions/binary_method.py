@@ -1,4 +1,4 @@
-"""Binary methods: a map of the probability of one event; more than two classes go one against the rest."""
+"""Base of binary methods: a map of the probability of one event, and one-vs-rest for more classes."""
 
 from abc import abstractmethod
 from copy import copy
@@ -25,16 +25,16 @@ __all__ = ["BinaryMethod", "EventCounts", "OneVsRestBatches"]
 
 
 class BinaryMethod(Calibrator):
-    """What all methods for two classes share; abstract.
+    """Base of methods for two classes; abstract.
 
-    For two classes the event is that the class is the second one. For more, ``one_vs_rest_`` holds a
-    :class:`~calibrant.OneVsRest` of this method, and the attributes of a fit are found in its ``calibrators_``.
+    For two classes the event is the second class. For more, ``one_vs_rest_`` holds a :class:`~calibrant.OneVsRest` of
+    this method, whose ``calibrators_`` have the fitted attributes.
     """
 
     one_vs_rest_: OneVsRest
 
     def __getattr__(self, name: str) -> Any:
-        """Tell where the fitted numbers are if there are more than two classes."""
+        """Raise an error that names ``one_vs_rest_`` for fitted attributes of more than two classes."""
         where = ""
         if name.endswith("_") and not name.startswith("_") and "one_vs_rest_" in vars(self):
             where = f"; with more than two classes see one_vs_rest_.calibrators_[k].{name}"
@@ -42,7 +42,7 @@ class BinaryMethod(Calibrator):
 
     @abstractmethod
     def _fit_event(self, scores: EventScores, outcomes: NDArray[np.bool_], weights: Vector | None) -> None:
-        """Learn the map; both outcomes occur."""
+        """Fit the map; both outcomes occur."""
 
     @abstractmethod
     def _traced_event(self, event: Event) -> Event:
@@ -110,10 +110,10 @@ class EventCounts(Summary):
 
 
 class OneVsRestBatches(Summary):
-    """The summary of one event for two classes, and one for every class against the rest for more.
+    """Summary of one event for two classes, and one summary per class, one-vs-rest, for more.
 
-    A class that is still to come leaves its column as it is, where an ordinary fit would leave that class out of the
-    others' sum.
+    The column of a class without rows so far is not changed, while an ordinary fit would exclude that class from the
+    rest of the others.
     """
 
     def __init__(self, of_event: Summary) -> None:
@@ -181,7 +181,7 @@ def _set_maps(
     kept: float,
     n_rows: float,
 ) -> None:
-    """Put the maps of all classes together, and add up whether they did more harm than the identity."""
+    """Combine the maps of all classes, and compare their loss with that of the identity."""
     together = OneVsRest(clone(calibrator))
     together._set_inputs(data)
     together.classes_, together.floor_ = calibrator.classes_, calibrator.floor_

@@ -1,4 +1,4 @@
-"""What is predicted of one event: its probability and log-odds, without loss of digits."""
+"""Predictions of one event: its probability and log-odds in full precision, also one-vs-rest."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -21,7 +21,7 @@ def fit_source(calibrator: Any, source: RowSource, fit: Any, *, warn_of_absent: 
     if len(present) < source.n_classes:
         if warn_of_absent:
             calibrator._warn_of_absent(np.setdiff1d(np.arange(source.n_classes), present))
-        if not calibrator.traits.shares_parameters:
+        if calibrator._is_restricted_to_present_classes:
             calibrator._set_present(present, source.total_weight)
             source = source.mapped(lambda data: data.restricted_to(present))
     try:

@@ -30,22 +30,22 @@ __all__ = ["OneVsRest"]
 
 
 class OneVsRest(Calibrator):
-    r"""Calibrate every class against all others with a method for two classes.
+    r"""One-vs-rest reduction: one binary map per class, followed by normalisation.
 
     .. math:: g_j = h_j(p_j), \qquad \hat q = \mathrm{normalise}(g_1, \dots, g_K)
 
-    where :math:`h_j` is fitted to the probability of class j and to whether the class is j
-    :cite:`zadrozny2002`. Binary methods of this library do this by themselves when they are given more than two
-    classes; use this class to choose how rows are made to sum to one, or to wrap any other calibrator.
+    where :math:`h_j` is fitted to the probability of class j and the indicator of class j
+    :cite:`zadrozny2002`. Binary methods of this library do this automatically for more than two classes; use this class to
+    choose the normalisation, or to wrap any other calibrator.
 
     Parameters
     ----------
     base : Calibrator
-        What is fitted for each class; any calibrator that takes two classes. It is cloned, not changed.
+        Calibrator for two classes that is cloned and fitted for each class.
     normalisation : {"divide", "shift", "project"}, default="divide"
-        How the separate probabilities of a row become one distribution: by division by their sum, as in all
-        papers; by a common shift of their log-odds, which is nearest in Kullback-Leibler divergence; or by
-        projection, which is nearest in least squares and can give zeros.
+        Normalisation of the separate probabilities of a row: division by their sum, as in all papers; a common shift of
+        their log-odds, which is the nearest distribution in Kullback-Leibler divergence; or projection onto the simplex,
+        the nearest in least squares, which can give zeros.
 
     Attributes
     ----------
@@ -54,19 +54,19 @@ class OneVsRest(Calibrator):
         single one, of the second class. The ``one_vs_rest_`` of a binary method has only such classes in its own
         ``classes_``.
     identity_kept_ : bool
-        Whether doing nothing had the lower log-loss on the calibration rows (for ``"project"`` the lower Brier score),
-        so that it is what is done. Looked at only where the family of ``base`` contains the identity, since only
-        there it is a promise. Zeros then still count as the floor.
+        Whether the identity is used because the uncalibrated predictions have a lower log-loss on the calibration set (for
+        ``"project"`` a lower Brier score). Only compared if the family of ``base`` contains the identity. Zeros are
+        still raised to the floor.
 
     Notes
     -----
-    *Zero rows.* Where all maps give zero, the row keeps the probabilities of the classifier; programs of the
-    literature leave zeros, NaN or a uniform row there. *Classes without calibration rows* keep the share of
+    *Zero rows.* If all maps give zero, the row keeps the probabilities of the classifier; programs of the
+    literature return zeros, NaN or a uniform row. *Classes without calibration rows* keep the share of
     probability that the classifier gives them, as with every calibrator here, so that each map sees both outcomes.
-    *Digits.* A map sees the class and the sum of the others, added up and not taken as one minus the class,
-    so that confident float32 rows keep finite log-odds. Separate maps do not keep the arg-max.
+    *Precision.* The probability of the rest is the sum of the other classes, not one minus the class, so that confident
+    float32 rows have finite log-odds. Separate maps do not preserve the arg-max.
 
-    Costs K fits of ``base``, on several threads where each has enough rows for that to pay; with two classes one fit.
+    Costs K fits of ``base``, on several threads for large data; with two classes one fit.
 
     Examples
     --------
@@ -90,8 +90,8 @@ class OneVsRest(Calibrator):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """What follows from those of the base."""
-        # What is no calibrator is refused by a fit, with a sentence.
+        """Traits that follow from the base."""
+        # A fit refuses a base that is no calibrator.
         base = self.base.traits if isinstance(self.base, Calibrator) else Traits()
         return Traits(
             contains_identity=base.contains_identity,
@@ -102,16 +102,15 @@ class OneVsRest(Calibrator):
     def class_probabilities(self, X: object) -> NDArray[np.floating]:
         """Return the separate probability of every class, (n, K), whose rows need not sum to one.
 
-        They are what the papers' programs evaluate where they do not normalise. A class without calibration
-        rows has the classifier's own probability, and the others their probability given that it is none
-        of those.
+        Programs of the papers that do not normalise evaluate these. A class without calibration rows has the
+        classifier's probability, and the others their probability given that the class is one of them.
         """
         check_is_fitted(self)
         predictions = self._parsed(X)
         return evaluated(self._all_separate, predictions)
 
     def _all_separate(self, given: TracedPredictions) -> Value:
-        """Return the separate probabilities of all classes, those of classes without rows as they came."""
+        """Return the separate probabilities of all classes; classes without rows keep theirs."""
         columns = self.present_columns_
         if columns is None:
             return self._separate(given)
@@ -123,7 +122,7 @@ class OneVsRest(Calibrator):
 
     @property
     def fit_cost(self) -> JointCost:  # type: ignore[override]
-        """That of one fit of two classes for every class."""
+        """Cost of one binary fit per class."""
         return JointCost([FitPart(getattr(self.base, "fit_cost", None), one_vs_rest=True)])
 
     def _fit(self, data: LabelledPredictions) -> None:
@@ -148,7 +147,7 @@ class OneVsRest(Calibrator):
         source: RowSource,
         fit: Callable[[Any, RowSource], Calibrator] = lambda base, of_class: base.fit_rows(of_class),
     ) -> None:
-        """Fit rows that need not be in memory, class by class."""
+        """Fit out-of-core rows, class by class."""
         self.identity_kept_ = False
         self.calibrators_ = []
         with gathered(source.n_classes, "one-vs-rest fit"):
@@ -170,7 +169,7 @@ class OneVsRest(Calibrator):
         if self.base.traits.contains_identity and is_worse_than_identity(data, calibrated, loss):
             self.identity_kept_ = True
             warn_user(
-                f"{type(self.base).__name__}, one against the rest: {Status.IDENTITY.value}.",
+                f"{type(self.base).__name__}, one-vs-rest: {Status.IDENTITY.value}.",
                 CalibrationWarning,
             )
 
@@ -194,5 +193,5 @@ class OneVsRest(Calibrator):
         for calibrator in self.calibrators_:
             given.raw.trace.visit(calibrator, calibrator._version)
         maps = [calibrator._mapped_event for calibrator in self.calibrators_]
-        # Zeros of a raw map stay; what is only too small for the float type does not become one.
+        # Exact zeros of a map stay; positive values do not underflow to zero.
         return stacked_events(given.against_rest, maps).narrowed(keep_positive=True)

@@ -1,1 +1,1 @@
-"""Maps of the logits with a few parameters."""
+"""Scaling methods: parametric maps of the logits."""

@@ -1,4 +1,4 @@
-"""Affine scaling: base of matrix scaling and Dirichlet calibration, with cross-validated regularisation strengths."""
+"""Affine scaling: base of matrix scaling and Dirichlet calibration, with cross-validated penalty strengths."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ class PlattScaling(EventScaling):
     .. math:: \hat q = \frac{1}{1 + e^{-(a s + b)}}, \qquad s = \ln \frac{p}{1 - p}
 
     with a and b minimising the log-loss on the calibration set :cite:`platt1999`. More than two classes are
-    calibrated one against the rest.
+    calibrated one-vs-rest.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Classes whose shares change between calibration and use: known shares, and shares estimated without labels."""
+"""Prior shift: known class priors, and class priors estimated without labels."""

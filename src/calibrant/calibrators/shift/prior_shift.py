@@ -1,4 +1,4 @@
-"""PriorShift: the same classifier where classes are rarer or more common than they were."""
+"""PriorShift: adapt calibrated probabilities to a known class prior, or to a known sampling rate."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -111,61 +111,60 @@ def _listed(classes: NDArray[Any]) -> str:
 
 
 class PriorShift(Calibrator):
-    r"""Adapt calibrated probabilities to other shares of the classes, or undo a selection of rows by class.
+    r"""Adapt calibrated probabilities to a different class prior, or undo sampling by class.
 
     .. math:: \hat q_k \propto p_k \, \frac{\pi_k}{\pi^0_k} \qquad\text{or}\qquad \hat q_k \propto \frac{p_k}{r_k}
 
-    where :math:`\pi^0` are the shares of the classes among the calibration rows, :math:`\pi` those where the
-    classifier is used, and :math:`r_k` the rate at which rows of class k were kept. Exact by Bayes' rule
-    :cite:`elkan2001,saerens2002` if rows of one class look the same here and there, and if p is calibrated on rows
-    like the calibration rows: put this last in a :class:`Chain`, after a calibrator.
+    where :math:`\pi^0` is the class prior of the calibration set, :math:`\pi` that of the target, and :math:`r_k` the
+    sampling rate of class k. Exact by Bayes' rule :cite:`elkan2001,saerens2002` if rows of the same class have the same
+    distribution in both, and if p is calibrated on the source: put this last in a :class:`Chain`, after a calibrator.
 
-    Give either ``target_prior`` or ``sampling_rate``.
+    Pass either ``target_prior`` or ``sampling_rate``.
 
     Parameters
     ----------
     target_prior : array of shape (K,), dict or float, optional
-        Shares of the classes where the classifier is used: in the order of the classes, or by label; for two classes a
-        number is the share of the second. A class of share zero gets probability zero.
+        Class prior of the target: in the order of the classes, or by label; for two classes a number is the prior of the
+        second. A class with prior 0 gets probability 0.
     source_prior : {"labels", "predictions"}, array of shape (K,), dict or float, default="labels"
-        Shares of the classes in the rows that p is calibrated for: those of the labels in ``fit``, the mean of
-        the predictions there, or given.
+        Class prior of the rows for which p is calibrated: the class frequencies in ``fit``, the mean predictions in
+        ``fit``, or given.
     sampling_rate : array of shape (K,), dict or float, optional
-        Rate at which rows of each class were kept; a dict may leave out classes of rate 1, and for two classes a
-        number is the rate of the first one. Only ratios matter; 3 stands for rows that were given three times, or for
-        a class weight of 3 in training.
+        Fraction of the rows of each class that was kept; a dict may omit classes with rate 1, and for two classes a
+        number is the rate of the first one. Only ratios matter; 3 means rows repeated three times, or a class weight of 3 in
+        training.
 
     Attributes
     ----------
     factors_ : ndarray of shape (K,)
-        What each class is multiplied by.
+        Factor of each class.
     source_prior_, target_prior_ : ndarray of shape (K,)
-        The shares here and there. After a selection by rate, the latter are those that the former come from.
+        Class priors of source and target. With ``sampling_rate``, the target is the population before sampling.
 
     Notes
     -----
-    *What the probabilities then mean.* On rows with the shares ``target_prior`` they are calibrated, on rows like
-    the calibration rows no longer. Equal shares make the arg-max the class with the best balanced accuracy, and the
-    probabilities those of a world where all classes are equally common.
+    *Interpretation.* The probabilities are calibrated for rows with prior ``target_prior``, and no longer for the source.
+    With equal priors the arg-max maximises balanced accuracy, and the probabilities are those of a population in which all
+    classes are equally frequent.
 
-    *Where rows were selected before calibration*, p is calibrated on the selected rows, and ``sampling_rate`` brings it
-    to the original ones. If the calibration rows are already as in use, no correction is needed: the calibrator has
-    learnt it. Weights of the calibration rows count in ``source_prior``.
+    *Sampling before calibration.* If rows were sampled by class, p is calibrated on the sample, and ``sampling_rate``
+    adapts it to the population. If the calibration set is a sample of the population itself, no correction is needed.
+    Weights of the calibration rows count in ``source_prior``.
 
-    *Classes without calibration rows* have no share of labels; the mean prediction for them stands in. Zeros among
-    the predictions count as the floor, as everywhere.
+    *Classes without calibration rows* have no observed frequency; their mean prediction is used instead. Zeros in
+    the predictions are raised to the floor, as everywhere.
 
     Costs one pass over the rows, O(nK).
 
     Examples
     --------
-    One row in two was positive among the calibration rows, one in ten is in use: the odds fall by a factor of 9.
+    One row in two is positive in the calibration set, one in ten in use: the odds decrease by a factor of 9.
 
     >>> fitted = PriorShift(target_prior=0.1).fit([0.5, 0.5], [0, 1])
     >>> fitted.predict_proba([0.9, 0.5]).round(4)
     array([[0.5, 0.5], [0.9, 0.1]])
 
-    One negative in ten was kept, so the odds of a positive were ten times too high.
+    One in ten negatives was kept, so the odds of a positive were ten times too high.
 
     >>> fitted = PriorShift(sampling_rate=0.1).fit([0.5, 0.5], [0, 1])
     >>> fitted.predict_proba([0.5]).round(4), fitted.target_prior_.round(4)

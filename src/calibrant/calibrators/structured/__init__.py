@@ -1,1 +1,1 @@
-"""One convex family around temperature scaling: a map shared by all classes, and terms of every class."""
+"""Structured scaling: a convex family around temperature scaling."""

@@ -1,4 +1,4 @@
-"""The increasing map that all classes share: slopes by segments of the score, and by how decided the row is."""
+"""Shared monotone map of structured scaling: slopes per score segment, and by the mean of the row."""
 
 from dataclasses import dataclass
 from functools import cached_property

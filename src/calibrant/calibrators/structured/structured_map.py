@@ -1,4 +1,4 @@
-"""The logit map of structured scaling: a map shared by all classes, then weights and intercepts of each."""
+"""Logit map of structured scaling: a shared map, then class-wise terms, with its curvature and penalty."""
 
 from dataclasses import dataclass
 from itertools import accumulate
@@ -59,7 +59,7 @@ class StructuredCurvature:
 
     @staticmethod
     def is_whole(logit_map: "StructuredMap") -> bool:
-        """Tell whether all parameters are seen together."""
+        """Return whether the Hessian of all parameters is formed."""
         return logit_map.class_map is None or logit_map.n_parameters <= WHOLE_PARAMETERS
 
     @classmethod

@@ -1,1 +1,1 @@
-"""The commands of the command line, one per file."""
+"""What each command does; imported after its command line has been parsed."""

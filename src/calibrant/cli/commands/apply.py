@@ -1,43 +1,157 @@
 """``calibrant apply``: write calibrated probabilities to a file."""
 
 from pathlib import Path
-from typing import Any
 
-import click
-
-from calibrant.cli.lazily import engine_worker
-from calibrant.cli.options import engine_options, normalise_option
+from calibrant import load
+from calibrant.calibrator import Calibrator
+from calibrant.cli.console import note, said
+from calibrant.cli.files import check_writable
+from calibrant.cli.progress import Progress
+from calibrant.cli.score_space import check_meaning, noting_probabilities
+from calibrant.errors import PredictionError
 from calibrant.space import Space
+from calibrant.tables.columns import (
+    ScoreColumns,
+    affixes_around,
+    labels_in,
+    listed,
+    shared_affixes,
+    without_common_ends,
+)
+from calibrant.tables.file_set import open_source
+from calibrant.tables.npz_format import NpzSource
+from calibrant.tables.rewriting import check_output, rewrite
+from calibrant.tables.score_checks import ScoreParser
+from calibrant.tables.source import LABEL_NAMES, Source
+from calibrant.wording import counted
 
 __all__ = ["apply"]
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--calibrator",
-    "calibrator_path",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="File saved by 'calibrant fit'.",
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file; may be FILE itself."
-)
-@click.option("--columns", metavar="PATTERN", help="Score columns [named as in the fit].")
-@click.option(
-    "--space",
-    type=click.Choice([space.value for space in Space]),
-    help="Space of the scores [as in the fit].",
-)
-@normalise_option
-@click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
-@click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
-@engine_options
-def apply(engine: str, address: str | None, **options: Any) -> None:
-    """Replace the scores of a file by calibrated probabilities.
+def apply(
+    file: Path,
+    calibrator_path: Path,
+    output: Path,
+    columns: str | None,
+    space: str | None,
+    normalise: bool,
+    append: bool,
+    prefix: str,
+) -> None:
+    """Replace the scores of a file by calibrated probabilities, or add them as columns."""
+    check_writable(output, calibrator_path)
+    if not calibrator_path.exists():
+        raise FileNotFoundError(2, "No such file", str(calibrator_path))
+    calibrator = load(calibrator_path)
+    kind = Space(space or calibrator.space_)
+    with open_source(file) as source, Progress(f"calibrating {file.name}") as waiting:
+        check_output(source, output)
+        waiting.expected_rows = source.approximate_rows()
+        chosen = columns_for(source, calibrator, calibrator_path, columns, kind)
+        check_meaning(file, calibrator, chosen, space)
+        parser = ScoreParser(chosen, kind, normalise)
+        calibrated = noting_probabilities(calibrator) if space is None else calibrator.predict_proba
+        names = chosen.names if isinstance(source, NpzSource) else chosen.classes
+        n_rows = rewrite(
+            source,
+            output,
+            chosen,
+            parser,
+            calibrated,
+            appended=[f"{prefix}{name}" for name in names] if append else None,
+            progress=waiting.rows,
+        )
+    if parser.note:
+        note(parser.note)
+    where = f"new columns {prefix}*" if append else "score columns now"
+    instead = " instead of logits" if kind is Space.LOGITS and not append else ""
+    said(f"Wrote {output} ({counted(n_rows, 'row')}); {where} hold calibrated probabilities{instead}.")
 
-    The file format and all other columns are kept. Files larger than memory are
-    processed in batches.
+
+def columns_for(
+    source: Source, calibrator: Calibrator, calibrator_path: Path, columns: str | None, space: Space
+) -> ScoreColumns:
+    """Return the columns of scores in the order of the calibrator's classes.
+
+    Requested columns must have the names of the classes, possibly with a common prefix and suffix, unless classes are
+    numbers. By default the columns are those with the names of the columns in the fit, or of the classes, again with a
+    common prefix and suffix; for two classes, also the only numeric column.
     """
-    engine_worker("apply", engine, address)(**options)
+    expected = [str(name) for name in _names(calibrator)]
+    if columns is not None or isinstance(source, NpzSource):
+        found = _in_order(source.score_columns(columns, LABEL_NAMES, space), expected)
+    else:
+        found = _by_name(source, expected) or _only_one(source, expected, space)
+    if found is None:
+        missing = _missing(source, expected)
+        raise PredictionError(
+            f"{source.path} has no {'column' if len(missing) == 1 else 'columns'} for the "
+            f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; choose the columns "
+            "of scores, or a calibrator fitted for these classes."
+            if columns is None
+            else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the score columns of "
+            f"{source.path} are {listed(source.score_columns(columns, LABEL_NAMES, space).classes)}."
+        )
+    return found
+
+
+def _missing(source: Source, expected: list[str]) -> list[str]:
+    """Return the classes without a column, if at least half of the classes have one."""
+    _, _, covered = shared_affixes(source.columns, expected)
+    missing = [name for name in expected if name not in covered]
+    return missing if missing and 2 * len(missing) <= len(expected) else expected
+
+
+def _names(calibrator: Calibrator) -> list[object]:
+    names = calibrator.classes_ if calibrator.column_names_ is None else calibrator.column_names_
+    return list(names.tolist())
+
+
+def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
+    """Return chosen columns in the order of the classes, or None if they are for other classes."""
+    if len(found.classes) == 1 and len(expected) == 2:
+        return found
+    if len(found.classes) != len(expected):
+        return None
+    numbers = [str(number) for number in range(len(expected))]
+    for known in (expected, list(without_common_ends(expected))):
+        for names in (found.classes, without_common_ends(found.classes)):
+            if sorted(names) == sorted(known):
+                if len(found.names) == 1:  # one array, whose columns cannot be reordered
+                    return found if list(names) == known else None
+                order = [names.index(name) for name in known]
+                return ScoreColumns(
+                    tuple(found.names[at] for at in order), tuple(found.classes[at] for at in order)
+                )
+    return found if expected == numbers or list(found.classes) == numbers else None
+
+
+def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
+    """Return the columns with the names of the classes, possibly with a common prefix and suffix."""
+    available = set(source.columns)
+    if available.issuperset(expected):
+        return ScoreColumns(tuple(expected), tuple(expected))
+    candidates = []
+    for column in source.columns:
+        for before, after in affixes_around(column, expected[0]):
+            wanted = [f"{before}{one}{after}" for one in expected]
+            if available.issuperset(wanted):
+                candidates.append(ScoreColumns(tuple(wanted), tuple(expected)))
+    if len(candidates) > 1:
+        several = [candidate.names[0] for candidate in candidates]
+        raise PredictionError(
+            f"{source.path} has several sets of columns for these classes, with {listed(several)}; choose the columns."
+        )
+    return candidates[0] if candidates else None
+
+
+def _only_one(source: Source, expected: list[str], space: Space) -> ScoreColumns | None:
+    """Return the single score column for two classes: named after the positive class, or the only numeric column."""
+    if len(expected) != 2:
+        return None
+    if expected[1] in source.columns:
+        return ScoreColumns((expected[1],), (expected[1],))
+    found = source.score_columns(None, LABEL_NAMES, space)
+    if len(found.classes) != 1 or labels_in(found.names[0], [expected[0]]):  # it is for the other class
+        return None
+    return found

@@ -3,39 +3,135 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
-from calibrant.cli.lazily import worker
-from calibrant.cli.options import format_options, level_option, prediction_options
+from calibrant.cli.choices import made
+from calibrant.cli.console import noted
+from calibrant.cli.files import check_writable, opened
+from calibrant.cli.progress import Progress
+from calibrant.cli.rendering import Result, Section, delivered, number_text
+from calibrant.cli.score_space import check_declared
+from calibrant.cli.translation import translated
+from calibrant.comparison import Comparison, MethodResult
+from calibrant.comparison import compare as compared
+from calibrant.presentation import percent
+from calibrant.tables.prediction_file import Table
+from calibrant.wording import counted
 
 __all__ = ["compare"]
 
-DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
+
+def compare(
+    file: Path,
+    methods: str,
+    cv: int,
+    test_file: Path | None,
+    metrics: str | None,
+    level: float,
+    format_name: str,
+    output: Path | None,
+    **choice: Any,
+) -> None:
+    """Compare calibration methods by cross-validation or on a test set."""
+    check_writable(output, file, test_file)
+    names = _names(methods)
+    for name in names:
+        made(name)
+    with Progress("reading") as waiting:
+        rows = _read(file, choice, waiting)
+        test = None if test_file is None else _read(test_file, {**choice, "group": None}, waiting)
+        comparison = compared(
+            rows.labels,
+            rows.predictions,
+            names,
+            sample_weight=rows.weights,
+            groups=rows.groups,
+            cv=cv,
+            test=None if test is None else (test.labels, test.predictions, test.weights),
+            metrics=None if metrics is None else _names(metrics),
+            level=level,
+            refit=False,
+            progress=waiting.update,
+        )
+    delivered(_result(comparison, file), format_name, output)
 
 
-@click.command()
-@prediction_options
-@click.option(
-    "--methods",
-    default=DEFAULT_METHODS,
-    show_default=True,
-    metavar="NAMES",
-    help="Methods, separated by commas.",
-)
-@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
-@click.option(
-    "--test",
-    "test_file",
-    type=click.Path(path_type=Path),
-    help="File with a test set, instead of cross-validation.",
-)
-@click.option("--metrics", metavar="NAMES", help="Further metrics, separated by commas.")
-@level_option
-@format_options
-def compare(**options: Any) -> None:
-    """Compare calibration methods by cross-validation or on a test set.
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
-    Differences are to the uncalibrated predictions, paired by row; negative is
-    better.
-    """
-    worker("compare", "compare")(**options)
+
+def _read(path: Path, choice: dict[str, Any], waiting: Progress) -> Table:
+    with opened(path, choice, waiting) as file:
+        table = file.read(waiting.rows)
+        check_declared(path, table.predictions)
+        noted(file.notes)
+        return table
+
+
+def _result(comparison: Comparison, file: Path) -> Result:
+    best = comparison.best.name
+    notes = [f"{comparison.how}. {comparison.base_sentence}"]
+    near = [result.name for result in comparison.equally_good()]
+    notes.append(
+        f"Lowest log-loss: {best}."
+        + (
+            f" Within two standard errors of it: {', '.join(near)}."
+            if near
+            else " All others are significantly worse."
+        )
+    )
+    for result in comparison.results:
+        notes.extend(f"{result.name}: {message}" for message in result.notes)
+        if result.failed:
+            notes.append(f"{result.name} failed: {result.error}.")
+    section = Section(
+        "methods",
+        (
+            "method",
+            "log-loss",
+            "difference",
+            f"{100 * comparison.level:g} % interval",
+            "Brier",
+            "changed",
+        ),
+        [_row(result) for result in comparison.results],
+        [_record(result) for result in comparison.results],
+    )
+    classes = comparison.data.classes.tolist()
+    facts = {
+        "file": str(file),
+        "n_rows": comparison.n_rows,
+        "n_test_rows": comparison.n_test_rows,
+        "classes": classes,
+        "level": comparison.level,
+        "how": comparison.how,
+        "base": comparison.base,
+        "best": best,
+    }
+    heading = f"{file.name}: {counted(comparison.n_rows, 'row')}, {len(classes)} classes"
+    return Result(heading, (section,), tuple(notes), facts)
+
+
+def _row(result: MethodResult) -> tuple[str, ...]:
+    if result.failed:
+        return (result.name, "failed", "", "", "", "")
+    gap = result.differences.get("log_loss")
+    return (
+        result.name,
+        number_text(result.scores["log_loss"]),
+        "" if gap is None else f"{gap.estimate:+.4f}",
+        "" if gap is None else f"{gap.low:+.4f} to {gap.high:+.4f}",
+        number_text(result.scores["brier_score"]),
+        percent(result.changed or 0.0),
+    )
+
+
+def _record(result: MethodResult) -> dict[str, Any]:
+    record: dict[str, Any] = {"method": result.name, **result.scores}
+    for name, gap in result.differences.items():
+        record |= {f"{name}_difference": gap.estimate, f"{name}_low": gap.low, f"{name}_high": gap.high}
+        record[f"{name}_p_value"] = gap.p_value
+    return record | {
+        "changed": result.changed,
+        "seconds": result.seconds,
+        "notes": [translated(message) for message in result.notes],
+        "error": result.error,
+    }

@@ -1,51 +1,213 @@
 """``calibrant evaluate``: metrics with intervals, and tests of calibration."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 
-from calibrant.cli.lazily import engine_worker
-from calibrant.cli.options import engine_options, format_options, level_option, prediction_options
+from calibrant.cli.choices import chosen_metrics
+from calibrant.cli.console import noted, said
+from calibrant.cli.exit_codes import ExitCode
+from calibrant.cli.files import check_writable, opened
+from calibrant.cli.measurement import TEST_LEVEL, Measurement, TestRow, measured, measured_in_batches, tested
+from calibrant.cli.progress import Progress
+from calibrant.cli.rendering import Result, Section, delivered, number_text
+from calibrant.cli.score_space import check_declared
+from calibrant.metrics.declaration import traits_of
+from calibrant.tables.columns import listed
+from calibrant.tables.prediction_file import PredictionFile
+from calibrant.wording import counted
 
-__all__ = ["evaluate"]
+__all__ = ["check_limits", "evaluate", "limits_of", "sentences_of"]
 
-DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,debiased_ece,smooth_ece"
+BYTES_PER_SCORE = 48  # approximate memory, with copies
+SCORES_TO_STREAM = 5_000_000  # beyond, a bootstrap takes minutes
 
 
-@click.command()
-@prediction_options
-@click.option(
-    "--metrics",
-    default=DEFAULT_METRICS,
-    metavar="NAMES",
-    help="Metrics, separated by commas, with options after colons: confidence_ece:n_bins=30,log_loss.",
-)
-@click.option("--bins", type=click.IntRange(1), help="Number of bins of binned metrics.")
-@level_option
-@click.option(
-    "--resamples",
-    type=click.IntRange(1),
-    help="Number of bootstrap resamples [depends on the number of rows].",
-)
-@click.option("--tests/--no-tests", "with_tests", default=True, help="Test calibration [yes].")
-@click.option("--stream/--no-stream", default=None, help="Read the rows in batches [if the file is large].")
-@click.option(
-    "--fail-above",
-    multiple=True,
-    metavar="METRIC=VALUE",
-    help="Exit with code 4 if a metric is above this value (for accuracy: below). Repeatable.",
-)
-@click.option(
-    "--definitions", is_flag=True, help="Print the options of every metric [always in JSON and CSV]."
-)
-@engine_options
-@format_options
-@click.pass_context
-def evaluate(context: click.Context, /, engine: str, address: str | None, **options: Any) -> None:
-    """Measure the calibration of predictions.
+def evaluate(
+    context: click.Context,
+    /,
+    file: Path,
+    metrics: str,
+    bins: int | None,
+    level: float,
+    resamples: int | None,
+    with_tests: bool,
+    stream: bool | None,
+    fail_above: tuple[str, ...],
+    definitions: bool,
+    format_name: str,
+    output: Path | None,
+    **choice: Any,
+) -> None:
+    """Measure the calibration of predictions."""
+    check_writable(output, file)
+    limits = limits_of(fail_above)
+    chosen = chosen_metrics(metrics, bins)
+    with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
+        in_batches = _is_large(predictions) if stream is None else stream
+        tests: list[TestRow] = []
+        notes: list[str] = []
+        if in_batches:
+            found = measured_in_batches(predictions, chosen, level, waiting)
+            measurements, n_rows = found.measurements, found.n_rows
+            missing = [
+                *found.not_computed,
+                "expected values under calibration",
+                *(["the tests of calibration"] if with_tests else []),
+            ]
+            notes.append(f"Not computed, since they need all rows in memory: {', '.join(missing)}.")
+        else:
+            table = predictions.read(waiting.rows)
+            check_declared(file, table.predictions)
+            table.labelled()  # for its warnings about labels
+            n_rows = table.predictions.n_rows
+            measurements = measured(table, chosen, level, resamples, waiting.update)
+            waiting.update(1, 1, "tests")
+            if with_tests:
+                tests, notes = tested(table, level)
+            if predictions.group is not None:
+                notes.append("Intervals resample groups; tests and expected values assume independent rows.")
+    noted(predictions.notes)
+    result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
+    delivered(result, format_name, output)
+    check_limits(context, limits, measurements)
 
-    Metrics have bootstrap intervals. Metrics that are positive even for
-    calibrated predictions are shown with their expected value. Files larger
-    than memory are read in batches.
-    """
-    engine_worker("evaluate", engine, address)(context, **options)
+
+def check_limits(context: click.Context, limits: dict[str, float], measurements: list[Measurement]) -> None:
+    """Exit with a code of its own if a metric is beyond its limit."""
+    exceeded = _exceeded(limits, measurements)
+    for sentence in exceeded:
+        said(f"Limit exceeded: {sentence}")
+    if exceeded:
+        context.exit(ExitCode.LIMIT_EXCEEDED)
+
+
+def _is_large(predictions: PredictionFile) -> bool:
+    """Return whether a bootstrap would take minutes, or the rows more than half of the memory."""
+    n_scores = predictions.approximate_scores()
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # missing on some systems
+        memory = 4 * 2**30
+    return n_scores > SCORES_TO_STREAM or n_scores * BYTES_PER_SCORE > memory / 2
+
+
+def _result(
+    predictions: PredictionFile,
+    n_rows: int,
+    level: float,
+    measurements: list[Measurement],
+    tests: list[TestRow],
+    notes: list[str],
+    definitions: bool,
+) -> Result:
+    assert predictions.match is not None
+    classes = predictions.match.classes
+    percent = f"{100 * level:g} % interval"
+    sections = []
+    if measurements:
+        n_shown = 4 if any(one.noise is not None for one in measurements) else 3
+        sections.append(
+            Section(
+                "metrics",
+                ("metric", "value", percent, "if calibrated")[:n_shown],
+                [one.row()[:n_shown] for one in measurements],
+                [one.record() for one in measurements],
+            )
+        )
+    if tests:
+        sections.append(
+            Section(
+                "tests",
+                ("test of calibration", "value", percent, "p"),
+                [one.row() for one in tests],
+                [one.record() for one in tests],
+            )
+        )
+    facts: dict[str, Any] = {
+        "file": str(predictions.path),
+        "n_rows": n_rows,
+        "classes": classes,
+        "columns": list(predictions.columns.names),
+        "space": predictions.space.value,
+        "label": predictions.label,
+        "weight": predictions.weight,
+        "group": predictions.group,
+        "level": level,
+    }
+    heading = (
+        f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
+        f"{predictions.space.value}"
+    )
+    sentences = [*sentences_of(measurements, tests, definitions), *notes, *_verdict(tests)]
+    return Result(heading, tuple(sections), tuple(sentences), facts)
+
+
+def _shown(classes: Any) -> str:
+    return listed(classes.tolist(), shown=5)
+
+
+def _verdict(tests: list[TestRow]) -> list[str]:
+    if not tests:
+        return []
+    against = sum(one.p_value <= TEST_LEVEL for one in tests)
+    return [
+        f"{against} of {counted(len(tests), 'test')} {'rejects' if against == 1 else 'reject'} calibration at the "
+        f"{100 * TEST_LEVEL:g} % level."
+    ]
+
+
+def sentences_of(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
+    """Return what a reader of the tables must know."""
+    sentences = []
+    if any(one.noise is not None for one in measurements):
+        sentences.append(
+            "If calibrated: the expected value of the metric for calibrated predictions with these scores."
+        )
+    if any(one.value == float("inf") for one in measurements):
+        sentences.append(
+            "inf: a true class had probability zero; log_loss:floor=1e-6 replaces zeros by one in a million."
+        )
+    outside = [one.metric for one in measurements if one.excludes_value]
+    if outside:
+        sentences.append(
+            f"The interval of {', '.join(outside)} excludes the value, since the bootstrap is biased upwards; use "
+            "debiased_ece instead."
+        )
+    sentences += [f"{one.name}: {one.caution}." for one in tests if one.caution]
+    defined = ", ".join(one.definition for one in measurements if not one.definition.endswith("()"))
+    if definitions and defined:
+        sentences.append(f"Definitions: {defined}.")
+    return sentences
+
+
+def limits_of(texts: tuple[str, ...]) -> dict[str, float]:
+    """Return the limits of ``--fail-above`` by metric."""
+    limits = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            limits[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise click.UsageError(f"--fail-above takes METRIC=VALUE, such as log_loss=0.5, not {text!r}.")
+    return limits
+
+
+def _exceeded(limits: dict[str, float], measurements: list[Measurement]) -> list[str]:
+    values = {one.metric: one.value for one in measurements}
+    sentences = []
+    for name, limit in limits.items():
+        if name not in values:
+            raise click.UsageError(f"--fail-above {name}: not one of the metrics {', '.join(values)}.")
+        higher = traits_of(chosen_metrics(name)[0]).higher_is_better
+        # Written so that NaN exceeds every limit.
+        fine = values[name] >= limit if higher else values[name] <= limit
+        if not fine:
+            sentences.append(
+                f"{name} is {number_text(values[name])}, {'below' if higher else 'above'} {limit:g}."
+            )
+    return sentences

@@ -1,47 +1,209 @@
 """``calibrant fit``: fit a calibrator to a file of predictions and save it."""
 
+import inspect
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
-from calibrant.cli.lazily import engine_worker
-from calibrant.cli.options import engine_options, prediction_options
+from calibrant.calibrator import Calibrator
+from calibrant.calibrators import Chain
+from calibrant.cli.choices import made
+from calibrant.cli.console import noted
+from calibrant.cli.files import check_writable, opened
+from calibrant.cli.progress import Progress, messages_in
+from calibrant.cli.rendering import Result, Section, delivered, number_text
+from calibrant.cli.score_space import check_declared
+from calibrant.errors import NoGraphError, WeightError
+from calibrant.graph.description import described
+from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.metrics import brier_score, log_loss
+from calibrant.objective.source import BatchSource
+from calibrant.presentation import percent
+from calibrant.streaming import Accumulator
+from calibrant.tables.prediction_file import PredictionFile
+from calibrant.tables.row_spool import RowSpool
+from calibrant.wording import LONGEST_NAME, counted, shortened
 
 __all__ = ["fit"]
 
+LOSSES = (log_loss, brier_score)
+SCORES_IN_MEMORY = 4_000_000  # 32 MB; more are read in batches
 
-@click.command()
-@prediction_options
-@click.option(
-    "--method",
-    default="auto",
-    show_default=True,
-    help="A method from 'calibrant methods', or several joined by +.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Parameter of the method. Repeatable.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Output file, such as calibrator.npz.",
-)
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["table", "json", "markdown", "csv"]),
-    default="table",
-    show_default=True,
-    help="Format of the printed summary.",
-)
-@engine_options
-def fit(engine: str, address: str | None, **options: Any) -> None:
+
+def fit(
+    file: Path,
+    method: str,
+    settings: tuple[str, ...],
+    output: Path,
+    format_name: str,
+    **choice: Any,
+) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
-    engine_worker("fit", engine, address)(**options)
+    check_writable(output, file)
+    calibrator = made(method, settings)
+    if choice["group"] is not None and "groups" not in inspect.signature(calibrator.fit).parameters:
+        raise click.UsageError(
+            f"--group is for methods that cross-validate internally, such as auto; {method} does not."
+        )
+    with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
+        is_large = predictions.approximate_scores() > SCORES_IN_MEMORY
+        if is_large and hasattr(calibrator, "fit_rows") and choice["group"] is None:
+            fitted = _fitted_in_batches(predictions, calibrator, method, waiting)
+        else:
+            fitted = _fitted_in_memory(predictions, calibrator, method, waiting)
+        result = _result(file, method, calibrator, fitted, output)
+        calibrator.save(output)
+    delivered(result, format_name, None)
+
+
+class _Fitted(NamedTuple):
+    """Mean losses of the calibration set before and after the fit, and the fraction of changed predictions."""
+
+    n_rows: int
+    losses: dict[str, tuple[float, float]]
+    changed: float
+
+
+def _fitted_in_memory(
+    predictions: PredictionFile, calibrator: Calibrator, method: str, waiting: Progress
+) -> _Fitted:
+    table = predictions.read(waiting.rows)
+    check_declared(predictions.path, table.predictions)
+    noted(predictions.notes)
+    waiting.update(0, None, f"fitting {method}")
+    groups: dict[str, Any] = {} if table.groups is None else {"groups": table.groups}
+    with messages_in(waiting, f"fitting {method}"):
+        calibrator.fit(table.predictions, table.labels, table.weights, **groups)
+    _remember_columns(calibrator, predictions)
+    after = calibrator.transform(table.predictions)
+    data = table.labelled()
+    given = data.classes[data.labels]
+    kept = slice(None) if table.weights is None else table.weights > 0
+    losses = {
+        metric.__name__: (
+            metric(given, table.predictions.take(kept), sample_weight=data.weights),
+            metric(given, after.take(kept), sample_weight=data.weights),
+        )
+        for metric in LOSSES
+    }
+    changed = float(np.mean(after.predicted != table.predictions.predicted))
+    return _Fitted(table.predictions.n_rows, losses, changed)
+
+
+def _fitted_in_batches(
+    predictions: PredictionFile, calibrator: Any, method: str, waiting: Progress
+) -> _Fitted:
+    """Fit rows that are read again for every pass, from a temporary file of numbers."""
+    spool = predictions.visit(lambda: RowSpool(waiting.rows))
+    assert isinstance(spool, RowSpool)
+    with closing(spool):
+        if spool.n_counted == 0:
+            raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
+        check_declared(predictions.path, next(spool.batches()).predictions)
+        noted(predictions.notes)
+        n_passes = 0
+
+        def batches() -> Iterator[LabelledPredictions]:
+            nonlocal n_passes
+            n_passes += 1
+            done, step = 0, f"fitting {method}, pass {n_passes}"
+            for data in spool.batches():
+                yield data
+                done += data.n_rows
+                waiting.rows(done, step)
+
+        calibrator.fit_rows(BatchSource(batches))
+        _remember_columns(calibrator, predictions)
+        before, after = ([Accumulator(metric) for metric in LOSSES] for _ in range(2))
+        n_changed = done = 0
+        for data in spool.batches():
+            labels, given = data.labels, replace(data.predictions, classes=None)
+            calibrated = calibrator.transform(given)
+            for both, scores in ((before, given), (after, calibrated)):
+                for sums in both:
+                    sums.update(labels, replace(scores, classes=None), data.weights)
+            n_changed += int((calibrated.predicted != given.predicted).sum())
+            done += data.n_rows
+            waiting.rows(done, "applying")
+    losses = {
+        metric.__name__: (first.result(), second.result())
+        for metric, first, second in zip(LOSSES, before, after, strict=True)
+    }
+    return _Fitted(spool.n_rows, losses, n_changed / spool.n_counted)
+
+
+def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
+    """Store column names that differ from the class names, so that apply can find the columns."""
+    assert predictions.match is not None
+    names = predictions.columns.names
+    if predictions.match.by_order and len(names) == len(calibrator.classes_):
+        calibrator.column_names_ = np.array(names)
+
+
+def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, output: Path) -> Result:
+    rows, records = [], []
+    for name, (before, after) in fitted.losses.items():
+        rows.append((name, number_text(before), number_text(after)))
+        records.append({"metric": name, "before": before, "after": after})
+    notes = (
+        *fitted_map(calibrator, LONGEST_NAME),
+        f"The predicted class changes in {percent(fitted.changed)} of the rows. Scores are from the calibration set "
+        "itself; use 'calibrant compare' for cross-validated ones.",
+        f"Saved to {output}.",
+    )
+    heading = (
+        f"{file.name}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
+        f"{calibrator.space_}"
+    )
+    facts = {
+        "file": str(file),
+        "method": method,
+        "calibrator": str(output),
+        "n_rows": fitted.n_rows,
+        "classes": calibrator.classes_,
+        "space": calibrator.space_,
+        "changed": fitted.changed,
+        "learnt": fitted_map(calibrator),
+    }
+    return Result(heading, (Section("losses", ("metric", "before", "after"), rows, records),), notes, facts)
+
+
+# With more operations than this, a graph is only summarised.
+MOST_SENTENCES = 8
+
+
+def fitted_map(calibrator: Calibrator, longest_name: int | None = None) -> list[str]:
+    """Return sentences on a fitted calibrator, with class names shortened to a given length."""
+    explanation = getattr(calibrator, "explanation_", None)
+    if explanation:
+        return [str(explanation)]
+    names = [str(label) for label in calibrator.classes_.tolist()]
+    if longest_name is not None:
+        names = [shortened(name, longest_name) for name in names]
+    try:
+        graph = calibrator.graph()
+    except NoGraphError:
+        return _chosen(calibrator)
+    sentences = described(graph, names)
+    if not 0 < len(sentences) <= MOST_SENTENCES:
+        sentences = [f"A map of {len(graph.nodes)} operations; graph() lists them."]
+    return [*sentences, *_chosen(calibrator)]
+
+
+def _chosen(calibrator: Calibrator) -> list[str]:
+    """Return the parameters given as a grid or "auto", with the values selected by the fit."""
+    parts = calibrator.calibrators_ if isinstance(calibrator, Chain) else [calibrator]
+    found = [
+        f"{name} {value:.4g}"
+        for part in parts
+        for name, given in part.get_params(deep=False).items()
+        if not isinstance(given, int | float)
+        and isinstance(value := getattr(part, f"{name}_", None), int | float)
+        and not isinstance(value, bool)
+    ]
+    return [f"Chosen by cross-validation: {', '.join(found)}."] if found else []

@@ -5,35 +5,76 @@ from typing import Any
 
 import click
 
-from calibrant.cli.lazily import engine_worker
-from calibrant.cli.options import engine_options, level_option, prediction_options
+from calibrant.cli.choices import made
+from calibrant.cli.console import noted, printed
+from calibrant.cli.files import check_writable, opened
+from calibrant.cli.progress import Progress
+from calibrant.cli.score_space import check_declared
+from calibrant.cli.translation import translated
+from calibrant.persistence.replacing import replacing
+from calibrant.report import Assessment, assess
 
-__all__ = ["report"]
+__all__ = ["format_of", "names_of", "report", "written"]
+
+SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
 
-@click.command()
-@prediction_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Output file, such as report.html.",
-)
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["html", "json", "markdown"]),
-    help="Format of the report [from the file extension].",
-)
-@click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")
-@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
-@level_option
-@click.option("--title", help="Title of the page [the name of the file].")
-@engine_options
-def report(engine: str, address: str | None, **options: Any) -> None:
-    """Report whether predictions are calibrated, and which method to use.
+def report(
+    file: Path,
+    output: Path,
+    format_name: str | None,
+    methods: str | None,
+    cv: int,
+    level: float,
+    title: str | None,
+    **choice: Any,
+) -> None:
+    """Write a report on the calibration of predictions."""
+    chosen = format_of(output, format_name)
+    check_writable(output, file)
+    names = names_of(methods)
+    with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
+        table = predictions.read(waiting.rows)
+        check_declared(file, table.predictions)
+        assessment = assess(
+            table.labels,
+            table.predictions,
+            sample_weight=table.weights,
+            groups=table.groups,
+            methods=names,
+            cv=cv,
+            level=level,
+            title=title or file.name,
+            progress=waiting.update,
+        )
+    noted(predictions.notes)
+    written(assessment, chosen, output)
 
-    The report is one self-contained HTML file.
-    """
-    engine_worker("report", engine, address)(**options)
+
+def format_of(output: Path, format_name: str | None) -> str:
+    """Return the format of a report, from the ending of the file if it is not given."""
+    chosen = format_name or SUFFIXES.get(output.suffix.lower())
+    if chosen is None:
+        raise click.UsageError(f"the extension of {output} is not .html, .json or .md; give --format.")
+    return chosen
+
+
+def names_of(methods: str | None) -> list[str] | None:
+    """Return the names of the methods to try, all of which exist."""
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    for name in names or []:
+        made(name)
+    return names
+
+
+def written(assessment: Assessment, format_name: str, output: Path) -> None:
+    """Write a report and print its summary."""
+    text = {
+        "html": assessment.to_html,
+        "json": assessment.to_json,
+        "markdown": assessment.to_markdown,
+    }[format_name]()
+    with replacing(output) as stream:
+        stream.write(text.encode())
+    printed(translated(str(assessment)).rstrip())
+    printed(f"\nThe report is in {output}.", err=True)

@@ -1,4 +1,4 @@
-"""ONNX: fitted maps as models of the default operator domain, alone or at the end of a classifier's model."""
+"""ONNX exports: fitted maps as models of the default operator domain, alone or appended to a classifier."""
 
 from calibrant.export.backend import Backend
 from calibrant.export.onnx.model import metadata, run, write

@@ -1,4 +1,4 @@
-"""Symbolic arrays: formulas on them become nodes of an ONNX graph, as plain data."""
+"""Symbolic arrays: operations on them are recorded as nodes of an ONNX graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,16 +19,16 @@ COLUMNS = 1  # the axis along a row
 
 @dataclass(eq=False)
 class Nodes:
-    """A list of ONNX nodes: those of the model, or of the body of a loop or branch.
+    """A list of ONNX nodes: the model, or the body of a loop or branch.
 
     Attributes
     ----------
     nodes : list of tuple
         Operator, names of inputs, names of outputs, attributes; an attribute may be a :class:`Nodes`.
     inputs, outputs : list of Symbol
-        For bodies only.
+        For bodies.
     is_loop : bool
-        Whether the inputs begin with a number and a condition, and the outputs with a condition, which are single values.
+        Whether the inputs start with a number and a condition and the outputs with a condition, all scalars.
     """
 
     nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Symbol:
-    """A result of a node; operators add nodes."""
+    """The result of a node; Python operators add nodes."""
 
     owner: "SymbolicArrays"
     name: str
@@ -167,39 +167,32 @@ class SymbolicArrays(Arrays):
     # Constants and types
 
     def constant(self, name: str, array: NDArray[Any], like: Symbol | None = None) -> Symbol:
-        """Return a fitted array."""
         is_float = array.dtype.kind == "f"
         kind = (WIDE if like is None else like.kind) if is_float else INTEGER
         with np.errstate(over="ignore", under="ignore"):
             return self._stored(array.astype(kind), self.path(name))
 
     def numbers(self, name: str, array: NDArray[Any], like: Symbol) -> list[Symbol]:
-        """Return the entries of a vector."""
         return [self.constant(name, number, like) for number in np.asarray(array, dtype=WIDE)]
 
     def kind_of(self, x: Symbol) -> np.dtype[Any]:
-        """Return the type."""
         return x.kind
 
     def cast(self, x: Symbol, kind: np.dtype[Any]) -> Symbol:
-        """Return another type."""
         return x if x.kind == kind else self.emit("Cast", [x], kind, to=kind)
 
     def width(self, x: Symbol) -> int:
-        """Return the number of columns."""
         return self._widths[x.name]
 
     def with_width(self, x: Symbol, width: int) -> Symbol:
-        """Note the number of columns."""
         self._widths[x.name] = width
         return x
 
     # Elementwise
 
     def function(self, name: str, x: Symbol) -> Symbol:
-        """Return a function of every entry."""
         if name == "log1p":
-            # Kahan's: the error of 1 + x is made up for.
+            # Kahan's formula, which compensates for the error of 1 + x.
             u = x + 1.0
             is_one = u == 1.0
             exact = self.emit("Log", [u], x.kind) * x / self.where(is_one, 1.0, u - 1.0)
@@ -225,19 +218,15 @@ class SymbolicArrays(Arrays):
         return self.emit(operator, [x], x.kind)
 
     def maximum(self, x: Symbol, y: Any) -> Symbol:
-        """Return the larger entries."""
         return self.emit("Max", [x, y], x.kind)
 
     def minimum(self, x: Symbol, y: Any) -> Symbol:
-        """Return the smaller entries."""
         return self.emit("Min", [x, y], x.kind)
 
     def where(self, condition: Symbol, x: Any, y: Any) -> Symbol:
-        """Return entries of one or the other."""
         return self.emit("Where", [condition, x, y], (x if isinstance(x, Symbol) else y).kind)
 
     def replaced(self, condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
-        """Return entries of one or the other."""
         return self.where(condition, x, y)
 
     def next_up(self, x: Symbol) -> Symbol:
@@ -258,54 +247,42 @@ class SymbolicArrays(Arrays):
     # Rows
 
     def row(self, name: str, x: Symbol) -> Symbol:
-        """Return a reduction of every row."""
         operator = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[name]
         return self.emit(operator, [x, self.integers([COLUMNS])], x.kind, keepdims=1)
 
     def argmax(self, x: Symbol) -> Symbol:
-        """Return the first largest entry."""
         return self.emit("ArgMax", [x], INTEGER, axis=COLUMNS, keepdims=1, select_last_index=0)
 
     def softmax(self, x: Symbol) -> Symbol:
-        """Return the softmax."""
         return self.emit("Softmax", [x], x.kind, axis=COLUMNS)
 
     def log_softmax(self, x: Symbol) -> Symbol:
-        """Return the logarithm of the softmax."""
         return self.emit("LogSoftmax", [x], x.kind, axis=COLUMNS)
 
     def matmul(self, x: Symbol, weights: Symbol) -> Symbol:
-        """Return a matrix product."""
         return self.emit("MatMul", [x, weights], x.kind)
 
     def cumulative_sum(self, x: Symbol) -> Symbol:
-        """Return cumulative sums."""
         return self.emit("CumSum", [x, self.number(COLUMNS, INTEGER)], x.kind)
 
     def mean_of_middle(self, x: Symbol) -> Symbol:
-        """Return means over the middle axis."""
         return self.emit("ReduceMean", [x, self.integers([1])], x.kind, keepdims=0)
 
     # Columns and order
 
     def take(self, vector: Symbol, places: Symbol) -> Symbol:
-        """Return entries of a vector."""
         return self.emit("Gather", [vector, places], vector.kind, axis=0)
 
     def take_along(self, x: Symbol, columns: Symbol) -> Symbol:
-        """Return entries in columns of each row's own."""
         return self.emit("GatherElements", [x, columns], x.kind, axis=COLUMNS)
 
     def put_along(self, columns: Symbol, values: Symbol) -> Symbol:
-        """Return permuted rows."""
         return self.emit("ScatterElements", [values, columns, values], values.kind, axis=COLUMNS)
 
     def columns(self, x: Symbol, columns: NDArray[np.intp]) -> Symbol:
-        """Return some columns."""
         return self.emit("Gather", [x, self.integers(columns.tolist())], x.kind, axis=COLUMNS)
 
     def joined(self, values: Sequence[Symbol]) -> Symbol:
-        """Return values side by side."""
         return self.emit("Concat", values, values[0].kind, axis=COLUMNS)
 
     def order(self, x: Symbol, n_first: int, *, descending: bool) -> Symbol:
@@ -323,7 +300,6 @@ class SymbolicArrays(Arrays):
     def search(
         self, x: Symbol, knots: NDArray[np.float64], n_knots: NDArray[np.intp], *, closed_left: bool
     ) -> Symbol:
-        """Return segments by bisection."""
         first = np.cumsum(n_knots) - n_knots
         if len(knots) == 0:
             return self.cast(x * 0.0, INTEGER) + self.constant("first_segments", np.arange(len(n_knots)))
@@ -375,7 +351,6 @@ class SymbolicArrays(Arrays):
     # Iteration
 
     def detached(self, x: Symbol) -> Symbol:
-        """Return the same symbol."""
         return x
 
     def iterated(

@@ -1,4 +1,4 @@
-"""attach: a fitted calibrator at the end of a classifier's ONNX model."""
+"""attach: append a fitted calibrator to the ONNX model of a classifier."""
 
 import os
 from pathlib import Path
@@ -41,15 +41,15 @@ def attach(
     Parameters
     ----------
     model : path-like or onnx.ModelProto
-        The classifier; it is not changed.
+        The classifier; it is not modified.
     calibrator : Calibrator
-        Fitted on what the output holds.
+        Fitted on scores of the same kind as the output.
     output : str, optional
-        Output of the model that holds the scores; needed if there are several.
+        Output of the model with the scores; needed if there are several outputs.
     space : {"probabilities", "logits"}, optional
-        What the output holds; that of the fit by default.
+        Space of the output; by default that of the fit.
     name : str, default="calibrated"
-        Name of the new output, which takes the place of the old one.
+        Name of the new output, which replaces the old one.
 
     Returns
     -------
@@ -60,10 +60,10 @@ def attach(
     Raises
     ------
     ParameterError
-        If there is no such output, or the new name is taken.
+        If there is no such output, or the new name exists already.
     ExportError
         If the output has another type, another number of dimensions or another number of classes, or if ONNX Runtime is
-        installed and the new nodes do not compute what the calibrator does.
+        installed and the new nodes give different probabilities.
     NoGraphError
         If the fitted map is not a list of row operations.
     """
@@ -104,7 +104,7 @@ def attach(
 
 
 def _check_part(part: Proto, combined: Proto, name: str, content: Exportable, onnx: Any) -> None:
-    """Compare the new nodes with the graph, where ONNX Runtime is installed."""
+    """Compare the new nodes with the graph if ONNX Runtime is installed."""
     model = onnx.helper.make_model(part, opset_imports=combined.opset_import, ir_version=combined.ir_version)
     rows = parity_rows(content.graph).astype(content.dtype)
     try:
@@ -114,7 +114,7 @@ def _check_part(part: Proto, combined: Proto, name: str, content: Exportable, on
     parity = compared("ONNX", content.graph, rows, found)
     if not parity.holds:
         raise ExportError(
-            f"the calibrator was not attached, because its nodes would not compute what it does: {parity}; export the "
+            f"the calibrator was not attached, because the probabilities of its nodes would differ: {parity}; export the "
             "classifier in float64, or attach another calibrator."
         )
 
@@ -157,7 +157,7 @@ def _kind(scores: Proto, onnx: Any, n_classes: int) -> np.dtype[Any]:
     if kind is None:
         raise ExportError(
             f"the output {scores.name!r} is no tensor of float32 or float64; choose another output, or convert the classifier so "
-            "that it gives an array of scores."
+            "that it returns an array of scores."
         )
     shape = [each.dim_value or None for each in tensor.shape.dim]
     if len(shape) != 2 or shape[1] not in (None, n_classes):
@@ -170,7 +170,7 @@ def _kind(scores: Proto, onnx: Any, n_classes: int) -> np.dtype[Any]:
 
 
 def _upgraded(model: Proto, onnx: Any) -> Proto:
-    """Return the model with an operator set that the nodes of a calibrator belong to."""
+    """Return the model with the operator set of calibrators or a later one."""
     versions = {each.domain: each.version for each in model.opset_import}
     if versions.get("", versions.get("ai.onnx", 0)) < OPSET:
         try:

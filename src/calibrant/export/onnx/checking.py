@@ -1,4 +1,4 @@
-"""Checks of ONNX models before ONNX Runtime sees them: nothing outside of the file, and bounded memory and time."""
+"""Checks of ONNX models before ONNX Runtime loads them: no external data, and bounded memory and time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,20 +39,20 @@ FIRST = "/plain/first"
 
 
 def check_model(path: Path, model: Proto, onnx: Any, shape: tuple[int, ...]) -> None:
-    """Refuse a model that no export can be.
+    """Raise an error for a model that is not an export.
 
-    Sizes of all values follow from the number of rows; loops are checked as one step, whose state must keep its shape.
+    Sizes of all values follow from the number of rows. Loops are checked as one step, whose state must keep its shape.
 
     Parameters
     ----------
     path : Path
-        Where the model is from.
+        File of the model.
     model : onnx.ModelProto
         The model.
     onnx : module
         The library.
     shape : tuple
-        Rows and columns of the scores that it will be applied to.
+        Shape of the scores that it will be applied to.
     """
     _check_messages(path, model, onnx)
     used = {(node.domain, node.op_type) for graph in all_graphs(model.graph) for node in graph.node}
@@ -91,7 +91,7 @@ def _messages(message: Proto) -> Iterator[Proto]:
 
 
 def _check_messages(path: Path, model: Proto, onnx: Any) -> None:
-    """Refuse tensors in other files, wherever they stand, and sparse or training data."""
+    """Raise an error for external tensors anywhere in the model, and for sparse or training data."""
     for message in _messages(model):
         if isinstance(message, onnx.TensorProto):
             if message.data_location == onnx.TensorProto.EXTERNAL or len(message.external_data):

@@ -1,4 +1,4 @@
-"""ONNX models of fitted maps: written, read with care, and run by ONNX Runtime."""
+"""ONNX models of fitted maps: write, read with checks, and run in ONNX Runtime."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ OPSET = 18
 """Version of the default operator domain; no other domain is used. ONNX Runtime has it since 1.14 (2023)."""
 
 IR_VERSION = 8
-"""Version of the file format that belongs to the opset."""
+"""Version of the file format of the opset."""
 
 INPUT, OUTPUT = "scores", "probabilities"
 ROWS = "rows"
@@ -45,7 +45,7 @@ MOST_BYTES = 2**31 - 1
 """Largest file that the format allows."""
 
 SECONDS = 60.0
-"""Time for the test rows."""
+"""Time limit for the test rows."""
 
 
 def imported() -> Any:
@@ -83,7 +83,7 @@ def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> Non
 
 
 def set_metadata(model: Proto, exportable: Exportable) -> None:
-    """Add what the file is about to the metadata of a model."""
+    """Add version, space and classes to the metadata of a model."""
     told = {
         "calibrant.version": calibrant.__version__,
         "calibrant.space": exportable.graph.space.value,
@@ -138,12 +138,12 @@ def metadata(path: Path) -> dict[str, Any]:
             f"{path} is an ONNX model that calibrant did not write; pass a file that export wrote."
         ) from error
     if space not in list(Space) or type(classes) is not list:
-        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
+        raise FileFormatError(f"{path} is damaged: its metadata are invalid; export the calibrator again.")
     return {"space": space, "classes": [str(label) for label in classes]}
 
 
 def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Apply an exported model by ONNX Runtime; a model with other operators than exports have is refused."""
+    """Apply an exported model in ONNX Runtime, after :func:`check_model`."""
     _runtime()
     model = _read(path)
     check_model(path, model, imported(), scores.shape)
@@ -151,12 +151,12 @@ def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def computed(model: Proto, output: str, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return an output of a model with one input, by ONNX Runtime, in a bounded time."""
+    """Return an output of a model with one input from ONNX Runtime, within a time limit."""
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    # Otherwise a model that ONNX Runtime cannot use is tried again, with a notice on the standard output.
+    # Otherwise ONNX Runtime retries a model that it cannot load, and prints a message.
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
     )

@@ -1,4 +1,4 @@
-"""SQL: a fitted calibrator as one query, for the dialects of several systems."""
+"""SQL exports: a fitted calibrator as one query, in several dialects."""
 
 from calibrant.export.sql.query import DIALECTS, sql_of
 

@@ -1,4 +1,4 @@
-"""Files of SQL: one query with a comment that says what it is, and DuckDB to run it."""
+"""SQL files: one query after a comment with metadata, and its execution in DuckDB."""
 
 import json
 import re
@@ -21,12 +21,12 @@ FORMAT: Final = "calibrant sql"
 VERSION: Final = 1
 MAX_BYTES: Final = 2**26
 SECONDS: Final = 600.0
-"""Time after which a query from a file is interrupted."""
+"""Time limit for a query from a file."""
 
-# Nothing in a comment but these may have a meaning to a tool that splits files into statements, or fills templates.
+# Characters that may have a meaning for tools that split files into statements or fill templates.
 MARKS: Final = re.compile(r"[;'`*/$%#&<>?@!|~^=]")
 
-# All that our queries consist of, beside quoted names; no text, no other function, no other statement.
+# All tokens of exported queries but quoted names: no strings, no other functions, no other statements.
 NAME: Final = re.compile(r'"(?:[^"]|"")*"(?!\s*\()')
 WORD: Final = re.compile(
     r"\b(?:WITH|AS|MATERIALIZED|SELECT|FROM|CASE|WHEN|THEN|ELSE|END|AND|CAST|TRY_CAST|NULLIF|DOUBLE|PRECISION|REAL|GREATEST|LEAST|LN|EXP|SQRT|ABS"
@@ -50,18 +50,18 @@ def _write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> No
         "keep": (keep,) if isinstance(keep, str) else keep,
         "classes": exportable.classes,
     }
-    # On one line of ASCII, since only the end of a line ends the comment.
+    # One line of ASCII, because the end of the line ends the comment.
     line = MARKS.sub(lambda mark: f"\\u{ord(mark.group()):04x}", json.dumps(about))
     path.write_text(f"-- {line}\n{query}\n", encoding="utf-8", newline="\n")
 
 
 def read_sql(path: Path) -> tuple[dict[str, Any], str]:
-    """Return what a file of SQL says of itself, and its query; nothing is run.
+    """Return the metadata of an SQL file and its query, without running it.
 
     Raises
     ------
     FileFormatError
-        If it is no such file.
+        If the file is not an SQL export.
     """
     with open(path, "rb") as stream:
         content = stream.read(MAX_BYTES + 1)
@@ -107,9 +107,9 @@ def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
 def run_query(
     query: str, scores: NDArray[np.floating], table: list[str], columns: list[str], keep: list[str]
 ) -> NDArray[np.float64]:
-    """Return the result of one SELECT of DuckDB over a table of scores, in a database that can reach nothing else.
+    """Return the result of one SELECT over a table of scores in DuckDB, without access to files and network.
 
-    Columns to keep hold the number of the row. NULL becomes NaN.
+    Columns to keep contain the row number. NULL becomes NaN.
     """
     try:
         import duckdb
@@ -121,7 +121,7 @@ def run_query(
     connection = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "4GB"})
     try:
         _fill(connection, scores, table, columns, keep)
-        # From here on no file, no extension and no setting can be reached from the query.
+        # From here on, the query can reach no file, extension or setting.
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         timer = threading.Timer(SECONDS, connection.interrupt)
         timer.start()

@@ -1,4 +1,4 @@
-"""Every operation of a map graph as terms of SQL."""
+"""SQL terms of every operation of a map graph."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -28,6 +28,19 @@ __all__ = ["EMITTERS", "terms_of"]
 
 Terms = list[Term]
 
+Emitter = Callable[..., Terms]
+
+EMITTERS: dict[str, Emitter] = {}
+"""``emitter(operation, arithmetic, *values)`` by the name of the operation."""
+
+
+def _emits(name: str) -> Callable[[Emitter], Emitter]:
+    def register(emitter: Emitter) -> Emitter:
+        EMITTERS[name] = emitter
+        return emitter
+
+    return register
+
 
 def terms_of(graph: MapGraph, inputs: Terms, arithmetic: Arithmetic) -> Terms:
     """Return the output of a graph as one term per column.
@@ -50,20 +63,23 @@ def terms_of(graph: MapGraph, inputs: Terms, arithmetic: Arithmetic) -> Terms:
         emit = EMITTERS.get(operation.name)
         if emit is None:
             raise TermError(f"it has an operation that SQL cannot express ({operation.name})")
-        kind = "float64" if graph.is_wide[place] else arithmetic.kind
-        kinds = ["float64" if graph.is_wide[source] else arithmetic.kind for source in sources]
-        terms = emit(operation, arithmetic.as_kind(kind), [values[source] for source in sources], kinds)
+        kind, given = (
+            "float64" if graph.is_wide[number] else arithmetic.kind for number in (place, sources[0])
+        )
+        terms = emit(operation, arithmetic.as_kind(kind, given), *[values[source] for source in sources])
         values.append(query.stored(terms) if n_uses[place] > 1 else terms)
     return values[-1]
 
 
-def _affine(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("affine")
+def _affine(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     (xs,) = values
     scales, shifts = (a.per_column(each, len(xs)) for each in (operation.scale, operation.shift))
     return [a.add(a.multiply(x, scale), shift) for x, scale, shift in zip(xs, scales, shifts, strict=True)]
 
 
-def _clip(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("clip")
+def _clip(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     (xs,) = values
     lows, highs = (np.broadcast_to(each, (len(xs),)).tolist() for each in (operation.low, operation.high))
     return [_clipped(a, x, low, high) for x, low, high in zip(xs, lows, highs, strict=True)]
@@ -74,7 +90,8 @@ def _clipped(a: Arithmetic, x: Term, low: float, high: float) -> Term:
     return x if high == np.inf else minimum(x, a.number(high))
 
 
-def _log(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("log")
+def _log(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     floor, least = number(operation.floor), a.number(np.log(operation.floor))
     return [
         when(text_of("{} > {}", x, floor), maximum(a.log(x), least), least) for x in a.query.stored(values[0])
@@ -125,12 +142,14 @@ FUNCTIONS: dict[str, Callable[[Arithmetic, Term], Term]] = {
 }
 
 
-def _function(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("function")
+def _function(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     function = FUNCTIONS[operation.function]
     return [a.rounded(function(a, x)) for x in a.query.stored(values[0])]
 
 
-def _arithmetic(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("arithmetic")
+def _arithmetic(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     functions = {"minimum": minimum, "maximum": maximum}
     function = functions.get(operation.function) or getattr(a, operation.function)
     width = max(map(len, values))
@@ -138,7 +157,8 @@ def _arithmetic(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[
     return [function(x, y) for x, y in zip(xs, ys, strict=True)]
 
 
-def _narrow(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("narrow")
+def _narrow(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     if not operation.keep_positive:
         return [a.rounded(x) for x in values[0]]
     tiny = number(TINY[a.kind])
@@ -147,7 +167,8 @@ def _narrow(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]
     ]
 
 
-def _softmax(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("softmax")
+def _softmax(_: Any, a: Arithmetic, *values: Terms) -> Terms:
     powers = a.query.stored([a.exp(gap) for gap in _gaps(a, values[0])])
     total = a.query.named(a.total(powers))
     return [a.divide(power, total) for power in powers]
@@ -159,13 +180,15 @@ def _gaps(a: Arithmetic, xs: Terms) -> Terms:
     return a.query.stored([a.subtract(x, top) for x in xs])
 
 
-def _log_softmax(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("log-softmax")
+def _log_softmax(_: Any, a: Arithmetic, *values: Terms) -> Terms:
     gaps = _gaps(a, values[0])
     total = a.query.named(a.log(a.total([a.exp(gap) for gap in gaps])))
     return [a.subtract(gap, total) for gap in gaps]
 
 
-def _row_reduce(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("row-reduce")
+def _row_reduce(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     (xs,) = values
     if operation.function == "max":
         return [a.query.largest(xs)]
@@ -173,7 +196,8 @@ def _row_reduce(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[
     return [a.divide(total, number(len(xs))) if operation.function == "mean" else total]
 
 
-def _dense(operation: Dense, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("dense")
+def _dense(operation: Dense, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     result = []
     for weights, shift in zip(operation.weights.T, operation.intercept, strict=True):
@@ -182,7 +206,8 @@ def _dense(operation: Dense, a: Arithmetic, values: list[Terms], kinds: list[str
     return result
 
 
-def _mixture(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("mixture")
+def _mixture(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     weights = [a.number(weight) for weight in operation.weights]
     width = max(map(len, values))
     wide = [a.query.stored(each) * width if len(each) < width else each for each in values]
@@ -195,7 +220,8 @@ def _mixture(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str
     return result
 
 
-def _normalise(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("normalise")
+def _normalise(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     if operation.how == "shift":
         raise TermError("its rows are normalised by an iteration (normalisation 'shift')")
     wide = a.as_kind("float64")
@@ -236,11 +262,13 @@ def _network(size: int) -> Iterator[tuple[int, int]]:
         p >>= 1
 
 
-def _sort_descending(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("sort-descending")
+def _sort_descending(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     return _descending(a.query, values[0])[: operation.n_largest]
 
 
-def _unsort(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("unsort")
+def _unsort(_: Any, a: Arithmetic, *values: Terms) -> Terms:
     sorted_values, reference = (a.query.stored(each) for each in values)
     result = []
     for column, own in enumerate(reference):
@@ -261,10 +289,11 @@ def _chosen(place: Term, terms: Sequence[Term]) -> Term:
     return Term(f"CASE {place.text} {cases} ELSE {terms[-1].text} END", columns) if cases else terms[0]
 
 
-def _piecewise(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:
+@_emits("piecewise")
+def _piecewise(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     compare = "<" if operation.closed == "left" else "<="
-    knots = operation.knots.astype(kinds[0]).astype(np.float64)
+    knots = operation.knots.astype(a.given).astype(np.float64)
     stops = np.cumsum(operation.n_knots)
     is_shared = len(operation.n_knots) == 1
     result = []
@@ -309,7 +338,8 @@ def _searched(x: str, compare: str, knots: list[float], leaves: list[str]) -> st
     return f"CASE WHEN {x} {compare} {number(knots[middle]).text} THEN {below} ELSE {above} END"
 
 
-def _ramps(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("ramps")
+def _ramps(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     (xs,) = values
     knots, slopes = operation.knots.tolist(), [a.number(slope) for slope in operation.slopes]
     if not knots:
@@ -329,7 +359,7 @@ LOWEST = number(-np.finfo(np.float64).max)
 
 
 def _rest_of_largest(a: Arithmetic, xs: Terms, logits: bool) -> tuple[Term, Term, Term]:
-    """Return the column of the largest, the largest, and the sum of the others, of logits its logarithm; named."""
+    """Return the arg-max, the largest entry, and the sum of the others (for logits its logarithm), as names."""
     index, top = a.query.argmax(xs)
     if not logits:
         others = [when(is_place(index, column), ZERO, x) for column, x in enumerate(xs)]
@@ -343,7 +373,8 @@ def _rest_of_largest(a: Arithmetic, xs: Terms, logits: bool) -> tuple[Term, Term
     return index, top, a.query.named(text_of("({} + LN({}))", second, summed(powers)))
 
 
-def _rest_of_classes(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("rest-of-classes")
+def _rest_of_classes(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     index, top, rest = _rest_of_largest(a, xs, operation.logits)
     if not operation.logits:
@@ -361,12 +392,14 @@ def _rest_of_classes(operation: Any, a: Arithmetic, values: list[Terms], kinds: 
     return result
 
 
-def _rest_and_largest(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("rest-of-largest")
+def _rest_and_largest(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     _, top, rest = _rest_of_largest(a, a.query.stored(values[0]), operation.logits)
     return [rest, top]
 
 
-def _set_largest(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("set-largest")
+def _set_largest(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     (rest, confidence), xs = (a.query.stored(each) for each in values)
     index, _ = a.query.argmax(xs)
     if operation.logits:
@@ -401,7 +434,8 @@ def _restored(a: Arithmetic, values: Terms, reference: Terms) -> Terms:
     ]  # fmt: skip
 
 
-def _restore(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("restore")
+def _restore(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     own, reference = (a.query.stored(each) for each in values)
     if operation.kept == "order":
         # No smaller than any entry that the reference does not place above; equal where the reference is.
@@ -419,7 +453,8 @@ def _restore(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str
     return _restored(a, own, reference)
 
 
-def _floor(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("floor")
+def _floor(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     least = number(max(operation.floor, TINY[a.kind]))
     smallest = a.query.named(a.query.smallest(xs))
@@ -432,7 +467,8 @@ def _floor(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str])
     return [when(unchanged, x, changed) for x, changed in zip(xs, restored, strict=True)]
 
 
-def _bound_gaps(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("bound-gaps")
+def _bound_gaps(_: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     top, least = a.query.named(a.query.largest(xs)), a.number(np.log(TINY[a.kind]))
     smallest = a.query.named(a.query.smallest(xs))
@@ -447,14 +483,16 @@ def _bound_gaps(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[
     ]  # fmt: skip
 
 
-def _restrict(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("restrict")
+def _restrict(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored([values[0][column] for column in operation.columns.tolist()])
     total = a.query.named(a.total(xs))
     uniform = a.number(1 / len(xs))
     return [when(text_of("{} > 0e0", total), a.divide(x, total), uniform) for x in xs]
 
 
-def _cumulative_sum(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("cumulative-sum")
+def _cumulative_sum(_: Any, a: Arithmetic, *values: Terms) -> Terms:
     total, sums = ZERO, []
     for x in values[0]:
         total = a.query.named(a.add(total, x))
@@ -462,14 +500,16 @@ def _cumulative_sum(operation: Any, a: Arithmetic, values: list[Terms], kinds: l
     return sums
 
 
-def _first_of_least(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("first-of-least")
+def _first_of_least(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     bound = a.query.named(a.add(a.query.smallest(xs), a.number(operation.tolerance)))
     index = a.query.first([text_of("{} <= {}", x, bound) for x in xs])
     return [when(is_place(index, column), ONE, ZERO) for column in range(len(xs))]
 
 
-def _switch(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("switch")
+def _switch(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs, selector = values
     xs = a.query.stored(xs)
     branches = [terms_of(branch, xs, a) for branch in operation.branches]
@@ -481,7 +521,8 @@ def _switch(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]
     return [_chosen(branch, columns) for columns in zip(*branches, strict=True)]
 
 
-def _tree_means(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[str]) -> Terms:  # noqa: ARG001
+@_emits("tree-means")
+def _tree_means(operation: Any, a: Arithmetic, *values: Terms) -> Terms:
     xs = a.query.stored(values[0])
     # Compared as float64, whatever the float type of the value.
     thresholds = operation.thresholds.tolist()
@@ -506,42 +547,21 @@ def _tree_means(operation: Any, a: Arithmetic, values: list[Terms], kinds: list[
     return means
 
 
-Emitter = Callable[[Any, Arithmetic, list[Terms], list[str]], Terms]
+@_emits("columns")
+def _columns(operation: Any, _: Arithmetic, *values: Terms) -> Terms:
+    return [values[0][column] for column in operation.columns.tolist()]
 
-EMITTERS: dict[str, Emitter] = {
-    "affine": _affine,
-    "arithmetic": _arithmetic,
-    "bound-gaps": _bound_gaps,
-    "clip": _clip,
-    "columns": lambda operation, a, values, kinds: [  # noqa: ARG005
-        values[0][column] for column in operation.columns.tolist()
-    ],
-    "constant": lambda operation, a, values, kinds: [a.number(each) for each in operation.numbers],  # noqa: ARG005
-    "cumulative-sum": _cumulative_sum,
-    "dense": _dense,
-    "first-of-least": _first_of_least,
-    "floor": _floor,
-    "function": _function,
-    "join": lambda operation, a, values, kinds: [  # noqa: ARG005
-        [term for value in values for term in value][column] for column in operation.columns.tolist()
-    ],
-    "log": _log,
-    "log-softmax": _log_softmax,
-    "mixture": _mixture,
-    "narrow": _narrow,
-    "normalise": _normalise,
-    "piecewise": _piecewise,
-    "ramps": _ramps,
-    "rest-of-classes": _rest_of_classes,
-    "rest-of-largest": _rest_and_largest,
-    "restore": _restore,
-    "restrict": _restrict,
-    "row-reduce": _row_reduce,
-    "set-largest": _set_largest,
-    "softmax": _softmax,
-    "sort-descending": _sort_descending,
-    "switch": _switch,
-    "tree-means": _tree_means,
-    "unsort": _unsort,
-    "widen": lambda operation, a, values, kinds: values[0],  # noqa: ARG005
-}
+
+@_emits("constant")
+def _constant(operation: Any, a: Arithmetic, *_: Terms) -> Terms:
+    return [a.number(each) for each in operation.numbers]
+
+
+@_emits("join")
+def _join(operation: Any, _: Arithmetic, *values: Terms) -> Terms:
+    return [[term for value in values for term in value][column] for column in operation.columns.tolist()]
+
+
+@_emits("widen")
+def _widen(_: Any, __: Arithmetic, *values: Terms) -> Terms:
+    return values[0]

@@ -1,4 +1,4 @@
-"""The text of a query: names, stages and the dialect of a system."""
+"""SQL queries: names, stages and dialects."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,26 +18,26 @@ __all__ = ["DIALECTS", "Dialect", "quoted_name", "sql_of", "table_parts"]
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a system can do, beyond what sqlglot takes care of.
+    """Properties of a database system that sqlglot does not handle.
 
     Attributes
     ----------
     has_float32 : bool
-        Whether a cast rounds to float32; elsewhere values stay float64.
+        Whether a cast rounds to float32; otherwise values stay float64.
     fence : str
-        What keeps the system from merging common table expressions.
+        Keyword that prevents the system from merging common table expressions.
     most_characters, most_columns : int
-        Size of a query that is refused.
+        Maximum size of a query.
     ignores_nulls : bool
-        Whether GREATEST leaves NULL out.
+        Whether GREATEST ignores NULL.
     underflows : bool
-        Whether a result that is rounded to zero is an error.
+        Whether underflow is an error.
     folds_case : bool
-        Whether names that differ in case only are the same.
+        Whether names are case-insensitive.
     longest_name : int or None
-        Bytes of a name.
+        Maximum length of a name in bytes.
     forbidden : str
-        Characters, as a class of a regular expression, that names cannot have.
+        Characters that names cannot have, as a class of a regular expression.
     """
 
     has_float32: bool = True
@@ -111,11 +111,11 @@ def sql_of(
         text = _canonical(exportable, system, parts, keep)
     except TermError as error:
         raise ExportError(
-            f"this calibrator cannot be a query of {dialect}, because {error}; {ALTERNATIVES}."
+            f"this calibrator cannot be exported to {dialect}, because {error}; {ALTERNATIVES}."
         ) from None
     except RecursionError:
         raise ExportError(
-            f"this calibrator cannot be a query of {dialect}, because its terms are too deep; {ALTERNATIVES}."
+            f"this calibrator cannot be exported to {dialect}, because its terms are nested too deeply; {ALTERNATIVES}."
         ) from None
     if dialect == "duckdb":
         return text
@@ -133,7 +133,7 @@ def _canonical(exportable: Exportable, system: Dialect, parts: Sequence[str], ke
     raw = [query.given(f"x{column}") for column in range(graph.n_columns)]
     kept = [query.given(f"k{place}") for place in range(len(keep))]
     valid = query.named(_validity(raw, graph.space))
-    # Rows that are not valid are replaced, so that they raise no error half-way, and give NULL in the end.
+    # Invalid rows are replaced, so that they raise no error in between, and give NULL in the end.
     safe = number(1 / graph.n_columns if graph.space is Space.PROBABILITIES else 0)
     inputs = [
         arithmetic.rounded(text_of("CASE WHEN {} = 1 THEN {} ELSE {} END", valid, x, safe)) for x in raw
@@ -163,7 +163,7 @@ def _canonical(exportable: Exportable, system: Dialect, parts: Sequence[str], ke
 
 
 def _validity(raw: Sequence[Term], space: Space) -> Term:
-    """Return 1 for rows of scores as the library takes them, and 0 for all others, such as those with NULL or NaN."""
+    """Return 1 for rows that the library accepts, and 0 for all others, such as those with NULL or NaN."""
     if space is Space.PROBABILITIES:
         conditions = [text_of("{} >= 0e0", x) for x in raw]
         total = Arithmetic(Query(0)).total(raw)
@@ -175,7 +175,7 @@ def _validity(raw: Sequence[Term], space: Space) -> Term:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as a quoted identifier of standard SQL, in which only the quote has a meaning.
+    """Return a name as a quoted identifier of standard SQL, in which only the quote needs an escape.
 
     >>> print(quoted_name('a"; DROP TABLE b; --'))
     "a""; DROP TABLE b; --"
@@ -201,7 +201,7 @@ def translated(text: str, read: str, write: str) -> str:
     except ImportError as error:
         raise MissingExtraError("sqlglot", "sql") from error
     tree = sqlglot.parse_one(text, read=read)
-    # No NULL reaches these functions, so systems that leave it out and others need no help to agree.
+    # No NULL reaches these functions, so its treatment need not be translated.
     ignores = write not in DIALECTS or DIALECTS[write].ignores_nulls
     for node in tree.find_all(expressions.Greatest, expressions.Least):
         node.set("ignore_nulls", ignores)
@@ -231,7 +231,7 @@ def _check_names(names: Sequence[str], dialect: str, unique: bool) -> None:
 
 
 def _check_rendering(name: str, dialect: str) -> None:
-    """Refuse a name that the dialect's own reader would not give back as it is."""
+    """Raise an error for a name that the parser of the dialect would not return unchanged."""
     import sqlglot
     from sqlglot import expressions
 

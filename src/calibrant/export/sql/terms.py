@@ -40,11 +40,11 @@ LEAST_EXPONENT = -745.0
 
 
 class TermError(ExportError):
-    """What an operation of a graph needs and SQL has not."""
+    """An operation of a graph cannot be expressed in SQL."""
 
 
 class Term(NamedTuple):
-    """An expression of SQL, and the columns that it mentions."""
+    """An SQL expression, and the columns that it refers to."""
 
     text: str
     columns: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class Term(NamedTuple):
 
 
 def number(value: float) -> Term:
-    """Return a number that every system reads as the same float64: with an exponent, so that it is no decimal.
+    """Return a literal that every system parses as the same float64: with an exponent, so that it is not a decimal.
 
     >>> number(0.1).text, number(-3).text
     ('1e-1', '(-3e0)')
@@ -72,7 +72,7 @@ def number(value: float) -> Term:
 
 
 def text_of(pattern: str, *terms: Term) -> Term:
-    """Return a term: the pattern with a pair of braces in the place of every term."""
+    """Return a term from a pattern with one pair of braces per argument."""
     return Term(
         pattern.format(*[term.text for term in terms]), frozenset().union(*[term.columns for term in terms])
     )
@@ -80,12 +80,12 @@ def text_of(pattern: str, *terms: Term) -> Term:
 
 @dataclass
 class Query:
-    """Columns by stages: a stage computes its columns from those of the stages before.
+    """A query in stages: each computes columns from those of earlier stages.
 
     Attributes
     ----------
     most_characters : int
-        Size beyond which the query is refused.
+        Maximum size of the query.
     """
 
     most_characters: int
@@ -100,11 +100,11 @@ class Query:
         return Term(name, frozenset([name]), is_atom=True)
 
     def stored(self, terms: Iterable[Term]) -> list[Term]:
-        """Return terms that may be mentioned more than once: names of columns, or numbers."""
+        """Return terms that may be used more than once: names of columns, or numbers."""
         return [self.named(term) for term in terms]
 
     def named(self, term: Term) -> Term:
-        """Return a column that holds a term, or the term itself if it is as short."""
+        """Return a column for a term, or the term itself if it is a name or a number."""
         if term.is_atom:
             return term
         name = self._known.get(term.text)
@@ -146,17 +146,17 @@ class Query:
         Parameters
         ----------
         source : str
-            Where the first stage takes its columns from.
+            Source of the first stage.
         first : sequence of str
-            What the first stage selects.
+            Columns of the first stage.
         last : sequence of Term
-            What the query selects from the last stage.
+            Terms that the query selects from the last stage.
         fence : str
-            What keeps a system from merging stages, such as MATERIALIZED; merged ones grow without bound.
+            Keyword that prevents merging of stages, such as MATERIALIZED; merged stages grow without bound.
         """
         final = 1 + max((self.levels[column] for term in last for column in term.columns), default=0)
         last_use = {column: final for term in last for column in term.columns}
-        # From the end, so that what nobody needs is left out.
+        # From the end, so that unused columns are omitted.
         for name in sorted(self.definitions, key=lambda name: -self.levels[name]):
             if name in last_use:
                 for column in self.definitions[name].columns:
@@ -175,7 +175,7 @@ class Query:
 
     @property
     def widest(self) -> int:
-        """Number of columns that are defined at the most in one stage."""
+        """Largest number of columns that one stage defines."""
         counts: dict[int, int] = {}
         for level in self.levels.values():
             counts[level] = counts.get(level, 0) + 1
@@ -215,23 +215,26 @@ class Arithmetic:
     Attributes
     ----------
     query : Query
-        Where terms that are mentioned more than once get a name.
+        Query in which terms that are used more than once are named.
     kind : {"float32", "float64"}
         Float type of the values.
     casts : bool
-        Whether the system has a float32 type to round by.
+        Whether the system can round to float32.
     underflows : bool
-        Whether the system takes a number that is rounded to zero for an error.
+        Whether underflow is an error in the system.
+    given : {"float32", "float64"}
+        Float type of the first argument, in which knots are compared.
     """
 
     query: Query
     kind: str = "float64"
     casts: bool = True
     underflows: bool = False
+    given: str = "float64"
 
-    def as_kind(self, kind: str) -> "Arithmetic":
+    def as_kind(self, kind: str, given: str = "float64") -> "Arithmetic":
         """Return the arithmetic of another float type."""
-        return Arithmetic(self.query, kind, self.casts, self.underflows)
+        return Arithmetic(self.query, kind, self.casts, self.underflows, given)
 
     def rounded(self, term: Term) -> Term:
         """Return a term in the float type."""
@@ -283,7 +286,7 @@ class Arithmetic:
         return text_of("CASE WHEN {} = 1e0 THEN {} ELSE LN({}) * {} / ({} - 1e0) END", u, x, u, x, u)
 
     def total(self, terms: Sequence[Term]) -> Term:
-        """Return a sum, added up in pairs: shallow, and with small rounding errors."""
+        """Return a pairwise sum, which is shallow and has small rounding errors."""
         return self.rounded(summed(terms))
 
     def above(self, x: Term) -> Term:
@@ -293,7 +296,7 @@ class Arithmetic:
 
 
 def summed(terms: Sequence[Term]) -> Term:
-    """Return a sum, added up in pairs."""
+    """Return a pairwise sum."""
     if len(terms) == 1:
         return terms[0]
     half = len(terms) // 2
@@ -301,12 +304,12 @@ def summed(terms: Sequence[Term]) -> Term:
 
 
 def when(condition: Term, yes: Term, no: Term) -> Term:
-    """Return one of two terms, as a condition says."""
+    """Return one of two terms, depending on a condition."""
     return text_of("CASE WHEN {} THEN {} ELSE {} END", condition, yes, no)
 
 
 def is_place(index: Term, place: int) -> Term:
-    """Return whether a number is that of a column."""
+    """Return whether an index is that of a given column."""
     return text_of(f"{{}} = {place}", index)
 
 

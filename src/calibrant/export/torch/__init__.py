@@ -1,4 +1,4 @@
-"""Torch: fitted maps as modules, and as programs of torch.export in files."""
+"""Torch exports: fitted maps as modules and as programs of torch.export."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -25,14 +25,14 @@ def _imported(name: str) -> Any:
 
 
 def to_torch(calibrator: Calibrator, space: str | None = None) -> Any:
-    """Return a fitted calibrator as a ``torch.nn.Module``: scores (n, K) in, calibrated probabilities (n, K) out.
+    """Return a fitted calibrator as a ``torch.nn.Module`` from scores (n, K) to calibrated probabilities (n, K).
 
     Parameters
     ----------
     calibrator : Calibrator
         Fitted.
     space : {"probabilities", "logits"}, optional
-        What the module takes; that of the fit by default.
+        Input of the module; by default the space of the fit.
     """
     return _imported("module").CalibrationModule(exportable(calibrator, space=space))
 

@@ -37,11 +37,11 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class CalibrationModule(torch.nn.Module):
-    """A fitted calibrator for torch: scores (n, K) in, calibrated probabilities (n, K) out.
+    """A fitted calibrator as a torch module, from scores (n, K) to calibrated probabilities (n, K).
 
-    Fitted arrays are buffers. They move with the module and stay float64, whatever type the module is cast to; results
-    have the float type of the input. float16 and bfloat16 are computed in float32; autocast is off inside. The derivative is that
-    of the map: zero for step functions.
+    Fitted arrays are buffers. They move with the module and stay float64 when the module is cast; results have the float type
+    of the input. float16 and bfloat16 are computed in float32; autocast is disabled inside. The derivative is that of the map,
+    which is zero for step functions.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class CalibrationModule(torch.nn.Module):
         self.space = exportable.graph.space.value
         self.classes = exportable.classes
         self._graph = exportable.graph
-        # One row through all formulas finds the arrays that they need.
+        # Applying all formulas to one row registers the arrays that they need.
         row = torch.full((1, self._graph.n_columns), 1 / self._graph.n_columns, dtype=torch.float64)
         with torch.no_grad():
             self._applied(row, self._registered)
@@ -93,7 +93,7 @@ class CalibrationModule(torch.nn.Module):
             return self._applied(scores.float(), self._found).to(scores.dtype)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> "CalibrationModule":
-        """Move buffers to where the module goes; their float type stays."""
+        """Move buffers to the device of the module; their float type stays."""
         kept = dict(self._buffers)
         super()._apply(fn, recurse)
         for name, before in kept.items():
@@ -103,12 +103,12 @@ class CalibrationModule(torch.nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Return what goes in and the classes."""
+        """Return space, number of classes and number of operations."""
         return f"space={self.space!r}, classes={len(self.classes)}, operations={len(self._graph.nodes)}"
 
 
 def _without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Switch autocast off where it is on: products of bfloat16 would lose three digits."""
+    """Disable autocast: products in bfloat16 would lose three digits."""
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         context: AbstractContextManager[Any] = torch.autocast(device, enabled=False)
         return context
@@ -133,111 +133,87 @@ class TensorArrays(Arrays):
     # Constants and types
 
     def constant(self, name: str, array: NDArray[Any], like: Tensor | None = None) -> Tensor:
-        """Return a fitted array."""
         buffer = self._stored(self.path(name), array)
         return buffer if like is None or not buffer.is_floating_point() else buffer.to(like.dtype)
 
     def numbers(self, name: str, array: NDArray[Any], like: Tensor) -> list[Tensor]:
-        """Return the entries of a vector."""
         return list(self.constant(name, np.asarray(array, dtype=np.float64), like).unbind())
 
     def kind_of(self, x: Tensor) -> np.dtype[Any]:
-        """Return the type."""
         return KINDS[x.dtype]
 
     def cast(self, x: Tensor, kind: np.dtype[Any]) -> Tensor:
-        """Return another type."""
         return x.to(DTYPES[kind.name])
 
     def width(self, x: Tensor) -> int:
-        """Return the number of columns."""
         return int(x.shape[1])
 
     # Elementwise
 
     def function(self, name: str, x: Tensor) -> Tensor:
-        """Return a function of every entry."""
         return FUNCTIONS[name](x)
 
     def maximum(self, x: Tensor, y: Any) -> Tensor:
-        """Return the larger entries."""
         return torch.maximum(x, y) if isinstance(y, torch.Tensor) else torch.clamp_min(x, y)
 
     def minimum(self, x: Tensor, y: Any) -> Tensor:
-        """Return the smaller entries."""
         return torch.minimum(x, y) if isinstance(y, torch.Tensor) else torch.clamp_max(x, y)
 
     def where(self, condition: Tensor, x: Any, y: Any) -> Tensor:
-        """Return entries of one or the other."""
         return torch.where(condition, x, y)
 
     def replaced(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return entries of x with the derivative of y."""
         return torch.where(condition, x.detach() + (y - y.detach()), y)
 
     def next_up(self, x: Tensor) -> Tensor:
-        """Return the next larger number."""
         return torch.nextafter(x.detach(), torch.full_like(x, torch.inf))
 
     # Rows
 
     def row(self, name: str, x: Tensor) -> Tensor:
-        """Return a reduction of every row."""
         if name == "sum":
             return x.sum(dim=1, keepdim=True)
         return x.amax(dim=1, keepdim=True) if name == "max" else x.amin(dim=1, keepdim=True)
 
     def argmax(self, x: Tensor) -> Tensor:
-        """Return the first largest entry."""
         return x.argmax(dim=1, keepdim=True)
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Return the softmax."""
         return torch.softmax(x, dim=1)
 
     def log_softmax(self, x: Tensor) -> Tensor:
-        """Return the logarithm of the softmax."""
         return torch.log_softmax(x, dim=1)
 
     def matmul(self, x: Tensor, weights: Tensor) -> Tensor:
-        """Return a matrix product."""
         return x @ weights
 
     def cumulative_sum(self, x: Tensor) -> Tensor:
-        """Return cumulative sums."""
         return x.cumsum(dim=1)
 
     def mean_of_middle(self, x: Tensor) -> Tensor:
-        """Return means over the middle axis."""
         return x.mean(dim=1)
 
     # Columns and order
 
     def take(self, vector: Tensor, places: Tensor) -> Tensor:
-        """Return entries of a vector."""
         return vector[places]
 
     def take_along(self, x: Tensor, columns: Tensor) -> Tensor:
-        """Return entries in columns of each row's own."""
         return x.gather(1, columns)
 
     def put_along(self, columns: Tensor, values: Tensor) -> Tensor:
-        """Return permuted rows."""
         return torch.scatter(values, 1, columns, values)
 
     def columns(self, x: Tensor, columns: NDArray[np.intp]) -> Tensor:
-        """Return some columns."""
         chosen = columns.tolist()
         if chosen == list(range(chosen[0], chosen[0] + len(chosen))):
             return x.narrow(1, chosen[0], len(chosen))
         return x.index_select(1, self.constant("chosen", columns))
 
     def joined(self, values: Sequence[Tensor]) -> Tensor:
-        """Return values side by side."""
         return torch.cat(list(values), dim=1)
 
     def order(self, x: Tensor, n_first: int, *, descending: bool) -> Tensor:
-        """Return the columns in sorted order."""
         return torch.sort(x.detach(), dim=1, descending=descending, stable=True).indices[:, :n_first]
 
     def search(
@@ -274,7 +250,6 @@ class TensorArrays(Arrays):
     # Iteration
 
     def detached(self, x: Tensor) -> Tensor:
-        """Return the same numbers without derivative."""
         return x.detach()
 
     def iterated(
@@ -283,7 +258,6 @@ class TensorArrays(Arrays):
         state: tuple[Tensor, ...],
         most: int,
     ) -> tuple[Tensor, ...]:
-        """Return the state after all steps."""
         for _ in range(most):
             state, _ = step(state)
         return state

@@ -1,6 +1,6 @@
-"""Programs of torch.export in files: written, checked before torch loads them, and run.
+"""Programs of torch.export in files: write, check before torch loads them, and run.
 
-Some of what torch would load runs code, so archives are inspected first.
+Loading some members of an archive executes code, so archives are inspected first.
 """
 
 import io
@@ -78,7 +78,7 @@ MOST_BYTES = 2**28
 def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:  # noqa: ARG001
     """Write a program of torch.export for any number of rows."""
     module = CalibrationModule(exportable).eval()
-    # Two rows, since one would be taken for a fixed number.
+    # Two rows, because torch would treat a single row as a fixed number.
     example = torch.full((2, exportable.graph.n_columns), 0.5, dtype=DTYPES[exportable.dtype.name])
     told = {
         "version": calibrant.__version__,
@@ -110,7 +110,7 @@ def _loaded(path: Path) -> tuple[Any, dict[str, Any]]:
     except (KeyError, TypeError, ValueError, RecursionError):
         makes_sense = False
     if not makes_sense:
-        raise FileFormatError(f"{path} is damaged: its metadata make no sense; export the calibrator again.")
+        raise FileFormatError(f"{path} is damaged: its metadata are invalid; export the calibrator again.")
     return program, told
 
 
@@ -133,7 +133,7 @@ def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 class _Sizes(torch.fx.Interpreter):
-    """Runs a program on tensors without numbers, and refuses large values before they are computed."""
+    """Run a program on tensors without data, and refuse large values before they are computed."""
 
     def __init__(self, module: Any, path: Path) -> None:
         super().__init__(module)
@@ -159,7 +159,7 @@ class _Sizes(torch.fx.Interpreter):
 
 
 class _SilentLog:
-    """Logs of torch in the meantime are dropped: what is wrong with a file is said in one sentence."""
+    """Context in which logs of torch are dropped: the error of a file is one sentence."""
 
     def __enter__(self) -> None:
         self._loggers = [
@@ -181,7 +181,7 @@ class _SilentLog:
 
 
 def check_archive(path: Path, load_plain: Callable[[bytes], Any]) -> None:
-    """Refuse an archive that has anything but the tensors and operators that exports consist of.
+    """Raise an error for an archive with anything but tensors and operators of exports.
 
     torch unpickles some members of an archive, evaluates expressions and looks up functions by name.
 
@@ -237,7 +237,7 @@ def _check_config(path: Path, content: dict[str, Any]) -> None:
 
 
 def _check_program(path: Path, content: Any) -> None:
-    """Refuse other operators, and texts that could be code."""
+    """Raise an error for other operators, and for strings that could be code."""
     pending = [("", content)]
     while pending:
         key, part = pending.pop()
@@ -268,7 +268,7 @@ def _check_text(path: Path, key: str, text: str) -> None:
 
 
 def _check_stored(path: Path, archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse compressed members, which could be of any length, and a file that begins before its archive."""
+    """Raise an error for compressed members, which could have any length, and for data before the archive."""
     members = archive.infolist()
     if min((member.header_offset for member in members), default=1) != 0:
         raise FileFormatError(f"{path} is truncated or damaged; export the calibrator again.")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import AnyArray, IntArray, Vector
 from calibrant.binning import BinningScheme
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import Strategy, chosen_partition, chosen_scheme
 from calibrant.options import check_choice, check_whole
 from calibrant.plots.display import PredictionDisplay, panels
 from calibrant.plots.event_rows import EventRows

@@ -97,10 +97,10 @@ class ScoreCells:
 
 
 # Above this variance, relative to the square of its largest term, a sum is practically normal.
-ENOUGH_VARIANCE = 100.0
+MIN_NORMAL_VARIANCE = 100.0
 
 # Number of distinct scores per bin.
-MOST_CELLS = 200
+MAX_CELLS = 200
 
 N_DRAWS = 2000
 
@@ -162,11 +162,11 @@ def _limits(
     shares = np.full(len(scores), 1 / len(scores)) if equal or weights is None else weights / weights.sum()
     mean = float(shares @ scores)
     variance = float(shares**2 @ (scores * (1 - scores)))
-    if variance >= ENOUGH_VARIANCE * float(shares.max()) ** 2:
+    if variance >= MIN_NORMAL_VARIANCE * float(shares.max()) ** 2:
         reach = -float(ndtri(tail)) * np.sqrt(variance)
         return max(mean - reach, 0.0), min(mean + reach, 1.0)
     cells = ScoreCells.of(
-        scores, np.zeros(len(scores), dtype=np.bool_), None if equal else weights, MOST_CELLS
+        scores, np.zeros(len(scores), dtype=np.bool_), None if equal else weights, MAX_CELLS
     )
     if equal:
         first, probability = poisson_binomial(cells.score, cells.count[:, 0])

@@ -11,7 +11,7 @@ from calibrant.arrays import AnyArray, FloatArray, IntArray, Vector
 from calibrant.binning import BinningScheme, EqualMass, EqualWidth
 from calibrant.intervals import bin_intervals
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Strategy, chosen_partition, chosen_scheme
+from calibrant.metrics.binned_metric import Strategy, chosen_partition, chosen_scheme
 from calibrant.numerics.isotonic import IsotonicFit, isotonic_fit
 from calibrant.options import check_choice, check_level, check_whole, random_source
 from calibrant.plots.event_rows import EventKind, EventRows
@@ -19,7 +19,7 @@ from calibrant.plots.reliability.consistency_limits import ScoreCells, consisten
 from calibrant.tabular import Tabular
 from calibrant.wording import counted
 
-__all__ = ["FEW_ROWS", "Mode", "ReliabilityCurve", "reliability_curve", "reliability_of"]
+__all__ = ["SMALL_BIN", "Mode", "ReliabilityCurve", "reliability_curve", "reliability_of"]
 
 
 Mode = Literal["confidence", "consistency"]
@@ -27,10 +27,10 @@ Mode = Literal["confidence", "consistency"]
 under calibration."""
 
 
-MOST_VERTICES, MOST_PLACES = 400, 100
+MAX_VERTICES, MAX_GRID_POINTS = 400, 100
 
 # Largest number of distinct scores for resampling.
-MOST_CELLS = 1000
+MAX_CELLS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class IsotonicCurve:
         vertices = _vertices(isotonic_fit(scores, outcomes, weights))
         if n_resamples == 0:
             return cls(*vertices, np.empty(0), np.empty(0), np.empty(0))
-        cells = ScoreCells.of(scores, outcomes, weights, MOST_CELLS)
+        cells = ScoreCells.of(scores, outcomes, weights, MAX_CELLS)
         places = _places(cells.score)
         curves = np.empty((n_resamples, len(places)))
         drawn = _simulated_curves if mode == "consistency" else _bootstrap_curves
@@ -85,9 +85,9 @@ def _vertices(fit: IsotonicFit) -> tuple[Vector, Vector]:
     outcome = np.repeat(fit.value, 2)
     keep = np.concatenate([[True], (score[1:] != score[:-1]) | (outcome[1:] != outcome[:-1])])
     score, outcome = score[keep], outcome[keep]
-    if len(score) > MOST_VERTICES:
+    if len(score) > MAX_VERTICES:
         along = score + outcome  # increasing, since both are; a measure of arc length
-        wanted = np.linspace(along[0], along[-1], MOST_VERTICES)
+        wanted = np.linspace(along[0], along[-1], MAX_VERTICES)
         chosen = np.unique(np.clip(np.searchsorted(along, wanted), 0, len(along) - 1))
         score, outcome = score[chosen], outcome[chosen]
     return score, outcome
@@ -95,7 +95,7 @@ def _vertices(fit: IsotonicFit) -> tuple[Vector, Vector]:
 
 def _places(scores: Vector) -> Vector:
     """Return at most a hundred of the scores: half evenly spaced over the rows, half over their range."""
-    half = MOST_PLACES // 2
+    half = MAX_GRID_POINTS // 2
     of_rows = scores[np.linspace(0, len(scores) - 1, min(half, len(scores))).round().astype(np.intp)]
     return np.unique(np.concatenate([of_rows, np.linspace(scores[0], scores[-1], half)]))
 
@@ -120,7 +120,7 @@ def _bootstrap_curves(cells: ScoreCells, n_draws: int, generator: np.random.Gene
     return curves
 
 
-FEW_ROWS = 10
+SMALL_BIN = 10
 """Bins with fewer rows are small; they are drawn in grey, since their means are unreliable."""
 
 N_HISTOGRAM_BINS = 50
@@ -356,7 +356,7 @@ def reliability_of(
         consistency_low=limits[0],
         consistency_high=limits[1],
         filled=bins.filled,
-        small=bins.filled & (bins.count < FEW_ROWS),
+        small=bins.filled & (bins.count < SMALL_BIN),
         isotonic_score=isotonic.score,
         isotonic_outcome=isotonic.outcome,
         band_score=isotonic.band_score,

@@ -8,11 +8,11 @@ import numpy as np
 from calibrant.arrays import AnyArray, Vector
 from calibrant.binning import BinningScheme
 from calibrant.errors import ParameterError
-from calibrant.metrics.bin_errors import Strategy
+from calibrant.metrics.binned_metric import Strategy
 from calibrant.options import check_choice
 from calibrant.plots.display import PredictionDisplay, panels
 from calibrant.plots.event_rows import EventKind
-from calibrant.plots.reliability.curve import FEW_ROWS, Mode, ReliabilityCurve, reliability_curve
+from calibrant.plots.reliability.curve import SMALL_BIN, Mode, ReliabilityCurve, reliability_curve
 from calibrant.plots.style import (
     BAR,
     DIAGONAL,
@@ -35,7 +35,7 @@ COUNT = "#8c8c8c"
 GREY: dict[str, Any] = {"edgecolor": COUNT, "facecolor": "#ececec"}
 
 # Smallest drawn width, for bins of a single score.
-LEAST_WIDTH = 0.008
+MIN_WIDTH = 0.008
 
 
 def axis_names(curve: ReliabilityCurve) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def intervals_in_words(curve: ReliabilityCurve, isotonic: bool) -> str:
         what = f"bars on the points are {percent} Clopper-Pearson intervals of the frequency"
     else:
         what = f"bars on the diagonal are {percent} ranges for calibrated predictions"
-    return f"{mode}: {what}; grey: fewer than {FEW_ROWS} rows." if curve.small.any() else f"{mode}: {what}."
+    return f"{mode}: {what}; grey: fewer than {SMALL_BIN} rows." if curve.small.any() else f"{mode}: {what}."
 
 
 def draw_frame(ax: Any, label_size: float = LABEL_SIZE) -> None:
@@ -227,7 +227,7 @@ def draw_counts(ax: Any, curve: ReliabilityCurve, *, fine: bool = False, colour:
 def _places(curve: ReliabilityCurve) -> tuple[Vector, Vector]:
     """Return the left ends and widths of the visible bins."""
     edges = np.clip(curve.edges, 0.0, 1.0)
-    width = np.maximum(np.diff(edges), LEAST_WIDTH)
+    width = np.maximum(np.diff(edges), MIN_WIDTH)
     middle = (edges[:-1] + edges[1:]) / 2
     return np.clip(middle - width / 2, 0.0, 1.0 - width), width
 

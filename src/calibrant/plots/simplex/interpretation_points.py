@@ -1,5 +1,6 @@
 """InterpretationPointsDisplay: the images of four interpretation points under a Dirichlet map."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
 __all__ = ["InterpretationPointsDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class InterpretationPointsDisplay(Display):
     r"""Plot of four points of the simplex and their images under a Dirichlet map.
 
@@ -60,21 +62,12 @@ class InterpretationPointsDisplay(Display):
     (array([0.2, 0.4, 0.4]), array([0.111, 0.444, 0.444]))
     """
 
-    def __init__(
-        self,
-        points: Matrix,
-        images: Matrix,
-        background: SimplexMap,
-        matrix: Matrix | None,
-        center: Matrix | None,
-        epsilon: float,
-    ) -> None:
-        self.points = points
-        self.images = images
-        self.background = background
-        self.matrix = matrix
-        self.center = center
-        self.epsilon = epsilon
+    points: Matrix
+    images: Matrix
+    background: SimplexMap
+    matrix: Matrix | None
+    center: Matrix | None
+    epsilon: float
 
     @classmethod
     def from_estimator(

@@ -1,5 +1,6 @@
 """KernelWeightsDisplay: weights of kernel calibration around one prediction."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,9 +19,10 @@ __all__ = ["KernelWeightsDisplay"]
 
 
 # Largest number of calibration rows that are drawn, those with the largest weights.
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
+@dataclass(eq=False, repr=False)
 class KernelWeightsDisplay(Display):
     r"""Plot of the kernel weights of kernel calibration on the simplex, around one prediction.
 
@@ -59,23 +61,13 @@ class KernelWeightsDisplay(Display):
     (1.0, 0.0)
     """
 
-    def __init__(
-        self,
-        cells: Matrix,
-        values: Vector,
-        point: Vector,
-        rows: Matrix,
-        weights: Vector,
-        names: tuple[str, ...],
-        title: str = "Kernel weights",
-    ) -> None:
-        self.cells = cells
-        self.values = values
-        self.point = point
-        self.rows = rows
-        self.weights = weights
-        self.names = names
-        self.title = title
+    cells: Matrix
+    values: Vector
+    point: Vector
+    rows: Matrix
+    weights: Vector
+    names: tuple[str, ...]
+    title: str = "Kernel weights"
 
     @classmethod
     def from_kernel(
@@ -200,7 +192,7 @@ class KernelWeightsDisplay(Display):
         draw_cells(self.ax_, self.cells, colours(self.values))
         title = self.title
         if len(self.rows):
-            heaviest = np.argsort(self.weights, kind="stable")[-MOST_ROWS:]
+            heaviest = np.argsort(self.weights, kind="stable")[-MAX_ROWS:]
             areas = 9 * self.weights[heaviest] / max(float(self.weights.max()), np.finfo(np.float64).tiny)
             x, y = planar(self.rows[heaviest]).T
             self.ax_.scatter(x, y, np.maximum(areas, 0.5), color=INK, alpha=0.75, linewidth=0)

@@ -297,8 +297,8 @@ class SimplexMapComparisonDisplay(Display):
     Examples
     --------
     >>> from calibrant.synthetic import IdentityMap, TemperatureMap
-    >>> display = SimplexMapComparisonDisplay.from_maps({"truth": TemperatureMap(2.0), "nothing": IdentityMap()})
-    >>> round(display.distance("truth", "nothing"), 3)
+    >>> display = SimplexMapComparisonDisplay.from_maps({"truth": TemperatureMap(2.0), "identity": IdentityMap()})
+    >>> round(display.distance("truth", "identity"), 3)
     0.083
     """
 

@@ -1,5 +1,6 @@
 """SimplexDisplay: predictions of three classes on the simplex, coloured by true class."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = ["SimplexDisplay"]
 TURNS = 12
 
 
+@dataclass(eq=False, repr=False)
 class SimplexDisplay(PredictionDisplay):
     r"""Plot of predictions of three classes on the simplex, with the colour and shape of the true class.
 
@@ -51,17 +53,10 @@ class SimplexDisplay(PredictionDisplay):
     (['0', '1', '2'], array([0.2, 0.5, 0.3]))
     """
 
-    def __init__(
-        self,
-        points: Float64Array,
-        labels: IntArray,
-        names: tuple[str, ...],
-        counts: IntArray,
-    ) -> None:
-        self.points = points
-        self.labels = labels
-        self.names = names
-        self.counts = counts
+    points: Float64Array
+    labels: IntArray
+    names: tuple[str, ...]
+    counts: IntArray
 
     @classmethod
     def from_predictions(

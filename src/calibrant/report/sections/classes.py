@@ -274,7 +274,7 @@ def _lower_bound(problem: EvaluationSet, level: float) -> float | None:
 
 
 def _direction(gap: Estimate, slope: Estimate | None) -> Direction:
-    """Return in which direction a class is miscalibrated: by its mean first, then by its slope."""
+    """Return the direction of the miscalibration of a class: by its mean, else by its slope."""
     if gap.low is not None and gap.low > 0:
         return "too high"
     if gap.high is not None and gap.high < 0:

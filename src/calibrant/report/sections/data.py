@@ -137,7 +137,7 @@ def _confidences(rows: EvaluationSet) -> tuple[NDArray[np.float64], NDArray[np.f
         probabilities = part if given else np.asarray(softmax(part))
         every = np.arange(len(part))
         confidence[block] = np.minimum(probabilities[every, predicted[block]], 1.0)
-        # A softmax that rounds to zero still has a finite logarithm.
+        # A softmax that is rounded to zero still has a finite logarithm.
         true_class[block] = probabilities[every, labels[block]] if given else 1.0
         return int(part.size - np.count_nonzero(part)) if given else 0
 

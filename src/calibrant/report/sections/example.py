@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a run-time import would be circular
 
 __all__ = ["example_of", "example_section"]
 
-# Nobody fills in a form with more fields, and the page should stay small.
+# Limits that keep the form short and the page small.
 MOST_CLASSES = 20
 MOST_CHARACTERS = 60_000
 
@@ -128,7 +128,7 @@ def example_of(selection: MethodSelection, classes: tuple[str, ...], random_stat
     if calibrator is None:
         (*_, calibrator) = named_calibrators([selection.calibrator], random_state).values()
         with warnings.catch_warnings():
-            # The comparison has raised and noted these warnings already.
+            # These warnings are already in the notes of the comparison.
             warnings.simplefilter("ignore")
             calibrator.fit_labelled(selection.rows.data)
     given = selection.rows.predictions

@@ -189,12 +189,12 @@ def learning_numbers(
     if is_slow(selection):
         return (
             None,
-            f"The learning curve of {name} was not computed, since it takes long; use calibrant.plots.learning_curve.",
+            f"The learning curve of {name} takes long and was not computed; use calibrant.plots.learning_curve.",
         )
     if not isinstance(cv, int):
         return (
             None,
-            "There is no learning curve, since it needs a number of folds, but cv is a list of splits or a splitter.",
+            "There is no learning curve, because cv is a splitter or a list of splits; pass a number of folds.",
         )
     drawn = random_rows(selection.rows, MOST_ROWS, MOST_ROWS * selection.rows.n_classes, random_state)
     sample = selection.rows.take(drawn)
@@ -260,15 +260,15 @@ def learning_sentence(curve: LearningCurve, n_rows: int, name: str, is_recommend
         curve.expected(n_rows)[0] - curve.expected(times * n_rows)[0] for times in (2, 10)
     )
     if not curve.trend.is_supported or not np.isfinite(now) or by_tenfold > now:
-        return f"The learning curve does not allow a prediction of how {name} would do with more rows."
+        return f"The learning curve of {name} is too irregular for an extrapolation to more rows."
     if by_tenfold < NEGLIGIBLE_GAIN * now:
         return (
             f"More rows would hardly improve {name}: ten times as many would lower its log-loss of {significant(now)} by at most "
             f"{percent(by_tenfold / now, 2)}."
             if by_tenfold > 0
-            else f"The log-loss of {name}, {significant(now)}, does not fall with the number of rows over these sizes."
+            else f"The log-loss of {name}, {significant(now)}, does not decrease with the size of the calibration set."
         )
-    # Methods that regularise less with more rows gain more than this law, which holds for a fixed number of parameters.
+    # The law holds for a fixed number of parameters. Methods that regularise less with more rows gain more.
     law = "according to a rough fit of a + b / n"
     if is_recommended:
         return (
@@ -344,7 +344,7 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
 
 
 def _side(estimate: Estimate) -> str:
-    """Return on which side of zero the interval lies; marks are filled if it excludes zero, else hollow."""
+    """Return the side of zero of the interval; marks are filled if it excludes zero, else hollow."""
     if estimate.high is not None and estimate.high < 0:
         return "better"
     return "worse" if estimate.low is not None and estimate.low > 0 else "open"

@@ -10,6 +10,7 @@ from calibrant.presentation import (
     Paragraph,
     Range,
     Section,
+    as_html,
     class_named,
     count,
     counted,
@@ -49,11 +50,11 @@ def verdict_section(assessment: "Assessment") -> Section:
     """Return the section with the verdict, its evidence and key figures."""
     found = assessment.verdict
     status, headline = _banner(found)
-    words = element("div", element("p", status, class_="status"), element("p", headline, class_="headline"))
+    words = element("div", element("p", status, class_="status"), as_html(Paragraph(headline, "headline")))
     icon = element("span", ICONS.get(found.status, "?"), class_="icon", aria_hidden="true")
     page = joined(
         element("div", icon, words, class_=f"banner {found.status}"),
-        *(element("p", text) for text in found.sentences),
+        *(as_html(Paragraph(text)) for text in found.sentences),
         _list(_key_figures(assessment)),
     )
     return Section("verdict", "Verdict", (OnPage(page, _in_words(found.headline, *found.sentences)),))
@@ -64,15 +65,15 @@ def recommendation_section(assessment: "Assessment") -> Section:
     found = assessment.recommendation
     figures = _recommended_figures(found)
     parts = [
-        element("p", found.headline, class_="headline"),
-        *(element("p", text) for text in found.sentences),
+        as_html(Paragraph(found.headline, "headline")),
+        *(as_html(Paragraph(text)) for text in found.sentences),
     ]
     if figures and found.action == "keep":
         parts.append(element("p", "Effect of the best method tried:"))
     parts += [_list(figures)] if figures else []
     if found.more_rows:
-        parts.append(element("p", element("strong", "More calibration data?"), f" {found.more_rows}"))
-    parts += [element("p", found.how, class_="note")] if found.how else []
+        parts.append(as_html(Paragraph(found.more_rows, opening="More calibration data?")))
+    parts += [as_html(Paragraph(found.how, "note"))] if found.how else []
     n_warnings = sum(pitfall.severity == "warning" for pitfall in assessment.pitfalls)
     if n_warnings:
         link = element("a", counted(n_warnings, "warning"), href="#pitfalls")

@@ -116,22 +116,25 @@ def _mistaken_input(rows: EvaluationSet) -> list[Pitfall]:
 
 def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> list[Pitfall]:
     if summary.n_refuted:
-        had = f"The true class of {counted(summary.n_refuted, 'row')} had probability exactly zero, so the log-loss is infinite."
+        affected = counted(summary.n_refuted, "row")
         floor = f"{rows.predictions.floor:.2g}"
         slope = (
-            "" if evidence.line is None else " The definition of the slope says how it treats zeros and ones."
+            ""
+            if evidence.line is None
+            else " The definition of the slope states its convention for zeros and ones."
         )
         return [
             _warning(
-                f"{had} For finite log-losses and for the comparison of methods, zeros are raised to the floor {floor} and rows "
-                f"renormalised.{slope}"
+                f"The true class of {affected} had probability exactly zero, so the log-loss is infinite. For finite log-losses "
+                f"and for the comparison of methods, zeros are raised to the floor {floor} and rows renormalised.{slope}"
             )
         ]
     if summary.n_zeros:
         verb = "probability is" if summary.n_zeros == 1 else "probabilities are"
         return [
             _note(
-                f"{summary.n_zeros} {verb} exactly zero. One row with such a class as its true class makes the log-loss infinite."
+                f"{summary.n_zeros} {verb} exactly zero. A single row whose true class has probability zero makes the log-loss "
+                "infinite."
             )
         ]
     return []
@@ -139,26 +142,24 @@ def _zeros(summary: DataSummary, rows: EvaluationSet, evidence: Evidence) -> lis
 
 def _few_rows(summary: DataSummary, evidence: Evidence) -> list[Pitfall]:
     if summary.n_rows < FEW_ROWS:
-        verb = "is" if summary.n_rows == 1 else "are"
         return [
             _warning(
-                f"{counted(summary.n_rows, 'row')} {verb} few for an assessment of calibration: look at the intervals and at the "
-                "smallest detectable error before the estimates."
+                f"The sample is small ({counted(summary.n_rows, 'row')}). Read the intervals and the smallest detectable error "
+                "before the estimates."
             )
         ]
     total_variance = evidence.main.total_variance
     if total_variance == 0:
         return [
             _warning(
-                "All probabilities are exactly 0 or 1: they rule out mistakes, so a calibrator can learn uncertainty from the "
-                "observed mistakes only."
+                "All probabilities are exactly 0 or 1. A calibrator can estimate uncertainty only from the misclassified rows."
             )
         ]
     if total_variance < SMALLEST_VARIANCE:
         return [
             _warning(
                 f"Nearly all probabilities are close to 0 or 1: the sum of p (1 - p) over {counted(summary.n_rows, 'row')} is "
-                f"only {total_variance:.2g}, so few rows can show an error."
+                f"only {total_variance:.2g}, so few rows carry information on calibration."
             )
         ]
     return []
@@ -171,13 +172,13 @@ def _no_mistakes(summary: DataSummary, rows: EvaluationSet, level: float) -> lis
     units = summary.n_groups if summary.n_groups is not None else int(summary.effective_rows)
     if units < 1:
         return []
-    # The one-sided bound is the upper end of a two-sided interval with twice the error probability.
+    # A one-sided bound is the upper end of a two-sided interval with twice the error probability.
     _, most = clopper_pearson(0, units, max(2 * level - 1, 0.01))
     among = counted(rows.n_rows, "row") if rows.groups is None else f"{rows.n_rows} rows of {units} groups"
     return [
         _warning(
-            f"No mistakes among {among}, so these data cannot limit the confidence of calibrated probabilities. The upper "
-            f"{100 * level:g} % confidence bound on the error rate is {percent(float(most), 2)}; do not rely on confidences "
+            f"No mistakes among {among}, so these data give no upper bound on calibrated confidences. The upper "
+            f"{100 * level:g} % confidence bound on the error rate is {percent(float(most), 2)}: do not rely on confidences "
             f"above {percent(1 - float(most), 2)}."
         )
     ]
@@ -198,11 +199,11 @@ def _classes(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
         )
     rare = [name for name, count in zip(rows.class_names, counts, strict=True) if 0 < count < FEW_OF_A_CLASS]
     if rare and rows.n_classes > 1:
-        have, lines, them = ("has", "Its row", "is") if len(rare) == 1 else ("have", "Their rows", "are")
+        have, whose = ("has", "Its") if len(rare) == 1 else ("have", "Their")
         found.append(
             _note(
-                f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_names(rare)}. {lines} in the table of "
-                f"classes {them} mostly noise, and averages over classes hide that."
+                f"{counted(len(rare), 'class')} {have} fewer than {FEW_OF_A_CLASS} rows: {_names(rare)}. {whose} estimates in "
+                "the table of classes are mostly noise, which averages over classes hide."
             )
         )
     return found
@@ -222,7 +223,7 @@ def _ties(summary: DataSummary) -> list[Pitfall]:
     )
     return [
         _note(
-            f"{ties}: equal-mass bins are uneven, and the area under the ROC curve counts ties as one half."
+            f"{ties}. Equal-mass bins are therefore uneven, and the area under the ROC curve counts ties as one half."
         )
     ]
 
@@ -252,7 +253,7 @@ def _duplicates(rows: EvaluationSet) -> list[Pitfall]:
     keys = scores.astype(np.float64) @ mixture
     _, times = np.unique(keys, axis=0, return_counts=True)
     copies = (len(scores) - len(times)) / n_compared
-    # So are coarse scores, such as those of trees or with few decimals.
+    # Coarse scores, such as those of trees or with few decimals, are naturally duplicated too.
     if copies < 0.01 or len(times) < FEW_COPIES * len(scores) or is_on_a_grid(scores):
         return []
     return [
@@ -333,7 +334,7 @@ def _samples(
 def _general(summary: DataSummary, rows: EvaluationSet) -> list[Pitfall]:
     found = [
         _note(
-            "Use held-out rows: if the classifier, or a calibrator already in use, was fitted to these rows, all results are "
+            "Use held-out rows. If the classifier, or a calibrator already in use, was fitted to these rows, all results are "
             "too optimistic."
         )
     ]

@@ -69,7 +69,10 @@ __all__ = [
     "stages_of",
 ]
 
-INFINITE = "∞ means that the true class of at least one row had probability exactly zero; the data summary counts such rows."
+INFINITE = (
+    "A log-loss is infinite if the true class of at least one row had probability exactly zero; the data summary counts these "
+    "rows."
+)
 
 # Names of metrics for which replacing underscores is not enough.
 TITLES = {
@@ -392,7 +395,7 @@ def lower_bound(rows: EvaluationSet, level: float) -> LowerBound | None:
 
 
 def capped_bound(bound: LowerBound) -> float:
-    """Return the lower confidence bound, capped by the estimate; this comes from other folds and may be below the bound."""
+    """Return the lower confidence bound, at most the estimate, which is from other folds and can be smaller."""
     return max(0.0, min(bound.limit, bound.estimate))
 
 
@@ -569,7 +572,7 @@ def _resampled(
             metric, rows.labels, rows.predictions, after.predictions, **_options(rows, level, random_state)
         )
     difference = estimate_of(f"difference of {name}", interval, "after minus before")
-    if interval.excludes_estimate:  # the bootstrap biases this error upwards, so its interval is useless
+    if interval.excludes_estimate:  # the bootstrap biases this error upwards, so its interval is invalid
         difference = replace(
             difference, low=None, high=None, note="no interval, since the bootstrap biases this error"
         )

@@ -115,7 +115,7 @@ def slope_estimates(rows: EvaluationSet, line: SlopeIntercept | None, level: flo
 
 
 def _replacement_note(rows: EvaluationSet) -> str:
-    """Return by which values exact zeros and ones, which have no log-odds, are replaced; empty if there are none."""
+    """Return the replacements of exact zeros and ones, which have no log-odds; empty if there are none."""
     given = rows.predictions
     if given.space is not Space.PROBABILITIES or given.declared_floor is not None:
         return ""

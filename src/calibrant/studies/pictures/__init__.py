@@ -18,42 +18,34 @@ from calibrant.plots.reliability.diagram import ReliabilityDisplay
 from calibrant.studies.calibration import calibrate, needs_own_code
 from calibrant.studies.outputs import OutputsCache, base_outputs
 from calibrant.studies.own_code import is_reference
-from calibrant.studies.pictures.kinds import BUILDERS, Built
+from calibrant.studies.pictures.kinds import BUILDERS, NOTHING, Built
 from calibrant.studies.pictures.options import PictureOptions, Probabilities
 from calibrant.studies.results import Results, columns_text, label_text
 from calibrant.studies.splits import split_seed
 from calibrant.studies.units import GridWork
 
-__all__ = [
-    "DrawnPicture",
-    "draw_picture",
-    "has_units",
-    "pictures_of_predictions",
-    "svg_of",
-]
+__all__ = ["DrawnPicture", "draw_picture", "has_units", "pictures_of_predictions", "svg_of"]
 
 
 def pictures_of_predictions(
     cache_folder: Path | None, own_code: bool = False
 ) -> Callable[[Results, Probabilities], Built]:
-    """Return what draws pictures of predictions, with the outputs of classifiers kept in a folder.
+    """Return a function that draws diagrams of predictions from the cached predictions of classifiers.
 
-    Calibrators are fitted anew to the same rows with the same seeds. Classifiers are not trained: where their outputs are not
-    kept, the picture is left out. Rows of all folds of one repeat, the first unless the picture says otherwise, are put
-    together. Without ``own_code``, a picture that needs code of the recipe is left out.
+    Calibrators are refitted to the same rows with the same seeds. Classifiers are not trained: without cached predictions the
+    diagram is skipped. Rows of all folds of one repeat are pooled, by default of the first. Without ``own_code``, diagrams
+    that need the recipe's own code are skipped.
     """
 
     def build(results: Results, picture: Probabilities) -> Built:
         found, notes = _predictions(results, picture, cache_folder, own_code)
         if not found:
-            return Built({}, tuple(notes) or ("No unit that belongs to this picture is done.",))
+            return Built({}, tuple(notes) or (NOTHING,))
         kind = picture.display
         if kind == "reliability":
             labels = next(iter(found.values()))[0]
             if any(len(each) != len(labels) for each, _ in found.values()):
-                return Built(
-                    {}, ("The calibrators of this picture have not been measured on the same rows.",)
-                )
+                return Built({}, ("Not drawn: the calibrators have been evaluated on different rows.",))
             models = {name: probabilities for name, (_, probabilities) in found.items()}
             about: dict[str, Any] = {}
             if picture.class_ is not None:
@@ -78,7 +70,7 @@ def pictures_of_predictions(
 def _predictions(
     results: Results, picture: Probabilities, cache_folder: Path | None, own_code: bool
 ) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
-    """Return true classes and calibrated probabilities by calibrator."""
+    """Return the true classes and calibrated probabilities of each calibrator."""
     lines = {line.key: line for line in results.where(picture.conditions) if line.done}
     if not lines:
         return {}, []
@@ -93,11 +85,11 @@ def _predictions(
         trained = work.training is None or (cache is not None and cache.has(work.training))
         if not trained:
             return {}, [
-                "The outputs of the classifier are not kept any more, so it is not drawn; run the study again."
+                "Not drawn: the predictions of the classifier are no longer cached; run the study again."
             ]
         if not own_code and _runs_own_code(work, cache):
             return {}, [
-                "It takes code of the recipe, which a report does not run; 'calibrant bench run' draws it."
+                "Not drawn: it needs code of the recipe, which a report does not run; use 'calibrant bench run'."
             ]
         rows.setdefault(label_text(unit.labels["calibrator"]), []).append(_calibrated(work, cache))
     found = {
@@ -119,7 +111,7 @@ def _runs_own_code(work: GridWork, cache: OutputsCache | None) -> bool:
         return True
     if request.classifier is None or not is_reference(request.classifier.estimator):
         return False
-    # Outputs that are damaged or lack the rows of the training would be made again.
+    # Damaged files, and those without predictions for the training set, would be computed again.
     kept = None if cache is None or work.training is None else cache.get(work.training)
     return kept is None or (request.keep_training and kept.parts[0].training is None)
 
@@ -128,7 +120,7 @@ def _calibrated(work: GridWork, cache: OutputsCache | None) -> tuple[Any, Any]:
     request = work.request
     outputs = base_outputs(request, None if request.classifier is None else cache, work.outputs)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they were noted when the unit was run
+        warnings.simplefilter("ignore")  # They were counted when the unit ran.
         calibrated = calibrate(
             outputs, work.calibrator, request.recipe_folder, split_seed(request.seed, request.split)
         )
@@ -140,18 +132,17 @@ SALT = "calibrant"
 
 @dataclass(frozen=True)
 class DrawnPicture:
-    """A picture of a recipe, ready to be written.
+    """A figure of a report.
 
     Attributes
     ----------
     options : PictureOptions
-        What the recipe says about it.
     drawings : dict
-        Name of the file without its ending -> SVG; None where matplotlib is not installed.
+        Name of the file without its ending -> SVG; None if matplotlib is not installed.
     numbers : dict
         The same names -> comma-separated values.
     notes : tuple of str
-        Sentences below.
+        Sentences below the figure.
     """
 
     options: PictureOptions
@@ -165,23 +156,21 @@ def draw_picture(
     options: PictureOptions,
     predictions: Callable[[Results, Probabilities], Built] | None = None,
 ) -> DrawnPicture:
-    """Draw a picture of results.
+    """Draw a figure of results.
 
     Parameters
     ----------
     results : Results
-        Units and what came of them.
     options : PictureOptions
-        Which picture.
     predictions : callable, optional
-        Makes pictures of predictions, which the results do not hold.
+        Draws diagrams of predictions, see :func:`pictures_of_predictions`.
     """
     if options.kind in BUILDERS:
         built = BUILDERS[options.kind](results, options)
     elif isinstance(options, Probabilities) and predictions is not None:
         built = predictions(results, options)
     else:
-        built = Built({}, ("The predictions for this picture are not at hand.",))
+        built = Built({}, ("Not drawn: the predictions are not available.",))
     drawings: dict[str, bytes | None] = {}
     numbers, notes = {}, list(built.notes)
     for ending, display in built.displays.items():
@@ -196,7 +185,7 @@ def draw_picture(
 
 
 def has_units(results: Results, picture: PictureOptions) -> bool:
-    """Tell whether any unit of the plan belongs to a picture, done or not."""
+    """Return whether any unit of the plan belongs to a figure, finished or not."""
     return any(
         all(results.may_have(line, measure) for measure in picture.all_measures)
         for line in results.where(picture.conditions)
@@ -204,7 +193,7 @@ def has_units(results: Results, picture: PictureOptions) -> bool:
 
 
 def svg_of(display: Display) -> bytes:
-    """Return a picture as SVG, the same bytes for the same numbers."""
+    """Return a figure as SVG, with equal bytes for equal numbers."""
     try:
         import matplotlib
         from matplotlib import pyplot
@@ -223,6 +212,6 @@ def svg_of(display: Display) -> bytes:
             )
         finally:
             pyplot.close(display.figure_)
-    # Lines end alike everywhere, and no space at an end upsets those who keep pictures in a repository.
+    # Equal line ends on all systems, and no trailing spaces, which tools for repositories complain about.
     lines = stream.getvalue().decode("utf-8").splitlines()
     return ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8")

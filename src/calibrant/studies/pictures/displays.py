@@ -12,11 +12,7 @@ from calibrant.arrays import Vector
 from calibrant.plots.display import Display, new_axes
 from calibrant.plots.style import BAR, FAINT, INK, INTERVAL, LABEL_SIZE, SERIES, TITLE_SIZE, look
 
-__all__ = [
-    "BarsDisplay",
-    "Curve",
-    "LinesDisplay",
-]
+__all__ = ["BarsDisplay", "Curve", "LinesDisplay"]
 
 
 MOST_TICKS = 8
@@ -25,7 +21,7 @@ LEGEND_IN_AXES = 8
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: places, means, standard deviations (NaN where there is none) and numbers of units behind each."""
+    """One line: places, means, standard deviations (NaN if undefined) and numbers of units."""
 
     x: Vector
     y: Vector
@@ -34,20 +30,20 @@ class Curve:
 
 
 class LinesDisplay(Display):
-    """Lines of means, with bands of one standard deviation.
+    """Lines of means with bands of one standard deviation.
 
     Parameters
     ----------
     curves : mapping of str to Curve
-        What is drawn.
+        Lines by name.
     label_x, label_y, title : str
-        What is written.
+        Labels of the axes, and title.
     band : bool, default=False
-        Whether bands are drawn.
+        Whether to draw bands.
     log_x, log_y : bool, default=False
         Whether axes are logarithmic.
     names_x : mapping of float to str, optional
-        Words in the place of numbers on the horizontal axis.
+        Tick labels of the horizontal axis instead of numbers.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class LinesDisplay(Display):
         self.names_x = dict(names_x or {})
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row for every point."""
+        """Return one row per point."""
         sizes = [len(curve.x) for curve in self.curves.values()]
         named = [self.names_x.get(float(x), x) for curve in self.curves.values() for x in curve.x]
         return {
@@ -122,7 +118,7 @@ class LinesDisplay(Display):
             ax.set_yscale("log")
         if self.log_x and places and places[0] > 0:
             ax.set_xscale("log")
-            if places[0] >= 1e-3 and places[-1] <= 1e6:  # else powers of ten are shorter
+            if places[0] >= 1e-3 and places[-1] <= 1e6:  # Otherwise powers of ten are shorter.
                 ax.xaxis.set_major_formatter("{x:g}")
         if self.names_x:
             ax.set_xticks(places, labels=[self.names_x.get(place, "") for place in places])
@@ -138,7 +134,7 @@ class LinesDisplay(Display):
 
 
 def _apart(places: Sequence[float], log: bool) -> bool:
-    """Whether numbers at all places can be written without touching each other."""
+    """Return whether tick labels at all places fit side by side."""
     where = [math.log(place) for place in places] if log and places[0] > 0 else list(places)
     return float(np.diff(where).min()) > 0.06 * (where[-1] - where[0])
 
@@ -149,26 +145,26 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo")
 MOST_VERTICAL = 30
-"""So many bars stand upright."""
+"""Largest number of vertical bars; more are horizontal."""
 LETTERS_ACROSS = 38
-"""So many letters fit below the axis; if names need more, bars lie."""
+"""Number of letters that fit below the axis; if names need more, bars are horizontal."""
 
 
 class BarsDisplay(Display):
-    """Bars of numbers by group, and by series within each group.
+    """Bars by group, and by series within each group.
 
     Parameters
     ----------
     groups : sequence of str
-        Names of the groups, in their order.
+        Names of the groups, in order.
     values : mapping of str to array
-        One number for every group, by series; NaN where there is none.
+        Series -> one number per group, NaN if missing.
     spreads : mapping of str to array, optional
-        Standard deviations.
+        Series -> standard deviations.
     label_groups, label_values, title : str
-        What is written.
+        Labels of the axes, and title.
     line : float, optional
-        Where a dashed line is drawn, as at one for quotients.
+        Position of a dashed line, such as one for quotients.
     """
 
     def __init__(
@@ -189,7 +185,7 @@ class BarsDisplay(Display):
         self.line = line
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return one row for every bar."""
+        """Return one row per bar."""
         nothing = np.full(len(self.groups), np.nan)
         return {
             "group": np.array([group for group in self.groups for _ in self.values], dtype=object),
@@ -209,7 +205,7 @@ class BarsDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         """Draw on the given axes, or on those of a new figure, and return self."""
         n_groups, n_series = len(self.groups), max(1, len(self.values))
-        # Upright, every name has its share of the width, which the longest must fit.
+        # Below vertical bars, the longest name must fit into its share of the width.
         room = LETTERS_ACROSS / max(1, n_groups)
         lying = max(map(len, self.groups), default=0) + 1 > room or n_groups * n_series > MOST_VERTICAL
         size = (6.4, max(2.6, 1.3 + 0.2 * n_groups * (n_series + 0.6))) if lying else (6.4, 4.0)

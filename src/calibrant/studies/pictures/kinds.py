@@ -1,4 +1,4 @@
-"""From results to displays, one function for every kind of picture that needs measures alone."""
+"""Displays of results: one function for each kind of figure that needs only measures."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.display import Display
 from calibrant.plots.pass_rate_display import PassRateDisplay
+from calibrant.presentation import counted
 from calibrant.studies.pictures.displays import BarsDisplay, Curve, LinesDisplay
 from calibrant.studies.pictures.options import (
     Axes,
@@ -27,17 +28,15 @@ from calibrant.studies.results import MEASURE, SPLIT_LABELS, Results, label_text
 from calibrant.studies.tables.cells import CellUnits, grouped, spread_over_splits
 from calibrant.studies.tables.options import TableOptions
 from calibrant.studies.tables.ranks import ranking_of_rows
-from calibrant.wording import counted
 
-__all__ = [
-    "BUILDERS",
-    "Built",
-]
+__all__ = ["BUILDERS", "NOTHING", "Built"]
+
+NOTHING = "Not drawn: none of its units is finished."
 
 
 @dataclass(frozen=True)
 class Built:
-    """What is drawn, by the end of the name of the file (empty if there is one), and sentences below; or only these."""
+    """Displays by the suffix of their file name, which is empty for a single one, and notes below them."""
 
     displays: dict[str, Display]
     notes: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ def _one(display: Display, *notes: str) -> Built:
 
 
 def _nothing() -> Built:
-    return Built({}, ("No unit that belongs to this picture is done.",))
+    return Built({}, (NOTHING,))
 
 
 def _critical_difference(results: Results, picture: CriticalDifference) -> Built:
@@ -75,14 +74,14 @@ def _critical_difference(results: Results, picture: CriticalDifference) -> Built
     return _one(
         display,
         _on_test(display),
-        f"Without numbers, and not in it: {', '.join(empty)}." if empty else "",
+        f"Not shown because they have no numbers: {', '.join(empty)}." if empty else "",
         _left_out(len(ranking.left_out), len(groups.rows), "task"),
         _shortened(len(ranking.shortened)),
     )
 
 
 def _on_test(display: CriticalDifferenceDisplay) -> str:
-    """Return which test it is and how far ranks must be apart."""
+    """Return a sentence with the test and the critical difference."""
     against = "Nemenyi test of all pairs"
     if display.control is not None:
         against = f"Bonferroni-Dunn test against {display.control}"
@@ -93,10 +92,10 @@ def _on_test(display: CriticalDifferenceDisplay) -> str:
 
 
 class _UnitPassRateDisplay(PassRateDisplay):
-    """Shares of units, each of which is one split of a task."""
+    """Fraction of units that pass; a unit is one split of a task."""
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return methods from best to worst with the units they passed, their share and its interval."""
+        """Return methods from best to worst, with the number of units they pass, the fraction and its interval."""
         return {"units" if name == "tasks" else name: column for name, column in super().columns().items()}
 
     def plot(self, ax: Any = None) -> Self:
@@ -115,11 +114,11 @@ def _pass_rate(results: Results, picture: PassRate) -> Built:
     values = np.array([[groups.cell(row, column).mean for column in groups.columns] for row in groups.rows])
     if not values.size:
         return _nothing()
-    whole = ~np.isnan(values).any(axis=1)
-    if not whole.any() or len(groups.columns) < 2:
+    complete = ~np.isnan(values).any(axis=1)
+    if not complete.any() or len(groups.columns) < 2:
         return _nothing()
-    display = _UnitPassRateDisplay.from_p_values(values[whole], names=groups.columns, alpha=picture.level)
-    return _one(display, _left_out(int((~whole).sum()), len(whole), "unit"))
+    display = _UnitPassRateDisplay.from_p_values(values[complete], names=groups.columns, alpha=picture.level)
+    return _one(display, _left_out(int((~complete).sum()), len(complete), "unit"))
 
 
 def _lines(results: Results, picture: Lines) -> Built:
@@ -128,7 +127,7 @@ def _lines(results: Results, picture: Lines) -> Built:
     levels = {label_text(level): level for level in results.levels(x)}
     numbers = {text: float(level) for text, level in levels.items() if _is_number(level)}
     words: dict[float, str] = {}
-    if len(numbers) < len(levels):  # words keep their order
+    if len(numbers) < len(levels):  # Words are shown in their order.
         numbers = {row[0]: float(place) for place, row in enumerate(groups.rows)}
         words = {place: text for text, place in numbers.items()}
     points = {
@@ -152,7 +151,7 @@ def _measures(results: Results, picture: Measures) -> Built:
 
 
 def _series(results: Results, picture: Series) -> Built:
-    """Lines of what trials give as series, averaged over seeds."""
+    """Draw the series that trials return, averaged over seeds."""
     by = picture.by
     points: dict[str, dict[float, CellUnits]] = {}
     open_units = 0
@@ -171,8 +170,8 @@ def _series(results: Results, picture: Series) -> Built:
             cell.planned.add(where)
             if value is not None and not math.isnan(value):
                 cell.values[where] = float(value)
-    said = (
-        f"{counted(open_units, 'trial')} not done {'is' if open_units == 1 else 'are'} not in it."
+    unfinished = (
+        f"{counted(open_units, 'unfinished trial')} {'is' if open_units == 1 else 'are'} not shown."
         if open_units
         else ""
     )
@@ -182,12 +181,12 @@ def _series(results: Results, picture: Series) -> Built:
         _given(picture.label_x, picture.x),
         _given(picture.label_y, picture.y),
         "seeds",
-        notes=(said,),
+        notes=(unfinished,),
     )
 
 
 def _repeated(results: Results, picture: PictureOptions, *labels: str) -> str:
-    """Return what the units of one point differ in."""
+    """Return over what a point is averaged."""
     lines = [line for line in results.where(picture.where) if all(label in line.labels for label in labels)]
     trials = sum("trial" in line.labels for line in lines)
     if trials and trials == len(lines):
@@ -230,7 +229,7 @@ def _curves(
         log_y=picture.log_y,
         names_x=words,
     )
-    about = f"Bands: one standard deviation over {repeated} on either side." if band else ""
+    about = f"Bands: mean ± one standard deviation over {repeated}." if band else ""
     return _one(display, about, _missing(missing, planned), *notes)
 
 
@@ -256,7 +255,7 @@ def _bars(results: Results, picture: Bars) -> Built:
     if reference:
         found = reference in names or reference in means
         if not found:
-            return Built({}, (f"There is no {reference} to divide by.",))
+            return Built({}, (f"Not drawn: there is no {reference} to divide by.",))
         divisors = {
             column: row[names.index(reference)] if reference in names else means[reference]
             for column, row in means.items()
@@ -278,7 +277,7 @@ def _bars(results: Results, picture: Bars) -> Built:
 
 
 def _chosen(results: Results, picture: Chosen) -> Built:
-    """Count how often every value of a parameter was chosen."""
+    """Count how often each value of a parameter was selected."""
     parameter, by = picture.parameter, picture.by
     counts: dict[str, dict[Any, int]] = {}
     for line in results.where(picture.conditions):
@@ -313,7 +312,7 @@ BUILDERS: dict[str, Callable[[Results, Any], Built]] = {
     "bars": _bars,
     "chosen": _chosen,
 }
-"""By kind."""
+"""Kind of figure -> function that builds its displays."""
 
 
 def _series_name(label: str, value: Any) -> str:
@@ -323,7 +322,7 @@ def _series_name(label: str, value: Any) -> str:
 
 
 def _quotient(row: NDArray[np.float64], divisor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide, with no number where that has no meaning."""
+    """Return quotients, NaN where they are undefined."""
     quotients = np.full(len(row), np.nan)
     np.divide(row, divisor, out=quotients, where=np.isfinite(row) & np.isfinite(divisor) & (divisor != 0))
     return quotients
@@ -340,19 +339,19 @@ def _is_number(value: Any) -> bool:
 def _left_out(number: int, total: int, what: str) -> str:
     if not number:
         return ""
-    return f"{number} of {counted(total, what)} {'is' if number == 1 else 'are'} left out, since a number is missing there."
+    return f"{number} of {counted(total, what)} {'is' if number == 1 else 'are'} left out because a number is missing."
 
 
 def _shortened(number: int) -> str:
     if not number:
         return ""
-    return f"{counted(number, 'task')} {'is' if number == 1 else 'are'} compared on those units alone that all have."
+    return f"{counted(number, 'task')} {'is' if number == 1 else 'are'} compared only on units that all columns have."
 
 
 def _missing(number: int, planned: int) -> str:
     if not number:
         return ""
-    return f"{number} of {counted(planned, 'unit')} {'is' if number == 1 else 'are'} missing in it."
+    return f"{number} of {counted(planned, 'unit')} {'is' if number == 1 else 'are'} missing."
 
 
 def _given(label: str | None, otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""Write the report of a study: tables, pictures, Markdown and HTML."""
+"""Write the report of a study: tables and figures as CSV, Markdown and HTML."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -13,9 +13,7 @@ from calibrant.studies.report.page import report_page
 from calibrant.studies.results import Results, columns_text
 from calibrant.studies.shown_checks import check_shown
 
-__all__ = [
-    "write_report",
-]
+__all__ = ["write_report"]
 
 FORMATS = ("csv", "markdown", "html")
 
@@ -30,35 +28,35 @@ def write_report(
     checked: bool = False,
     own_code: bool = False,
 ) -> list[Path]:
-    """Write what came of a study into a folder.
+    """Write the report of a study to a folder.
 
     Parameters
     ----------
     results : Results
-        What came of it.
     folder : str or Path
-        Gets ``results.csv`` with one line for every unit, ``tables/*.csv``, ``pictures/*.svg`` with the numbers of each
-        beside it, ``report.md`` and ``report.html``. It is made if there is none; other files in it stay.
+        Receives ``results.csv`` with one line per unit, ``tables/*.csv``, ``pictures/*.svg`` with their numbers as CSV,
+        ``report.md`` and ``report.html``. Created if it does not exist; other files in it are kept.
     formats : collection of {"csv", "markdown", "html"}
-        Which of them; pictures are written with Markdown, and are inside the page.
+        Formats to write. SVG files are written with Markdown; the page contains the figures.
     cache_folder : Path, optional
-        Where outputs of classifiers are kept, for pictures of predictions.
+        Folder of cached predictions of classifiers, for diagrams of predictions.
     runs : sequence of Run, optional
-        What the store knows of the runs: versions, processors, times.
+        Runs of the store: versions, processors, times.
     checked : bool, default=False
-        Whether tables and pictures have been checked before, so that a recipe whose file has changed since is no obstacle.
+        Whether tables and figures have already been checked, so that later changes of the recipe file do not matter.
     own_code : bool, default=False
-        Whether own code of the recipe may run, for pictures of predictions that need it; they are left out otherwise.
+        Whether the recipe's own code may run, for diagrams of predictions that need it; they are skipped otherwise.
 
     Returns
     -------
     list of Path
-        What was written.
+        Paths of the written files.
 
     Raises
     ------
     RecipeError
-        If a table or picture asks for what no unit could have, or figures of a paper cannot be read; nothing is written then.
+        If a table or figure has labels or values that no unit has, or published numbers cannot be read; nothing is
+        written then.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:

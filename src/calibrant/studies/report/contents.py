@@ -1,12 +1,10 @@
-"""What a report says: what was run, what failed, and all tables and pictures."""
+"""Contents of a report: what was run, what failed, and all tables and figures."""
 
 import os
-import platform
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from calibrant.presentation import (
@@ -21,6 +19,7 @@ from calibrant.presentation import (
     counted,
     duration,
 )
+from calibrant.studies.execution import versions
 from calibrant.studies.pictures import DrawnPicture, draw_picture, has_units
 from calibrant.studies.pictures.kinds import Built
 from calibrant.studies.pictures.options import Probabilities
@@ -28,14 +27,8 @@ from calibrant.studies.results import DONE, FAILED, OPEN, SPLIT_LABELS, TOO_SLOW
 from calibrant.studies.tables import make_table
 from calibrant.studies.tables.options import ResultTable
 
-__all__ = [
-    "Failure",
-    "ReportContents",
-    "contents_of",
-    "contents_of_failures",
-]
+__all__ = ["Failure", "ReportContents", "contents_of", "contents_of_failures"]
 
-PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 MOST_VALUES = 4
 MOST_FAILURES = 40
 LONGEST_MESSAGE = 300
@@ -47,12 +40,12 @@ DATA_COLUMNS = (
     *map(Column, ("classes", "calibration rows", "test rows", "units done")),
 )
 FAILURE_COLUMNS = tuple(Column(name, False) for name in ("units", "how", "of", "message"))
-NOT_SHOWN = "Not shown, since nothing that was to be run belongs to it"
+NOT_SHOWN = "Not shown because no unit belongs to it"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Units that failed for one reason: how many, how, of what, and the message."""
+    """Units that failed for one reason: their number, status, common labels and message."""
 
     number: int
     status: str
@@ -62,7 +55,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class ReportContents:
-    """All that a report says, in whatever form.
+    """Contents of a report in any format.
 
     Attributes
     ----------
@@ -70,16 +63,16 @@ class ReportContents:
     facts : tuple of (str, str)
         What was run.
     data_rows : tuple
-        The data sets.
+        One row per data set.
     absent : tuple of (str, str)
-        What was left out, and why.
+        Data sets and trials that were skipped, and why.
     failures : tuple of Failure
     tables : tuple of ResultTable
     pictures : tuple of DrawnPicture
     empty : tuple of str
-        Titles of tables and pictures that no unit belongs to, as in a form that leaves trials out.
+        Titles of tables and figures without units, for example in a form without trials.
     when : str
-        When the runs took place; empty if it is not known.
+        Times of the runs; empty if unknown.
     """
 
     title: str
@@ -124,7 +117,7 @@ def contents_of(
     predictions: Callable[[Results, Probabilities], Built] | None = None,
     runs: Sequence[Any] = (),
 ) -> ReportContents:
-    """Make all tables and pictures of a recipe and say what was run."""
+    """Compute all tables and figures of a recipe, and collect what was run."""
     recipe = results.recipe
     failures = contents_of_failures(results)
     rows = _data_rows(results)
@@ -150,7 +143,7 @@ def contents_of(
 
 
 def contents_of_failures(results: Results) -> list[Failure]:
-    """Return what failed, by reasons."""
+    """Return the failures, grouped by reason."""
     return [
         Failure(len(lines), status, _where(lines, results), _shortened(message))
         for (status, message), lines in results.failures().items()
@@ -162,7 +155,7 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
     done = f"{counts[DONE]} of {counted(len(results), 'unit')}"
     others = [f"{counts[status]} {word}" for status, word in WORDS.items() if counts[status]]
     facts = [
-        ("recipe", recipe.name + (f", form {recipe.form}" if recipe.form else ", whole")),
+        ("recipe", recipe.name + (f", form {recipe.form}" if recipe.form else ", complete")),
         ("done", ", ".join([done, *others])),
         ("time", _time(results)),
     ]
@@ -175,16 +168,16 @@ def _facts(results: Results, runs: Sequence[Any]) -> list[tuple[str, str]]:
     trials = results.levels("trial")
     if trials:
         facts.append(("trials", ", ".join(map(label_text, trials))))
-    versions = dict(getattr(runs[-1], "versions", {}) or {}) if runs else _versions()
+    found = dict(getattr(runs[-1], "versions", {}) or {}) if runs else versions()
     processors = getattr(runs[-1], "processors", None) if runs else os.cpu_count()
-    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in versions.items())))
+    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in found.items())))
     if processors:
         facts.append(("processors", str(processors)))
     return facts
 
 
 def _time(results: Results) -> str:
-    # Several splits may share one training, which the key of what was trained tells.
+    # Several splits can share one training, which its key shows.
     trained = {
         unit.key: getattr(getattr(unit, "work", None), "training", unit.key) for unit in results.plan.units
     }
@@ -220,7 +213,7 @@ def _data_rows(results: Results) -> list[tuple[str, ...]]:
 
 
 def _span(lines: Sequence[Line], detail: str) -> str:
-    """Return a number that units have in their details, or from where to where it goes."""
+    """Return the number that units have in their details, or its range."""
     numbers = {line.details[detail] for line in lines if line.details.get(detail) is not None}
     if not numbers:
         return ""
@@ -229,7 +222,7 @@ def _span(lines: Sequence[Line], detail: str) -> str:
 
 
 def _where(lines: Sequence[Line], results: Results) -> str:
-    """Return what units have in common, label by label; splits and seeds only if others of the same tasks are not among them."""
+    """Return the labels that units share; splits and seeds only if other units of the same tasks did not fail."""
     parts = []
     hit = {line.key for line in lines}
     tasks = {_task(line) for line in lines}
@@ -255,7 +248,7 @@ def _shortened(message: str) -> str:
 
 
 def _absence(reason: str) -> str:
-    """Return why something was left out, in as few words as will do in a report.
+    """Return why something was skipped, in a few words for a report.
 
     >>> _absence("data set 'mine': there is no file a/mine.npz in /x/data; name the folder of your data.")
     'no file a/mine.npz'
@@ -265,7 +258,7 @@ def _absence(reason: str) -> str:
 
 
 def _without_folders(message: str) -> str:
-    """Return a message without the folders of this machine, which say nothing to others."""
+    """Return a message without the folders of this machine."""
     words = []
     for word in message.split(" "):
         bare = word.strip("'\"(),;:.")
@@ -273,16 +266,6 @@ def _without_folders(message: str) -> str:
             word = word.replace(bare, bare.rstrip("/").rpartition("/")[2])
         words.append(word)
     return " ".join(words)
-
-
-def _versions() -> dict[str, str]:
-    found = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _when(runs: Sequence[Any]) -> str:

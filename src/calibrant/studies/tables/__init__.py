@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from calibrant.errors import RecipeError
+from calibrant.presentation import counted, listed
 from calibrant.studies.results import MEASURE, Results
 from calibrant.studies.tables.cells import CellUnits, Grouped, Row, grouped, spread_over_splits
 from calibrant.studies.tables.options import AVERAGE_RANK, ResultTable, TableCell, TableOptions
@@ -19,28 +20,24 @@ from calibrant.studies.tables.ranks import (
     ranks_in_row,
     sentences_on_ranks,
 )
-from calibrant.wording import counted
 
-__all__ = [
-    "make_table",
-    "read_figures",
-]
+__all__ = ["make_table", "read_figures"]
 
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """Numbers by row and column, as the paper prints them.
+    """Published numbers by row and column.
 
     Attributes
     ----------
     source : str
         The first comment of the file.
     labels : tuple of str
-        What the rows are.
+        Labels that identify rows.
     columns : tuple of str
         Names of the columns.
     values : dict
-        (row, column) -> number; nothing where the paper has none.
+        (row, column) -> number; no entry if the paper has none.
     """
 
     source: str
@@ -59,20 +56,20 @@ class PaperFigures:
 
 
 def read_figures(path: Path, labels: tuple[str, ...]) -> PaperFigures:
-    """Read the figures of a table whose rows have these labels.
+    """Read the published numbers of a table from CSV.
 
-    Lines that begin with ``#`` are comments; then come the names of the labels and of the columns, and one line for every
-    row. An empty field means that the paper has no figure.
+    Lines that begin with ``#`` are comments. The header has the names of the labels and columns, and there is one line per
+    row. An empty field means that the paper has no number.
 
     Raises
     ------
     RecipeError
-        If the file is absent or something else.
+        If the file does not exist or has another layout.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise RecipeError(
             f"the figures {path.name} cannot be read: {reason[:1].lower()}{reason[1:]}."
         ) from error
@@ -83,7 +80,9 @@ def read_figures(path: Path, labels: tuple[str, ...]) -> PaperFigures:
         elif line.strip():
             lines.append((number, line))
     if not lines:
-        raise RecipeError(f"the figures {path.name} have no header; the first line names rows and columns.")
+        raise RecipeError(
+            f"the figures {path.name} have no header; name the rows and columns in the first line."
+        )
     parsed = list(csv.reader([line for _, line in lines]))
     header = [cell.strip() for cell in parsed[0]]
     width = len(labels)
@@ -94,16 +93,16 @@ def read_figures(path: Path, labels: tuple[str, ...]) -> PaperFigures:
         )
     columns = tuple(header[width:])
     if len(set(columns)) != len(columns):
-        raise RecipeError(f"the figures {path.name} name a column twice; every name may come once.")
+        raise RecipeError(f"the figures {path.name} name a column twice; use each name once.")
     values: dict[tuple[tuple[str, ...], str], float] = {}
     seen = set()
     for (number, _), cells in zip(lines[1:], parsed[1:], strict=True):
         where = f"the figures {path.name}, line {number}"
         if len(cells) != len(header):
-            raise RecipeError(f"{where}, have {len(cells)} fields in place of {len(header)}.")
+            raise RecipeError(f"{where}, have {len(cells)} fields instead of {len(header)}.")
         row = tuple(cell.strip() for cell in cells[:width])
         if row in seen:
-            raise RecipeError(f"{where}, have the row {', '.join(row)} for the second time.")
+            raise RecipeError(f"{where}, repeat the row {', '.join(row)}; give it once.")
         seen.add(row)
         for column, cell in zip(columns, cells[width:], strict=True):
             if cell.strip():
@@ -122,16 +121,14 @@ MOST_NAMES = 6
 
 
 def make_table(results: Results, options: TableOptions, folder: Path | None = None) -> ResultTable:
-    """Make a table of results.
+    """Compute a table of results.
 
     Parameters
     ----------
     results : Results
-        Units and what came of them.
     options : TableOptions
-        Which table.
     folder : Path, optional
-        Folder of the recipe, which has the figures of the paper.
+        Folder of the recipe, for the file of published numbers.
     """
     groups = grouped(
         results, options.all_measures, options.rows, options.columns, options.where, options.counted_above
@@ -238,11 +235,11 @@ def _with_ranks(
 def _relative(
     line: Sequence[TableCell], columns: Sequence[str], options: TableOptions, notes: list[str]
 ) -> list[TableCell]:
-    """Divide a row by one of its cells; percentages and the like keep their scale."""
+    """Divide a row by one of its cells; the scale applies to the quotients."""
     if options.relative_to not in columns:
-        said = f"There is no column {options.relative_to} to divide by."
-        if said not in notes:
-            notes.append(said)
+        note = f"There is no column {options.relative_to} to divide by."
+        if note not in notes:
+            notes.append(note)
         return [replace(cell, value=math.nan, sd=math.nan) for cell in line]
     divisor = line[list(columns).index(options.relative_to)].value / options.scale
     usable = math.isfinite(divisor) and divisor != 0
@@ -272,7 +269,9 @@ def _with_figures(
             name for name in theirs if name not in ours and name.lower() not in (AVERAGE_RANK, "avg rank")
         ]
         if others:
-            notes.append(f"Only in the paper: the {what}{'s' if len(others) > 1 else ''} {_listed(others)}.")
+            notes.append(
+                f"Only in the paper: the {what}{'s' if len(others) > 1 else ''} {listed(others, MOST_NAMES)}."
+            )
     return [
         [
             replace(cell, paper=figures.value(row, column))
@@ -283,7 +282,7 @@ def _with_figures(
 
 
 def _with_best(line: Sequence[TableCell], higher: bool, digits: int) -> list[TableCell]:
-    """Mark the best cells of a row; what is printed alike ties, and where units are missing nothing is marked."""
+    """Mark the best cells of a row; cells that print alike tie, and rows with unequal numbers of units have no mark."""
     there = [cell for cell in line if cell.n_units]
     values = [cell.value for cell in there if not math.isnan(cell.value)]
     unequal = len({cell.n_units for cell in there}) > 1 and not all(cell.complete for cell in there)
@@ -300,7 +299,7 @@ def _footer(
     options: TableOptions,
     higher: Mapping[Row, bool],
 ) -> tuple[tuple[str, tuple[TableCell, ...]], ...]:
-    """Return the row of average ranks, with those of the paper's figures for the same rows beside."""
+    """Return the row of average ranks, with those of the published numbers for the same rows."""
     ranks = ranking.all_ranks
     if len(ranks) < 2:
         return ()
@@ -327,7 +326,7 @@ def _ranks_of_figures(
     options: TableOptions,
     higher: Mapping[Row, bool],
 ) -> list[float]:
-    """Return the average ranks that the figures of the paper give for the rows that were ranked; none if some lack."""
+    """Return the average ranks of the published numbers over the ranked rows; empty if a number is missing."""
     places = [groups.columns.index(column) for column in ranking.columns]
     ranked = [row for row in groups.rows if len(ranking.ranks[row])]
     lines = [cells[groups.rows.index(row)] for row in ranked]
@@ -346,28 +345,27 @@ def _ranks_of_figures(
 
 def _on_ranking(groups: Grouped, ranking: Ranking, options: TableOptions) -> list[str]:
     what = "task" if options.show == "average rank" else "row"
-    said = []
+    notes = []
     empty = [
         column
         for column in groups.columns
         if column not in ranking.columns and column not in options.unranked
     ]
     if empty:
-        takes = "has no number at all and takes" if len(empty) == 1 else "have no numbers at all and take"
-        said.append(f"{_listed(empty)} {takes} no part in the ranks.")
+        notes.append(f"Not ranked because of missing numbers: {listed(empty, MOST_NAMES)}.")
     if ranking.left_out:
         number = len(ranking.left_out)
-        said.append(
-            f"{counted(number, what)} {'is' if number == 1 else 'are'} left out of the ranks, since a column has no "
-            f"number there: {_listed(ranking.left_out)}."
+        notes.append(
+            f"{counted(number, what)} {'is' if number == 1 else 'are'} not ranked because a column has no number: "
+            f"{listed(ranking.left_out, MOST_NAMES)}."
         )
     if ranking.shortened:
         number = len(ranking.shortened)
-        said.append(
-            f"{counted(number, what)} {'is' if number == 1 else 'are'} ranked by those units alone that all columns "
-            f"have: {_listed(ranking.shortened)}."
+        notes.append(
+            f"{counted(number, what)} {'is' if number == 1 else 'are'} ranked only on units that all columns have: "
+            f"{listed(ranking.shortened, MOST_NAMES)}."
         )
-    return said
+    return notes
 
 
 def _on_missing(cells: Sequence[Sequence[TableCell]], options: TableOptions) -> list[str]:
@@ -376,11 +374,6 @@ def _on_missing(cells: Sequence[Sequence[TableCell]], options: TableOptions) -> 
     if not missing or options.show == "average rank":
         return []
     return [
-        f"{missing} of {counted(planned, 'unit')} of this table {'is' if missing == 1 else 'are'} missing; brackets say "
-        "how many of how many a number is made of."
+        f"{missing} of {counted(planned, 'unit')} of this table {'is' if missing == 1 else 'are'} missing; brackets give "
+        "the number of finished and of planned units."
     ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"

@@ -1,4 +1,4 @@
-"""Units by the row and column of a table that they belong to, and numbers of them."""
+"""Units grouped into the cells of a table, and their means and standard deviations."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -9,18 +9,12 @@ import numpy as np
 
 from calibrant.studies.results import MEASURE, SPLIT_LABELS, Line, Results
 
-__all__ = [
-    "CellUnits",
-    "Grouped",
-    "grouped",
-    "mean_over_tasks",
-    "spread_over_splits",
-]
+__all__ = ["CellUnits", "Grouped", "Place", "Row", "grouped", "mean_over_tasks", "spread_over_splits"]
 
 Row = tuple[str, ...]
 Task = tuple[str, ...]
 Place = tuple[Task, Hashable]
-"""A task and a split of it."""
+"""A task and a split."""
 
 
 @dataclass
@@ -30,9 +24,9 @@ class CellUnits:
     Attributes
     ----------
     values : dict
-        Task and split of every unit that is done -> the measure. Several units of one place are averaged.
+        Task and split of a finished unit -> the measure, averaged over units with the same task and split.
     planned : set
-        Tasks and splits of all units of the plan.
+        Tasks and splits of all units in the plan.
     """
 
     values: dict[Place, float] = field(default_factory=dict)
@@ -45,7 +39,7 @@ class CellUnits:
 
     @property
     def complete(self) -> bool:
-        """Whether all units of the plan have a number, and there are any."""
+        """Whether there are units in the plan and all have a number."""
         return bool(self.planned) and len(self.values) == len(self.planned)
 
     def numbers(self) -> list[float]:
@@ -55,19 +49,19 @@ class CellUnits:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Cells of a table by row and column, with rows, columns and tasks in the order of the plan."""
+    """Cells of a table by row and column, in the order of the plan."""
 
     rows: list[Row]
     columns: list[str]
     cells: dict[tuple[Row, str], CellUnits]
 
     def cell(self, row: Row, column: str) -> CellUnits:
-        """Return the units of a cell, none if there are none."""
+        """Return the units of a cell."""
         return self.cells.get((row, column), CellUnits())
 
     def by_task(self, row: Row, columns: Sequence[str]) -> dict[Task, list[CellUnits]]:
-        """Return the cells of a row, one for every column, apart by task."""
-        parts = [_apart(self.cell(row, column)) for column in columns]
+        """Return the cells of a row separately per task, one cell per column."""
+        parts = [_by_task(self.cell(row, column)) for column in columns]
         tasks = sorted({task for part in parts for task in part})
         return {task: [part.get(task, CellUnits()) for part in parts] for task in tasks}
 
@@ -80,10 +74,10 @@ def grouped(
     where: Mapping[str, Any] | None = None,
     level: float | None = None,
 ) -> Grouped:
-    """Sort units into cells; with a level, a unit counts one if it is above it and zero if not.
+    """Group units into cells; with a level, the value of a unit is whether the measure exceeds it.
 
-    A unit belongs to the table if it has the label of the columns and at least one of those of the rows; labels of rows
-    that it lacks count as empty. The task of a unit is all of its labels other than that of the columns and those of splits.
+    A unit belongs to the table if it has the label of the columns and at least one of the rows; missing row labels are
+    empty. The task of a unit consists of all its labels except those of the columns and of splits.
     """
     cells: dict[tuple[Row, str], CellUnits] = {}
     found_rows: dict[Row, None] = {}
@@ -93,15 +87,17 @@ def grouped(
     single = MEASURE not in (*rows, columns, *(names if len(measures) > 1 else ()))
     of_tasks = [label for label in names if label != columns and label not in SPLIT_LABELS]
     lines: Iterable[Line] = results.lines if not where else results.where(where)
-    # Rows and columns may themselves be labels of splits, which then tell no units apart.
-    apart = [label if label not in (*rows, columns) else "" for label in SPLIT_LABELS]
-    whole = all(apart)
+    # Labels of splits that are rows or columns do not distinguish splits.
+    split_labels = [label if label not in (*rows, columns) else "" for label in SPLIT_LABELS]
+    all_labels = all(split_labels)
     for line in lines:
         if not any(label in line.texts or label == MEASURE for label in rows):
             continue
         if columns not in line.texts and columns != MEASURE:
             continue
-        split: Hashable = line.split if whole else tuple(line.labels.get(label) for label in apart)
+        split: Hashable = (
+            line.split if all_labels else tuple(line.labels.get(label) for label in split_labels)
+        )
         for measure in measures:
             if not results.may_have(line, measure):
                 continue
@@ -145,11 +141,11 @@ def spread_over_splits(values: Mapping[Place, float]) -> float:
 def _mean(values: Sequence[float]) -> float:
     if not values:
         return math.nan
-    # Exact sums: methods that say the same tie, in whatever order their units come.
+    # Exact sums, so that equal methods tie for any order of units.
     return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(np.sum(values))
 
 
-def _apart(cell: CellUnits) -> dict[Task, CellUnits]:
+def _by_task(cell: CellUnits) -> dict[Task, CellUnits]:
     parts: dict[Task, CellUnits] = {}
     for place in cell.planned:
         parts.setdefault(place[0], CellUnits()).planned.add(place)

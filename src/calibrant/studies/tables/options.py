@@ -101,17 +101,17 @@ class TableOptions:
 
     @property
     def caption(self) -> str:
-        """The title, or the name where there is none."""
+        """The title, or the name if there is none."""
         return self.title or self.name
 
     @property
     def counted_above(self) -> float | None:
-        """Level that units are counted above, if their own numbers are not wanted."""
+        """Level above which units are counted, instead of averaging their values."""
         return 0.05 if self.show == "share above" and self.level is None else self.level
 
     @property
     def compared(self) -> bool:
-        """Whether columns are compared, so that the best of a row may be marked: seconds by data set are not."""
+        """Whether the columns are alternatives, so that the best of a row is marked."""
         if self.show == "sd" or self.columns == MEASURE:
             return False
         return self.columns == "calibrator" or self.ranked or bool(self.better)
@@ -123,25 +123,25 @@ class TableOptions:
 
 
 AVERAGE_RANK = "average rank"
-"""Name of the row below."""
+"""Name of the footer row."""
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One number of a table, in the units that it is printed in; NaN where there is none.
+    """One cell of a table, scaled as printed; missing numbers are NaN.
 
     Attributes
     ----------
     value : float
-        Ours.
+        Our number.
     n_units, n_planned : int
-        Number of units behind it, and of those in the plan; of tasks for average ranks.
+        Number of finished and of planned units; of tasks for average ranks.
     sd : float
         Standard deviation over splits.
     rank : float
-        Within its row.
+        Rank within the row.
     paper : float
-        The figure of the paper.
+        Published number.
     best : bool
         Whether no other cell of the row is better.
     """
@@ -156,7 +156,7 @@ class TableCell:
 
     @property
     def difference(self) -> float:
-        """Ours less the paper's."""
+        """Our number minus the published one."""
         return self.value - self.paper if math.isfinite(self.paper) else math.nan
 
     @property
@@ -200,28 +200,27 @@ class TableCell:
 
     @property
     def complete(self) -> bool:
-        """Whether all units are there."""
+        """Whether all planned units are finished."""
         return self.n_units == self.n_planned > 0
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table with all that is to be said about it.
+    """A table of results.
 
     Attributes
     ----------
     options : TableOptions
-        What the recipe says about it.
     columns : tuple of str
         Names of the columns.
     rows : tuple of tuple of str
-        Labels of the rows, as many as ``options.rows``.
+        Labels of the rows, one for each of ``options.rows``.
     cells : tuple of tuple of TableCell
-        One for every row and column.
+        One per row and column.
     footer : tuple of (str, tuple of TableCell)
-        Rows below: average ranks.
+        Rows of average ranks.
     notes : tuple of str
-        Sentences below.
+        Sentences below the table.
     """
 
     options: TableOptions
@@ -233,7 +232,7 @@ class ResultTable:
 
     @property
     def has_figures(self) -> bool:
-        """Whether the paper's figures stand beside any of ours."""
+        """Whether there is any published number."""
         return any(math.isfinite(cell.paper) for row in self.cells for cell in row)
 
     def all_rows(self) -> list[tuple[Row, Sequence[TableCell], int]]:
@@ -243,7 +242,7 @@ class ResultTable:
         return [*body, *(((name, *blank), cells, 2) for name, cells in self.footer)]
 
     def presented(self) -> Table:
-        """Return the table as cells with formatted numbers, with published numbers and ranks below ours."""
+        """Return the table with formatted numbers; published numbers, differences and ranks are below ours."""
         options, rows = self.options, []
         for labels, cells, digits in self.all_rows():
             beside = ("paper", "difference") if any(cell.has_figure for cell in cells) else ()

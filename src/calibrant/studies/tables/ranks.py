@@ -1,4 +1,4 @@
-"""Ranks of the columns of a table, within rows and within tasks, and what tests say of them."""
+"""Ranks of the columns of a table within rows or tasks, and tests of their differences."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,40 +7,34 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.presentation import counted, p_text
 from calibrant.ranking import critical_difference, friedman_test
 from calibrant.ranking.ranks import Ties, ranks_of
 from calibrant.studies.tables.cells import CellUnits, Grouped, Place, Row, mean_over_tasks
 from calibrant.studies.tables.options import TableOptions
-from calibrant.wording import counted, p_text
 
-__all__ = [
-    "Ranking",
-    "ranking_of_rows",
-    "ranking_of_tasks",
-    "ranks_in_row",
-    "sentences_on_ranks",
-]
+__all__ = ["Ranking", "ranking_of_rows", "ranking_of_tasks", "ranks_in_row", "sentences_on_ranks"]
 
 PUBLISHED_CONSTANTS = {9: 2.724}
-"""Of the Bonferroni-Dunn test, where a table that much software copies differs from the exact number."""
+"""Critical values of the Bonferroni-Dunn test that are widely copied and differ from the exact value."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Columns ranked in every row, or in every task of every row.
+    """Ranks of the columns in every row, or in every task of every row.
 
     Attributes
     ----------
     columns : list of str
-        Which columns take part.
+        Ranked columns.
     ranks : dict
-        Row -> ranks, (tasks, columns), of what could be ranked.
+        Row -> ranks, (tasks, columns).
     means : ndarray of shape (N, k)
-        The numbers that were ranked.
+        Ranked numbers.
     left_out : list
-        Rows or tasks in which some column has no unit.
+        Rows or tasks that are not ranked because a column has no unit.
     shortened : list
-        Rows or tasks compared on a part of their splits, since some column lacks the others.
+        Rows or tasks that are ranked on the splits that all columns have.
     """
 
     columns: list[str]
@@ -51,7 +45,7 @@ class Ranking:
 
     @property
     def all_ranks(self) -> NDArray[np.float64]:
-        """Ranks of all rows below each other, (N, k)."""
+        """Ranks of all rows in one matrix, (N, k)."""
         some = [ranks for ranks in self.ranks.values() if len(ranks)]
         return np.vstack(some) if some else np.empty((0, 0))
 
@@ -59,7 +53,7 @@ class Ranking:
 def ranks_in_row(
     means: Sequence[float], options: TableOptions, higher_is_better: bool
 ) -> NDArray[np.float64]:
-    """Return the ranks of numbers as a table prints them."""
+    """Return the ranks of numbers, after rounding if the table asks for it."""
     values = np.asarray(means, dtype=np.float64) * options.scale
     if options.round_first:
         values = values.round(options.digits)
@@ -68,7 +62,7 @@ def ranks_in_row(
 
 
 def ranking_of_rows(grouped: Grouped, options: TableOptions, higher: Mapping[Row, bool]) -> Ranking:
-    """Rank the columns in every row by their means over the units that all of them have."""
+    """Rank the columns in each row by their means over the units that all columns have."""
     columns = _ranked_columns(grouped, options)
     found = {row: [[grouped.cell(row, column) for column in columns]] for row in grouped.rows}
     names = {row: [" ".join(filter(None, row))] for row in grouped.rows}
@@ -76,7 +70,7 @@ def ranking_of_rows(grouped: Grouped, options: TableOptions, higher: Mapping[Row
 
 
 def ranking_of_tasks(grouped: Grouped, options: TableOptions, higher: Mapping[Row, bool]) -> Ranking:
-    """Rank the columns in every task by their means over the splits that all of them have."""
+    """Rank the columns in each task by their means over the splits that all columns have."""
     columns = _ranked_columns(grouped, options)
     found, names = {}, {}
     for row in grouped.rows:
@@ -87,7 +81,7 @@ def ranking_of_tasks(grouped: Grouped, options: TableOptions, higher: Mapping[Ro
 
 
 def _ranked_columns(grouped: Grouped, options: TableOptions) -> list[str]:
-    """Return the columns that take part: those that have any number, of which none is only to be shown."""
+    """Return the columns that have numbers and are not excluded from ranking."""
     return [
         column
         for column in grouped.columns
@@ -107,7 +101,7 @@ def _ranking(
     for row, contests in found.items():
         ranked = []
         for cells, name in zip(contests, names[row], strict=True):
-            # Units of trials have other splits than those of the grid; only where units are missing must splits be matched.
+            # Trials and the grid have different splits, so splits are matched only if units are missing.
             if all(cell.complete for cell in cells):
                 averages = [cell.mean for cell in cells]
             else:
@@ -126,21 +120,21 @@ def _ranking(
 
 
 def _common(cells: Sequence[CellUnits]) -> list[Place]:
-    """Return the places that all cells have a value for, in one order for all."""
+    """Return the tasks and splits for which all cells have a value, sorted."""
     shared = set(cells[0].values).intersection(*(cell.values for cell in cells[1:])) if cells else set()
     return sorted(shared, key=repr)
 
 
 def sentences_on_ranks(ranking: Ranking, options: TableOptions, what: str = "task") -> list[str]:
-    """Return Friedman's test and the Bonferroni-Dunn test of the ranks in words."""
+    """Return the results of Friedman's test and of the Bonferroni-Dunn test as sentences."""
     columns = ranking.columns
     n_tasks, n_columns = ranking.all_ranks.shape
     if n_tasks < 2 or n_columns < 2:
         return ["Too few rows have numbers for all columns to test whether these differ."]
-    # Ranks with averaged ties are what the test is about, however the table prints ties.
+    # The test uses average ranks for ties, whatever the table shows.
     values = ranking.means * options.scale
     test = friedman_test(values.round(options.digits) if options.round_first else values)
-    said = [
+    sentences = [
         f"Friedman's test of {n_columns} columns on {counted(n_tasks, what)}: chi-square {test.statistic:.4g}, "
         f"{p_text(test.p_value)}; F {test.f_statistic:.4g}, {p_text(test.f_p_value)}."
     ]
@@ -153,8 +147,8 @@ def sentences_on_ranks(ranking: Ranking, options: TableOptions, what: str = "tas
         constant = PUBLISHED_CONSTANTS[n_columns]
         old = constant * math.sqrt(n_columns * (n_columns + 1) / (6 * n_tasks))
         published = f" ({old:.4g} with the constant {constant:g} of published tables)"
-    said.append(
+    sentences.append(
         f"Critical difference of average ranks at the 5 % level (Bonferroni-Dunn): {difference:.4g}{published}; "
         f"worse than {columns[best]} by at least that: {', '.join(worse) or 'none'}."
     )
-    return said
+    return sentences

@@ -420,6 +420,11 @@ class AutoCalibration(Calibrator):
             ]
         )
 
+    @property
+    def _is_restricted_to_present_classes(self) -> bool:
+        """Never: every component treats classes without calibration rows by itself, and shared maps cover them."""
+        return False
+
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         data, n_rows = data.with_counting_weights(), data.n_rows
@@ -468,12 +473,9 @@ class AutoCalibration(Calibrator):
 
     def _measured(self, predictions: Predictions) -> str:
         """Return how the losses differ from those of the given probabilities; empty if they do not."""
-        conditions = []
-        if predictions.space is Space.PROBABILITIES and not predictions.scores.all():
-            conditions.append(f"with zeros raised to {predictions.floor:.2g}")
-        if self.present_columns_ is not None:
-            conditions.append("given that the class is one of those in the calibration set")
-        return ", and ".join(conditions)
+        if predictions.space is Space.LOGITS or predictions.scores.all():
+            return ""
+        return f"with zeros raised to {predictions.floor:.2g}"
 
     def _traced(self, given: TracedPredictions) -> TracedPredictions:
         if len(self.calibrators_) == 1:

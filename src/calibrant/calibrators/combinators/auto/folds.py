@@ -244,7 +244,7 @@ def row_groups(data: LabelledPredictions, n_folds: int) -> RowGroups:
 
 
 def _is_coarse(score_of_sorted: IntArray, starts_label: NDArray[np.bool_], counts: Vector) -> bool:
-    """Tell whether repeated predictions have different labels more often than duplicates would."""
+    """Return whether repeated predictions have different labels more often than duplicates would."""
     n_labels = np.bincount(score_of_sorted, starts_label)
     repeated = np.bincount(score_of_sorted, counts) > 1
     return bool((n_labels > 1).sum() > SHARE_WITH_SEVERAL_LABELS * repeated.sum())

@@ -1,4 +1,4 @@
-"""CalibratedClassifier: any scikit-learn classifier, trained and calibrated in one go."""
+"""CalibratedClassifier: train any scikit-learn classifier and calibrate it on held-out rows."""
 
 import os
 import warnings
@@ -40,22 +40,21 @@ __all__ = ["CalibratedClassifier"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut:
-    """One trained estimator and what it says about rows kept from it.
+    """A trained estimator and its predictions for held-out rows.
 
     Attributes
     ----------
     estimator : classifier
         Trained on other rows.
     response : str
-        The method it was asked with.
+        The prediction method.
     rows : ndarray of shape (m,)
         The held-out rows whose class the estimator knows.
     predictions : Predictions of m rows
         For all K classes.
     unknown_rows : ndarray
-        The held-out rows of a class that the estimator was trained without. They cannot count: whatever
-        the row, it gives their class no probability, which says nothing on how it errs elsewhere, but would
-        outweigh all other rows in a log-loss.
+        The held-out rows of a class that was absent from training. They are excluded: the estimator always gives
+        their class probability 0, which would dominate the log-loss without information on other errors.
     """
 
     estimator: Any
@@ -68,13 +67,13 @@ class HeldOut:
 def hold_out(
     estimator: Any, training: TrainingRows, train: IntArray, test: IntArray, response: str
 ) -> HeldOut:
-    """Train a clone of ``estimator`` on the rows ``train`` and ask it about the rows ``test``."""
+    """Train a clone of ``estimator`` on the rows ``train`` and predict the rows ``test``."""
     X, _ = _safe_split(estimator, training.X, None, test, train)
     return held_out_by(training.trained(estimator, train), X, training, test, response)
 
 
 def held_out_by(estimator: Any, X: Any, training: TrainingRows, rows: IntArray, response: str) -> HeldOut:
-    """Ask a trained estimator about ``X``, which are the given rows of the training data."""
+    """Return the predictions of a trained estimator for ``X``, the given rows of the training data."""
     method = response_method(estimator, response)
     predictions = estimator_response(estimator, X, method, training.classes)
     known = np.isin(training.codes[rows], known_columns(estimator, training.classes))
@@ -84,7 +83,7 @@ def held_out_by(estimator: Any, X: Any, training: TrainingRows, rows: IntArray, 
 
 
 def pool(parts: Sequence[HeldOut], n_rows: int) -> tuple[IntArray, Predictions]:
-    r"""Return the rows held out at least once, and the mean of what was said about each.
+    r"""Return the rows that are held out at least once, and their mean predictions.
 
     .. math:: \bar z_i = \frac{1}{|S_i|} \sum_{s \in S_i} z_i^{(s)}
 
@@ -130,20 +129,20 @@ Pair = tuple[Any, Calibrator]
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Train a classifier and calibrate it on rows that it was not trained on.
+    r"""Train a classifier and calibrate it on held-out rows.
 
     With ``ensemble=True``, every split s of ``cv`` gives a clone :math:`f_s` of the estimator, trained on
-    the one part, and a calibrator :math:`g_s`, fitted on what the clone says about the other part; the
+    the training rows, and a calibrator :math:`g_s`, fitted to its predictions for the held-out rows; the
     calibrated probabilities are averaged over the m splits:
 
     .. math:: \hat q(x) = \frac{1}{m} \sum_{s=1}^{m} g_s(f_s(x))
 
-    With ``ensemble=False``, one calibrator g is fitted on the pooled out-of-fold predictions and put behind
+    With ``ensemble=False``, one calibrator g is fitted to the pooled out-of-fold predictions and applied to
     one estimator f that is trained on all rows: :math:`\hat q(x) = g(f(x))`. This is the procedure of
-    :cite:`platt1999`, smaller and faster to predict with, but g has then never met f itself.
+    :cite:`platt1999`; it is smaller and faster to predict, but g is fitted to predictions of other estimators than f.
 
-    A :class:`~sklearn.frozen.FrozenEstimator` is trained already: ``cv`` does not matter, and all rows given
-    to :meth:`fit` calibrate it.
+    A :class:`~sklearn.frozen.FrozenEstimator` is already trained: ``cv`` has no effect, and all rows passed
+    to :meth:`fit` are the calibration set.
 
     Parameters
     ----------
@@ -152,30 +151,29 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     method : str or Calibrator, default="auto"
         A name from :func:`calibrant.registry.calibrators` (``+`` composes), or an unfitted calibrator.
     cv : int, splitter or iterable of (train, test), default=5
-        An integer means that many stratified folds. Splits may overlap, repeat and leave rows out. With
-        ``ensemble=False``, rows held out several times count once, with the mean of what was said about
-        them, and rows never held out do not count in the calibration, which a warning says.
+        An integer is the number of stratified folds. Splits may overlap, repeat and omit rows. With
+        ``ensemble=False``, rows that are held out several times count once, with their mean prediction, and rows that are
+        never held out are not used for calibration, with a warning.
     ensemble : bool, default=True
         Whether to keep one calibrated clone per split, or one estimator trained on all rows.
     response : {"auto", "predict_proba", "predict_log_proba", "decision_function"}, default="auto"
-        What to ask the estimator for; "auto" is ``predict_proba`` if it has that, else
+        Prediction method of the estimator; "auto" is ``predict_proba`` if it exists, else
         ``decision_function``. Probabilities are calibrated as probabilities, the others as logits; a single
-        decision value is the log-odds of the second class. A log-probability of minus infinity counts as the
-        logarithm of 1.2e-38 or as the smallest finite one of its row, whichever is lower.
+        decision value is the log-odds of the second class. A log-probability of minus infinity is replaced by the
+        logarithm of 1.2e-38 or the smallest finite one of its row, whichever is lower.
     n_jobs : int, optional
-        How many splits to work on at once; the result is the same for any number.
+        Number of splits in parallel; the result is the same for any number.
 
     Attributes
     ----------
     classes_ : ndarray of shape (K,)
-        All labels in y, sorted; with those of a frozen estimator, if it knows more.
+        All labels in y, and those of a frozen estimator, sorted.
     calibrated_pairs_ : list of (estimator, calibrator)
         The trained estimators, each with its fitted calibrator.
     estimator_, calibrator_ : classifier, Calibrator
-        The members of the pair where there is only one: with ``ensemble=False``, a frozen estimator, or a
-        ``cv`` of a single split. Otherwise absent.
+        The single pair, with ``ensemble=False``, a frozen estimator, or a ``cv`` of a single split. Otherwise absent.
     response_ : str
-        The method that the estimators are asked with.
+        The prediction method.
     n_features_in_, feature_names_in_ : int, ndarray
         Those of the first estimator, if it has them.
 
@@ -185,19 +183,19 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     pair.
 
     The output has a column for every class. An estimator whose training rows lacked a class gives it
-    probability 0 (what the calibrator's floor for log(0) makes of it), and held-out rows of that class do not
-    count in its calibration, which a warning says. A calibrator without rows of some class warns, too.
+    probability 0 (raised to the calibrator's floor), and held-out rows of that class are not used for its calibration,
+    with a warning. A calibrator without rows of some class warns, too.
 
-    Log-probabilities tell apart what underflows as probabilities. That is a gain where they can be trusted;
-    where they run to minus thousands, as in naive Bayes on many features, the floor of probabilities
-    protects the fit from a few absurd rows.
+    Log-probabilities distinguish values that underflow as probabilities. That helps if they are reliable. If they are in
+    the minus thousands, as in naive Bayes on many features, the floor of probabilities protects the fit from a few
+    extreme rows.
 
-    ``groups`` may be given to :meth:`fit` and go to the splitter, and to a calibrator that holds rows out itself, as
-    the default does; with scikit-learn's metadata routing enabled, every parameter goes to whom requested it.
+    ``groups`` in :meth:`fit` are passed to the splitter, and to a calibrator with its own cross-validation, such as the
+    default; with scikit-learn's metadata routing enabled, parameters go where they are requested.
 
     Examples
     --------
-    Naive Bayes counts every correlated feature anew and is far too sure of itself:
+    Naive Bayes treats correlated features as independent and is far over-confident:
 
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.metrics import log_loss

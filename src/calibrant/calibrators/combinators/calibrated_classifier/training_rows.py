@@ -1,4 +1,4 @@
-"""The rows that a classifier and its calibrator are made from, parsed once."""
+"""Training rows of a classifier, and the predictions of a trained estimator for a fixed list of classes."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self

@@ -401,7 +401,7 @@ class WithIntervals(Calibrator):
         return lower, upper
 
     def _takes_level(self) -> bool:
-        """Tell whether the intervals that a calibrator has of its own are for a level."""
+        """Return whether the calibrator's own intervals have a level."""
         return "level" in signature(self.calibrator_.predict_interval).parameters
 
     def _drawn(self, predictions: Predictions) -> Iterator[tuple[slice, NDArray[np.float64]]]:

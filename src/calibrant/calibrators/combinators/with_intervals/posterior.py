@@ -1,4 +1,4 @@
-"""Posterior: the normal distribution around a fit, cut off at the bounds of its parameters."""
+"""Laplace approximation: normal posterior of a fitted family, truncated at the bounds of its parameters."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Gaussian process calibration: one latent function of the scores, with doubt about it."""
+"""Gaussian process calibration (GPcalib): one latent function of the scores, with its posterior uncertainty."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -58,16 +58,15 @@ class LatentIntervals(Calibrator):
 
         .. math:: \ln \frac{q_k}{1 - q_k} \pm z \sqrt{a_k^\top C a_k}, \qquad a_k = \frac{e_k - q}{1 - q_k}
 
-        They hold the true probability as often as they should if the truth is a function like those of the prior,
-        the same for all classes. The parameters of the kernel count as known. With ``monotone=True`` deviations are those of
-        :meth:`latent`. Where doing nothing was better, ``identity_kept_``, intervals are as wide as those of the map that
-        was not taken. O(nKM) for M inducing points.
+        Their coverage is right if the true map is a draw from the prior, shared by all classes. Kernel parameters are
+        treated as known. With ``monotone=True`` deviations are those of :meth:`latent`. With ``identity_kept_``, intervals
+        are as wide as those of the discarded map. O(nKM) for M inducing points.
 
         Parameters
         ----------
         X : array, frame or Predictions
         level : float, default=0.95
-            Share of the intervals that should hold the probability.
+            Confidence level.
         """
         check_is_fitted(self)
         check_level(level)
@@ -144,39 +143,39 @@ N_SEEDS = 2**63
 
 
 class GaussianProcessCalibration(LatentIntervals):
-    r"""Map all scores by one smooth latent function that is learnt with its uncertainty (GPcalib).
+    r"""Gaussian process calibration (GPcalib): map all scores by one latent Gaussian process.
 
     .. math:: \hat q = \mathrm{softmax}\bigl(g(z_1), \dots, g(z_K)\bigr), \qquad
               g \sim \mathrm{GP}\bigl(\mu, k\bigr), \quad
               k(z, z') = v \exp\Bigl(-\frac{(z - z')^2}{2 \ell^2}\Bigr) + \nu \, [z = z']
 
-    The prior mean :math:`\mu` says that the classifier is calibrated already: it is the identity for log-probabilities and
-    logits, the logarithm for probabilities. The posterior of g is approximated through its values at a few inducing
-    points by the normal distribution whose variational bound, taken to second order, is highest, and the parameters
-    of the kernel are those that raise it further :cite:`wenger2020`.
+    The prior mean :math:`\mu` is that of a calibrated classifier: the identity for log-probabilities and logits, the
+    logarithm for probabilities. The posterior of g is approximated by a normal distribution of its values at a few inducing
+    points, which maximises the variational bound to second order. The kernel parameters maximise it as well
+    :cite:`wenger2020`.
 
     Parameters
     ----------
     n_inducing : int, default=10
-        Inducing points at the most; of a larger number 64 are used, which the grid can tell apart. They are placed where
-        rows say most and the others explain least, and there are fewer where a smooth function needs no more.
+        Largest number of inducing points, at most 64, the resolution of the grid. They are placed where rows have most
+        information and the other points explain least, and there are fewer if a smooth function needs no more.
     covariance : {"full", "diagonal"}, default="full"
-        Whether the latent values of a row are taken with all their covariances, as values of one function at
-        neighbouring scores have, or as if they were independent, as in the authors' program.
+        Whether the latent values of a row have their full covariance, as values of one function do, or are treated as
+        independent, as in the authors' program.
     prediction : {"mean", "monte-carlo"}, default="mean"
-        The softmax of the mean of g, of its likeliest course if it must increase; or the softmax averaged over draws of g.
+        The softmax of the mean of g, or of its mode if ``monotone``; or the mean softmax over draws of g.
     monotone : bool, default=False
-        Whether g must increase, which keeps the order of the classes in every row and with it the predicted class.
+        Whether g is constrained to be increasing, which is order-preserving and does not change the predicted class.
     scores : {"log-probabilities", "given", "either"}, default="log-probabilities"
-        What g is a function of: logarithms of probabilities, for logits those of their softmax; or what was
-        given, as in the paper: probabilities, or raw logits with what all classes of a row have in common. With
-        ``"either"`` both are fitted and the one with the higher bound is kept.
+        Input of g: log-probabilities, for logits those of their softmax; or the scores as given, as in the paper:
+        probabilities, or raw logits including a constant per row. With ``"either"`` both are fitted and the one with the
+        higher bound is kept.
     n_samples : int, default=100
         Draws for Monte Carlo predictions.
     max_iterations : int, default=500
-        Steps of the search at the most.
+        Largest number of optimisation steps.
     random_state : int, Generator or None, default=0
-        Source of ``seed_``, asked once in each fit. The map is fixed by then; predictions by the mean do not depend on it.
+        Source of ``seed_``, used once in each fit. The map, and predictions by the mean, do not depend on it.
 
     Attributes
     ----------
@@ -189,29 +188,29 @@ class GaussianProcessCalibration(LatentIntervals):
     kernel_variance_, length_scale_, noise_variance_ : float
         v, :math:`\ell` and :math:`\nu`. The last is zero unless noise raises the bound.
     elbo_ : float
-        The variational bound to second order, in nats, for all rows together. As an approximation of a lower bound of the
-        logarithm of the evidence it is none itself: it may exceed the evidence where deviations of g are large.
+        The second-order approximation of the variational bound, in nats, summed over rows. It approximates a lower bound of
+        the log evidence, and may exceed it if deviations of g are large.
     inference_ : Solution
-        How the search went; ``theta`` is m, and values are nats per row.
+        Result of the solver; ``theta`` is m, and values are nats per row.
     seed_ : int
-        Seed of the draws of all Monte Carlo predictions, so that a row is always mapped alike.
+        Seed of all Monte Carlo predictions, so that equal rows have equal predictions.
     scores_ : str
-        What g is a function of, if there was a choice.
+        The input of g, if it was selected.
     score_factor_ : float
-        What scores are multiplied by: 1, but an inverse temperature for logits of an unusual size.
+        Factor of the scores: 1, or an inverse temperature for logits of an unusual scale.
     identity_kept_ : bool
-        Whether doing nothing had the lower log-loss on the calibration rows, so that it is what is done.
+        Whether the identity is used because the uncalibrated predictions have a lower log-loss on the calibration set.
     knots_ : ndarray of shape (m,)
-        With ``monotone=True``, like all that follow: scores between which the slope of g is a straight line.
+        Only with ``monotone=True``, like the following attributes: knots between which the slope of g is linear.
     slopes_ : ndarray of shape (m,)
-        Likeliest slopes of g at the knots.
+        Posterior mode of the slopes of g at the knots.
     slope_centre_, slope_covariance_ : ndarray of shape (m,) and (m, m)
-        Normal distribution that approximates the posterior of the slopes once it is cut off at the least slope; see
+        Normal distribution that, truncated at the least slope, approximates the posterior of the slopes; see
         :class:`MonotoneProcess`.
     level_weights_, level_variance_ : ndarray of shape (m,) and float
-        How the value of g at the last knot depends on the slopes, and its variance given them.
+        Regression of the value of g at the last knot on the slopes, and its residual variance.
     slope_inference_ : Solution
-        How the search for the likeliest slopes went.
+        Result of the solver for the slopes.
 
     Notes
     -----
@@ -221,44 +220,43 @@ class GaussianProcessCalibration(LatentIntervals):
     .. math:: E \ln p(y_i \mid g_i) \approx \ln \sigma_{y_i}
               + \tfrac12 \bigl(\sigma^\top C_i \sigma - \mathrm{diag}(C_i)^\top \sigma\bigr).
 
-    What is maximised is thus an approximation of the bound, not a bound. The covariance S of the inducing variables is
-    solved for: the approximation is highest at the inverse of one plus the curvature, with all its entries. The
-    authors' program searches for a diagonal S, which the paper does not ask for and which cannot make the
-    approximation higher. It also moves inducing points by the gradient; here they are placed
-    anew for the kernel that was found :cite:`burt2020`, which comes to the same where they are enough.
+    The objective is an approximation of the bound, not a bound. The optimal covariance S of the inducing variables has a
+    closed form, the inverse of one plus the curvature, a full matrix. The authors' program optimises a diagonal S,
+    which the paper does not require and which cannot increase the approximation. It also moves inducing points by the
+    gradient; here they are selected again for the fitted kernel :cite:`burt2020`, which is equivalent if there are enough.
 
-    *Deviations.* To second order, scores far below the largest of their row seem to say nothing, since the softmax hardly
-    changes with them; draws of g that rise there would give likely classes away. So deviations and draws are those of
-    an S with the curvature averaged over the posterior, the condition of the best normal one :cite:`opper2009`.
-    The mean and ``elbo_`` are not affected.
+    *Deviations.* To second order, scores far below the largest of their row have no information, since the softmax hardly
+    depends on them; but draws of g with large values there would take probability from likely classes. So deviations and
+    draws use an S with the curvature averaged over the posterior, the condition of the optimal normal approximation
+    :cite:`opper2009`. The mean and ``elbo_`` are not affected.
 
-    *Paper and program.* The paper's :math:`\sigma_{\text{noise}} = 0.01` is a variance of 0.01 in the program; noise is
-    driven to zero in either. For probabilities the program keeps the variance below 5, as is done here. It knows the
-    diagonal covariance only, which takes equal scores of a row for independent ones and so overrates
-    the doubt about rows with many like classes.
+    *Paper and program.* The paper's :math:`\sigma_{\text{noise}} = 0.01` is a variance of 0.01 in the program; the fitted
+    noise is zero in both. For probabilities the program bounds the variance by 5, as here. It has only the
+    diagonal covariance, which treats equal scores of a row as independent and so overestimates the uncertainty of rows
+    with many similar classes.
 
-    *Scores.* Functions of probabilities cannot do what temperature scaling does, near zero above all, and may have a
-    much higher loss than it; functions of log-probabilities can. Raw logits may hold more than their softmax does, and
-    often allow a better map, but not always.
+    *Scores.* Functions of probabilities do not contain temperature scaling, above all near zero, and may have a much higher
+    loss; functions of log-probabilities do. Raw logits may have more information than their softmax, and often, though not
+    always, give a better map.
 
-    *Size.* Log-probabilities and logits whose best temperature is above 20 or below 1/20 are divided by it first. For
-    them a prior mean that says that the classifier is calibrated would be of no use.
+    *Scale.* Log-probabilities and logits whose best temperature is above 20 or below 1/20 are divided by it first, since
+    the prior mean of a calibrated classifier would be far off.
 
-    *Increasing functions.* With ``monotone=True`` the process with the kernel that was found is conditioned on slopes
-    above zero (:class:`MonotoneProcess`); a function of probabilities is then one of log-probabilities. Every draw
-    increases, so Monte Carlo predictions keep the order as well, ties included; what rounding would change is repaired.
+    *Increasing functions.* With ``monotone=True`` the process with the fitted kernel is conditioned on positive slopes
+    (:class:`MonotoneProcess`); a function of probabilities is then one of log-probabilities. Every draw is increasing, so
+    Monte Carlo predictions are order-preserving as well, ties included; rounding errors are repaired.
 
-    *Never worse.* Where the log-loss of the calibration rows is higher than without calibration, as it happens with
-    a handful of rows, predictions are left as they are, with a warning. Far from all calibration scores g returns
-    to the prior mean, and an increasing g goes on straight.
+    *Contains the identity.* If the training log-loss exceeds that of the uncalibrated predictions, as can happen with a
+    few rows, the identity is used, with a warning. Far from all calibration scores g returns to the prior mean; an
+    increasing g is linear there.
 
-    *Cost.* Scores are numbers, so g is tabulated at a few hundred nodes; rows are spread over the nodes once,
-    and each of the about 100 passes then costs six products with a matrix of at most four entries per score, O(nK) in
-    all. Memory is bounded for many rows. Predicting costs O(nK) by the mean, ``n_samples`` times as much by Monte Carlo.
+    *Cost.* Scores are scalars, so g is tabulated at a few hundred nodes; rows are distributed over the nodes once, and each
+    of about 100 passes then costs six products with a matrix of at most four entries per score, O(nK) in
+    total. Memory is bounded for many rows. Prediction costs O(nK) by the mean, ``n_samples`` times as much by Monte Carlo.
 
     Examples
     --------
-    A classifier that gives out the square of what it should, but for a factor:
+    A classifier whose probabilities are proportional to the squares of the true ones:
 
     >>> generator = np.random.default_rng(0)
     >>> honest = generator.dirichlet(np.ones(4), size=1000)
@@ -270,7 +268,7 @@ class GaussianProcessCalibration(LatentIntervals):
     >>> fitted.predict_proba(p[:2]).round(2)
     array([[0.39, 0.61, 0.  , 0.  ], [0.16, 0.45, 0.19, 0.21]])
 
-    The latent function relative to its value at a probability of one half; right would be half of the logarithms.
+    The latent function relative to its value at a probability of one half; the true one is half of the logarithms.
 
     >>> mean, deviation = fitted.latent(np.log([0.01, 0.1, 0.9]), reference=np.log(0.5))
     >>> mean.round(1), deviation.round(2)
@@ -333,12 +331,11 @@ class GaussianProcessCalibration(LatentIntervals):
 
         Notes
         -----
-        With ``monotone=True`` the mean is the likeliest course of g, the one that predictions are made with; where the
-        slope of g is near zero it is less steep than the mean of the posterior. The deviation is that of the posterior by
-        Laplace's method, and can be too small where slopes sit at their bound.
+        With ``monotone=True`` the mean is the posterior mode of g, which predictions use; where its slope is near zero it
+        is less steep than the posterior mean. The deviation is that of the Laplace approximation, and can be too small
+        where slopes are at their bound.
 
-        Where doing nothing was better, ``identity_kept_``, the map is the prior mean for certain: its values are returned with
-        deviations of zero.
+        With ``identity_kept_`` the map is the prior mean, with deviations of zero.
         """
         check_is_fitted(self)
         places = parsed_scores("z", z, self.scores_)

@@ -1,4 +1,4 @@
-"""The search for the latent process whose variational bound is highest."""
+"""Fit of the latent Gaussian process by maximising the variational bound."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A Gaussian process that is conditioned on increasing everywhere, with the softmax as its link."""
+"""Increasing Gaussian process: conditioned on positive slopes, with a softmax link."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

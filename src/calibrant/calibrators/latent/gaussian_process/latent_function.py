@@ -1,4 +1,4 @@
-"""Latent values and calibrated probabilities from a fitted latent process."""
+"""Latent function of a fitted Gaussian process: kernel, scores, moments, and calibrated probabilities."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self

@@ -1,4 +1,4 @@
-"""The variational bound of the latent process and its gradient."""
+"""Variational bound of the latent Gaussian process and its gradient."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ __all__ = ["Bound", "SpreadBlock", "SpreadRows", "VariationalBound", "score_rang
 # Terms of a softmax below exp of this, times the largest, are left out.
 NEGLIGIBLE = -60.0
 
-# Numbers in the matrices of all rows that are kept from pass to pass; beyond that they are made anew in each.
+# Numbers in the matrices of all rows that are kept from pass to pass; beyond that they are recomputed in each.
 NUMBERS_KEPT = 2**24
 
 # What a number of a matrix counts when rows are parted into blocks: blocks of about 130,000 numbers.
@@ -75,7 +75,7 @@ class SpreadRows:
     Notes
     -----
     For few classes H is sparse with four entries for every score; for many it is dense with one entry for every
-    node. Sets of more than 16 million entries are spread anew in every pass, so that memory stays bounded.
+    node. Sets of more than 16 million entries are spread again in every pass, so that memory stays bounded.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Intra-order-preserving calibration: networks and curves that keep the order of the classes in every row."""
+"""Intra-order-preserving calibration: networks and curves that preserve the order of the classes in every row."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -53,9 +53,9 @@ class SharedMap:
     Attributes
     ----------
     inverse_temperature : float
-        What logits are multiplied by before all else.
+        Factor of the logits before the map.
     knots : ndarray of shape (m - 1,)
-        Where the slope changes, on the scale of
+        Knots, on the scale of
         :func:`~calibrant.calibrators.monotone.order_preserving.tempered_scores.tempered_scores`.
     slopes : ndarray of shape (m,)
         Slopes between the knots, and beyond the outer ones; all one for temperature scaling.
@@ -72,7 +72,7 @@ class SharedMap:
     solution: Solution
 
     def traced(self, given: TracedPredictions) -> Value:
-        """Return calibrated logits, which have the order of the scores but for rounding."""
+        """Return calibrated logits, in the order of the scores up to rounding."""
         scores = traced_tempered_scores(given, self.inverse_temperature, self.inputs)
         return scores.then(Piecewise.sloped(self.knots, self.slopes)).narrowed()
 
@@ -90,23 +90,22 @@ def fit_shared_map(
               + \lambda \sum_j (s_j - 1)^2 + \mu \sum_j (s_{j+1} - s_j)^2 \Big], \qquad
               x_{ik} = \log \mathrm{softmax}(z_i / T)_k
 
-    Knots are quantiles of all scores, weighted by p (1 - p), so that every segment holds the same share of what rows
-    can tell. The problem is convex, and its solution is found by a handful of Newton steps
-    from slopes of one, which are temperature scaling; the loss of the calibration rows never ends above that of
-    temperature scaling, nor above that of doing nothing.
+    Knots are quantiles of all scores weighted by p (1 - p), so all segments have equal information. The problem is convex
+    and takes a few Newton steps from slopes of one, which are temperature scaling. The training loss never exceeds that of
+    temperature scaling or of the uncalibrated predictions.
 
     Parameters
     ----------
     data : LabelledPredictions
         Calibration rows.
     n_segments : int
-        Number of slopes, m; fewer where scores are too few or too equal to be parted by m - 1 knots.
+        Number of slopes, m; fewer if there are too few distinct scores for m - 1 knots.
     slope_penalty : float
-        Weight :math:`\lambda` of the distance from temperature scaling, in rows.
+        Regularisation strength :math:`\lambda` of the deviation from temperature scaling, in rows.
     difference_penalty : float
-        Weight :math:`\mu` of changes from one slope to the next, in rows.
+        Regularisation strength :math:`\mu` of the differences between adjacent slopes, in rows.
     inputs : {"log-probabilities", "logits"}
-        Whether x are logarithms of probabilities, or logits as they come, divided by the temperature.
+        Whether x are log-probabilities, or raw logits divided by the temperature.
 
     Notes
     -----
@@ -114,7 +113,7 @@ def fit_shared_map(
 
     Examples
     --------
-    Sure rows are wrong too often and unsure ones are honest; one temperature cannot mend both.
+    Confident rows are wrong too often and others are calibrated; one temperature cannot correct both.
 
     >>> p = [[0.98, 0.01, 0.01]] * 1000 + [[0.5, 0.3, 0.2]] * 1000
     >>> y = ([0] * 8 + [1, 2]) * 100 + ([0] * 5 + [1] * 3 + [2] * 2) * 100
@@ -142,7 +141,7 @@ def fit_shared_map(
         identity_loss=rows.identity_loss,
     )
     if not solution.loss <= rows.identity_loss:
-        # Only rounding, or scores too large for their float type, can lead here: slopes of one are no worse.
+        # Only rounding, or scores too large for their float type, can lead here. Slopes of one are at least as good.
         beta = 1.0
         solution = replace(
             solution,
@@ -155,14 +154,13 @@ def fit_shared_map(
 
 
 class OrderKeeping(Calibrator):
-    """What methods with an increasing map share; abstract.
+    """Base of methods with an increasing map; abstract.
 
-    Mathematics keeps the order of a row; rounding may turn small differences into ties or, in float32, reverse them.
-    Such rows are repaired by steps of one rounding unit, in logits and in probabilities, so that one class is
-    above another after the map exactly where it was before, and equal where it was equal.
+    An increasing map is order-preserving, but rounding may turn small differences into ties or, in float32, reverse them.
+    Such rows are repaired by single rounding units, in logits and in probabilities, so that the order of the classes,
+    ties included, is exactly that of the input.
 
-    Such a method says in its traits that parameters are shared by all classes, so that classes without calibration
-    rows go through the map like all others.
+    The traits of such a method declare shared parameters, so classes without calibration rows are mapped like all others.
     """
 
     @abstractmethod
@@ -178,128 +176,122 @@ Map = GapNetwork | IncreasingNetwork | SharedMap
 HIDDEN = {"full": (10,), "invariant": (10,), "diagonal": (2, 2)}
 RESTARTS = {"full": 1, "invariant": 1, "diagonal": 5}
 
-# Candidates for the weight decay, times the number of rows, the simplest first: temperature scaling.
+# Candidates for the weight decay, times the number of rows, the simplest (temperature scaling) first.
 ROWS_OF_DECAY: dict[str, list[float]] = {
     "full": [np.inf, 100.0, 30.0, 10.0, 3.0, 1.0],
     "invariant": [np.inf, 100.0, 30.0, 10.0, 3.0, 1.0],
     "diagonal": [np.inf, 30.0, 3.0, 0.3],
 }
 
-# Penalties of a piecewise function, which has a handful of slopes only, amount to that many rows.
+# Penalty of a piecewise function with its few slopes, in rows.
 ONE_ROW = 1.0
 
-# More rows than so many, or that hold so many numbers, are not needed to compare candidates.
+# Limits of rows and of numbers in the sample for a comparison of candidates.
 CHOICE_ROWS, CHOICE_ENTRIES = 1000, 300_000
 
 
 class Effort(NamedTuple):
-    """How far a search goes: by how much a step must lower the loss, steps and starts at the most."""
+    """Limits of a search: least decrease of the loss in a step, and numbers of steps and starts."""
 
     tolerance: float
     max_iterations: int = 1000
     restarts: int = 10**9
 
 
-# Held-out losses differ in the fourth digit at best; after a choice by folds a network is as good as its rows long
-# before its last digits.
+# Held-out losses differ in the fourth digit at best, so further digits of the loss are within sampling error.
 COMPARED, CHOSEN, GIVEN = Effort(1e-6, max_iterations=60, restarts=2), Effort(1e-7), Effort(1e-9)
 
 
 class IntraOrderPreserving(OrderKeeping):
-    r"""Stretch the gaps between the sorted logits of a row, so that no two classes change places.
+    r"""Intra-order-preserving calibration: rescale the gaps between the sorted logits of a row by positive factors.
 
     With :math:`x_{(1)} \ge \dots \ge x_{(K)}` the sorted logits of a row, :cite:`rahimi2020`
 
     .. math:: f_{(j)}(x) = \sum_{l = j}^{K - 1} (x_{(l)} - x_{(l + 1)}) \, w_l(x), \qquad w_l(x) > 0, \qquad
               \hat q = \mathrm{softmax}(f(x)) .
 
-    Every continuous map that keeps the order of a row, ties included, is such a sum of terms that are positive where
-    the gaps are, up to what the softmax removes. The three kinds differ in what the stretching factors w depend on.
+    Every continuous map that preserves the order of a row, ties included, has this form, up to a constant that cancels in the
+    softmax. The three kinds differ in the inputs of the factors w.
 
     Parameters
     ----------
     kind : {"diagonal", "invariant", "full"}, default="diagonal"
         ``"diagonal"``: one increasing function of one variable, :math:`f_k(x) = \varphi(x_k)`, for all
         classes; the smallest family.
-        ``"invariant"``: a network of the *sorted* logits, so that it does not matter which class is which.
-        ``"full"``: a network of all K logits gives the K - 1 factors, so that classes may differ.
+        ``"invariant"``: a network of the *sorted* logits, equivariant under permutations of the classes.
+        ``"full"``: a network of all K logits in class order gives the K - 1 factors, so that classes may differ.
     form : {"piecewise", "network"}, default="piecewise"
-        How the function of the diagonal kind is made: linear between a few knots, which makes the fit a convex
-        problem that takes milliseconds, or as the integral of a positive network, which is the paper's. No effect for
-        the other kinds.
+        Form of the diagonal function: piecewise linear, a convex problem that takes milliseconds, or the integral of a
+        positive network as in the paper. No effect for the other kinds.
     hidden : tuple of int, optional
         Units of each hidden layer; by default ``(10,)``, and ``(2, 2)`` for the network of the diagonal kind.
         ``()`` is a linear map.
     activation : {"elu", "relu", "tanh"}, default="elu"
-        What the hidden units of the full and invariant kinds compute; ``"relu"`` is the paper's.
+        Activation function of the full and invariant kinds; ``"relu"`` is the paper's.
     weight_decay : float or "auto", default="auto"
-        Price of the sum of squares of all parameters of a network, next to the mean log-loss. All of them zero is
-        temperature scaling. ``"auto"`` compares some numbers by cross-validation within the calibration rows,
-        temperature scaling among them, and takes the largest that is not worse than the best by more than a standard
-        error. For piecewise functions the price of squared deviations of slopes from those of temperature scaling,
-        and of squared changes from slope to slope; there ``"auto"`` is 1/n.
+        Regularisation strength of the sum of squares of all network parameters, added to the mean log-loss; zero parameters
+        are temperature scaling. ``"auto"`` cross-validates a default set, temperature scaling included, and selects the
+        largest strength within one standard error of the best. For piecewise functions, the strength of squared deviations
+        of slopes from temperature scaling and of squared differences of adjacent slopes; there ``"auto"`` is 1/n.
     cv : int, default=5
-        Folds of that choice.
+        Folds of the cross-validation.
     restarts : int, optional
-        From how many random networks the fit starts, the lowest being kept; by default 1, and 5 for the network of
-        the diagonal kind.
+        Number of random starts, of which the best is kept; by default 1, and 5 for the network of the diagonal kind.
     inputs : {"log-probabilities", "logits"}, default="log-probabilities"
-        What networks and functions see, in both cases at the best temperature. Log-probabilities do not
-        change if a constant is added to a row of logits; raw logits do, and are what the paper's see.
+        Inputs of networks and functions, in both cases at the best temperature. Log-probabilities are invariant to a
+        constant added to a row of logits; raw logits are not, and are the paper's inputs.
     random_state : int, Generator or None, default=0
-        Where the random weights come from that hidden units start with.
+        Source of the initial random weights of hidden units.
 
     Attributes
     ----------
     inverse_temperature_ : float
-        Best inverse temperature :math:`1/T`, by which logits are multiplied first; 1 where that has no bound.
+        Best inverse temperature :math:`1/T`, by which logits are multiplied first; 1 if it diverges.
     weight_decay_ : float
-        The one used; infinite for temperature scaling.
+        The selected strength; infinite for temperature scaling.
     weight_decays_, held_out_losses_ : ndarray of shape (C,)
-        What a choice by folds compared, and the mean log-loss of the rows held out; empty without a choice.
+        Candidates of the cross-validation and their mean held-out log-loss; empty without one.
     sees_classes_ : bool
-        Full and invariant kinds: whether the network sees the logits in the order of the classes, or sorted.
+        Full and invariant kinds: whether the network's inputs are in class order, or sorted.
     input_means_, input_spreads_ : ndarray of shape (K,)
-        Full and invariant kinds: by what inputs are brought to mean zero and variance one.
+        Full and invariant kinds: mean and standard deviation by which inputs are standardised.
     knots_, slopes_ : ndarray
-        Diagonal kind: where the slope of :math:`\varphi` changes, and the slopes, one before, between and after
-        the knots if it is piecewise linear; for the integral of a network nodes and the slopes at them.
+        Diagonal kind: knots of :math:`\varphi` and its slopes, one before, between and after the knots if it is piecewise
+        linear; for the integral of a network, nodes and the slopes at them.
     solution_ : Solution
-        How the fit went; for networks its ``theta`` are the weights and biases.
+        Result of the solver; for networks ``theta`` holds the weights and biases.
 
     Notes
     -----
-    *Order.* One class is above another in the result exactly where it was above it in the input, and equal where it
-    was equal, in logits and in probabilities, in float32 too; where rounding would have changed that, an entry moves
-    by a rounding step. So every ranking of the classes, and the accuracy at any number of guesses, stays the same.
+    *Order.* The order of the classes in every row, ties included, is exactly that of the input, in logits and in
+    probabilities, and in float32 too; rounding errors are repaired by single rounding units. So rankings of the classes and
+    top-k accuracies do not change.
 
-    *Fit.* The last layer of a network starts at zero, which is temperature scaling, and a quasi-Newton method on
-    all rows takes it from there; from whatever random start, the penalised loss ends at nearly the same place.
-    Temperature scaling itself is a candidate to the last, so neither it nor doing nothing has a lower
-    loss on the calibration rows; where rows are all right, and no temperature is low enough, it is the identity that
-    takes its place. The factors are :math:`w = \frac12 (m + \sqrt{m^2 + 4}) / T` for outputs m of the
-    network: positive like the softplus of the paper, at a fraction of its cost, and :math:`1/T` for m = 0.
-    An input counts as at most three standard deviations from its mean over the calibration rows, so that far
-    outside the factors stay what they are at the edge, and nothing explodes.
+    *Fit.* The last layer of a network starts at zero, which is temperature scaling, and a quasi-Newton method fits all rows;
+    random starts end at nearly the same penalised loss. Temperature scaling is always a candidate, so neither it nor the
+    uncalibrated predictions have a lower training loss. If all rows are correct and the temperature diverges, the identity
+    replaces it. The factors are :math:`w = \frac12 (m + \sqrt{m^2 + 4}) / T` for outputs m of the network: positive like
+    the softplus of the paper, at a fraction of its cost, and :math:`1/T` for m = 0. Standardised inputs are clipped at
+    three standard deviations, so factors are constant beyond them.
 
-    *Which kind.* The full kind has about 2 K h parameters for h units, and may mend what differs from class
-    to class without touching the accuracy; with many classes it needs many rows. The invariant kind has as many but
-    pools the classes. The diagonal kind is the safest with few rows. Choose by held-out loss, not by the test set.
-    Where some class has no calibration row, the full kind sees the logits sorted like the invariant one: that
-    such a class is always wrong is nothing to be learnt.
+    *Which kind.* The full kind has about 2 K h parameters for h units and can correct class-specific errors without a change
+    of the accuracy; with many classes it needs a large calibration set. The invariant kind has as many parameters but
+    pools the classes. The diagonal kind is the safest on a small calibration set. Select by held-out loss, not on the test
+    set. If a class has no calibration rows, the full kind gets sorted logits like the invariant one, since it would learn
+    that such a class is always wrong.
 
-    *Programs.* That of the authors trains by Adam with ReLU units, up to two layers of 150, and shows rows to the
-    network without scaling; it keeps, for each metric apart, the checkpoint that was best on rows held out and
-    averages the logits of five folds, and later users of it chose the checkpoint on the test set. Here one
-    network is fitted to all rows. The offset that the program adds to the diagonal function cancels in the softmax.
+    *Programs.* The authors' program trains by Adam with ReLU units, up to two layers of 150, without standardisation. For
+    each metric separately it keeps the checkpoint that is best on held-out rows, and averages the logits of five folds;
+    later users selected the checkpoint on the test set. Here one network is fitted to all rows. The offset that the
+    program adds to the diagonal function cancels in the softmax.
 
-    *Cost.* O(nKh) time per pass, and some tens or hundreds of passes for each fit; a choice by folds takes five times
-    ``cv`` fits besides the last, on several threads, and of many rows compares candidates on a part. Memory is that of
-    several matrices of n by K in float64. Predicting costs two sorts of every row and one pass, in blocks.
+    *Cost.* O(nKh) time per pass, and tens to hundreds of passes per fit. Cross-validation takes five times ``cv``
+    additional fits, on several threads, and uses a sample of a large calibration set. Memory is that of several n by K
+    matrices in float64. Prediction costs two sorts of every row and one pass, in blocks.
 
     Examples
     --------
-    Sure rows are wrong too often and unsure ones are honest; one temperature cannot mend both.
+    Confident rows are wrong too often and others are calibrated; a single temperature cannot correct both.
 
     >>> p = [[0.98, 0.01, 0.01]] * 1000 + [[0.5, 0.3, 0.2]] * 1000
     >>> y = ([0] * 8 + [1, 2]) * 100 + ([0] * 5 + [1] * 3 + [2] * 2) * 100
@@ -346,7 +338,7 @@ class IntraOrderPreserving(OrderKeeping):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """Whether classes may change places follows from the kind, whether logits matter from the inputs."""
+        """Equivariance follows from the kind, dependence on raw logits from the inputs."""
         return Traits(
             keeps_argmax=True,
             contains_identity=True,
@@ -361,7 +353,7 @@ class IntraOrderPreserving(OrderKeeping):
         data = data.with_counting_weights()
         self.weight_decays_ = self.held_out_losses_ = np.empty(0)
         if self._setting("kind") != "diagonal":
-            # Of a class without rows a network that tells classes apart would learn that it is always wrong.
+            # A network with class-specific inputs would learn that a class without rows is always wrong.
             self.sees_classes_ = self._setting("kind") == "full" and bool(data.class_weights.all())
         self.weight_decay_ = (
             self._chosen_weight_decay(data, seed) if self.weight_decay == "auto" else float(self.weight_decay)
@@ -387,7 +379,7 @@ class IntraOrderPreserving(OrderKeeping):
             raise ParameterError(f"hidden must be a tuple of whole numbers such as (10,), not {widths!r}.")
 
     def _chosen_weight_decay(self, data: LabelledPredictions, seed: int) -> float:
-        """Return the candidate with the lowest log-loss on rows held out; a unit of one row for a convex fit."""
+        """Return the weight decay selected by cross-validation; the penalty of one row for a convex fit."""
         if self._is_piecewise:
             return ONE_ROW / data.total_weight
 
@@ -415,7 +407,7 @@ class IntraOrderPreserving(OrderKeeping):
             RESTARTS[self._setting("kind")] if self.restarts is None else self.restarts, effort.restarts
         )
         if self._setting("kind") == "diagonal":
-            # Without a start the network is zero everywhere: temperature scaling.
+            # Without a start the network is zero, which is temperature scaling.
             starts, finite = (restarts, weight_decay) if np.isfinite(weight_decay) else (0, 0.0)
             return fit_increasing_network(
                 data, self._hidden, finite, starts, seed, inputs=self._setting("inputs")
@@ -444,7 +436,7 @@ class IntraOrderPreserving(OrderKeeping):
         return GapFamily(sees, self._hidden, self.activation, self._setting("inputs"))
 
     def _set_map(self, fitted: Map) -> None:
-        """Keep the map as plain arrays."""
+        """Set the fitted attributes from a map."""
         self.inverse_temperature_ = fitted.inverse_temperature
         self.solution_ = fitted.solution
         if isinstance(fitted, GapNetwork):

@@ -1,4 +1,4 @@
-"""Networks that stretch the gaps between the sorted scores of a row, and their fit."""
+"""Networks that rescale the gaps between the sorted scores of a row, and their fit."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, Self
@@ -262,7 +262,7 @@ def fit_gap_network(
 
     Examples
     --------
-    Sure rows are wrong too often and unsure ones are honest; one temperature cannot mend both.
+    Confident rows are wrong too often and others are calibrated; one temperature cannot correct both.
 
     >>> p = [[0.98, 0.01, 0.01]] * 100 + [[0.5, 0.3, 0.2]] * 100
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10

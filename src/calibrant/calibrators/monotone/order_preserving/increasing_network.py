@@ -1,4 +1,4 @@
-"""One increasing function for the scores of all classes: the integral of a small network."""
+"""Increasing function of the scores, shared by all classes: the integral of a small positive network."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -212,7 +212,7 @@ def fit_increasing_network(
 
     Examples
     --------
-    Sure rows are wrong too often and unsure ones are honest; one temperature cannot mend both.
+    Confident rows are wrong too often and others are calibrated; one temperature cannot correct both.
 
     >>> p = [[0.98, 0.01, 0.01]] * 100 + [[0.5, 0.3, 0.2]] * 100
     >>> y = ([0] * 8 + [1, 2]) * 10 + ([0] * 5 + [1] * 3 + [2] * 2) * 10

@@ -1,4 +1,4 @@
-"""Scores at the best temperature: what one increasing function for all classes is applied to."""
+"""Scores at the best temperature, the inputs of order-preserving maps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -54,7 +54,7 @@ class TemperedScores:
     weights : ndarray of shape (n,) or None
         Weights of the rows.
     identity_loss : float
-        Mean log-loss of doing nothing.
+        Mean log-loss of the uncalibrated predictions.
     """
 
     inverse_temperature: float

@@ -1,4 +1,4 @@
-"""Decision calibration: repair where decisions would rest on the worst predictions."""
+"""Decision calibration: correct predictions where decisions have the largest bias of their expected loss."""
 
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -33,6 +33,7 @@ from calibrant.calibrators.neighbourhood.held_out_losses import (
 )
 from calibrant.calibrators.neighbourhood.points import Crop, Points, check_crop, settled_epsilon, traced_crop
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.fit_cost import FitCost
 from calibrant.graph import TracedPredictions
 from calibrant.graph.apply import mapped
 from calibrant.graph.order import FirstOfLeast
@@ -176,144 +177,137 @@ ROUNDING = 1e-12
 
 
 class DecisionCalibration(Calibrator):
-    r"""Find the split of the simplex in which predictions are worst, move its parts, and repeat.
+    r"""Decision calibration: repeatedly find the partition with the largest bias, and correct its parts.
 
     .. math:: f^{(t)}(p) = f^{(t-1)}(p) + \sum_{i=1}^{k} b_i \, a_i, \qquad
               b = \mathrm{softmax}\bigl(W f^{(t-1)}(p)\bigr), \qquad
               W = \arg\max_W \sum_{i=1}^{k} \Bigl\| \hat{\mathbb{E}} \, (Y - f^{(t-1)}) \, b_i \Bigr\|_2
 
-    Whoever decides between k actions by least expected loss splits the simplex by linear boundaries. If what happens is
-    on average as predicted in every part of every such split, then each of these losses is in the mean what it was
-    expected to be, whatever its entries: predictions are *decision calibrated* :cite:`zhao2021`. Each repair finds the
-    partition that is furthest from it and adds to every part what is missing there; this is Algorithm 1 of
-    :cite:`valk2022`. In the end rows are cropped to the simplex.
+    Decisions between k actions by least expected loss partition the simplex by linear boundaries. If predictions are
+    unbiased in every part of every such partition, the mean of each loss equals its expectation, for any loss matrix:
+    predictions are *decision calibrated* :cite:`zhao2021`. Each iteration (repair) finds the partition with the largest
+    violation and corrects the mean in every part; this is Algorithm 1 of :cite:`valk2022`. Finally, rows are cropped to
+    the simplex.
 
     Parameters
     ----------
     n_decisions : int, default=2
-        Number k of actions to decide between, and of parts.
+        Number k of actions, and of parts.
     n_iterations : int or "auto", default="auto"
-        Number of repairs; ``"auto"`` takes the smallest one, 0 to 100, whose loss on rows held out is not above the
-        lowest by more than a standard error of the difference. It may take none, without a warning: see
-        ``n_iterations_``. All numbers are judged in one pass, which ends when six further repairs gain less than a
-        thousandth. With ``loss_matrices`` it repairs until no more of their gaps is left than chance explains, see the
-        notes.
+        Number of repairs; ``"auto"`` selects the smallest number from 0 to 100 whose held-out loss is within one standard
+        error of the lowest. It may select 0 without a warning: see ``n_iterations_``. All numbers are evaluated in one
+        pass, which ends when six further repairs gain less than a thousandth. With ``loss_matrices`` it stops when the
+        remaining gaps are within sampling error, see the notes.
     tolerance : float, default=0.0
-        No more repairs once the violation, the maximum above, is no larger. Predictions that are calibrated still have
-        one of about :math:`1 / \sqrt n` on n rows, so that much smaller ones are noise.
+        Stop when the violation, the maximum above, does not exceed this. Calibrated predictions have a violation of
+        about :math:`1 / \sqrt n` on n rows, so much smaller ones are noise.
     adjustment : {"ratio", "least-squares"}, default="ratio"
         Whether :math:`a_i` is the mean residual of part i, :math:`\hat{\mathbb{E}}[(Y - f) b_i] / \hat{\mathbb{E}}[b_i]`, or
         the :math:`a_i` together minimise the squared error. Both are the same for hard partitions.
     loss_matrices : array of shape (n_decisions, K) or (n_losses, n_decisions, K), optional
-        Your own losses: what decision d costs if class k, in the order of the columns, is the true one; arrays or lists,
-        not frames. Then only these count: parts are the rows for which the same decision is best, without soft
-        boundaries, and each repair is that of the loss with the largest violation. ``n_decisions``, ``steepness``,
-        ``restarts``, ``loss`` and ``cv`` have no meaning with it.
+        Loss of decision d if class k, in column order, is the true one; arrays or lists, not frames. Then only these losses
+        count: parts are the rows with the same best decision, with hard boundaries, and each repair is for the loss with
+        the largest violation. ``n_decisions``, ``steepness``, ``restarts``, ``loss`` and ``cv`` have no effect then.
     violation_of : {"clipped", "scores"}, default="clipped"
-        Whether parts and residuals are those of f clipped to [0, 1], which is close to what will be given out, or of f
-        itself, whose entries may have left that range. With ``loss_matrices`` ``"clipped"`` means cropped, which is
-        what will be given out. See the notes.
+        Whether parts and residuals are those of f clipped to [0, 1], which is close to the output, or of f itself. With
+        ``loss_matrices``, ``"clipped"`` means cropped, which is the output. See the notes.
     steepness : float, default=40.0
-        Limit on the entries of W, with that of the last part fixed at zero: how sharp boundaries may become. Sharper ones
-        have larger violations, and fit themselves to single rows.
+        Bound on the entries of W, with that of the last part fixed at zero, which limits the sharpness of boundaries.
+        Sharper ones have larger violations, and over-fit single rows.
     restarts : int, default=1
-        Further searches for W besides the one from the most promising start. The violation has many local maxima.
+        Additional searches for W besides the one from the most promising start. The violation has many local maxima.
     loss : {"brier", "log"}, default="brier"
-        What ``"auto"`` and ``guard`` judge by unless there are ``loss_matrices``.
+        Loss for ``"auto"`` and ``guard`` without ``loss_matrices``.
     crop : {"clip", "outside"}, default="clip"
-        How rows are brought back to the simplex: all entries into [epsilon, 1 - epsilon], or only those outside [0, 1];
-        then rows are divided by their sums.
+        Clip all entries to [epsilon, 1 - epsilon], or only those outside [0, 1]; then divide rows by their sums.
     epsilon : float or "auto", default="auto"
-        Smallest probability given out, before that division: 1e-4 for up to ten classes, :math:`0.01 / K^2` for more.
+        Smallest probability before that division: 1e-4 for up to ten classes, :math:`0.01 / K^2` for more.
     cv : int, splitter or iterable, default=5
-        Folds for ``"auto"``; a number of them keeps rows with equal predictions together, a splitter is taken at its
-        word. Every fold costs nearly as much as a fit, hence five.
+        Folds for ``"auto"``; a number of folds keeps rows with equal predictions together, splits of a splitter are used as
+        they are. Every fold costs nearly as much as a fit.
     random_state : int, Generator or None, default=0
-        Source of those starts that are random.
+        Source of random starts.
     guard : bool, default=True
-        Whether to give up all repairs if together they do harm to the calibration rows, see the notes; False applies
-        them all the same. Where ``"auto"`` takes none, there is nothing to apply.
+        Whether to keep the identity if all repairs together increase the training loss, see the notes; False always applies
+        them. No effect if ``"auto"`` selects 0.
 
     Attributes
     ----------
     n_iterations_ : int
-        Repairs made; 0 if the identity is kept.
+        Number of repairs; 0 if the identity is kept.
     partitions_ : ndarray of shape (n_iterations_, n_decisions, K)
-        W of every repair; with ``loss_matrices`` the loss that was repaired.
+        W of every repair; with ``loss_matrices`` the loss matrix of the repair.
     adjustments_ : ndarray of shape (n_iterations_, n_decisions, K)
-        What every repair adds in its parts.
+        The correction :math:`a_i` of every repair and part.
     violations_ : ndarray of shape (n_iterations_,)
-        Violation that every repair found.
+        Violation before every repair.
     search_ : dict of str to ndarray
-        With ``"auto"`` the mean ``"loss"`` on rows held out for every number in ``"n_iterations"``, and the
-        ``"standard_error"`` of how far it is above the lowest. With ``loss_matrices`` in its place the ``"gap"``, with
-        its standard error, and the ``"violation"`` in units of chance, on the calibration rows. Empty if there was no
-        choice.
+        With ``"auto"`` the mean held-out ``"loss"`` for every number in ``"n_iterations"``, and the ``"standard_error"`` of
+        its difference from the lowest. With ``loss_matrices`` instead the ``"gap"`` with its standard error, and the
+        ``"violation"`` relative to its expectation by chance, on the calibration set. Empty without a selection.
     epsilon_ : float
-        Smallest probability given out, before rows are divided by their sums.
+        Smallest probability before rows are divided by their sums.
     is_hard_ : bool
         Whether parts are those of ``loss_matrices``.
     identity_kept_ : bool
-        Whether predictions are given out as they came, zeros apart: no repair was worth while, or all of them together
-        do harm.
+        Whether the output is the uncalibrated predictions, except for zeros: no repair was selected, or all of them together
+        increase the loss.
     floor_of_zeros_ : float
-        What exact zeros count as then: ``epsilon_``, or the floor if the calibration rows like it better.
+        Replacement of exact zeros in that case: ``epsilon_``, or the floor if that has a lower training loss.
 
     Notes
     -----
-    **When.** Apply it to predictions that a method with few parameters has calibrated already, as in
-    ``"temperature+decision"``. What it adds is the same for all rows of a part: that lowers the Brier score and the gap
-    between expected and real losses, but small probabilities fall below zero, end as ``epsilon`` and cost log-loss when
-    they come true. For the sake of log-loss, take ``loss="log"`` or another method.
+    **When to use it.** After a method with few parameters, as in ``"temperature+decision"``. The correction is constant in
+    each part. That lowers the Brier score and the gap between expected and observed losses, but small probabilities fall
+    below zero, are raised to ``epsilon`` and increase the log-loss. For log-loss, use ``loss="log"`` or another method.
 
-    **Never worse than nothing.** With ``violation_of="scores"`` no repair raises the squared error of f on the
-    calibration rows, soft or hard: both adjustments are contractions of the residuals. With ``"clipped"`` they are
-    contractions of other residuals than those of f, and cropping changes f in the end. So with ``guard`` the whole is
-    compared with doing nothing on the calibration rows, and given up with a warning if it is worse: if it raises their
-    ``loss``, or with ``loss_matrices`` the mean of the absolute gaps, whatever happens to Brier score and log-loss.
-    For log-loss, doing nothing may count zeros as the floor or crop them, whichever is better.
+    **Comparison with the identity.** With ``violation_of="scores"`` no repair, soft or hard, raises the squared training
+    error of f: both adjustments are contractions of the residuals. With ``"clipped"`` they are contractions of other
+    residuals, and the final cropping changes f. So with ``guard`` the result is compared with the uncalibrated predictions
+    on the calibration set, and discarded with a warning if it raises the ``loss``, or with ``loss_matrices`` the mean of
+    the absolute gaps, regardless of Brier score and log-loss. For log-loss, zeros of the uncalibrated predictions are
+    raised to the floor or cropped, whichever is better.
 
-    **How many repairs.** A repair more lowers the loss of the rows it was learnt from, and with few rows the lowest loss
-    held out is mostly luck: to take it costs some percent of Brier score and log-loss on a hundred rows. Hence the
-    smallest number that does nearly as well. Searches for it are less thorough than those of the fit.
+    **Number of repairs.** Every repair lowers the training loss, and on a small calibration set the minimum of the held-out
+    loss is mostly chance: selecting it costs some percent of Brier score and log-loss on a hundred rows. Hence the
+    one-standard-error rule. Searches in the folds are less thorough than those of the fit.
 
-    **How many repairs for your own losses.** The loss of rows held out may say little about these gaps, so the gaps
-    themselves are what counts. Let :math:`g_l` be the gap of loss l, the mean over calibration rows of real less expected loss of
-    the best decisions, with standard error :math:`s_l`, and chance the violation that labels drawn from the
-    predictions would lead to, about :math:`\sum_i ( \hat{\mathbb{E}} \, b_i \| Y - f \|^2 / n )^{1/2}`.
+    **Number of repairs for given losses.** Held-out losses may have little information on these gaps, so the gaps
+    themselves are the criterion. Let :math:`g_l` be the gap of loss l, the mean over the calibration set of observed minus
+    expected loss of the best decisions, with standard error :math:`s_l`. The violation by chance is that of labels drawn
+    from the predictions, about :math:`\sum_i ( \hat{\mathbb{E}} \, b_i \| Y - f \|^2 / n )^{1/2}`.
 
-    - No repair is made if :math:`\sum_l g_l^2 \le 2 \sum_l s_l^2` and no squared violation is above twice that of
-      chance. A gap of :math:`g` is expected to be one of :math:`g^2 - s^2` on other rows, squared, and one of about
-      :math:`s^2` after a repair: smaller ones than that are better left alone.
-    - Otherwise repairs end when :math:`\sum_l g_l^2 \le \frac14 \sum_l s_l^2` and no violation is above chance. What is
-      left then is little beside what nobody can know from these rows. If 100 repairs do not get there, or ten of them
-      gain nothing, it is the number with the least sum.
+    - No repair is made if :math:`\sum_l g_l^2 \le 2 \sum_l s_l^2` and no squared violation exceeds twice that by chance.
+      On new rows, the expected squared gap is :math:`g^2 - s^2` without a repair, and about :math:`s^2` after one, so
+      repairs of smaller gaps do not pay.
+    - Otherwise repairs stop when :math:`\sum_l g_l^2 \le \frac14 \sum_l s_l^2` and no violation exceeds chance. The
+      remaining gaps are small relative to sampling error. If 100 repairs do not suffice, or ten of them gain nothing, the
+      number with the smallest sum is selected.
 
-    It takes no folds: what the fit does to the gap of its own rows is what is wanted, chance is known, and the gap of
-    a fifth of the rows would be mostly noise. On rows that are not those of the fit a gap of about :math:`s_l` remains.
+    This selection needs no folds: the target is the gap of the training rows, the violation by chance is known, and the gap
+    of a fifth of the rows would be mostly noise. On new rows a gap of about :math:`s_l` remains.
 
-    **The search.** L-BFGS within bounds, with gradients, from the most promising of some starts: the directions in
-    which scores and residuals have the largest covariance, single classes, and random ones. Bounds stand in for what
-    limits the published program, Adam with a few small steps; between 10 and 100 held-out scores hardly depend on them.
-    There is no offset in W: where rows sum to one, a number added to all weights of a part is one.
+    **Optimisation.** L-BFGS with bounds, from the most promising of several starts: the directions of largest covariance
+    between scores and residuals, single classes, and random ones. The bounds replace the early stopping of the published
+    program, Adam with a few small steps; between 10 and 100, held-out scores hardly depend on them. W has no offset: for
+    rows that sum to one, a constant added to all weights of a part is one.
 
-    **The published program** differs from Algorithm 1 as it is printed. Each partition and adjustment is learnt from
-    predictions that were clamped to [0, 1] (but for 1e-7), while the adjustments add up on those that were not; this
-    repairs what clamping does, and lowers Brier score and calibration error much further. It is the default here,
-    except that the parts of a row are always those of its clipped scores; ``violation_of="scores"`` is the algorithm as
-    printed. The program's adjustments are ``"least-squares"``. It clamps to [1e-7, 1 - 1e-7] before the cropping of
-    :cite:`valk2022` sees a row, so that ``epsilon=1e-7`` gives figures of that kind, with their large log-loss. And the
-    number of repairs there is the one with the lowest Brier score on the *test* rows, which ``"auto"`` never sees. With
-    ``loss_matrices`` rows are not only clipped but cropped, or else the division by their sums would open again the
-    gaps that were closed.
+    **The published program** differs from the printed Algorithm 1. Each partition and adjustment is fitted to predictions
+    clamped to [0, 1] (up to 1e-7), while the adjustments are added to unclamped ones; this corrects the effect of clamping,
+    and lowers Brier score and calibration error much further. It is the default here, except that parts are always
+    computed from clipped scores; ``violation_of="scores"`` is the printed algorithm. The program's adjustments are
+    ``"least-squares"``. It clamps to [1e-7, 1 - 1e-7] before the cropping of :cite:`valk2022`, so ``epsilon=1e-7``
+    gives comparable figures, with a large log-loss. Its number of repairs has the lowest Brier score on the *test* rows,
+    which ``"auto"`` never sees. With ``loss_matrices`` rows are cropped, not only clipped, since division by their sums
+    would change the gaps again.
 
-    **Costs.** A search takes some tens of passes of O(n K k) over the different predictions, a repair with its starts
-    O(n K (k + K)) besides; memory is O(n K). Predicting takes O(n K k) for each repair, in blocks of rows.
+    **Costs.** A search takes tens of passes of O(n K k) over the distinct predictions, and a repair with its starts
+    O(n K (k + K)); memory is O(n K). Prediction takes O(n K k) per repair, in blocks of rows.
 
     Examples
     --------
-    Not to treat a sick patient costs 10, to treat costs 1. Of ten patients with 5 % two were sick; the forecast
-    of 40 % was right.
+    Not treating a sick patient costs 10, treating costs 1. Of ten patients with a forecast of 5 % two were sick; the
+    forecast of 40 % was calibrated.
 
     >>> from calibrant.metrics import bayes_decisions
     >>> losses = [[0, 10],       # wait
@@ -329,6 +323,7 @@ class DecisionCalibration(Calibrator):
     (array([0, 1]), array([1, 1]))
     """
 
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.05, classes=0.5)
     traits = Traits(contains_identity=True)
     structure: ClassVar[tuple[str, ...]] = ("violation_of", "crop")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"decision": {}}
@@ -453,7 +448,7 @@ class DecisionCalibration(Calibrator):
         return _found(points, plan, wanted)
 
     def _chosen(self, data: LabelledPredictions, points: Points, plan: Plan) -> int:
-        """Return the number of repairs by the loss on points held out; none if there is but one point."""
+        """Return the cross-validated number of repairs; 0 for a single point."""
         splits = [(fold.train(), fold.test()) for fold in point_folds(points, data, self.cv)]
         if not splits:
             return 0
@@ -466,7 +461,7 @@ class DecisionCalibration(Calibrator):
         return held_out.smallest_number()
 
     def _does_harm(self, points: Points, plan: Plan, floor: float) -> bool:
-        """Tell whether doing nothing is better on the calibration rows: for the gaps of given losses, or for the loss."""
+        """Return whether the identity has a lower training loss, or smaller gaps of given losses."""
         as_given, labels = points.probabilities.astype(np.float64), points.labels()
         rows = Predictions(as_given, Space.PROBABILITIES, None, floor)
         given = mapped(self._traced, rows).probabilities.astype(np.float64, copy=False)

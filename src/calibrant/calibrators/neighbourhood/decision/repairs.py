@@ -1,4 +1,4 @@
-"""Repairs: predictions that are repaired where they are worst, one partition after another."""
+"""Repairs of decision calibration: partitions with the largest violation, and their corrections."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,19 +42,19 @@ Adjustment = Literal["ratio", "least-squares"]
 """``"ratio"``: the mean residual of each part; ``"least-squares"``: what lowers the squared error most."""
 
 
-# Memberships that differ by less, relative to their size and squared, do not tell parts from each other.
+# Squared relative difference of memberships below which parts are indistinguishable.
 INDISTINCT = 1e-4
 
 
 def adjustments(parts: Matrix, residuals: Matrix, shares: Vector, adjustment: Adjustment) -> Matrix:
-    r"""Return what to add in every part, (k, K).
+    r"""Return the correction of every part, (k, K).
 
     .. math:: a_i = \frac{\sum_j \omega_j b_{ij} (y_j - f_j)}{\sum_j \omega_j b_{ij}} \qquad\text{or}\qquad
               A = (B^\top \Omega B)^{+} B^\top \Omega (Y - F)
 
-    Both are the same for hard partitions. For soft ones the first is a weighted mean that moves rows by less, and the
-    second the best there is on these rows. Neither raises the squared error: what the first adds is
-    :math:`B D^{-1} B^\top \Omega` times the residuals, a matrix whose eigenvalues lie between 0 and 1.
+    Both are equal for hard partitions. For soft ones the first is a weighted mean with smaller corrections, and the
+    second the least-squares solution. Neither raises the squared error: the first adds
+    :math:`B D^{-1} B^\top \Omega` times the residuals, a matrix with eigenvalues between 0 and 1.
 
     Parameters
     ----------
@@ -65,12 +65,11 @@ def adjustments(parts: Matrix, residuals: Matrix, shares: Vector, adjustment: Ad
     shares : ndarray of shape (n,)
         Share :math:`\omega` of each row in the total weight.
     adjustment : {"ratio", "least-squares"}
-        Which of the two. Where memberships hardly differ, the pseudo-inverse leaves out what would be divided by next
-        to nothing.
+        The kind of correction. The pseudo-inverse truncates directions in which memberships hardly differ.
 
     Examples
     --------
-    Two rows in each of two parts; in the first one label in two came true, and 0.9 was promised.
+    Two rows in each of two parts; in the first, the event was predicted with 0.9 and observed in one of two rows.
 
     >>> parts = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
     >>> missing = np.array([[0.1, -0.1], [-0.9, 0.9], [0.0, 0.0], [0.0, 0.0]])
@@ -113,7 +112,7 @@ def parsed_losses(losses: Any, n_classes: int) -> NDArray[np.float64]:
         )
     if (matrices == matrices[:, :1]).all(axis=(1, 2)).any():
         raise ParameterError(
-            "loss_matrices must have at least two decisions that differ, in a row each; with one alone, or with equal "
+            "loss_matrices must have at least two different decisions, one per row; with a single one, or with equal "
             "ones, there is nothing to decide."
         )
     return matrices
@@ -133,9 +132,9 @@ def best_decisions(scores: Matrix, losses: Matrix) -> Matrix:
 
 
 def worst_loss(scores: Matrix, residuals: Matrix, matrices: NDArray[np.float64]) -> tuple[Matrix, float]:
-    """Return the loss whose best decisions part the rows with the largest violation, (D, K), and that violation.
+    """Return the loss whose best decisions have the largest violation, (D, K), and that violation.
 
-    It bounds the gap between expected and real loss of all losses that lead to these decisions and whose rows have a
+    The violation bounds the gap between expected and observed loss for all losses with the same decisions whose rows have a
     norm of at most one.
     """
     violations = [
@@ -146,7 +145,7 @@ def worst_loss(scores: Matrix, residuals: Matrix, matrices: NDArray[np.float64])
 
 
 def mean_gap(scores: Matrix, residuals: Matrix, matrices: NDArray[np.float64]) -> float:
-    r"""Return the mean over losses of the absolute gap between what best decisions cost and what they were expected to.
+    r"""Return the mean over losses of the absolute gap between observed and expected loss of the best decisions.
 
     .. math:: \frac{1}{m} \sum_{l=1}^m \Bigl| \sum_j \omega_j \, L_{l, \delta_l(f_j)} \cdot (y_j - f_j) \Bigr|
 
@@ -171,17 +170,16 @@ def mean_gap(scores: Matrix, residuals: Matrix, matrices: NDArray[np.float64]) -
 
 
 class SearchEffort(NamedTuple):
-    """How hard to look for the worst partition.
+    """Effort of the search for the partition with the largest violation.
 
     Attributes
     ----------
     n_searches : int
         Searches, from the most promising starts.
     precision : float
-        A step that gains less than this share of the violation ends a search; what is left is made good by the next
-        repair.
+        Relative gain of a step below which a search ends; the next repair corrects the remainder.
     max_steps : int
-        Steps of one search; those that take more crawl along a ridge.
+        Largest number of steps of a search; longer searches hardly gain.
     """
 
     n_searches: int = 2
@@ -190,7 +188,7 @@ class SearchEffort(NamedTuple):
 
 
 def soft_parts(scores: Matrix, partition: Matrix) -> Matrix:
-    r"""Return how far every row belongs to every part, (k, n): the softmax of ``partition`` (k, K) times the row.
+    r"""Return the membership of every row in every part, (k, n): the softmax of ``partition`` (k, K) times the row.
 
     >>> soft_parts(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[4.0, -4.0], [0.0, 0.0]])).round(3)
     array([[0.982, 0.5  ], [0.018, 0.5  ]])
@@ -220,13 +218,13 @@ def _first_parts(scores: Matrix, weights: Matrix) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Violation:
-    r"""By how much predictions violate calibration in the parts of a soft partition, and its gradient.
+    r"""Violation of calibration in the parts of a soft partition, and its gradient.
 
     .. math:: v(W) = \sum_{i=1}^k \Bigl\| \sum_j \omega_j (y_j - f_j) \, b_{ij} \Bigr\|_2, \qquad
               b_{\cdot j} = \mathrm{softmax}(W f_j)
 
-    with shares :math:`\omega` of the rows in their total weight. What is added to all rows of W changes nothing, so the
-    last one is zero, and only the others (k - 1, K) are varied.
+    with shares :math:`\omega` of the rows in their total weight. A constant added to all rows of W has no effect, so the
+    last row is zero, and only the others (k - 1, K) are free.
 
     Attributes
     ----------
@@ -295,17 +293,17 @@ class Violation:
 def worst_partition(
     violation: Violation, starts: Sequence[Matrix], steepness: float, effort: SearchEffort
 ) -> tuple[Matrix, float]:
-    """Return the partition (k, K) with the largest violation that was found, and that violation.
+    """Search for the partition (k, K) with the largest violation, and return both.
 
     Parameters
     ----------
     violation : Violation
     starts : sequence of ndarrays of shape (k - 1, K)
-        Where searches may begin: the weights of all parts but the last.
+        Starts: the weights of all parts but the last.
     steepness : float
-        Limit on the size of any weight. Without one partitions become hard, and fit themselves to single rows.
-    thoroughness : Thoroughness
-        How many searches, from the starts with the largest violations, and when each ends.
+        Bound on the weights. Without it partitions become hard and over-fit single rows.
+    effort : SearchEffort
+        Number of searches, from the starts with the largest violations, and their stopping rules.
     """
     promises = np.array([violation.value(start) for start in starts])
     order = np.argsort(-promises, kind="stable")
@@ -343,7 +341,7 @@ def partitions_to_start_from(
     n_searches: int,
     generator: np.random.Generator,
 ) -> list[Matrix]:
-    r"""Return partitions that are worth a look, each half as steep as allowed: weights of all parts but the last.
+    r"""Return promising partitions with half of the allowed steepness: weights of all parts but the last.
 
     A soft partition with a gentle slope u has mean residuals :math:`R^\top b \approx \bar r / 2 + C^\top u / 4` with the
     covariance C of scores and residuals. So the informed directions are those in which C is largest, its first left
@@ -393,7 +391,7 @@ def partitions_to_start_from(
 
 
 ViolationOf = Literal["clipped", "scores"]
-"""Which predictions are partitioned and repaired: brought back to [0, 1], or as they are after the repairs so far."""
+"""Predictions that are partitioned and repaired: clipped to [0, 1], or unclipped."""
 
 
 # Blocks of fewer rows cost more in Python than in arithmetic.
@@ -404,10 +402,10 @@ ROUNDING = 1e-12
 
 
 class View(NamedTuple):
-    """As what scores are seen, when they are parted and compared with labels.
+    """Transformation of the scores before they are partitioned and compared with labels.
 
-    For losses of a user that is what will be given out, or their gap could not vanish: to divide rows by their sums
-    moves it. For all losses together it is what the published program sees.
+    For given losses it is the output, or their gap could not vanish, since normalisation changes it. For all losses together
+    it is that of the published program.
     """
 
     hard: bool
@@ -416,14 +414,14 @@ class View(NamedTuple):
     epsilon: float
 
     def __call__(self, scores: Matrix) -> Matrix:
-        """Return the scores (n, K) as they are seen."""
+        """Return the transformed scores (n, K)."""
         if self.of == "scores":
             return scores
         return cropped(scores, self.crop, self.epsilon) if self.hard else np.clip(scores, 0, 1)
 
 
 class Plan(NamedTuple):
-    """How to repair; ``losses`` (m, D, K) of the user, or None for all losses with so many decisions."""
+    """Settings of repairs; ``losses`` (m, D, K) are given losses, or None for all losses with this number of decisions."""
 
     n_decisions: int
     losses: NDArray[np.float64] | None
@@ -436,7 +434,7 @@ class Plan(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """One repair: the weights of its parts (k, K), what to add in each (k, K), and the violation it found."""
+    """One repair: the weights of its parts (k, K), their corrections (k, K), and the violation before it."""
 
     partition: Matrix
     adjustment: Matrix
@@ -444,7 +442,7 @@ class Repair(NamedTuple):
 
 
 def repaired(scores: Matrix, partition: Matrix, adjustment: Matrix, view: View) -> None:
-    """Add to the scores (n, K), in place, what belongs to their parts.
+    """Add the corrections of their parts to the scores (n, K), in place.
 
     With hard parts the partition holds losses, and the part of a row is the decision with the least expected one.
     """
@@ -468,7 +466,7 @@ class Repairs:
         self.generator = np.random.default_rng(plan.seed)
 
     def next(self) -> Repair | None:
-        """Find the worst partition and repair it, or return None if nothing is left above the tolerance."""
+        """Find the partition with the largest violation and repair it; None if it does not exceed the tolerance."""
         plan = self.plan
         seen = plan.view(self.scores)
         residuals = self.labels - seen

@@ -1,4 +1,4 @@
-"""How many repairs are worth while: by points that were held out."""
+"""Number of repairs of decision calibration, by cross-validation."""
 
 from typing import Literal, NamedTuple
 
@@ -17,33 +17,33 @@ Loss = Literal["brier", "log"]
 
 MOST_ITERATIONS = 100
 
-# When so many repairs together gain less than this share of the loss of rows held out, no more are tried.
+# The search ends when this number of repairs together gains less than this share of the held-out loss.
 PATIENCE = 6
 WORTH_WHILE = 1e-3
 
 # Mean losses that differ by less, relative to their size, are equal.
 ROUNDING = 1e-12
 
-# How many repairs are worth while hardly depends on how thorough each search is, but its cost does.
+# The best number of repairs hardly depends on the effort of each search, but the cost does.
 IN_FOLDS = SearchEffort(n_searches=1, precision=1e-3, max_steps=12)
 
 
 class HeldOut(NamedTuple):
-    """What 0, 1, 2, ... repairs do to points held out.
+    """Held-out losses after 0, 1, 2, ... repairs.
 
     Attributes
     ----------
     losses : ndarray of shape (T + 1,)
         Mean loss.
     standard_errors : ndarray of shape (T + 1,)
-        Standard error of how far each is above the lowest; zero for the lowest itself.
+        Standard error of the difference from the lowest loss; zero for the lowest itself.
     """
 
     losses: Vector
     standard_errors: Vector
 
     def smallest_number(self) -> int:
-        """Return the smallest number of repairs that is not above the lowest loss by more than a standard error.
+        """Return the smallest number of repairs within one standard error of the lowest loss.
 
         >>> HeldOut(np.array([0.5, 0.42, 0.4, 0.41]), np.array([0.03, 0.03, 0.0, 0.02])).smallest_number()
         1
@@ -53,7 +53,7 @@ class HeldOut(NamedTuple):
 
 
 class _Part:
-    """Points that were held out, repaired as the others are."""
+    """Held-out points, repaired like the training points."""
 
     def __init__(self, train: Points, test: Points, plan: Plan) -> None:
         self.repairs = Repairs(train, plan._replace(effort=IN_FOLDS))
@@ -64,7 +64,7 @@ class _Part:
         self.ended = False
 
     def repair(self, loss: Loss) -> Vector:
-        """Return the losses after one more repair."""
+        """Return the losses after another repair."""
         found = None if self.ended else self.repairs.next()
         if found is None:
             self.ended = True
@@ -75,21 +75,20 @@ class _Part:
 
 
 def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss, floor: float) -> HeldOut:
-    """Repair all folds but one, one repair after another, and judge each number of repairs by the points of that one.
+    """Cross-validate the number of repairs.
 
-    All folds go forward together, until for some time no further repair has helped: every number of them is judged in
-    one pass.
+    All folds proceed together until repairs no longer help, so one pass evaluates all numbers.
 
     Parameters
     ----------
     splits : list of pairs of Points
-        To learn from and to judge by.
+        Training and test points.
     plan : Plan
-        How to repair.
+        Settings of the repairs.
     loss : {"brier", "log"}
-        What to judge by.
+        Held-out loss.
     floor : float
-        What zeros count as if nothing is done.
+        Floor for zeros of uncalibrated predictions.
     """
     parts = [_Part(train, test, plan) for train, test in splits]
     weights = np.concatenate([part.weights for part in parts])
@@ -102,17 +101,17 @@ def losses_held_out(splits: list[tuple[Points, Points]], plan: Plan, loss: Loss,
             break
         losses.append(np.concatenate(after))
         means.append(float(np.average(losses[-1], weights=weights)))
-    # Points are hard or easy for any number of repairs alike, so it is differences that tell numbers apart.
+    # Losses of a point are correlated between numbers of repairs, so standard errors are of differences.
     lowest = losses[int(np.argmin(means))]
     errors = [standard_error_of_mean(of_number - lowest, weights) for of_number in losses]
     return HeldOut(np.array(means), np.array(errors))
 
 
 def losses_without_repairs(points: Points, plan: Plan, loss: Loss, floor: float) -> Vector:
-    """Return the losses of points that are left alone, with zeros read in the way that is better for them.
+    """Return the losses of uncalibrated points, with the better treatment of zeros.
 
-    For log-loss they count as the floor or are cropped, for the Brier score they stay or are cropped: no repair shall
-    seem to gain by what cropping does.
+    For log-loss zeros are raised to the floor or cropped, for the Brier score predictions are cropped or not: a repair
+    must not gain merely by cropping.
     """
     if loss == "log":
         return uncalibrated_losses(points, floor, plan.view.crop, plan.view.epsilon).log
@@ -125,7 +124,7 @@ def losses_without_repairs(points: Points, plan: Plan, loss: Loss, floor: float)
 
 
 def still_gains(means: list[float]) -> bool:
-    """Tell whether the last repairs together were worth while."""
+    """Return whether the last repairs together reduced the loss sufficiently."""
     earlier, last = means[:-PATIENCE], means[-PATIENCE:]
     return not earlier or min(last) < (1 - WORTH_WHILE) * min(earlier)
 

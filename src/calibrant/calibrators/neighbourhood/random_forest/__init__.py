@@ -1,4 +1,4 @@
-"""Random calibration forest: what went wrong in the bins of many random trees is taken away."""
+"""Random calibration forest: subtract the mean error in the bins of many random trees."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ __all__ = ["RandomCalibrationForest"]
 
 @dataclass(eq=False)
 class Routes:
-    """Rows on their way down some trees, which they go as far as a number of bins allows, and then further.
+    """Positions of rows in trees, for increasing numbers of bins.
 
     The places of all trees are numbered through: first the splits of all trees, then the leaves of all trees.
 
@@ -265,99 +265,97 @@ def grown_means(
 
 
 class RandomCalibrationForest(Neighbourhood):
-    r"""Take away the mean error in the bin of each of many random trees.
+    r"""Random calibration forest: subtract the mean error in the bin of a row, averaged over random trees.
 
     .. math:: \hat q(p) = \mathrm{crop}\Bigl( p - \frac{1}{T} \sum_{t=1}^{T}
               \frac{\sum_{i \in B_t(p)} w_i \, (p_i - y_i)}{\sum_{i \in B_t(p)} w_i} \Bigr)
 
     where :math:`B_t(p)` are the calibration rows in the same bin of tree t as the prediction :math:`p`. A tree divides
-    the simplex at random, without a look at the labels: a class is drawn, then a threshold from the range of its
-    probabilities, and rows with less go to one side, the others to the other side; each side is divided again, those
-    made first before those made later, until there are as many bins as wanted :cite:`valk2022`.
+    the simplex at random, independently of the labels: a class is drawn, then a threshold from the range of its
+    probabilities; rows below it go left, the others right. Both sides are divided again in breadth-first order, until the
+    tree has ``n_bins`` bins :cite:`valk2022`.
 
     Parameters
     ----------
     n_trees : int, default=250
-        Number of trees, T. More trees make a smoother map that depends less on the seed.
+        Number of trees, T. More trees give a smoother map that depends less on the seed.
     n_bins : int, list of int or "auto", default="auto"
-        Number of bins of every tree: the more there are, the smaller the neighbourhood of a prediction. From a list,
-        the one with the lowest log-loss on rows held out is taken; ``"auto"`` stands for 2, 4, 8, ..., 4096.
+        Number of bins of every tree; more bins give smaller neighbourhoods. A list is for selection by held-out log-loss;
+        ``"auto"`` is 2, 4, 8, ..., 4096.
     growth : {"bins", "depth"}, default="bins"
-        ``"bins"`` is the text of :cite:`valk2022`: exactly so many bins, or as many as there are different
-        predictions. ``"depth"`` is its program, on which the published figures rest: every bin is divided
-        log2(n_bins) times, unless it has one row or the class drawn is constant in it. Most divisions cut off few
-        rows, so that far fewer bins than ``n_bins``, a power of two, come out.
+        ``"bins"`` is the text of :cite:`valk2022`: exactly ``n_bins`` bins, or the number of distinct predictions if that
+        is smaller. ``"depth"`` is its program, the basis of the published figures: every bin is divided
+        log2(n_bins) times, unless it has one row or the drawn class is constant in it. Most splits cut off few
+        rows, so there are far fewer bins than ``n_bins``, a power of two.
     assumption : {"equal-errors", "equal-labels"}, default="equal-errors"
-        What rows in a bin share: the calibration error, as in the formula, or the distribution of the label, which
+        What rows in a bin share: the calibration error, as in the formula, or the label distribution, which
         then replaces the prediction as in histogram binning.
     crop : {"clip", "outside"}, default="clip"
-        How entries that left the simplex come back: moved into [epsilon, 1 - epsilon], which is the text of
-        :cite:`valk2022`, or only where they are below 0 or above 1, which is its program; rows are then divided by
-        their sums.
+        Clip all entries to [epsilon, 1 - epsilon], the text of :cite:`valk2022`, or only those below 0 or above 1, its
+        program; then divide rows by their sums.
     epsilon : float or "auto", default="auto"
         Least probability; ``"auto"`` is 0.0001 for up to ten classes and falls with their square, to 0.000001 for a
         hundred.
     cv : int, splitter of scikit-learn or splits, default=10
-        Folds by which ``n_bins`` is chosen.
+        Folds for the selection of ``n_bins``.
     random_state : int, Generator or None, default=0
-        Source of the trees. The same number gives the same trees for any order of the rows, and a larger forest begins
-        with the trees of a smaller one.
+        Source of the trees. An integer gives the same trees for any order of the rows, and the first trees of a larger
+        forest are those of a smaller one.
     guard : bool, default=True
-        Whether to keep the identity where a correction would do harm, see the notes; False applies it all the same.
+        Whether to keep the identity if a correction increases the loss, see the notes; False always applies it.
 
     Attributes
     ----------
     n_bins_ : int
-        Number of bins that was chosen or given.
+        The selected or given number of bins.
     search_ : dict of str to ndarray
-        ``"n_bins"`` that were tried, their mean ``"loss"`` on rows held out, its ``"excess"`` over that of doing
-        nothing, and the standard error of the excess, ``"excess_error"``; empty if there was no choice.
+        The candidates ``"n_bins"``, their mean held-out ``"loss"``, its ``"excess"`` over that of the uncalibrated
+        predictions, and the standard error of the excess, ``"excess_error"``; empty without a selection.
     points_ : ndarray of shape (u, K)
-        The different predictions among the calibration rows.
+        The distinct predictions in the calibration set.
     errors_ : ndarray of shape (u, K)
-        Mean of prediction less label at each of them.
+        Mean of prediction minus label at each point.
     point_weights_ : ndarray of shape (u,)
-        Total weight of their rows.
+        Total weight of the rows at each point.
     n_splits_ : ndarray of shape (n_trees,)
-        Number of splits of each tree, one less than its bins. All that follows is tree by tree, S splits in all.
+        Number of splits of each tree, one less than its bins. The following arrays are ordered by tree, with S splits in
+        total.
     split_classes_ : ndarray of shape (S,)
-        Column that decides.
+        Column of each split.
     thresholds_ : ndarray of shape (S,)
-        Rows with less go left, the others right.
+        Rows below the threshold go left, the others right.
     children_ : ndarray of shape (S, 2)
-        Number in its tree of the next split on the left and on the right, or -1 - number of a bin.
+        Index, within its tree, of the next split on the left and on the right, or -1 - index of a bin.
     bins_ : ndarray of shape (n_trees, u) or None
-        Bin of each point in every tree; None where the sums of all bins are smaller.
+        Bin of each point in every tree; None if ``bin_sums_`` is smaller.
     bin_sums_ : ndarray of shape (S + n_trees, K + 1) or None
-        Weighted sums of the errors (or labels) in every bin, with its weight in the last column; None where ``bins_``
+        Weighted sums of the errors (or labels) in every bin, with its weight in the last column; None if ``bins_``
         is smaller.
     epsilon_, identity_kept_, floor_of_zeros_
         As in :class:`NearestNeighbourCalibration`.
 
     Notes
     -----
-    The guard, and how rows are held out where there is a choice of ``n_bins``, are described in
-    :class:`NearestNeighbourCalibration`.
+    The guard and the folds for the selection of ``n_bins`` are described in :class:`NearestNeighbourCalibration`.
 
-    Trees see the different predictions alone, in an order of their own, so weights are the same as repeated rows for one
-    ``random_state``: trees to the last digit, means up to rounding. The classes that are drawn depend on the order of
-    the columns: a permutation of them gives another forest of the same kind.
+    Trees depend only on the distinct predictions, in a canonical order, so weights are equivalent to repeated rows for one
+    ``random_state``: trees exactly, means up to rounding. The drawn classes depend on the order of the columns: a
+    permutation gives another forest with the same distribution.
 
-    Thresholds are uniform in the probability itself, so bins are fine where predictions are unsure and coarse in the
-    corners, where most predictions of a good classifier are; use temperature scaling first, as the thesis does. With
-    many classes most divisions are made at classes that hardly matter. Rows beyond all calibration rows fall into the
-    bins at the edge and are corrected as these are.
+    Thresholds are uniform in the probability, so bins are fine in the centre of the simplex and coarse in its corners, where
+    most predictions of a good classifier are; use temperature scaling first, as the thesis does. With many classes most
+    splits are at classes that hardly matter. Rows beyond all calibration rows fall into the outermost bins.
 
-    A forest with few bins is the beginning of one with many, so all numbers of bins are judged with one forest per fold.
-    Growing costs O(T u) a level, and with many bins there are some ten or a hundred levels, for small probabilities
-    are split off one by one; predicting costs O(T (depth + K)) a row, and O(T u K) for the sums in the bins. Memory is
-    the smaller of T u bin numbers and T n_bins (K + 1) sums, besides blocks of fixed size. ``"auto"`` grows a forest of
-    4096 bins for each of the ten folds: for 5,000 rows of ten classes it takes about as long as five fits with
-    ``n_bins=4096``, or as twenty-five with ``n_bins=128``; a list without the largest numbers is faster.
+    A forest with fewer bins is nested in one with more, so one forest per fold evaluates all numbers of bins. Growing costs
+    O(T u) per level, with tens to a hundred levels for many bins, since small probabilities are split off one by one.
+    Prediction costs O(T (depth + K)) per row, and O(T u K) for the sums in the bins. Memory is the smaller of T u bin
+    indices and T n_bins (K + 1) sums, besides blocks of fixed size. ``"auto"`` grows a forest of 4096 bins for each of the
+    ten folds: for 5,000 rows of ten classes it takes as long as about five fits with ``n_bins=4096``, or twenty-five with
+    ``n_bins=128``; a list without the largest numbers is faster.
 
     Examples
     --------
-    Predictions from 0.5 to 1 of which, however sure, three of four are right.
+    Predictions with confidences from 0.5 to 1, of which three of four are correct at every confidence.
 
     >>> p = np.tile(np.linspace(0.5, 1, 20), 4)
     >>> y = np.repeat([1, 1, 1, 0], 20)

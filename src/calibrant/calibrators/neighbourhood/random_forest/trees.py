@@ -1,4 +1,4 @@
-"""Random trees that divide the simplex into bins, grown level by level for many trees at once."""
+"""Random trees that partition the simplex into bins, grown level by level for many trees at once."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Parameterized temperature scaling: a small network gives every row a temperature of its own."""
+"""Parameterized temperature scaling (PTS): a small network predicts the temperature of every row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -244,14 +244,13 @@ NONE_IS_HIGH_ENOUGH = (
 
 
 class ParameterizedTemperatureScaling(Calibrator):
-    r"""Divide the logits of every row by a temperature that a small network reads off the row (PTS).
+    r"""Parameterized temperature scaling (PTS): divide the logits of a row by a temperature that a small network predicts.
 
     .. math:: \hat q = \mathrm{softmax}(z / T(z)), \qquad T(z) = T_0 \, \rho(g_\theta(x(z)))
 
-    where x has the largest logits of the row in their order, g is a network of a few units, :math:`\rho` makes its
-    output positive and :math:`T_0` is the best single temperature for the loss that is minimised: that of
-    ``TemperatureScaling(loss)``, not the default one, where the loss is "brier". The parameters minimise, over the
-    calibration rows,
+    where x has the largest logits of the row in descending order, g is a small network, :math:`\rho` makes its
+    output positive and :math:`T_0` is the best single temperature for the same loss, that of
+    ``TemperatureScaling(loss)``. The parameters minimise, over the calibration set,
 
     .. math:: \frac{1}{n} \sum_i \ell(\hat q_i, y_i) + \lambda \sum_l \|W_l\|^2
 
@@ -262,38 +261,38 @@ class ParameterizedTemperatureScaling(Calibrator):
     hidden : tuple of int, default=(5, 5)
         Units of each hidden layer; ``()`` makes T a function of one linear combination of the inputs.
     top_k : int, default=10
-        How many of the largest logits the network sees, at least 2; all of them if there are fewer classes.
+        Number of largest logits that are inputs of the network, at least 2; all of them if there are fewer classes.
     loss : {"brier", "log"}, default="brier"
-        What is minimised: the squared error summed over classes, or log-loss.
+        Loss of the fit: the squared error summed over classes, or log-loss.
     inputs : {"gaps", "logits", "entropy"}, default="gaps"
-        What the network sees of a row: how far each of its largest logits lies below the very largest; these logits
-        themselves, as in the paper; or the entropy of :math:`\mathrm{softmax}(z / T_0)` divided by :math:`\log K`.
+        Inputs of the network: differences of the largest logits from the very largest; these logits themselves, as in the
+        paper; or the entropy of :math:`\mathrm{softmax}(z / T_0)` divided by :math:`\log K`.
     link : {"softplus", "absolute", "exponential"}, default="softplus"
         The function :math:`\rho`, shifted such that :math:`\rho(0) = 1`; "absolute" is the paper's.
     activation : {"relu", "elu", "tanh"}, default="relu"
-        What hidden units do to their input.
+        Activation function of the hidden units.
     weight_decay : float, "auto" or "cv", default="auto"
-        Strength :math:`\lambda`. "auto" is 2.5 / n, or 5 / n for log-loss, with n the number of rows or the total weight if
-        that is more; "cv" tries 10, 3, 1, 0.3 and 0.1 times as much and takes what is best on inner folds.
+        Regularisation strength :math:`\lambda`. "auto" is 2.5 / n, or 5 / n for log-loss, with n the number of rows or the
+        total weight if that is larger; "cv" cross-validates 10, 3, 1, 0.3 and 0.1 times this value.
     cv : int, default=5
         Number of inner folds for ``weight_decay="cv"``.
     restarts : int, default=3
-        Number of random starts, of which the lowest end is taken; one is enough without hidden units.
+        Number of random starts, of which the best result is kept; one suffices without hidden units.
     bounds : tuple of float, default=(0.2, 5.0)
         Smallest and largest temperature of a row as multiples of the single one.
     max_iterations : int, default=1000
-        Steps from each start at the most; a fit that needs more warns.
+        Largest number of steps from each start; a fit that needs more warns.
     random_state : int, Generator or None, default=0
-        Where the random starts come from.
+        Source of the random starts.
 
     Attributes
     ----------
     temperature_ : float
-        The single temperature :math:`T_0`; 1 where the calibration rows are all right and none is low enough.
+        The single temperature :math:`T_0`; 1 if it diverges because all calibration rows are correct.
     inverse_temperature_ : float
         1 / T_0.
     weights_ : list of ndarray
-        Weights of every layer, (units before, units); all zero where one temperature for all rows is as good.
+        Weights of every layer, (units before, units); all zero if a single temperature is as good.
     intercepts_ : list of ndarray
         Biases of every layer.
     input_means_, input_scales_ : ndarray
@@ -301,47 +300,46 @@ class ParameterizedTemperatureScaling(Calibrator):
     input_ranges_ : ndarray of shape (2, d)
         Smallest and largest inputs of the calibration rows.
     weight_decay_ : float
-        The :math:`\lambda` that was used.
+        The selected :math:`\lambda`.
     weight_decays_, held_out_losses_ : ndarray of shape (C,)
-        What ``weight_decay="cv"`` tried, the strongest first, and the loss of each on rows that were held out; else empty.
+        Candidates of ``weight_decay="cv"``, the strongest first, and their held-out losses; else empty.
     solution_ : Solution
-        How the fit went; iterations and evaluations are those of all starts together.
+        Result of the solver; iterations and evaluations are totals over all starts.
 
     Notes
     -----
-    *Start.* Hidden units start at random, the last layer at zero, so that every row has the single temperature, no unit
-    is dead, and the search, a quasi-Newton method, can only gain. Where it does not gain more than the decay costs, the
-    single temperature is what remains; so the ``loss`` on the calibration rows is never above that of doing nothing, nor,
-    unless they are all right, above that of temperature scaling by the same loss. There may be several minima, and which
-    of them is found depends on the starts. Of more than 20,000 rows, some 5,000, the same in any order of the rows, tell
-    which start leads lowest; from where that one ends, the search goes on with all rows.
+    *Start.* Hidden units start at random and the last layer at zero, so that every row has the single temperature, no unit
+    is dead, and the quasi-Newton search can only reduce the objective. If the gain is less than the penalty, the single
+    temperature is kept. So the training loss never exceeds that of the uncalibrated predictions nor, unless all rows are
+    correct, that of temperature scaling by the same loss. The objective may have several local minima, so the result
+    depends on the starts. Beyond 20,000 rows, a sample of about 5,000, which does not depend on the order of the rows,
+    selects the best start, and its result is the start of a search on all rows.
 
-    *Inputs.* A constant added to all logits of a row changes neither its softmax nor "gaps" and "entropy", but does
-    change "logits"; then a map fitted on logits takes logits only. With "gaps" the scale of the logits does not matter
-    either, since inputs are standardised and temperatures are multiples of :math:`T_0`. Inputs outside the range of the
-    calibration rows count as its nearer end.
+    *Inputs.* "gaps" and "entropy" are invariant to a constant added to all logits of a row, "logits" are not; then a map
+    fitted to logits requires logits. "gaps" are also invariant to the scale of the logits, since inputs are standardised
+    and temperatures are multiples of :math:`T_0`. Inputs are clipped to the range of the calibration set.
 
-    *Decay.* The network has about ninety parameters, and without decay it learns the noise of a few thousand rows. The
-    squared error hardly minds a wrong row with a tiny temperature, while its log-loss is then enormous. ``bounds`` keep
-    temperatures near :math:`T_0`, but with a handful of rows :math:`T_0` itself may be tiny: ``loss="log"`` is safe there.
-    From rows that are all right no optimum is to be had, since T = 0 is best; :math:`T_0` is then 1, and a warning says so.
+    *Regularisation.* The network has about ninety parameters, and without weight decay it over-fits a few thousand rows. The
+    squared error of a wrong row with a tiny temperature is bounded, while its log-loss is enormous. ``bounds`` keep
+    temperatures near :math:`T_0`, but on very few rows :math:`T_0` itself may be tiny: use ``loss="log"`` then.
+    If all rows are correct there is no optimum, since T = 0 is best; then :math:`T_0` is 1, with a warning.
 
-    *Paper and program.* The paper writes T = g(z); the authors' program takes :math:`|g|`, clipped to
-    :math:`10^{\pm 12}`, clips logits to :math:`\pm 100`, averages the squared error over classes too, and takes 100,000
-    steps of Adam from random temperatures, without decay. Some starts have temperature zero and no gradient in many rows
-    or all. ``inputs="logits", link="absolute", weight_decay=0, bounds=(1e-12, 1e12)`` is that family and objective.
+    *Paper and program.* The paper has T = g(z). The authors' program uses :math:`|g|`, clipped to
+    :math:`10^{\pm 12}`, clips logits to :math:`\pm 100`, averages the squared error also over classes, and takes 100,000
+    steps of Adam from random temperatures, without weight decay. Some starts have temperature zero and no gradient in many
+    or all rows. ``inputs="logits", link="absolute", weight_decay=0, bounds=(1e-12, 1e12)`` is that family and objective.
     The paper's linear variant is ``hidden=()``.
 
     *Two parameters.* ``inputs="entropy", hidden=(), link="exponential"`` is :math:`T = \exp(c_0 + c_1 H)`, the
     cheapest dependence on the row.
 
-    Costs O(nK) per evaluation and as much memory as a block of rows, besides the n inputs of the network. With many
-    classes the loss of every row is tabulated as a function of its temperature first, after which evaluations cost
-    O(n). Keeps the arg-max, since T > 0; where rounding makes two classes equal, it is put right.
+    Costs O(nK) per evaluation, and memory for a block of rows besides the inputs of the network. With many
+    classes the loss of every row is first tabulated as a function of its temperature, after which evaluations cost
+    O(n). Arg-max-preserving, since T > 0; ties by rounding are repaired.
 
     Examples
     --------
-    A classifier that is right in three of four rows when it says 90 %, and honest when it says 60 %. Since
+    A classifier that is correct in three of four rows with confidence 90 %, and calibrated at 60 %. Since
     :math:`9^{1/2} = 3`, the temperatures are 2 and 1.
 
     >>> p = [[0.9, 0.1]] * 20 + [[0.6, 0.4]] * 20
@@ -386,7 +384,7 @@ class ParameterizedTemperatureScaling(Calibrator):
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
-        """Logits matter as they came if the network sees them so."""
+        """The map depends on raw logits if they are inputs of the network."""
         return Traits(
             keeps_argmax=True,
             contains_identity=True,
@@ -413,7 +411,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         self.input_means_, self.input_scales_ = found.standard.means, found.standard.scales
         self.input_ranges_ = np.stack([found.standard.smallest, found.standard.largest])
         if self.solution_.status is Status.AT_BOUND:
-            # Bounds are multiples of the single temperature, and other ones would be of no help.
+            # Bounds are multiples of the single temperature, so other bounds would not help.
             reason = NONE_IS_LOW_ENOUGH if self.inverse_temperature_ >= 1 else NONE_IS_HIGH_ENOUGH
             warn_user(f"{type(self).__name__}: {reason}", ConvergenceWarning)
         else:
@@ -438,7 +436,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         check_whole("max_iterations", self.max_iterations)
 
     def _decay(self, data: LabelledPredictions, family: RowTemperatureFamily) -> float:
-        """Return the weight decay: the given one, one for so many rows, or the best on rows that were held out."""
+        """Return the weight decay: given, by the number of rows, or cross-validated."""
         if not isinstance(self.weight_decay, str):
             return float(self.weight_decay)
         automatic = AUTOMATIC_DECAY[self.loss] / data.with_counting_weights().total_weight
@@ -459,7 +457,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         n_inputs = {"gaps": kept - 1, "logits": kept, "entropy": 1}[self._setting("inputs")]
         network = DenseNetwork((n_inputs, *self.hidden, 1), self.activation)
         generator = random_source(self.random_state)
-        # Without hidden units there is nothing random about a start.
+        # Without hidden units starts are deterministic.
         n_starts = int(self.restarts) if self.hidden else 1
         return RowTemperatureFamily(
             kind=self._setting("inputs"),

@@ -1,4 +1,4 @@
-"""Losses of rows as functions of their own temperatures, exact or from a table."""
+"""Losses of rows as functions of their temperature, exact or from a table."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["ExactRowLosses", "RowLosses", "TabulatedRowLosses", "row_losses"]
 
 Expanded = tuple[Vector, Vector, Vector]
 
-# Between places this far apart in log T, a quintic polynomial is off by 1e-5 in the worst row and by 1e-8 on average.
+# With nodes this far apart in log T, quintic interpolation has an error of 1e-5 in the worst row and 1e-8 on average.
 SPACING = 0.2
 
 # Value and two derivatives at the places on both sides.
@@ -24,7 +24,7 @@ CORNERS = 6
 
 
 class RowLosses(ABC):
-    """The loss of every row when its logits are divided by a temperature of its own."""
+    """The loss of every row as a function of its temperature."""
 
     n_columns: int
     """Numbers that an evaluation takes of one row, for the size of blocks."""
@@ -35,7 +35,7 @@ class RowLosses(ABC):
 
 
 class ExactRowLosses(RowLosses):
-    r"""The loss itself, by a softmax of every row.
+    r"""Exact losses, by a softmax of every row.
 
     With :math:`u = \log T`, :math:`\beta = e^{-u}` and z the logits, :math:`\ell(u)` is the loss of
     :math:`\mathrm{softmax}(\beta z)`, and :math:`d\ell/du = -\beta \, d\ell/d\beta`.
@@ -106,11 +106,10 @@ class ExactRowLosses(RowLosses):
 
 
 class TabulatedRowLosses(RowLosses):
-    r"""Losses between the places of a table, by polynomials of degree five.
+    r"""Losses by quintic interpolation in a table.
 
-    The loss of a row is a smooth function of one number, :math:`\log T`, so a few dozen places, at each of which the
-    loss and two derivatives are known exactly, give it everywhere in between. From then on an evaluation costs O(n),
-    not O(nK), however many follow.
+    The loss of a row is a smooth function of :math:`\log T`, so exact values and two derivatives at a few dozen nodes
+    suffice for interpolation. Evaluations then cost O(n) instead of O(nK).
 
     Parameters
     ----------
@@ -156,10 +155,10 @@ def places_between(limits: tuple[float, float]) -> Vector:
 def row_losses(
     data: LabelledPredictions, loss: Literal["log", "brier"], limits: tuple[float, float]
 ) -> RowLosses:
-    """Return the losses of rows by the cheaper way: a table where it holds fewer numbers than the rows themselves.
+    """Return a table of losses if it holds fewer numbers than the rows, else exact losses.
 
-    ``limits`` are the least and the largest logarithm of a temperature. A softmax for the table, of which there
-    are few, is taken in the float type of the scores; otherwise sums would lose digits that a search needs.
+    ``limits`` are the smallest and the largest log-temperature. The few softmaxes of a table are computed in the float type
+    of the scores; exact losses are in float64, since a search needs their digits.
     """
     logits = data.predictions.logits
     if 3 * len(places_between(limits)) > data.n_classes:
@@ -174,7 +173,7 @@ def _quintic(corners: Vector, place: Vector) -> tuple[Vector, Vector]:
     ``corners`` (6, n) has value, first and second derivative at 0 and then at 1.
     """
     value, slope, bend = corners[0], corners[1], corners[2] / 2
-    # What is left to reach at the other end after the parabola of this one, in value, slope and bend.
+    # Residuals at the other end of the second-order expansion at this end: value, slope and curvature.
     rise = corners[3] - value - slope - bend
     turn = corners[4] - slope - 2 * bend
     curl = corners[5] - 2 * bend

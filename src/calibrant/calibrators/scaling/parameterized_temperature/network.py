@@ -1,4 +1,4 @@
-"""The objective behind parameterized temperature scaling, and its minimum."""
+"""Objective of parameterized temperature scaling: inputs, network, link, and its minimisation."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +74,7 @@ TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True, eq=False)
 class StandardInputs:
-    """How inputs are brought to mean zero and variance one, and kept within what the calibration rows have shown.
+    """Standardisation of the inputs to mean zero and variance one, clipped to the range of the calibration set.
 
     Attributes
     ----------
@@ -99,12 +99,12 @@ class StandardInputs:
         """
         means = np.average(inputs, axis=0, weights=weights)
         scales = np.sqrt(np.average((inputs - means) ** 2, axis=0, weights=weights))
-        # What differs by rounding only does not vary.
+        # Differences within rounding are no variation.
         scales[scales <= 1e-12 * np.abs(inputs).max(axis=0)] = 1.0
         return cls(means, scales, inputs.min(axis=0), inputs.max(axis=0))
 
     def __call__(self, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the same inputs in units of their spread."""
+        """Return standardised inputs."""
         standard: NDArray[np.float64] = (
             np.clip(inputs, self.smallest, self.largest) - self.means
         ) / self.scales
@@ -194,7 +194,7 @@ TOLERANCE = 1e-9
 ROUGH_TOLERANCE = 1e-6
 TOLERANCE_OF_MANY = 3e-8
 
-# Share of the loss below which a gain over the single temperature is none.
+# Relative gain over the single temperature that counts as zero.
 WORTHWHILE = 1e-7
 
 

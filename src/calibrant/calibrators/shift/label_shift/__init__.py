@@ -1,4 +1,4 @@
-"""LabelShift: class shares of rows without labels, and probabilities that fit them."""
+"""LabelShift: estimate the class prior of unlabelled rows, and adapt probabilities to it."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -182,16 +182,15 @@ ENTRIES = 2**21
 
 
 class LabelShift(Calibrator):
-    r"""Estimate from rows without labels how common the classes have become, and adapt the probabilities.
+    r"""Label shift: estimate the class prior of unlabelled target rows, and adapt the probabilities to it.
 
-    Meant for a classifier that is used where the classes have other shares than among its calibration rows, while
-    rows of one class look as they did: label shift. ``fit`` calibrates on labelled rows of the source;
-    :meth:`estimate` gives the shares of the classes among rows of the target, with intervals; :meth:`adapt` gives a
-    calibrator for the target,
+    Under label shift the class frequencies differ between calibration set and use, while rows of the same class have the
+    same distribution. ``fit`` calibrates on labelled source rows; :meth:`estimate` returns the class prior of target rows,
+    with confidence intervals; :meth:`adapt` returns a calibrator for the target,
 
     .. math:: \hat q_k \propto g_k(p) \, \hat\pi_k / \pi^0_k
 
-    where g is the calibrator and :math:`\pi^0` the shares that it stands for. By maximum likelihood,
+    where g is the calibrator and :math:`\pi^0` its class prior. By maximum likelihood,
 
     .. math:: \hat\pi = \arg\max_\pi \sum_i \log \sum_k \pi_k \, g_k(p_i) / \pi^0_k ,
 
@@ -203,23 +202,23 @@ class LabelShift(Calibrator):
     Parameters
     ----------
     calibrator : str or Calibrator, default="bias-corrected-temperature"
-        Calibrates the source. It should get the share of every class right: a temperature alone does not, and what it
-        leaves is taken for a shift.
+        Calibrator of the source. Its mean prediction of every class should be unbiased; temperature scaling is biased, and
+        its bias looks like a shift.
     method : {"em", "confusion", "confusion-soft"}, default="em"
-        Maximum likelihood, named after the algorithm that is commonly used for it :cite:`saerens2002`; the confusion
-        matrix of predicted classes; or that of mean predictions. The first is ahead where the calibrator is good and one class
-        prevails, and about equal to the last one elsewhere; predicted classes alone tell less. Confusion matrices do
-        not need calibrated predictions for the shares, only source rows enough for every class.
+        Maximum likelihood, named after the usual EM algorithm :cite:`saerens2002`; the confusion matrix of predicted
+        classes; or that of mean predictions. Maximum likelihood is best for a good calibrator and a dominant class, and
+        about equal to soft confusion elsewhere; predicted classes have less information. Confusion matrices need no
+        calibrated predictions to estimate the prior, only enough source rows of every class.
     source_prior : {"predictions", "labels"}, default="predictions"
-        :math:`\pi^0`: mean calibrated prediction on the source rows, so that a target like the source shows no
-        shift, or the shares of the labels. With the default calibrator they are the same.
+        :math:`\pi^0`: mean calibrated prediction on the source rows, with which a target equal to the source shows no
+        shift, or the class frequencies. With the default calibrator they are equal.
     ridge : float, default=0
-        For confusion matrices: strength :math:`\rho` of :math:`\rho \sum_k (\pi_k / \pi^0_k - 1)^2`, which pulls towards no
-        shift where rows are few :cite:`azizzadenesheli2019`.
+        For confusion matrices: regularisation strength :math:`\rho` of :math:`\rho \sum_k (\pi_k / \pi^0_k - 1)^2`, which
+        shrinks the estimate towards no shift :cite:`azizzadenesheli2019`.
     n_groups : int, default=20
-        Source rows are left out in so many groups, one after another, and the calibrator fitted to the others, to see
-        how much the shares depend on them. With 0 the intervals take the calibrator and the confusion matrix for granted,
-        and whether more than the shares has changed is not judged.
+        Number of groups of the delete-a-group jackknife over source rows, each with a refit of the calibrator, for the
+        variance of the estimate. With 0 the intervals treat the calibrator and the confusion matrix as known, and the
+        label-shift assumption is not tested.
     random_state : int, Generator or None, default=0
         For the assignment of rows to groups.
 
@@ -228,52 +227,47 @@ class LabelShift(Calibrator):
     calibrator_ : Calibrator
         Fitted to all source rows.
     source_prior_ : ndarray of shape (K,)
-        :math:`\pi^0`. Only classes with source rows, as all of the following.
+        :math:`\pi^0`. Only for classes with source rows, like all of the following.
     confusion_ : ndarray of shape (K, K)
         C, one column for each true class: frequency of every predicted class, or mean prediction.
     indistinct_ : list of list of int
-        Groups of classes, by number, that the predictions cannot tell apart.
+        Groups of class indices that the predictions cannot distinguish.
     target_prior_ : ndarray of shape (K,) or None
-        The shares that it is adapted to, or None before :meth:`adapt`. What is printed shows parameters only, so this
-        is how to see whether it is adapted.
+        Class prior after :meth:`adapt`, or None before. The printed form shows only parameters.
 
     Notes
     -----
-    *Likelihood.* It is concave in the shares, so the many steps of expectation-maximisation are replaced by a few of
-    Newton's method on the simplex, with the same end; the authors' program stops after 100 steps. Shares can be
-    exactly zero. *Confusion matrix.* The equation :math:`C \pi = \mu` is solved by constrained least squares. Where its
-    solution has no negative share, this is that solution; where it has, the authors' programs set negative shares to
-    zero and leave the others as they are.
+    *Likelihood.* It is concave in the prior, so expectation-maximisation is replaced by a few Newton steps on the simplex,
+    with the same optimum; the authors' program stops after 100 EM steps. Entries can be exactly zero.
+    *Confusion matrix.* The equation :math:`C \pi = \mu` is solved by constrained least squares. If its solution has negative
+    entries, the authors' programs set these to zero and do not change the others; otherwise the results are equal.
 
-    *Intervals* hold for one class at a time. Those of the likelihood end where twice its logarithm, along the path on which
-    the other shares give way, has fallen by the squared quantile, times the ratio of the whole variance to that of
-    the target rows :cite:`royall2003`; those of the confusion matrix are Wilson's. The variance due to the source
-    rows comes from a jackknife over ``n_groups`` groups of them, dealt out class by class. What they
-    do not cover: a calibrator whose form does not fit, the pull of a ridge, and a target that differs in more than its
-    class shares. A class's only source row is never left out. With a dozen source rows, 90 % of intervals at 95 % held
-    the truth in one simulation, and 84 % of those of rare classes in another.
+    *Confidence intervals* are per class. For maximum likelihood they are profile-likelihood intervals (up to third order),
+    with the quantile scaled by the ratio of the total variance to that of the target rows :cite:`royall2003`; for the
+    confusion matrix they are Wilson's. The variance due to the source rows comes from a stratified delete-a-group
+    jackknife with ``n_groups`` groups. The intervals do not cover misspecification of the calibrator, the bias of a ridge,
+    and violations of label shift. The only source row of a class is never left out. With a dozen source rows, the coverage
+    of 95 % intervals was 90 % in one simulation, and 84 % for rare classes in another.
 
-    *Small shifts.* What source rows and calibrator get wrong does not become less with more target rows. A large shift is
-    corrected almost as well as with the true shares; of the little that there is to gain from a small one a good part can be
-    lost.
+    *Small shifts.* Errors due to source rows and calibrator do not decrease with more target rows. A large shift is
+    corrected almost as well as with the true prior; a large part of the small gain from a small shift can be lost.
 
-    *Warnings.* If the source rows show no difference in predictions between some classes, their shares cannot be told
-    apart, and a warning names them. Three standard errors are asked for, which classes without any difference reach
-    once in 370 times at the most, and different ones with some twenty rows each often do not. If the predictions of
-    the target are not as the estimated shares imply (``p_value`` below 0.001), the change is no mere label shift:
-    probabilities may be wrong whatever the shares.
+    *Warnings.* If the mean predictions of some classes do not differ by three standard errors on the source rows, their
+    priors are not identified, and a warning names them. Classes with the same distribution reach three standard errors at
+    most once in 370 times; different classes with about twenty rows each often do not. If the target predictions reject the
+    label-shift model (``p_value`` below 0.001), probabilities may be wrong for any prior.
 
     *Classes without source rows* are left out; they keep the share of probability that the classifier gives them, and
     their interval is from 0 to 1.
 
     ``fit`` costs ``n_groups + 1`` fits of the calibrator. An estimate costs O(nK^2) for each of about ten Newton steps,
-    with up to about a hundred classes; with a thousand, some seconds for each thousand rows. Memory for four copies
-    of the target rows in float64. ``predict_proba`` before :meth:`adapt` gives what the calibrator gives.
+    with up to about a hundred classes; with a thousand, some seconds per thousand rows. Memory is four copies
+    of the target rows in float64. Before :meth:`adapt`, ``predict_proba`` is that of the calibrator.
 
     Examples
     --------
-    Among the calibration rows both classes are equally common, and one in five of either is mistaken for the other. In
-    use 70 % are called positive, so that :math:`0.8 \, \pi + 0.2 \, (1 - \pi) = 0.7` and :math:`\pi = 5/6`.
+    In the calibration set both classes are equally frequent, and one in five rows of each is misclassified. In use 70 % are
+    predicted positive, so :math:`0.8 \, \pi + 0.2 \, (1 - \pi) = 0.7` and :math:`\pi = 5/6`.
 
     >>> p, y = [0.8] * 500 + [0.2] * 500, [1] * 400 + [0] * 100 + [0] * 400 + [1] * 100
     >>> source = LabelShift().fit(p, y)

@@ -1,4 +1,4 @@
-"""Whether target rows look like source rows with other class shares, by predictions made and implied."""
+"""Tests of the label-shift model, and classes that predictions cannot distinguish."""
 
 from dataclasses import dataclass
 from typing import Protocol

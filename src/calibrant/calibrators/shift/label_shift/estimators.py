@@ -1,4 +1,4 @@
-"""Class shares of unlabelled rows by maximum likelihood: what the steps of Saerens and others converge to."""
+"""Estimators of the class prior of unlabelled rows: maximum likelihood and confusion matrices."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -12,16 +12,14 @@ import click
 
 from calibrant import distributed, load
 from calibrant.calibrator import Calibrator
-from calibrant.cli.fitted_map import fitted_map
+from calibrant.cli.choices import chosen_metrics, made, name_of
+from calibrant.cli.commands.evaluate import check_limits, limits_of, sentences_of
+from calibrant.cli.commands.fit import fitted_map
+from calibrant.cli.commands.report import format_of, names_of, written
+from calibrant.cli.console import said
+from calibrant.cli.files import check_writable
 from calibrant.cli.measurement import Measurement
-from calibrant.cli.method_choice import made
-from calibrant.cli.metric_choice import chosen_metrics, name_of
-from calibrant.cli.notes import said
-from calibrant.cli.options import check_writable
-from calibrant.cli.rendering import delivered
-from calibrant.cli.result import Result, Section
-from calibrant.cli.work.evaluate import check_limits, limits_of, sentences_of
-from calibrant.cli.work.report import format_of, names_of, written
+from calibrant.cli.rendering import Result, Section, delivered
 from calibrant.distributed.evaluation import metrics_by_name
 from calibrant.distributed.opening import EngineName
 from calibrant.errors import MissingExtraError, ParameterError

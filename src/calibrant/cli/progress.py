@@ -1,4 +1,4 @@
-"""Waiting: a progress bar on stderr for long steps, in terminals only."""
+"""Progress bar on stderr for long steps, in terminals only, with rows per second."""
 
 import logging
 import sys
@@ -10,11 +10,12 @@ from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
-from calibrant.cli.printing import in_one_line
+from calibrant.presentation.text import in_one_line
 
-__all__ = ["Waiting", "messages_in"]
+__all__ = ["Progress", "messages_in"]
 
 LOGGER = logging.getLogger("calibrant")
 LONGEST = 40  # characters of a message, so that the bar stays in place
@@ -22,7 +23,7 @@ LONGEST = 40  # characters of a message, so that the bar stays in place
 SECONDS_UNTIL_SHOWN = 1.0
 
 
-class Waiting:
+class Progress:
     """Context manager with a progress bar that appears after a second and disappears at the end.
 
     Parameters
@@ -43,10 +44,10 @@ class Waiting:
     def __init__(self, what: str) -> None:
         self._what, self._started = what, time.monotonic()
         self.expected_rows: float | None = None
-        self._bar: Progress | None = None
+        self._bar: Bar | None = None
         if sys.stderr.isatty():
             columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(30), TimeRemainingColumn()
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task(escape(in_one_line(what)), total=None)
             self._timer = threading.Timer(SECONDS_UNTIL_SHOWN, self._bar.start)
             self._timer.daemon = True
@@ -80,7 +81,7 @@ class Waiting:
 
 
 @contextmanager
-def messages_in(waiting: Waiting, what: str) -> Iterator[None]:
+def messages_in(waiting: Progress, what: str) -> Iterator[None]:
     """Show log messages of the library next to the bar."""
 
     class Shown(logging.Handler):

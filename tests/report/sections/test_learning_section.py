@@ -36,7 +36,7 @@ def curve(sizes, losses, uncalibrated=0.6):
 def test_an_outlier_leads_to_no_promise(losses):
     """A straight fit of the first would promise a fall by 2 from -2."""
     said = learning_sentence(curve([30, 60, 120], losses), 150, "platt", is_recommended=True)
-    assert said == "The learning curve does not allow a prediction of how platt would do with more rows."
+    assert said == "The learning curve of platt is too irregular for an extrapolation to more rows."
 
 
 def test_the_gain_of_more_rows_is_that_of_the_law():

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
-from calibrant.cli.notes import note
-from calibrant.cli.options import AS_DECLARED
+from calibrant.cli.console import note
+from calibrant.cli.definitions import AS_DECLARED
 from calibrant.errors import PredictionError
 from calibrant.predictions import Predictions
 from calibrant.space import Space, log_odds_look_like_probabilities, look_like_probabilities

@@ -4,8 +4,7 @@ from typing import Any
 
 from calibrant.binning import BinningScheme
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.bin_errors import Norm, Strategy, chosen_scheme
-from calibrant.metrics.binned_metric import BinnedMetric
+from calibrant.metrics.binned_metric import BinnedMetric, Norm, NumberOfBins, Strategy, chosen_scheme
 from calibrant.metrics.declaration import metric
 from calibrant.metrics.events import PredictedClass
 
@@ -13,7 +12,7 @@ __all__ = ["confidence_ece", "maximum_calibration_error"]
 
 
 def _confidence_ece(
-    n_bins: int, strategy: Strategy, norm: Norm, binning: BinningScheme | None
+    n_bins: NumberOfBins, strategy: Strategy, norm: Norm, binning: BinningScheme | None
 ) -> BinnedMetric:
     return BinnedMetric(PredictedClass(), chosen_scheme(n_bins, strategy, binning), norm)
 
@@ -24,7 +23,7 @@ def confidence_ece(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     norm: Norm = 1,
     binning: BinningScheme | None = None,
@@ -50,8 +49,8 @@ def confidence_ece(
         about the *predicted* class, whose confidence is at least one half.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
-    n_bins : int, default=15
-        Number of bins from 0 to 1.
+    n_bins : int or "cube_root", default=15
+        Number of bins from 0 to 1; ``"cube_root"`` is the cube root of the number of rows.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight (adaptive ECE; equal scores share a bin).
     norm : 1, 2, other number of at least 1, or "max", default=1
@@ -85,7 +84,7 @@ def confidence_ece(
 
 
 def _maximum_calibration_error(
-    n_bins: int, strategy: Strategy, binning: BinningScheme | None
+    n_bins: NumberOfBins, strategy: Strategy, binning: BinningScheme | None
 ) -> BinnedMetric:
     return _confidence_ece(n_bins, strategy, "max", binning)
 
@@ -96,7 +95,7 @@ def maximum_calibration_error(
     y_proba: Any,
     *,
     sample_weight: Any = None,
-    n_bins: int = 15,
+    n_bins: NumberOfBins = 15,
     strategy: Strategy = "uniform",
     binning: BinningScheme | None = None,
 ) -> float:
@@ -114,8 +113,8 @@ def maximum_calibration_error(
         Probabilities (n, K), or (n,) or (n, 1) for the positive class of two.
     sample_weight : array of shape (n,), optional
         Weights of the rows.
-    n_bins : int, default=15
-        Number of bins from 0 to 1.
+    n_bins : int or "cube_root", default=15
+        Number of bins from 0 to 1; ``"cube_root"`` is the cube root of the number of rows.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, or of equal weight (equal scores share a bin).
     binning : scheme, optional

@@ -1,14 +1,15 @@
-"""``calibrant export``: a saved calibrator as a file for another system."""
+"""``calibrant export`` and ``calibrant verify``: a calibrator as a file for another system."""
 
 from pathlib import Path
 
 from calibrant import load
-from calibrant.cli.notes import said
-from calibrant.cli.options import check_writable
+from calibrant.cli.console import said
+from calibrant.cli.files import check_writable
 from calibrant.export import export as exported
+from calibrant.export import verify as compared
 from calibrant.export.backend import backend_for
 
-__all__ = ["export"]
+__all__ = ["export", "verify"]
 
 
 def export(
@@ -32,3 +33,9 @@ def export(
         said(f"Wrote {output} ({backend.name}), not checked{need}.")
     else:
         said(f"Wrote {output} ({backend.name}); {parity}.")
+
+
+def verify(file: Path, against: Path) -> None:
+    """Compare an exported file with the calibrator that it was made of."""
+    parity = compared(file, load(against))
+    said(f"{file} ({parity.backend}) computes what {against} does; {parity}.")

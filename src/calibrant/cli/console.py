@@ -1,0 +1,103 @@
+"""Everything that the command line prints: control characters are escaped, and warnings become notes."""
+
+import os
+import re
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from calibrant.cli.translation import translated
+from calibrant.errors import CalibrationWarning
+from calibrant.presentation.text import in_one_line, visible
+from calibrant.wording import LONGEST_NAME, shortened
+
+__all__ = ["StreamError", "flush", "note", "noted", "notes_of_warnings", "printed", "said", "silence"]
+
+
+class StreamError(Exception):
+    """Stdout or stderr cannot be written any more; ``reason`` is the error of the system."""
+
+    def __init__(self, stream: IO[str], reason: OSError) -> None:
+        name = "standard error" if stream is sys.stderr else "standard output"
+        super().__init__(f"{name}: {(reason.strerror or str(reason)).lower().rstrip('.')}.")
+        self.stream, self.reason = stream, reason
+
+
+def printed(text: str, *, err: bool = False, nl: bool = True, raw: bool = False) -> None:
+    """Print text on stdout or stderr, with control characters escaped.
+
+    ``raw`` is for text for other programs, and for tables that were escaped before colours were added.
+    """
+    stream = sys.stderr if err else sys.stdout
+    try:
+        click.echo(text if raw else visible(text), file=stream, nl=nl)
+    except OSError as error:
+        raise StreamError(stream, error) from error
+
+
+def flush() -> None:
+    """Flush stdout and stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            raise StreamError(stream, error) from error
+
+
+def silence(stream: IO[str]) -> None:
+    """Discard the remaining output of a broken stream, so that the flush at exit does not fail."""
+    try:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)
+    except (OSError, ValueError):  # not backed by a file descriptor
+        pass
+
+
+LONG_NAME = re.compile(rf"'[^'\s]{{{LONGEST_NAME},}}'")
+
+
+def note(message: str) -> None:
+    """Print one line on stderr."""
+    said(f"Note: {message}")
+
+
+def noted(sentences: Iterable[str]) -> None:
+    """Print each sentence as a note."""
+    for sentence in sentences:
+        note(sentence)
+
+
+def said(sentence: str) -> None:
+    """Print a sentence on stderr, in one line that is wrapped only for terminals."""
+    text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
+    text = in_one_line(text)
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    printed(text, err=True)
+
+
+@contextmanager
+def notes_of_warnings(debug: bool = False) -> Iterator[None]:
+    """Show every warning of the library once, as a note; warnings of other packages only for debugging."""
+    seen: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = str(message)
+        if text in seen:
+            return
+        seen.add(text)
+        if issubclass(category, CalibrationWarning) or debug:
+            note(text)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,550 @@
+"""Commands and their options: what the command line accepts, without importing what a command does."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+__all__ = [
+    "AS_DECLARED",
+    "FORMAT_NAMES",
+    "SuggestingGroup",
+    "apply",
+    "bench",
+    "compare",
+    "demo",
+    "evaluate",
+    "export",
+    "fit",
+    "methods",
+    "report",
+    "verify",
+    "worker",
+]
+
+SPACES = ("probabilities", "logits")
+
+
+def worker(module: str, name: str) -> Callable[..., None]:
+    """Return the function of a command, imported on its first call.
+
+    >>> worker("methods", "methods").__module__
+    'calibrant.cli.commands.methods'
+    """
+    function: Callable[..., None] = getattr(import_module(f"calibrant.cli.commands.{module}"), name)
+    return function
+
+
+def engine_worker(name: str, engine: str, address: str | None) -> Callable[..., None]:
+    """Return the function of a command for rows in files of this machine, or for a cluster."""
+    if engine != "local":
+        return partial(worker("cluster", name), engine=engine, address=address)
+    if address is not None:
+        raise click.UsageError("--address is for --engine dask or --engine spark.")
+    return worker(name, name)
+
+
+class SuggestingGroup(click.Group):
+    """Command group that suggests the nearest name for an unknown command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return a command; reject an unknown one with the nearest name."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name in known or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(name.lower(), known, 1)
+        advice = f"did you mean {near[0]}?" if near else f"available: {', '.join(known)}."
+        raise click.UsageError(f"unknown command {name!r}; {advice}", ctx)
+
+
+AS_DECLARED = "calibrant.as_declared"
+"""Key in the context of a command for --as-declared."""
+
+FORMAT_NAMES = ("table", "json", "csv", "markdown")
+"""Output formats of :mod:`calibrant.cli.rendering`."""
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def normalise_option(command: Command) -> Command:
+    """Add the option for rounded probabilities."""
+    return click.option(
+        "--normalise",
+        is_flag=True,
+        help="Renormalise rows of probabilities whose sums are within 0.05 of one.",
+    )(command)
+
+
+def prediction_options(command: Command) -> Command:
+    """Add the file of predictions and the options for its columns, as in :class:`PredictionFile`."""
+    options = [
+        click.argument("file", type=click.Path(path_type=Path)),
+        click.option(
+            "--label", metavar="COLUMN", help="Column with the true class [a column named label, y, ...]."
+        ),
+        click.option(
+            "--space",
+            type=click.Choice(SPACES),
+            required=True,
+            help="Space of the scores; it is never guessed.",
+        ),
+        click.option(
+            "--as-declared",
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Accept logits that look like probabilities.",
+        ),
+        click.option(
+            "--columns",
+            metavar="PATTERN",
+            help="Score columns: 'p_*', or names separated by commas [all other numeric columns].",
+        ),
+        click.option("--weight", metavar="COLUMN", help="Column with sample weights."),
+        click.option(
+            "--group", metavar="COLUMN", help="Column with groups of dependent rows, such as patients."
+        ),
+        click.option(
+            "--positive",
+            metavar="LABEL",
+            help="Class of a single score column [the last in sorted order].",
+        ),
+        normalise_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
+    context.meta[AS_DECLARED] = given
+
+
+def engine_options(command: Command) -> Command:
+    """Add who reads the rows."""
+    command = click.option(
+        "--address",
+        metavar="URL",
+        help="Scheduler of Dask or master of Spark [workers on this machine].",
+    )(command)
+    return click.option(
+        "--engine",
+        type=click.Choice(["local", "dask", "spark"]),
+        default="local",
+        show_default=True,
+        help="Who reads the rows.",
+    )(command)
+
+
+def format_options(command: Command) -> Command:
+    """Add format and file of the result."""
+    command = click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        help="Write to a file instead of the terminal.",
+    )(command)
+    return click.option(
+        "--format",
+        "format_name",
+        type=click.Choice(FORMAT_NAMES),
+        default="table",
+        show_default=True,
+        help="Format of the result.",
+    )(command)
+
+
+def level_option(command: Command) -> Command:
+    """Add the confidence level of intervals."""
+    return click.option(
+        "--level",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        default=0.95,
+        show_default=True,
+        help="Confidence level of intervals.",
+    )(command)
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(-1), default=1, show_default=True, help="Processes; -1 for all processors."
+)
+
+
+def study_options(command: Command) -> Command:
+    """Add the recipe, its data folder and its results file."""
+    options = [
+        click.argument("recipe", type=click.Path(path_type=Path)),
+        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [complete]."),
+        click.option(
+            "--data",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            help="Data folder [CALIBRANT_DATA, or next to the recipe].",
+        ),
+        click.option(
+            "--store",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="File of all results [named after the recipe].",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def output_option(command: Command) -> Command:
+    """Add the output folder of the report."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+        help="Folder for the report [named after the recipe].",
+    )(command)
+
+
+DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,debiased_ece,smooth_ece"
+
+
+@click.command()
+@prediction_options
+@click.option(
+    "--metrics",
+    default=DEFAULT_METRICS,
+    metavar="NAMES",
+    help="Metrics, separated by commas, with options after colons: confidence_ece:n_bins=30,log_loss.",
+)
+@click.option("--bins", type=click.IntRange(1), help="Number of bins of binned metrics.")
+@level_option
+@click.option(
+    "--resamples",
+    type=click.IntRange(1),
+    help="Number of bootstrap resamples [depends on the number of rows].",
+)
+@click.option("--tests/--no-tests", "with_tests", default=True, help="Test calibration [yes].")
+@click.option("--stream/--no-stream", default=None, help="Read the rows in batches [if the file is large].")
+@click.option(
+    "--fail-above",
+    multiple=True,
+    metavar="METRIC=VALUE",
+    help="Exit with code 4 if a metric is above this value (for accuracy: below). Repeatable.",
+)
+@click.option(
+    "--definitions", is_flag=True, help="Print the options of every metric [always in JSON and CSV]."
+)
+@engine_options
+@format_options
+@click.pass_context
+def evaluate(context: click.Context, /, engine: str, address: str | None, **options: Any) -> None:
+    """Measure the calibration of predictions.
+
+    Metrics have bootstrap intervals. Metrics that are positive even for
+    calibrated predictions are shown with their expected value. Files larger
+    than memory are read in batches.
+    """
+    engine_worker("evaluate", engine, address)(context, **options)
+
+
+@click.command()
+@prediction_options
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    help="A method from 'calibrant methods', or several joined by +.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Parameter of the method. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Output file, such as calibrator.npz.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(FORMAT_NAMES),
+    default="table",
+    show_default=True,
+    help="Format of the printed summary.",
+)
+@engine_options
+def fit(engine: str, address: str | None, **options: Any) -> None:
+    """Fit a calibrator to held-out predictions of the classifier, and save it."""
+    engine_worker("fit", engine, address)(**options)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--calibrator",
+    "calibrator_path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File saved by 'calibrant fit'.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Output file; may be FILE itself."
+)
+@click.option("--columns", metavar="PATTERN", help="Score columns [named as in the fit].")
+@click.option(
+    "--space",
+    type=click.Choice(SPACES),
+    help="Space of the scores [as in the fit].",
+)
+@normalise_option
+@click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
+@click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
+@engine_options
+def apply(engine: str, address: str | None, **options: Any) -> None:
+    """Replace the scores of a file by calibrated probabilities.
+
+    The file format and all other columns are kept. Files larger than memory are
+    processed in batches.
+    """
+    engine_worker("apply", engine, address)(**options)
+
+
+@click.command()
+@click.argument("calibrator", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The file to write; its ending says what kind: .onnx, .pt2, .sql or .json.",
+)
+@click.option(
+    "--space",
+    type=click.Choice(SPACES),
+    help="What the file takes [as in the fit].",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    help="Float type of scores and probabilities [usual for the kind of file].",
+)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a column of scores [as in the fit]; once per class, in their order.",
+)
+@click.option("--dialect", help="Dialect of a .sql file: postgres, spark, bigquery, ... [duckdb].")
+@click.option(
+    "--table",
+    multiple=True,
+    metavar="NAME",
+    help="Table of the scores in a .sql file [predictions]; repeat for schema and table.",
+)
+@click.option(
+    "--keep", multiple=True, metavar="NAME", help="Other column to select in a .sql file; can be repeated."
+)
+def export(**options: Any) -> None:
+    """Write a saved calibrator to a file that another system runs.
+
+    CALIBRATOR is what 'calibrant fit' saved. The new file is applied to test rows
+    first, if its runtime is installed.
+    """
+    worker("exports", "export")(**options)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="What 'calibrant fit' saved.",
+)
+def verify(**options: Any) -> None:
+    """Compare an exported file with the calibrator on test rows.
+
+    Ends with exit code 1 if probabilities or predicted classes differ.
+    """
+    worker("exports", "verify")(**options)
+
+
+DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
+
+
+@click.command()
+@prediction_options
+@click.option(
+    "--methods",
+    default=DEFAULT_METHODS,
+    show_default=True,
+    metavar="NAMES",
+    help="Methods, separated by commas.",
+)
+@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
+@click.option(
+    "--test",
+    "test_file",
+    type=click.Path(path_type=Path),
+    help="File with a test set, instead of cross-validation.",
+)
+@click.option("--metrics", metavar="NAMES", help="Further metrics, separated by commas.")
+@level_option
+@format_options
+def compare(**options: Any) -> None:
+    """Compare calibration methods by cross-validation or on a test set.
+
+    Differences are to the uncalibrated predictions, paired by row; negative is
+    better.
+    """
+    worker("compare", "compare")(**options)
+
+
+@click.command()
+@prediction_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Output file, such as report.html.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["html", "json", "markdown"]),
+    help="Format of the report [from the file extension].",
+)
+@click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")
+@click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
+@level_option
+@click.option("--title", help="Title of the page [the name of the file].")
+@engine_options
+def report(engine: str, address: str | None, **options: Any) -> None:
+    """Report whether predictions are calibrated, and which method to use.
+
+    The report is one self-contained HTML file.
+    """
+    engine_worker("report", engine, address)(**options)
+
+
+class InOrder(SuggestingGroup):
+    """Group that lists commands in the order of use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names in the order of definition."""
+        return list(self.commands)
+
+
+@click.group(cls=InOrder)
+def bench() -> None:
+    """Run a study from a recipe, and compare it with a paper.
+
+    A recipe is a folder with a file recipe.toml, which lists data sets,
+    classifiers, calibrators, splits and metrics, and the tables and figures
+    of the report.
+    """
+
+
+@bench.command()
+@study_options
+@jobs_option
+@click.option(
+    "--backend",
+    type=click.Choice(["loky", "dask", "threading"]),
+    default="loky",
+    show_default=True,
+    help="Backend of joblib.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Address of the Dask scheduler.")
+@click.option("--retry-failed", is_flag=True, help="Run units again that failed or were too slow.")
+@output_option
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:
+    """Run all missing units, and write the report.
+
+    This runs the Python files of the recipe, so run only recipes that you
+    trust; all other commands read them as text.
+
+    Results are saved as soon as they are available. To resume a run that was
+    stopped or killed, give the same command again.
+    """
+    worker("bench", "run")(context, **options)
+
+
+@bench.command()
+@study_options
+@jobs_option
+@format_options
+def status(**options: Any) -> None:
+    """Show finished units, remaining time and failures."""
+    worker("bench", "status")(**options)
+
+
+@bench.command(name="report")
+@study_options
+@output_option
+def bench_report(**options: Any) -> None:
+    """Write tables, figures and pages from the available results."""
+    worker("bench", "report")(**options)
+
+
+@bench.command()
+@study_options
+@click.option("--failed", is_flag=True, help="Units that failed or were too slow.")
+@click.option(
+    "--where", "texts", multiple=True, metavar="LABEL=VALUE", help="Units with this label, such as data=iris."
+)
+@click.option("--old", is_flag=True, help="Results that are no longer in the recipe.")
+@click.option("--dry-run", is_flag=True, help="Only print how many results would be removed.")
+def forget(**options: Any) -> None:
+    """Remove results from the store, so that they are run again.
+
+    --failed and --where together select units that match both.
+    """
+    worker("bench", "forget")(**options)
+
+
+@bench.command(name="list")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
+@format_options
+def list_recipes(**options: Any) -> None:
+    """List the recipes in a folder."""
+    worker("bench", "list_recipes")(**options)
+
+
+@click.command()
+@format_options
+def methods(**options: Any) -> None:
+    """List all calibration methods by name.
+
+    A + between two names composes them: temperature+knn-kl.
+    """
+    worker("methods", "methods")(**options)
+
+
+@click.command()
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("calibrant-demo"),
+    show_default=True,
+    help="Output folder.",
+)
+def demo(**options: Any) -> None:
+    """Train three classifiers on handwritten digits and calibrate them with every method."""
+    import_module("calibrant.demo.run").main(["--output", str(options["output"])])

@@ -1,1 +1,0 @@
-"""Implementations of the commands, each loaded after its command line has been parsed."""
