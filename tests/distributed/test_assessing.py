@@ -40,7 +40,7 @@ def test_a_report_has_exact_numbers_first_and_does_not_depend_on_the_partitions(
     assert "500 of 2,000 rows" in first.data.split
     assert first.verdict == second.verdict
     assert first.recommendation.method == second.recommendation.method == "temperature"
-    assert "log-loss of all rows" in first.to_markdown()
+    assert "log-loss of all rows" in first.to_markdown().lower()
 
 
 def test_few_different_rows_are_drawn_in_their_share():

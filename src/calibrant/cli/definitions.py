@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,15 @@ def worker(module: str, name: str) -> Callable[..., None]:
     """
     function: Callable[..., None] = getattr(import_module(f"calibrant.cli.commands.{module}"), name)
     return function
+
+
+def engine_worker(name: str, engine: str, address: str | None) -> Callable[..., None]:
+    """Return the function of a command for rows in files of this machine, or for a cluster."""
+    if engine != "local":
+        return partial(worker("cluster", name), engine=engine, address=address)
+    if address is not None:
+        raise click.UsageError("--address is for --engine dask or --engine spark.")
+    return worker(name, name)
 
 
 class SuggestingGroup(click.Group):
@@ -115,6 +125,22 @@ def prediction_options(command: Command) -> Command:
 
 def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
     context.meta[AS_DECLARED] = given
+
+
+def engine_options(command: Command) -> Command:
+    """Add who reads the rows."""
+    command = click.option(
+        "--address",
+        metavar="URL",
+        help="Scheduler of Dask or master of Spark [workers on this machine].",
+    )(command)
+    return click.option(
+        "--engine",
+        type=click.Choice(["local", "dask", "spark"]),
+        default="local",
+        show_default=True,
+        help="Who reads the rows.",
+    )(command)
 
 
 def format_options(command: Command) -> Command:
@@ -214,16 +240,17 @@ DEFAULT_METRICS = "log_loss,brier_score,accuracy,confidence_ece,classwise_ece,de
 @click.option(
     "--definitions", is_flag=True, help="Print the options of every metric [always in JSON and CSV]."
 )
+@engine_options
 @format_options
 @click.pass_context
-def evaluate(context: click.Context, /, **options: Any) -> None:
+def evaluate(context: click.Context, /, engine: str, address: str | None, **options: Any) -> None:
     """Measure the calibration of predictions.
 
     Metrics have bootstrap intervals. Metrics that are positive even for
     calibrated predictions are shown with their expected value. Files larger
     than memory are read in batches.
     """
-    worker("evaluate", "evaluate")(context, **options)
+    engine_worker("evaluate", engine, address)(context, **options)
 
 
 @click.command()
@@ -256,9 +283,10 @@ def evaluate(context: click.Context, /, **options: Any) -> None:
     show_default=True,
     help="Format of the printed summary.",
 )
-def fit(**options: Any) -> None:
+@engine_options
+def fit(engine: str, address: str | None, **options: Any) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
-    worker("fit", "fit")(**options)
+    engine_worker("fit", engine, address)(**options)
 
 
 @click.command()
@@ -282,13 +310,14 @@ def fit(**options: Any) -> None:
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
-def apply(**options: Any) -> None:
+@engine_options
+def apply(engine: str, address: str | None, **options: Any) -> None:
     """Replace the scores of a file by calibrated probabilities.
 
     The file format and all other columns are kept. Files larger than memory are
     processed in batches.
     """
-    worker("apply", "apply")(**options)
+    engine_worker("apply", engine, address)(**options)
 
 
 @click.command()
@@ -402,12 +431,13 @@ def compare(**options: Any) -> None:
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
-def report(**options: Any) -> None:
+@engine_options
+def report(engine: str, address: str | None, **options: Any) -> None:
     """Report whether predictions are calibrated, and which method to use.
 
     The report is one self-contained HTML file.
     """
-    worker("report", "report")(**options)
+    engine_worker("report", engine, address)(**options)
 
 
 class InOrder(SuggestingGroup):

@@ -113,7 +113,7 @@ def _rows(exact: dict[str, Interval], names: dict[str, str]) -> list[ScoreRow]:
                 exact[metric].low,
                 exact[metric].high,
                 exact[metric].level,
-                f"{exact[metric].definition}; {exact[metric].method}",
+                f"exact sums over all rows: {exact[metric].definition}; {exact[metric].method}",
                 higher_is_better=metric == "accuracy",
             ),
             None,

@@ -19,7 +19,7 @@ from calibrant.tables.columns import listed
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.wording import counted
 
-__all__ = ["evaluate"]
+__all__ = ["check_limits", "evaluate", "limits_of", "sentences_of"]
 
 BYTES_PER_SCORE = 48  # approximate memory, with copies
 SCORES_TO_STREAM = 5_000_000  # beyond, a bootstrap takes minutes
@@ -43,7 +43,7 @@ def evaluate(
 ) -> None:
     """Measure the calibration of predictions."""
     check_writable(output, file)
-    limits = _limits(fail_above)
+    limits = limits_of(fail_above)
     chosen = chosen_metrics(metrics, bins)
     with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
         in_batches = _is_large(predictions) if stream is None else stream
@@ -72,6 +72,11 @@ def evaluate(
     noted(predictions.notes)
     result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
     delivered(result, format_name, output)
+    check_limits(context, limits, measurements)
+
+
+def check_limits(context: click.Context, limits: dict[str, float], measurements: list[Measurement]) -> None:
+    """Exit with a code of its own if a metric is beyond its limit."""
     exceeded = _exceeded(limits, measurements)
     for sentence in exceeded:
         said(f"Limit exceeded: {sentence}")
@@ -136,7 +141,7 @@ def _result(
         f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
         f"{predictions.space.value}"
     )
-    sentences = [*_sentences(measurements, tests, definitions), *notes, *_verdict(tests)]
+    sentences = [*sentences_of(measurements, tests, definitions), *notes, *_verdict(tests)]
     return Result(heading, tuple(sections), tuple(sentences), facts)
 
 
@@ -154,7 +159,8 @@ def _verdict(tests: list[TestRow]) -> list[str]:
     ]
 
 
-def _sentences(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
+def sentences_of(measurements: list[Measurement], tests: list[TestRow], definitions: bool) -> list[str]:
+    """Return what a reader of the tables must know."""
     sentences = []
     if any(one.noise is not None for one in measurements):
         sentences.append(
@@ -177,7 +183,8 @@ def _sentences(measurements: list[Measurement], tests: list[TestRow], definition
     return sentences
 
 
-def _limits(texts: tuple[str, ...]) -> dict[str, float]:
+def limits_of(texts: tuple[str, ...]) -> dict[str, float]:
+    """Return the limits of ``--fail-above`` by metric."""
     limits = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -12,9 +12,9 @@ from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
 from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
-from calibrant.report import assess
+from calibrant.report import Assessment, assess
 
-__all__ = ["report"]
+__all__ = ["format_of", "names_of", "report", "written"]
 
 SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
@@ -30,13 +30,9 @@ def report(
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
-    chosen = format_name or SUFFIXES.get(output.suffix.lower())
-    if chosen is None:
-        raise click.UsageError(f"the extension of {output} is not .html, .json or .md; give --format.")
+    chosen = format_of(output, format_name)
     check_writable(output, file)
-    names = None if methods is None else [name.strip() for name in methods.split(",")]
-    for name in names or []:
-        made(name)
+    names = names_of(methods)
     with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
         table = predictions.read(waiting.rows)
         check_declared(file, table.predictions)
@@ -51,12 +47,33 @@ def report(
             title=title or file.name,
             progress=waiting.update,
         )
-        text = {
-            "html": assessment.to_html,
-            "json": assessment.to_json,
-            "markdown": assessment.to_markdown,
-        }[chosen]()
     noted(predictions.notes)
+    written(assessment, chosen, output)
+
+
+def format_of(output: Path, format_name: str | None) -> str:
+    """Return the format of a report, from the ending of the file if it is not given."""
+    chosen = format_name or SUFFIXES.get(output.suffix.lower())
+    if chosen is None:
+        raise click.UsageError(f"the extension of {output} is not .html, .json or .md; give --format.")
+    return chosen
+
+
+def names_of(methods: str | None) -> list[str] | None:
+    """Return the names of the methods to try, all of which exist."""
+    names = None if methods is None else [name.strip() for name in methods.split(",")]
+    for name in names or []:
+        made(name)
+    return names
+
+
+def written(assessment: Assessment, format_name: str, output: Path) -> None:
+    """Write a report and print its summary."""
+    text = {
+        "html": assessment.to_html,
+        "json": assessment.to_json,
+        "markdown": assessment.to_markdown,
+    }[format_name]()
     with replacing(output) as stream:
         stream.write(text.encode())
     printed(translated(str(assessment)).rstrip())

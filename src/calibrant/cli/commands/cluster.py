@@ -1,0 +1,210 @@
+"""Commands with ``--engine dask`` or ``--engine spark``: the same work where the rows are."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calibrant import distributed, load
+from calibrant.calibrator import Calibrator
+from calibrant.cli.choices import chosen_metrics, made, name_of
+from calibrant.cli.commands.evaluate import check_limits, limits_of, sentences_of
+from calibrant.cli.commands.fit import fitted_map
+from calibrant.cli.commands.report import format_of, names_of, written
+from calibrant.cli.console import said
+from calibrant.cli.files import check_writable
+from calibrant.cli.measurement import Measurement
+from calibrant.cli.rendering import Result, Section, delivered
+from calibrant.distributed.evaluation import metrics_by_name
+from calibrant.distributed.opening import EngineName
+from calibrant.errors import MissingExtraError, ParameterError
+from calibrant.wording import LONGEST_NAME, counted
+
+__all__ = ["apply", "connected", "evaluate", "fit", "report"]
+
+
+@contextmanager
+def connected(engine: EngineName, address: str | None) -> Iterator[None]:
+    """Connect to a scheduler of Dask or a master of Spark; without an address start one on this machine."""
+    if engine == "dask":
+        try:
+            dask: Any = import_module("dask.distributed")
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("distributed", "dask") from error
+        if address is not None:
+            with dask.Client(address):
+                yield
+            return
+        with dask.LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, dask.Client(cluster):
+            yield
+        return
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pyspark", "spark") from error
+    session = SparkSession.builder.master(address or "local[*]").appName("calibrant").getOrCreate()
+    try:
+        yield
+    finally:
+        session.stop()
+
+
+def evaluate(
+    context: click.Context,
+    /,
+    file: Path,
+    metrics: str,
+    bins: int | None,
+    level: float,
+    fail_above: tuple[str, ...],
+    definitions: bool,
+    format_name: str,
+    output: Path | None,
+    engine: EngineName,
+    address: str | None,
+    resamples: int | None,  # noqa: ARG001 (intervals are those of a jackknife)
+    with_tests: bool,  # noqa: ARG001 (tests need all rows)
+    stream: bool | None,  # noqa: ARG001 (always)
+    **choice: Any,
+) -> None:
+    """Measure the calibration of predictions."""
+    check_writable(output, file)
+    limits, roles = limits_of(fail_above), _roles(choice)
+    possible, left_out = [], []
+    for metric in chosen_metrics(metrics, bins):
+        try:
+            metrics_by_name([metric])
+        except ParameterError:
+            left_out.append(name_of(metric))
+        else:
+            possible.append(metric)
+    with connected(engine, address):
+        found = distributed.evaluate(str(file), metrics=possible, level=level, engine=engine, **roles)
+    measurements = [
+        Measurement(name, *ends, None, None, interval.definition, interval.method, interval.n_rows)
+        for name, interval in zip(map(name_of, possible), found.values(), strict=True)
+        for ends in [(interval.estimate, interval.low, interval.high)]
+    ]
+    missing = ", ".join([*left_out, "expected values under calibration", "the tests of calibration"])
+    notes = (
+        *sentences_of(measurements, [], definitions),
+        f"Not computed, since they need all rows in memory: {missing}.",
+    )
+    section = Section(
+        "metrics",
+        ("metric", "value", f"{100 * level:g} % interval"),
+        [one.row()[:3] for one in measurements],
+        [one.record() for one in measurements],
+    )
+    n_rows = max((one.n_rows for one in measurements), default=0)
+    facts = {"file": str(file), "n_rows": n_rows, "engine": engine, "level": level, **roles}
+    heading = f"{file.name}: {counted(n_rows, 'row')}, {roles['space']}, on {engine}"
+    delivered(Result(heading, (section,), notes, facts), format_name, output)
+    check_limits(context, limits, measurements)
+
+
+def fit(
+    file: Path,
+    method: str,
+    settings: tuple[str, ...],
+    output: Path,
+    format_name: str,
+    engine: EngineName,
+    address: str | None,
+    **choice: Any,
+) -> None:
+    """Fit, save and describe a calibrator."""
+    check_writable(output, file)
+    unfitted, roles = made(method, settings), _roles(choice)
+    with connected(engine, address):
+        calibrator: Calibrator = distributed.fit(unfitted, str(file), engine=engine, **roles)
+    calibrator.save(output)
+    heading = (
+        f"{file.name}: {method} fitted on {engine}, {len(calibrator.classes_)} classes, {calibrator.space_}"
+    )
+    facts = {"file": str(file), "method": method, "calibrator": str(output), "engine": engine, **roles}
+    notes = (*fitted_map(calibrator, LONGEST_NAME), f"Saved to {output}.")
+    delivered(Result(heading, (), notes, facts), format_name, None)
+
+
+def report(
+    file: Path,
+    output: Path,
+    format_name: str | None,
+    methods: str | None,
+    cv: int,
+    level: float,
+    title: str | None,
+    engine: EngineName,
+    address: str | None,
+    **choice: Any,
+) -> None:
+    """Write a report on the calibration of predictions."""
+    chosen, names, roles = format_of(output, format_name), names_of(methods), _roles(choice)
+    check_writable(output, file)
+    with connected(engine, address):
+        assessment = distributed.assess(
+            str(file), engine=engine, methods=names, cv=cv, level=level, title=title or file.name, **roles
+        )
+    written(assessment, chosen, output)
+
+
+def apply(
+    file: Path,
+    calibrator_path: Path,
+    output: Path,
+    columns: str | None,
+    space: str | None,
+    normalise: bool,
+    append: bool,
+    prefix: str,
+    engine: EngineName,
+    address: str | None,
+) -> None:
+    """Write a folder of Parquet files with the calibrated probabilities as new columns."""
+    if columns is None or normalise or not append:
+        raise click.UsageError(
+            "with --engine, give --append and the score columns, --columns 'p_*', and no --normalise."
+        )
+    if output.exists():
+        raise ParameterError(f"{output} is there already; with --engine the output is a new folder.")
+    unfinished = output.resolve().with_name(f".calibrant-{os.getpid()}-{output.name}")
+    calibrator = load(calibrator_path)
+    try:
+        with connected(engine, address):
+            found = distributed.predict_proba(
+                calibrator, str(file), columns=_names(columns), space=space, prefix=prefix, engine=engine
+            )
+            if engine == "dask":
+                found.to_parquet(unfinished, write_index=False)
+            else:
+                found.write.parquet(str(unfinished))
+        unfinished.rename(output)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    said(f"Wrote the folder {output}; new columns {prefix}* hold calibrated probabilities.")
+
+
+def _roles(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the functions of :mod:`calibrant.distributed`."""
+    if choice["label"] is None or choice["columns"] is None:
+        raise click.UsageError("with --engine, give the columns: --label y --columns 'p_*'.")
+    if choice.get("positive") is not None or choice.get("normalise"):
+        raise click.UsageError("--positive and --normalise are for files that are read on this machine.")
+    return {
+        "label": choice["label"],
+        "columns": _names(choice["columns"]),
+        "space": choice["space"],
+        "sample_weight": choice["weight"],
+        "key": choice["group"],
+    }
+
+
+def _names(columns: str) -> str | list[str]:
+    """Return a pattern, or names that were separated by commas."""
+    return [part.strip() for part in columns.split(",")] if "," in columns else columns
