@@ -7,13 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from calibrant import Predictions, TemperatureScaling, load, metrics
+
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("rich")
-
-from click.testing import CliRunner
-
-from calibrant import Predictions, TemperatureScaling, load, metrics
-from calibrant.cli.program import calibrant
+testing = pytest.importorskip("click.testing")
+program = pytest.importorskip("calibrant.cli.program")
 
 pytestmark = [
     # Of Dask itself, when its threads and sockets end.
@@ -45,7 +44,9 @@ def rows(tmp_path):
 
 
 def run(*words, expected=0):
-    result = CliRunner().invoke(calibrant, [str(word) for word in words], prog_name="calibrant")
+    result = testing.CliRunner().invoke(
+        program.calibrant, [str(word) for word in words], prog_name="calibrant"
+    )
     assert result.exit_code == expected, result.output
     return result
 

@@ -29,6 +29,8 @@ def test_verify_ends_with_a_code_and_one_sentence(run, folder, saved):
     (folder / "calibrator.onnx").write_bytes(b"\x00" * 50)
     assert "is damaged" in run("verify calibrator.onnx --against calibrator.npz", 1).stderr
     assert "absent.onnx: no such file" in run("verify absent.onnx --against calibrator.npz", 1).stderr
+    assert "absent.npz: no such file" in run("verify calibrator.onnx --against absent.npz", 1).stderr
+    assert "absent.npz: no such file" in run("export absent.npz -o absent.onnx", 1).stderr
 
 
 def test_names_of_a_query(run, folder, saved):

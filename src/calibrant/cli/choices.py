@@ -11,13 +11,13 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.metrics.declaration import options_of
 
-__all__ = ["Metric", "chosen_metrics", "literal", "made", "name_of"]
+__all__ = ["Metric", "chosen_metrics", "literal", "make_calibrator", "name_of"]
 
 
-def made(method: str, settings: Sequence[str] = ()) -> Calibrator:
+def make_calibrator(method: str, settings: Sequence[str] = ()) -> Calibrator:
     """Return a calibrator from its name and parameters of the form KEY=VALUE.
 
-    >>> made("temperature", ["loss=brier"])
+    >>> make_calibrator("temperature", ["loss=brier"])
     TemperatureScaling(loss='brier')
     """
     known = registry.calibrators()

@@ -17,7 +17,7 @@ from calibrant.errors import CalibrationWarning
 from calibrant.presentation.text import in_one_line, visible
 from calibrant.wording import LONGEST_NAME, shortened
 
-__all__ = ["StreamError", "flush", "note", "noted", "notes_of_warnings", "printed", "said", "silence"]
+__all__ = ["StreamError", "flush", "note", "notes_of_warnings", "print_notes", "printed", "silence", "tell"]
 
 
 class StreamError(Exception):
@@ -65,16 +65,16 @@ LONG_NAME = re.compile(rf"'[^'\s]{{{LONGEST_NAME},}}'")
 
 def note(message: str) -> None:
     """Print one line on stderr."""
-    said(f"Note: {message}")
+    tell(f"Note: {message}")
 
 
-def noted(sentences: Iterable[str]) -> None:
+def print_notes(sentences: Iterable[str]) -> None:
     """Print each sentence as a note."""
     for sentence in sentences:
         note(sentence)
 
 
-def said(sentence: str) -> None:
+def tell(sentence: str) -> None:
     """Print a sentence on stderr, in one line that is wrapped only for terminals."""
     text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
     text = in_one_line(text)

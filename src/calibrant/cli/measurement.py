@@ -333,17 +333,17 @@ class _StreamedMetric(NamedTuple):
 class _Sums:
     """Visitor of the batches of a file that sums all metrics."""
 
-    def __init__(self, predictions: PredictionFile, metrics: list[Metric], waiting: Progress) -> None:
+    def __init__(self, predictions: PredictionFile, metrics: list[Metric], progress: Progress) -> None:
         self.sums = JackknifeSums(metrics)
         self.n_rows = 0
-        self._predictions, self._waiting = predictions, waiting
+        self._predictions, self._progress = predictions, progress
         self._generator = np.random.default_rng(0)
 
     def __call__(self, rows: CodedRows) -> None:
         if self.n_rows == 0 and rows.data is not None:
             check_declared(self._predictions.path, rows.data.predictions)
         self.n_rows += rows.n_rows
-        self._waiting.rows(self.n_rows)
+        self._progress.rows(self.n_rows)
         if rows.data is not None:
             data = rows.data.with_bounded_weights()
             self.sums.update(data, self._parts(rows, data.n_rows))
@@ -357,7 +357,7 @@ class _Sums:
 
 
 def measured_in_batches(
-    predictions: PredictionFile, metrics: list[Metric], level: float, waiting: Progress
+    predictions: PredictionFile, metrics: list[Metric], level: float, progress: Progress
 ) -> Streamed:
     """Return every metric that is a function of sums over rows, with its interval, in constant memory.
 
@@ -373,7 +373,7 @@ def measured_in_batches(
         else:
             if found[-1].shown is not metric:
                 not_computed.append(f"equal-mass bins of {name_of(metric)} (equal-width bins instead)")
-    visitor = predictions.visit(lambda: _Sums(predictions, [one.summed for one in found], waiting))
+    visitor = predictions.visit(lambda: _Sums(predictions, [one.summed for one in found], progress))
     assert isinstance(visitor, _Sums)
     if visitor.sums.n_rows == 0:
         raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import calibrant as package
-from calibrant.cli.console import StreamError, flush, notes_of_warnings, printed, said, silence
+from calibrant.cli.console import StreamError, flush, notes_of_warnings, printed, silence, tell
 from calibrant.cli.definitions import SuggestingGroup
 from calibrant.cli.exit_codes import FULL, ExitCode, explained
 
@@ -66,7 +66,7 @@ class Program(SuggestingGroup):
             printed(shown.getvalue(), err=True, nl=False)
             return error.exit_code
         except (click.Abort, KeyboardInterrupt):
-            said("Interrupted; no incomplete files were left.")
+            tell("Interrupted; no incomplete files were left.")
             return ExitCode.INTERRUPTED
         except StreamError:
             raise
@@ -74,7 +74,7 @@ class Program(SuggestingGroup):
             if debug:
                 traceback.print_exc()
             number, sentence = explained(error)
-            said(f"Error: {sentence}")
+            tell(f"Error: {sentence}")
             return number
         return int(code) if isinstance(code, int) else ExitCode.FINE
 
@@ -121,7 +121,7 @@ def _lost(error: StreamError) -> ExitCode:
     silence(error.stream)
     if error.reason.errno in FULL:
         with suppress(StreamError):
-            said(f"Error: {str(error).removesuffix('.')}; free some space, or choose another place.")
+            tell(f"Error: {str(error).removesuffix('.')}; free some space, or choose another place.")
         return ExitCode.BAD_INPUT
     return ExitCode.BROKEN_PIPE
 

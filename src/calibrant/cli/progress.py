@@ -81,12 +81,12 @@ class Progress:
 
 
 @contextmanager
-def messages_in(waiting: Progress, what: str) -> Iterator[None]:
+def messages_in(progress: Progress, what: str) -> Iterator[None]:
     """Show log messages of the library next to the bar."""
 
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            waiting.update(0, None, f"{what}: {record.getMessage()[:LONGEST]}")
+            progress.update(0, None, f"{what}: {record.getMessage()[:LONGEST]}")
 
     handler, level, propagates = Shown(), LOGGER.level, LOGGER.propagate
     LOGGER.addHandler(handler)

@@ -25,7 +25,7 @@ from calibrant.persistence.replacing import replacing
 from calibrant.presentation import decimals, to_plain
 from calibrant.presentation.text import CONTROL, in_one_line
 
-__all__ = ["FORMATS", "Result", "Section", "delivered", "number_text"]
+__all__ = ["FORMATS", "Result", "Section", "deliver", "number_text"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ WIDTH = 80
 WIDEST = 100
 
 
-def delivered(result: Result, format_name: str, output: Path | None) -> None:
+def deliver(result: Result, format_name: str, output: Path | None) -> None:
     """Print a result, or write it to a file; an existing file is replaced only once the new one is complete."""
     result = replace(result, notes=tuple(translated(sentence) for sentence in result.notes))
     if output is not None:

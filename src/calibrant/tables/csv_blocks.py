@@ -1,4 +1,4 @@
-"""Blocks of a CSV file: complete records as bytes, split into columns by pyarrow where that gives the same cells."""
+"""Blocks of a CSV file: complete records as bytes, split into columns by pyarrow where the cells are the same."""
 
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple

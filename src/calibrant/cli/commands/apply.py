@@ -4,8 +4,8 @@ from pathlib import Path
 
 from calibrant import load
 from calibrant.calibrator import Calibrator
-from calibrant.cli.console import note, said
-from calibrant.cli.files import check_writable
+from calibrant.cli.console import note, tell
+from calibrant.cli.files import check_exists, check_writable
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_meaning, noting_probabilities
 from calibrant.errors import PredictionError
@@ -40,13 +40,12 @@ def apply(
 ) -> None:
     """Replace the scores of a file by calibrated probabilities, or add them as columns."""
     check_writable(output, calibrator_path)
-    if not calibrator_path.exists():
-        raise FileNotFoundError(2, "No such file", str(calibrator_path))
+    check_exists(calibrator_path)
     calibrator = load(calibrator_path)
     kind = Space(space or calibrator.space_)
-    with open_source(file) as source, Progress(f"calibrating {file.name}") as waiting:
+    with open_source(file) as source, Progress(f"calibrating {file.name}") as progress:
         check_output(source, output)
-        waiting.expected_rows = source.approximate_rows()
+        progress.expected_rows = source.approximate_rows()
         chosen = columns_for(source, calibrator, calibrator_path, columns, kind)
         check_meaning(file, calibrator, chosen, space)
         parser = ScoreParser(chosen, kind, normalise)
@@ -59,13 +58,13 @@ def apply(
             parser,
             calibrated,
             appended=[f"{prefix}{name}" for name in names] if append else None,
-            progress=waiting.rows,
+            progress=progress.rows,
         )
     if parser.note:
         note(parser.note)
     where = f"new columns {prefix}*" if append else "score columns now"
     instead = " instead of logits" if kind is Space.LOGITS and not append else ""
-    said(f"Wrote {output} ({counted(n_rows, 'row')}); {where} hold calibrated probabilities{instead}.")
+    tell(f"Wrote {output} ({counted(n_rows, 'row')}); {where} hold calibrated probabilities{instead}.")
 
 
 def columns_for(

@@ -17,10 +17,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from calibrant.cli.console import note, printed, said
+from calibrant.cli.console import note, printed, tell
 from calibrant.cli.exit_codes import ExitCode
 from calibrant.cli.files import check_writable
-from calibrant.cli.rendering import Result, Section, delivered
+from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.errors import ParameterError, StudyError
 from calibrant.presentation import duration as duration_text
 from calibrant.presentation.text import in_one_line
@@ -72,7 +72,7 @@ def run(
                 )
         except KeyboardInterrupt:
             kept = len(opened.keys() & {unit.key for unit in planned.units})
-            said(
+            tell(
                 f"Interrupted; {kept} of {counted(len(planned.units), 'unit')} are saved in {study.store_path}. "
                 "Give the same command again to resume."
             )
@@ -111,7 +111,7 @@ def status(
         with study.opened() as opened:
             records = planned.records(opened)
     results = Results(planned, records)
-    delivered(status_of(results, study.name, _number_of(jobs)), format_name, output)
+    deliver(status_of(results, study.name, _number_of(jobs)), format_name, output)
 
 
 def report(
@@ -172,7 +172,7 @@ def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
         records.append({"recipe": str(path.parent), "title": recipe.title, "forms": list(recipe.forms)})
     section = Section("recipes", ("recipe", "forms", "title"), rows, records, text_columns=(0, 1, 2))
     heading = counted(len(rows), "recipe")
-    delivered(
+    deliver(
         Result(heading, (section,) if rows else (), tuple(notes), {"folder": str(folder)}),
         format_name,
         output,

@@ -12,14 +12,14 @@ import click
 
 from calibrant import distributed, load
 from calibrant.calibrator import Calibrator
-from calibrant.cli.choices import chosen_metrics, made, name_of
+from calibrant.cli.choices import chosen_metrics, make_calibrator, name_of
 from calibrant.cli.commands.evaluate import check_limits, limits_of, sentences_of
 from calibrant.cli.commands.fit import fitted_map
 from calibrant.cli.commands.report import format_of, names_of, written
-from calibrant.cli.console import said
-from calibrant.cli.files import check_writable
+from calibrant.cli.console import tell
+from calibrant.cli.files import check_exists, check_writable
 from calibrant.cli.measurement import Measurement
-from calibrant.cli.rendering import Result, Section, delivered
+from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.distributed.evaluation import metrics_by_name
 from calibrant.distributed.opening import EngineName
 from calibrant.errors import MissingExtraError, ParameterError
@@ -104,7 +104,7 @@ def evaluate(
     n_rows = max((one.n_rows for one in measurements), default=0)
     facts = {"file": str(file), "n_rows": n_rows, "engine": engine, "level": level, **roles}
     heading = f"{file.name}: {counted(n_rows, 'row')}, {roles['space']}, on {engine}"
-    delivered(Result(heading, (section,), notes, facts), format_name, output)
+    deliver(Result(heading, (section,), notes, facts), format_name, output)
     check_limits(context, limits, measurements)
 
 
@@ -120,7 +120,7 @@ def fit(
 ) -> None:
     """Fit, save and describe a calibrator."""
     check_writable(output, file)
-    unfitted, roles = made(method, settings), _roles(choice)
+    unfitted, roles = make_calibrator(method, settings), _roles(choice)
     with connected(engine, address):
         calibrator: Calibrator = distributed.fit(unfitted, str(file), engine=engine, **roles)
     calibrator.save(output)
@@ -129,7 +129,7 @@ def fit(
     )
     facts = {"file": str(file), "method": method, "calibrator": str(output), "engine": engine, **roles}
     notes = (*fitted_map(calibrator, LONGEST_NAME), f"Saved to {output}.")
-    delivered(Result(heading, (), notes, facts), format_name, None)
+    deliver(Result(heading, (), notes, facts), format_name, None)
 
 
 def report(
@@ -174,6 +174,7 @@ def apply(
     if output.exists():
         raise ParameterError(f"{output} is there already; with --engine the output is a new folder.")
     unfinished = output.resolve().with_name(f".calibrant-{os.getpid()}-{output.name}")
+    check_exists(calibrator_path)
     calibrator = load(calibrator_path)
     try:
         with connected(engine, address):
@@ -187,7 +188,7 @@ def apply(
         unfinished.rename(output)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    said(f"Wrote the folder {output}; new columns {prefix}* hold calibrated probabilities.")
+    tell(f"Wrote the folder {output}; new columns {prefix}* hold calibrated probabilities.")
 
 
 def _roles(choice: dict[str, Any]) -> dict[str, Any]:

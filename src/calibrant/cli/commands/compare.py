@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from calibrant.cli.choices import made
-from calibrant.cli.console import noted
+from calibrant.cli.choices import make_calibrator
+from calibrant.cli.console import print_notes
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import Result, Section, delivered, number_text
+from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
 from calibrant.cli.translation import translated
 from calibrant.comparison import Comparison, MethodResult
@@ -34,10 +34,10 @@ def compare(
     check_writable(output, file, test_file)
     names = _names(methods)
     for name in names:
-        made(name)
-    with Progress("reading") as waiting:
-        rows = _read(file, choice, waiting)
-        test = None if test_file is None else _read(test_file, {**choice, "group": None}, waiting)
+        make_calibrator(name)
+    with Progress("reading") as progress:
+        rows = _read(file, choice, progress)
+        test = None if test_file is None else _read(test_file, {**choice, "group": None}, progress)
         comparison = compared(
             rows.labels,
             rows.predictions,
@@ -49,20 +49,20 @@ def compare(
             metrics=None if metrics is None else _names(metrics),
             level=level,
             refit=False,
-            progress=waiting.update,
+            progress=progress.update,
         )
-    delivered(_result(comparison, file), format_name, output)
+    deliver(_result(comparison, file), format_name, output)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _read(path: Path, choice: dict[str, Any], waiting: Progress) -> Table:
-    with opened(path, choice, waiting) as file:
-        table = file.read(waiting.rows)
+def _read(path: Path, choice: dict[str, Any], progress: Progress) -> Table:
+    with opened(path, choice, progress) as file:
+        table = file.read(progress.rows)
         check_declared(path, table.predictions)
-        noted(file.notes)
+        print_notes(file.notes)
         return table
 
 

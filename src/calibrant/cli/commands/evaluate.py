@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from calibrant.cli.choices import chosen_metrics
-from calibrant.cli.console import noted, said
+from calibrant.cli.console import print_notes, tell
 from calibrant.cli.exit_codes import ExitCode
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.measurement import TEST_LEVEL, Measurement, TestRow, measured, measured_in_batches, tested
 from calibrant.cli.progress import Progress
-from calibrant.cli.rendering import Result, Section, delivered, number_text
+from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
 from calibrant.metrics.declaration import traits_of
 from calibrant.tables.columns import listed
@@ -45,12 +45,12 @@ def evaluate(
     check_writable(output, file)
     limits = limits_of(fail_above)
     chosen = chosen_metrics(metrics, bins)
-    with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
+    with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         in_batches = _is_large(predictions) if stream is None else stream
         tests: list[TestRow] = []
         notes: list[str] = []
         if in_batches:
-            found = measured_in_batches(predictions, chosen, level, waiting)
+            found = measured_in_batches(predictions, chosen, level, progress)
             measurements, n_rows = found.measurements, found.n_rows
             missing = [
                 *found.not_computed,
@@ -59,19 +59,19 @@ def evaluate(
             ]
             notes.append(f"Not computed, since they need all rows in memory: {', '.join(missing)}.")
         else:
-            table = predictions.read(waiting.rows)
+            table = predictions.read(progress.rows)
             check_declared(file, table.predictions)
             table.labelled()  # for its warnings about labels
             n_rows = table.predictions.n_rows
-            measurements = measured(table, chosen, level, resamples, waiting.update)
-            waiting.update(1, 1, "tests")
+            measurements = measured(table, chosen, level, resamples, progress.update)
+            progress.update(1, 1, "tests")
             if with_tests:
                 tests, notes = tested(table, level)
             if predictions.group is not None:
                 notes.append("Intervals resample groups; tests and expected values assume independent rows.")
-    noted(predictions.notes)
+    print_notes(predictions.notes)
     result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
-    delivered(result, format_name, output)
+    deliver(result, format_name, output)
     check_limits(context, limits, measurements)
 
 
@@ -79,7 +79,7 @@ def check_limits(context: click.Context, limits: dict[str, float], measurements:
     """Exit with a code of its own if a metric is beyond its limit."""
     exceeded = _exceeded(limits, measurements)
     for sentence in exceeded:
-        said(f"Limit exceeded: {sentence}")
+        tell(f"Limit exceeded: {sentence}")
     if exceeded:
         context.exit(ExitCode.LIMIT_EXCEEDED)
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from calibrant import load
-from calibrant.cli.console import said
-from calibrant.cli.files import check_writable
+from calibrant.cli.console import tell
+from calibrant.cli.files import check_exists, check_writable
 from calibrant.export import export as exported
 from calibrant.export import verify as compared
 from calibrant.export.backend import backend_for
@@ -24,18 +24,21 @@ def export(
 ) -> None:
     """Write a saved calibrator to a file that another system runs."""
     check_writable(output, calibrator)
+    check_exists(calibrator)
     backend = backend_for(output)
     given = {"dialect": dialect, "table": table, "keep": keep}
     options = {name: value for name, value in given.items() if value}
     parity = exported(load(calibrator), output, dtype=dtype, space=space, columns=columns or None, **options)
     if parity is None:
         need = f"; to check it, install calibrant[{backend.extra}]" if backend.extra else ""
-        said(f"Wrote {output} ({backend.name}), not checked{need}.")
+        tell(f"Wrote {output} ({backend.name}), not checked{need}.")
     else:
-        said(f"Wrote {output} ({backend.name}); {parity}.")
+        tell(f"Wrote {output} ({backend.name}); {parity}.")
 
 
 def verify(file: Path, against: Path) -> None:
-    """Compare an exported file with the calibrator that it was made of."""
+    """Compare an exported file with its calibrator."""
+    check_exists(file)
+    check_exists(against)
     parity = compared(file, load(against))
-    said(f"{file} ({parity.backend}) computes what {against} does; {parity}.")
+    tell(f"{file} ({parity.backend}) computes what {against} does; {parity}.")

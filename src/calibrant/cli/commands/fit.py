@@ -12,11 +12,11 @@ import numpy as np
 
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
-from calibrant.cli.choices import Metric, made, name_of
-from calibrant.cli.console import noted
+from calibrant.cli.choices import Metric, make_calibrator, name_of
+from calibrant.cli.console import print_notes
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress, messages_in
-from calibrant.cli.rendering import Result, Section, delivered, number_text
+from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
 from calibrant.errors import NoGraphError, WeightError
 from calibrant.graph.description import described
@@ -45,20 +45,20 @@ def fit(
 ) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
     check_writable(output, file)
-    calibrator = made(method, settings)
+    calibrator = make_calibrator(method, settings)
     if choice["group"] is not None and "groups" not in inspect.signature(calibrator.fit).parameters:
         raise click.UsageError(
             f"--group is for methods that cross-validate internally, such as auto; {method} does not."
         )
-    with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
+    with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         is_large = predictions.approximate_scores() > SCORES_IN_MEMORY
         if is_large and hasattr(calibrator, "fit_rows") and choice["group"] is None:
-            fitted = _fitted_in_batches(predictions, calibrator, method, waiting)
+            fitted = _fitted_in_batches(predictions, calibrator, method, progress)
         else:
-            fitted = _fitted_in_memory(predictions, calibrator, method, waiting)
+            fitted = _fitted_in_memory(predictions, calibrator, method, progress)
         result = _result(file, method, calibrator, fitted, output)
         calibrator.save(output)
-    delivered(result, format_name, None)
+    deliver(result, format_name, None)
 
 
 class _Fitted(NamedTuple):
@@ -70,14 +70,14 @@ class _Fitted(NamedTuple):
 
 
 def _fitted_in_memory(
-    predictions: PredictionFile, calibrator: Calibrator, method: str, waiting: Progress
+    predictions: PredictionFile, calibrator: Calibrator, method: str, progress: Progress
 ) -> _Fitted:
-    table = predictions.read(waiting.rows)
+    table = predictions.read(progress.rows)
     check_declared(predictions.path, table.predictions)
-    noted(predictions.notes)
-    waiting.update(0, None, f"fitting {method}")
+    print_notes(predictions.notes)
+    progress.update(0, None, f"fitting {method}")
     groups: dict[str, Any] = {} if table.groups is None else {"groups": table.groups}
-    with messages_in(waiting, f"fitting {method}"):
+    with messages_in(progress, f"fitting {method}"):
         calibrator.fit(table.predictions, table.labels, table.weights, **groups)
     _remember_columns(calibrator, predictions)
     after = calibrator.transform(table.predictions)
@@ -96,16 +96,16 @@ def _fitted_in_memory(
 
 
 def _fitted_in_batches(
-    predictions: PredictionFile, calibrator: Any, method: str, waiting: Progress
+    predictions: PredictionFile, calibrator: Any, method: str, progress: Progress
 ) -> _Fitted:
     """Fit rows that are read again for every pass, from a temporary file of numbers."""
     with ExitStack() as stack:
-        spool = predictions.visit(lambda: stack.enter_context(closing(RowSpool(waiting.rows))))
+        spool = predictions.visit(lambda: stack.enter_context(closing(RowSpool(progress.rows))))
         assert isinstance(spool, RowSpool)
         if spool.n_counted == 0:
             raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
         check_declared(predictions.path, next(spool.batches()).predictions)
-        noted(predictions.notes)
+        print_notes(predictions.notes)
         n_passes = 0
 
         def batches() -> Iterator[LabelledPredictions]:
@@ -115,7 +115,7 @@ def _fitted_in_batches(
             for data in spool.batches():
                 yield data
                 done += data.n_rows
-                waiting.rows(done, step)
+                progress.rows(done, step)
 
         calibrator.fit_rows(BatchSource(batches))
         _remember_columns(calibrator, predictions)
@@ -129,7 +129,7 @@ def _fitted_in_batches(
                     sums.update(labels, replace(scores, classes=None), data.weights)
             n_changed += int((calibrated.predicted != given.predicted).sum())
             done += data.n_rows
-            waiting.rows(done, "applying")
+            progress.rows(done, "applying")
     losses = {
         name_of(metric): (first.result(), second.result())
         for metric, first, second in zip(LOSSES, before, after, strict=True)

@@ -8,7 +8,7 @@ from calibrant import registry
 from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.files import check_writable
-from calibrant.cli.rendering import Result, Section, delivered
+from calibrant.cli.rendering import Result, Section, deliver
 
 __all__ = ["methods"]
 
@@ -34,7 +34,7 @@ def methods(format_name: str, output: Path | None) -> None:
         "different results.",
         "Join names by + to compose methods: temperature+knn-kl.",
     )
-    delivered(Result(f"{len(records)} methods", (section,), notes), format_name, output)
+    deliver(Result(f"{len(records)} methods", (section,), notes), format_name, output)
 
 
 def _record(name: str) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from calibrant.cli.choices import made
-from calibrant.cli.console import noted, printed
+from calibrant.cli.choices import make_calibrator
+from calibrant.cli.console import print_notes, printed
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
@@ -33,8 +33,8 @@ def report(
     chosen = format_of(output, format_name)
     check_writable(output, file)
     names = names_of(methods)
-    with Progress("reading") as waiting, opened(file, choice, waiting) as predictions:
-        table = predictions.read(waiting.rows)
+    with Progress("reading") as progress, opened(file, choice, progress) as predictions:
+        table = predictions.read(progress.rows)
         check_declared(file, table.predictions)
         assessment = assess(
             table.labels,
@@ -45,9 +45,9 @@ def report(
             cv=cv,
             level=level,
             title=title or file.name,
-            progress=waiting.update,
+            progress=progress.update,
         )
-    noted(predictions.notes)
+    print_notes(predictions.notes)
     written(assessment, chosen, output)
 
 
@@ -63,7 +63,7 @@ def names_of(methods: str | None) -> list[str] | None:
     """Return the names of the methods to try, all of which exist."""
     names = None if methods is None else [name.strip() for name in methods.split(",")]
     for name in names or []:
-        made(name)
+        make_calibrator(name)
     return names
 
 
