@@ -20,6 +20,7 @@ from calibrant.distributed.opening import (
 )
 from calibrant.errors import NoGraphError, PredictionError
 from calibrant.predictions import Predictions
+from calibrant.remedies import SAME_COLUMNS
 
 __all__ = ["predict_proba"]
 
@@ -110,7 +111,7 @@ class _Mapping:
         if layout.n_classes != len(calibrator.classes_):
             raise PredictionError(
                 f"{type(calibrator).__name__} was fitted on {len(calibrator.classes_)} classes, but columns={columns!r} are "
-                f"{len(layout.scores)} columns; pass the same columns as in fit."
+                f"{len(layout.scores)} columns; {SAME_COLUMNS}."
             )
         names = tuple(f"{prefix}{label}" for label in calibrator.classes_.tolist())
         try:
