@@ -102,7 +102,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     space_: str
     floor_: float
     column_names_: NDArray[Any] | None = None
-    """Names of the columns in the fit if they differ from the labels."""
+    """Names of the columns in the fit if they differ from the labels; one name for the column of the second of two classes."""
     present_columns_: NDArray[np.intp] | None
     total_weight_: float | None = None
     """Total weight of the calibration set, if classes are absent from it."""

@@ -109,7 +109,7 @@ def _default_columns(calibrator: Calibrator, space: Space, classes: tuple[str, .
     if (
         names is not None
         and names.dtype.kind == "U"
-        and len(names) == len(classes)
+        and (len(names) == len(classes) or (len(names), len(classes)) == (1, 2))
         and space == calibrator.space_
     ):
         return tuple(str(name) for name in names)
