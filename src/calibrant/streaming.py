@@ -319,15 +319,21 @@ class RunningMetric:
         if space not in list(Space):
             raise ParameterError(f"space must be 'probabilities' or 'logits', not {space!r}.")
         self._settings = (metric, classes)
-        self._parse = partial(
+        self._from_array = partial(
             Predictions.from_logits if space == Space.LOGITS else Predictions.from_probabilities,
             class_axis=class_axis,
             ignore_label=ignore_label,
         )
         self._accumulator = self._new()
 
+    def _parse(self, preds: Any) -> Predictions:
+        return preds if isinstance(preds, Predictions) else self._from_array(preds)
+
     def update(self, preds: Any, target: Any, sample_weight: Any = None) -> None:
-        """Add a batch: scores (n, K), or of more axes, and true classes; a batch that is refused changes nothing."""
+        """Add a batch: scores (n, K), or of more axes, or :class:`Predictions`, and true classes.
+
+        A batch that is refused changes nothing.
+        """
         if not _is_empty(target):
             self._accumulator.update(target, self._parse(preds), sample_weight)
 

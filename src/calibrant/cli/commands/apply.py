@@ -75,13 +75,15 @@ def columns_for(
 
     Requested columns must have the names of the classes, possibly with a common prefix and suffix, unless classes are
     numbers. By default the columns are those with the names of the columns in the fit, or of the classes, again with a
-    common prefix and suffix; for two classes, also the only numeric column.
+    common prefix and suffix; for two classes, also the only column of the fit, or the only numeric column.
     """
     expected = [str(name) for name in _names(calibrator)]
     if columns is not None or isinstance(source, NpzSource):
         found = _in_order(source.score_columns(columns, LABEL_NAMES, space), expected)
     else:
-        found = _by_name(source, expected) or _only_one(source, expected, space)
+        found = (
+            _by_name(source, expected) or _as_in_fit(source, calibrator) or _only_one(source, expected, space)
+        )
     if found is None:
         missing = _missing(source, expected)
         raise PredictionError(
@@ -103,8 +105,18 @@ def _missing(source: Source, expected: list[str]) -> list[str]:
 
 
 def _names(calibrator: Calibrator) -> list[object]:
-    names = calibrator.classes_ if calibrator.column_names_ is None else calibrator.column_names_
+    names = calibrator.column_names_
+    if names is None or len(names) < len(calibrator.classes_):
+        names = calibrator.classes_
     return list(names.tolist())
+
+
+def _as_in_fit(source: Source, calibrator: Calibrator) -> ScoreColumns | None:
+    """Return the only column of the fit if the file has it, for two classes."""
+    names = calibrator.column_names_
+    if names is None or len(names) > 1 or str(names[0]) not in source.columns:
+        return None
+    return ScoreColumns((str(names[0]),), (str(names[0]),))
 
 
 def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:

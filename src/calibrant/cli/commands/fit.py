@@ -138,10 +138,11 @@ def _fitted_in_batches(
 
 
 def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
-    """Store column names that differ from the class names, so that apply can find the columns."""
+    """Store column names that differ from the class names, so that apply and export can find the columns."""
     assert predictions.match is not None
     names = predictions.columns.names
-    if predictions.match.by_order and len(names) == len(calibrator.classes_):
+    is_single = len(names) == 1 and len(calibrator.classes_) == 2
+    if is_single or (predictions.match.by_order and len(names) == len(calibrator.classes_)):
         calibrator.column_names_ = np.array(names)
 
 
