@@ -25,6 +25,7 @@ from calibrant.notices import warn_user
 from calibrant.options import check_choice
 from calibrant.origin import in_container
 from calibrant.predictions import Predictions, read_only
+from calibrant.remedies import OTHER_METHOD, SAME_COLUMNS, SAME_SPACE
 from calibrant.space import Space
 
 __all__ = ["Calibrator", "Traits"]
@@ -474,7 +475,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.traits.binary_only and len(classes) != 2:
             raise PredictionError(
                 f"{type(self).__name__} takes two classes, but the predictions have {len(classes)}; "
-                "wrap it in OneVsRest."
+                f"{OTHER_METHOD}."
             )
 
     def _set_inputs(self, data: LabelledPredictions) -> None:
@@ -506,7 +507,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
             is_one_row = np.shape(X) == (n_classes,)
-            advice = "for a single row pass X[None, :]" if is_one_row else "pass the same columns as in fit"
+            advice = "for a single row pass X[None, :]" if is_one_row else str(SAME_COLUMNS)
             raise PredictionError(
                 f"{type(self).__name__} was fitted on {n_classes} classes, but these predictions have "
                 f"{predictions.n_classes} columns; {advice}."
@@ -514,7 +515,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.traits.uses_raw_logits and predictions.space != self.space_:
             raise PredictionError(
                 f"{type(self).__name__} was fitted on {self.space_}, but these predictions are "
-                f"{predictions.space.value}; pass the same kind as in fit."
+                f"{predictions.space.value}; {SAME_SPACE}."
             )
         if predictions.classes is not None:
             self._check_order(predictions.classes, self.classes_, "the order of classes_")

@@ -19,6 +19,7 @@ from calibrant.numerics.simplex import (
     with_floor,
 )
 from calibrant.origin import Origin, on_host
+from calibrant.remedies import USE_LOGITS
 from calibrant.space import ROW_SUM_TOLERANCE, Space, look_like_probabilities
 
 __all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions", "read_only"]
@@ -450,14 +451,14 @@ def _raise_of_rows(matrix: FloatArray, tolerance: float) -> None:
         row, column = divmod(int(np.argmin(matrix)), matrix.shape[1])
         raise PredictionError(
             f"probabilities must not be negative, but row {row}, column {column} is "
-            f"{matrix[row, column]:.6g}; for logits, use Predictions.from_logits."
+            f"{matrix[row, column]:.6g}; for logits, {USE_LOGITS}."
         )
     deviations = np.abs(totals - 1)
     if deviations.max() > tolerance:
         row = int(np.argmax(deviations))
         raise PredictionError(
             f"rows must sum to 1 within {tolerance:g}, but row {row} sums to {totals[row]:.6g}; "
-            "for logits, use Predictions.from_logits; for unnormalised scores, divide rows by their sums."
+            f"for logits, {USE_LOGITS}; for unnormalised scores, divide rows by their sums."
         )
 
 
@@ -469,7 +470,7 @@ def _check_probability_range(matrix: FloatArray) -> None:
         row = int(np.argmax(outside))
         raise PredictionError(
             f"a single column is the probability of the positive class, from 0 to 1, but row {row} is "
-            f"{matrix[row, 0]:.6g}; for log-odds, use Predictions.from_logits."
+            f"{matrix[row, 0]:.6g}; for log-odds, {USE_LOGITS}."
         )
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -60,6 +61,15 @@ main(sys.argv[1:])
 """
 
 
+@contextmanager
+def signal_handled(number: int):
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize(
     ("number", "code", "remains"),
     [(signal.SIGINT, 130, 0), (signal.SIGTERM, 143, 0), (signal.SIGHUP, 129, 0), (signal.SIGKILL, -9, 1)],
@@ -69,7 +79,8 @@ def test_a_signal_while_writing_leaves_the_old_file(folder, run, number, code, r
     run(f"fit val.csv {COLUMNS} --method temperature -o cal.npz")
     (folder / "out.csv").write_text("old")
     command = [sys.executable, "-c", SLOW, "apply", "test.csv", "--calibrator", "cal.npz", "-o", "out.csv"]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    with signal_handled(signal.SIGHUP):  # which nohup has ignored, and a child would inherit
+        process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline() == "writing\n"
     process.send_signal(number)
     assert process.wait(20) == code

@@ -15,7 +15,6 @@ from calibrant.cli.choices import Metric, name_of
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import number_text
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.errors import CalibrationWarning, ParameterError, PredictionError, WeightError
 from calibrant.hypothesis_tests import (
     ClasswiseTests,
@@ -31,9 +30,10 @@ from calibrant.intervals import Interval, bootstrap
 from calibrant.metrics import OneClass
 from calibrant.metrics.declaration import describe, options_of
 from calibrant.presentation import p_value
+from calibrant.presentation.sentences import class_text, shortened
+from calibrant.remedies import for_command_line
 from calibrant.streaming import JackknifeEstimate, JackknifeSums
 from calibrant.tables.prediction_file import CodedRows, PredictionFile, Table
-from calibrant.wording import class_text, shortened
 
 __all__ = ["TEST_LEVEL", "Measurement", "TestRow", "measured", "measured_in_batches", "tested"]
 
@@ -116,7 +116,7 @@ class TestRow:
             found.null_hypothesis,
             found.test,
             found.n_rows,
-            None if found.caution is None else translated(found.caution),
+            None if found.caution is None else for_command_line(found.caution),
         )
 
     @property

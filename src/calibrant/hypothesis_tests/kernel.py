@@ -16,7 +16,7 @@ from calibrant.metrics.kernel import Pairs, Residuals, check_block_size
 from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import random_source
-from calibrant.wording import class_text, counted
+from calibrant.presentation.sentences import class_text, counted
 
 __all__ = ["kernel_test"]
 

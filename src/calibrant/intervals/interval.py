@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from math import isclose, isnan
 from typing import Any
 
-from calibrant.wording import counted, p_text
+from calibrant.presentation.sentences import counted, p_text
 
 __all__ = ["Interval"]
 

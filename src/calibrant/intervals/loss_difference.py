@@ -14,7 +14,7 @@ from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, row_losses
 from calibrant.options import check_level
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["loss_difference"]
 

@@ -9,6 +9,8 @@ from calibrant.cli.files import check_exists, check_writable
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_meaning, noting_probabilities
 from calibrant.errors import PredictionError
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHOOSE_COLUMNS
 from calibrant.space import Space
 from calibrant.tables.columns import (
     ScoreColumns,
@@ -23,7 +25,6 @@ from calibrant.tables.npz_format import NpzSource
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.source import LABEL_NAMES, Source
-from calibrant.wording import counted
 
 __all__ = ["apply"]
 
@@ -85,8 +86,8 @@ def columns_for(
         missing = _missing(source, expected)
         raise PredictionError(
             f"{source.path} has no {'column' if len(missing) == 1 else 'columns'} for the "
-            f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; choose the columns "
-            "of scores, or a calibrator fitted for these classes."
+            f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; "
+            f"{CHOOSE_COLUMNS}, or a calibrator fitted for these classes."
             if columns is None
             else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the score columns of "
             f"{source.path} are {listed(source.score_columns(columns, LABEL_NAMES, space).classes)}."
@@ -139,7 +140,7 @@ def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
     if len(candidates) > 1:
         several = [candidate.names[0] for candidate in candidates]
         raise PredictionError(
-            f"{source.path} has several sets of columns for these classes, with {listed(several)}; choose the columns."
+            f"{source.path} has several sets of columns for these classes, with {listed(several)}; {CHOOSE_COLUMNS}."
         )
     return candidates[0] if candidates else None
 

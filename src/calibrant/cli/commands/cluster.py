@@ -23,7 +23,7 @@ from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.distributed.evaluation import metrics_by_name
 from calibrant.distributed.opening import EngineName
 from calibrant.errors import MissingExtraError, ParameterError
-from calibrant.wording import LONGEST_NAME, counted
+from calibrant.presentation.sentences import LONGEST_NAME, counted
 
 __all__ = ["apply", "connected", "evaluate", "fit", "report"]
 

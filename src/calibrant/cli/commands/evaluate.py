@@ -15,9 +15,9 @@ from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
 from calibrant.metrics.declaration import traits_of
+from calibrant.presentation.sentences import counted
 from calibrant.tables.columns import listed
 from calibrant.tables.prediction_file import PredictionFile
-from calibrant.wording import counted
 
 __all__ = ["check_limits", "evaluate", "limits_of", "sentences_of"]
 

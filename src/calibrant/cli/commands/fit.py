@@ -24,10 +24,10 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, log_loss
 from calibrant.objective.source import BatchSource
 from calibrant.presentation import percent
+from calibrant.presentation.sentences import LONGEST_NAME, counted, shortened
 from calibrant.streaming import Accumulator
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.tables.row_spool import RowSpool
-from calibrant.wording import LONGEST_NAME, counted, shortened
 
 __all__ = ["fit"]
 

@@ -10,8 +10,8 @@ from calibrant.cli.console import print_notes, printed
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
+from calibrant.remedies import for_command_line
 from calibrant.report import Assessment, assess
 
 __all__ = ["format_of", "names_of", "report", "written"]
@@ -76,5 +76,5 @@ def written(assessment: Assessment, format_name: str, output: Path) -> None:
     }[format_name]()
     with replacing(output) as stream:
         stream.write(text.encode())
-    printed(translated(str(assessment)).rstrip())
+    printed(for_command_line(str(assessment)).rstrip())
     printed(f"\nThe report is in {output}.", err=True)

@@ -34,9 +34,9 @@ from calibrant.notices import held_back
 from calibrant.objective import RowSource
 from calibrant.options import check_choice, check_flag, is_number, is_whole
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import counted
 from calibrant.solvers.simplex_weights import likeliest_weights
 from calibrant.space import Space
-from calibrant.wording import counted
 
 __all__ = ["AutoCalibration"]
 
