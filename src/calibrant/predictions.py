@@ -311,6 +311,11 @@ class Predictions:
         classes = None if self.classes is None else self.classes[columns]
         return replace(self, scores=read_only(scores), classes=classes)
 
+    def with_class_order(self, order: NDArray[np.intp]) -> Self:
+        """Return the predictions with the columns in another order; column j is that of class ``order[j]``."""
+        classes = None if self.classes is None else self.classes[order]
+        return replace(self, scores=read_only(self.scores.take(order, axis=1)), classes=classes)
+
     def __len__(self) -> int:
         return self.n_rows
 

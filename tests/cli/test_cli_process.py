@@ -235,7 +235,20 @@ def test_the_nearest_command_is_suggested(folder, line, said):
 
 
 @pytest.mark.parametrize(
-    "line", ["--version", "--help", "evalute", "", "fit --help", "evaluate --spce logits", "bench status -h"]
+    "line",
+    [
+        "--version",
+        "--help",
+        "evalute",
+        "",
+        "fit --help",
+        "evaluate --spce logits",
+        "bench status -h",
+        "evaluate none.csv --space logits",
+        "apply none.csv --calibrator none.npz -o out.csv",
+        "verify none.json --against none.npz",
+        "compare none.csv --space logits",
+    ],
 )
 def test_what_needs_no_numbers_imports_no_library_of_numbers(line):
     """Each of them takes a second or more to import; a wall clock would depend on the machine."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from calibrant import load
 from calibrant.calibrator import Calibrator
 from calibrant.cli.console import note, tell
-from calibrant.cli.files import check_exists, check_writable
+from calibrant.cli.files import check_writable
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_meaning, noting_probabilities
 from calibrant.errors import PredictionError
@@ -41,7 +41,6 @@ def apply(
 ) -> None:
     """Replace the scores of a file by calibrated probabilities, or add them as columns."""
     check_writable(output, calibrator_path)
-    check_exists(calibrator_path)
     calibrator = load(calibrator_path)
     kind = Space(space or calibrator.space_)
     with open_source(file) as source, Progress(f"calibrating {file.name}") as progress:

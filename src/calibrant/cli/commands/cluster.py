@@ -17,7 +17,8 @@ from calibrant.cli.commands.evaluate import check_limits, limits_of, sentences_o
 from calibrant.cli.commands.fit import fitted_map
 from calibrant.cli.commands.report import format_of, names_of, written
 from calibrant.cli.console import tell
-from calibrant.cli.files import check_exists, check_writable
+from calibrant.cli.definitions import check_exists
+from calibrant.cli.files import check_writable
 from calibrant.cli.measurement import Measurement
 from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.distributed.evaluation import metrics_by_name
