@@ -2,11 +2,12 @@
 
 import pandas  # noqa: F401
 import pyarrow  # noqa: F401
-from pyspark.daemon import manager
 
 import calibrant.distributed.evaluation
 import calibrant.distributed.fitting
 import calibrant.distributed.prediction  # noqa: F401
 
 if __name__ == "__main__":
+    from pyspark.daemon import manager
+
     manager()

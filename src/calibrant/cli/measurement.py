@@ -37,7 +37,16 @@ from calibrant.streaming import JackknifeEstimate, JackknifeSums
 from calibrant.tables.prediction_file import CodedRows, PredictionFile, Table
 from calibrant.wording import class_text, shortened
 
-__all__ = ["TEST_LEVEL", "Measurement", "TestRow", "measured", "measured_in_batches", "tested", "tested_sums"]
+__all__ = [
+    "TEST_LEVEL",
+    "Measurement",
+    "RowSums",
+    "TestRow",
+    "measured",
+    "measured_in_batches",
+    "tested",
+    "tested_sums",
+]
 
 TEST_LEVEL = 0.05
 """Significance level of the tests."""
@@ -355,7 +364,7 @@ class _StreamedMetric(NamedTuple):
         return Measurement(name_of(self.shown), *ends, None, None, describe(self.shown), how, n_rows)
 
 
-class _Sums:
+class RowSums:
     """Visitor of the batches of a file that sums all metrics, and what tests need."""
 
     def __init__(
@@ -369,6 +378,7 @@ class _Sums:
         self._generator = np.random.default_rng(0)
 
     def __call__(self, rows: CodedRows) -> None:
+        """Add a batch."""
         if self.n_rows == 0 and rows.data is not None:
             check_declared(self._predictions.path, rows.data.predictions)
         self.n_rows += rows.n_rows
@@ -406,8 +416,8 @@ def measured_in_batches(
             if found[-1].shown is not metric:
                 not_computed.append(f"equal-mass bins of {name_of(metric)} (equal-width bins instead)")
     summed = [one.summed for one in found]
-    visitor = predictions.visit(lambda: _Sums(predictions, summed, with_tests, progress))
-    assert isinstance(visitor, _Sums)
+    visitor = predictions.visit(lambda: RowSums(predictions, summed, with_tests, progress))
+    assert isinstance(visitor, RowSums)
     if visitor.sums.n_rows == 0:
         raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
     estimates = visitor.sums.results()
