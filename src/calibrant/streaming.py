@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 
 from calibrant.arrays import IntArray
 from calibrant.errors import LabelError, ParameterError
+from calibrant.intervals import Interval
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.declaration import MetricParts, declared_metrics, describe, parts_of
 from calibrant.origin import on_host
@@ -174,6 +175,14 @@ class JackknifeEstimate(NamedTuple):
             return nan, nan
         half = float(stdtrit(self.n_parts - 1, (1 + level) / 2)) * self.standard_error
         return self.value - half, self.value + half
+
+    def described(
+        self, definition: str, level: float, n_rows: int, parts: str = "random parts of the rows"
+    ) -> Interval:
+        """Return the interval with the definition of the metric."""
+        method = f"jackknife over {self.n_parts} {parts}"
+        ends = self.interval(level)
+        return Interval(self.value, *ends, level, method, definition, n_rows, self.standard_error)
 
 
 class JackknifeSums:
