@@ -16,6 +16,7 @@ from calibrant.options import check_level, check_whole
 from calibrant.report import Assessment
 from calibrant.report import assess as assess_rows
 from calibrant.report.contents import Estimate, ScoreRow
+from calibrant.report.evaluation_set import plain_float
 
 __all__ = ["assess"]
 
@@ -55,8 +56,8 @@ def assess(
     Returns
     -------
     Assessment
-        Log-loss, Brier score, accuracy and binned errors of all rows come first in ``scores`` and ``errors``, with jackknife
-        intervals; ``data.split`` says how many rows were drawn.
+        Log-loss, Brier score, accuracy and binned errors of all rows come first in ``scores`` and ``errors``, the first three
+        with jackknife intervals; ``data.split`` says how many rows were drawn.
 
     Notes
     -----
@@ -110,11 +111,12 @@ def _rows(exact: dict[str, Interval], names: dict[str, str]) -> list[ScoreRow]:
             Estimate(
                 f"{name} of all rows",
                 exact[metric].estimate,
-                exact[metric].low,
-                exact[metric].high,
+                plain_float(exact[metric].low),
+                plain_float(exact[metric].high),
                 exact[metric].level,
                 f"exact sums over all rows: {exact[metric].definition}; {exact[metric].method}",
                 higher_is_better=metric == "accuracy",
+                note=exact[metric].note,
             ),
             None,
             None,

@@ -17,7 +17,15 @@ from calibrant.distributed.source import PartitionedSource, parts_of_rows
 from calibrant.errors import ParameterError
 from calibrant.intervals import Interval
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.declaration import MetricParts, declared_metrics, describe, options_of, parts_of
+from calibrant.metrics.declaration import (
+    NO_INTERVAL,
+    MetricParts,
+    declared_metrics,
+    describe,
+    is_positive_by_noise,
+    options_of,
+    parts_of,
+)
 from calibrant.options import check_level
 from calibrant.streaming import streaming_metrics
 
@@ -66,7 +74,8 @@ def evaluate(
     -----
     Two passes: the first checks the rows, the second adds up all metrics. A hash of the row, or of its key, assigns it to one
     of 100 parts; the interval is that of the delete-a-group jackknife over these parts, with Student's t. Neither value nor
-    interval depends on the partitioning.
+    interval depends on the partitioning. Binned errors have no interval, since they are positive by noise alone; the
+    debiased error, such as ``partial(debiased_ece, signed=True, strategy="uniform")``, has one.
 
     Examples
     --------
@@ -89,9 +98,7 @@ def intervals_of(source: PartitionedSource, metrics: dict[str, Metric], level: f
     found = source.summed(partial(_PartSums.of, functions))
     sums = found.in_order()
     return {
-        name: _interval(
-            _parts(function), describe(function), [part[place] for part in sums], level, source.n_rows
-        )
+        name: _interval(function, [part[place] for part in sums], level, source.n_rows)
         for place, (name, function) in enumerate(metrics.items())
     }
 
@@ -162,8 +169,8 @@ def _slices(data: LabelledPredictions, bounds: list[int]) -> Iterator[tuple[int,
             yield part, data.take(slice(start, stop))
 
 
-def _interval(metric: MetricParts, definition: str, sums: list[Any], level: float, n_rows: int) -> Interval:
-    r"""Return the metric of all rows with its jackknife interval.
+def _interval(function: Metric, sums: list[Any], level: float, n_rows: int) -> Interval:
+    r"""Return the metric of all rows with its jackknife interval; without one if it is positive by noise alone.
 
     .. math:: s^2 = \frac{m - 1}{m} \sum_j \bigl( \theta_{(j)} - \bar\theta \bigr)^2
 
@@ -172,6 +179,7 @@ def _interval(metric: MetricParts, definition: str, sums: list[Any], level: floa
     tree: TreeSum[Any] = TreeSum()
     for part in sums:
         tree.add(part)
+    metric, definition = _parts(function), describe(function)
     value, m = metric.value(tree.total()), len(sums)
     error = half = nan
     if m > 1 and np.isfinite(value):
@@ -187,4 +195,6 @@ def _interval(metric: MetricParts, definition: str, sums: list[Any], level: floa
         error = sqrt((m - 1) / m * ((values - values.mean()) ** 2).sum())
         half = float(stdtrit(m - 1, (1 + level) / 2)) * error
     method = f"jackknife over {m} parts of the rows by hash"
+    if is_positive_by_noise(function):
+        return Interval(value, nan, nan, level, method, definition, n_rows, error, note=NO_INTERVAL)
     return Interval(value, value - half, value + half, level, method, definition, n_rows, error)
