@@ -27,7 +27,7 @@ from calibrant.cli.console import tell
 from calibrant.cli.definitions import check_exists
 from calibrant.cli.files import check_exists, check_writable
 from calibrant.cli.measurement import Measurement, TestRow, tested_sums
-from calibrant.cli.rendering import Result, Section, deliver
+from calibrant.cli.rendering import Result, deliver
 from calibrant.distributed.evaluation import intervals_of, metrics_by_name, tests_of
 from calibrant.distributed.opening import EngineName, source_of
 from calibrant.errors import MissingExtraError, ParameterError
