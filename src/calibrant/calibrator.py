@@ -305,10 +305,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return graph
 
     def predict(self, X: Any) -> Any:
-        """Return the label with the largest calibrated probability, (n,), or in the shape of ``X`` without the class axis.
-
-        Integer labels for a tensor are a tensor of the same library.
-        """
+        """Return the labels with the largest calibrated probability, in the shape of ``X`` without the class axis."""
         predictions = self._parsed(X)
         largest = self._compiled(predictions.space).scores.largest(predictions.scores)
         labels: NDArray[Any] = self.classes_[largest]

@@ -25,7 +25,7 @@ from calibrant.cli.commands.fit import fitted_map
 from calibrant.cli.commands.report import format_of, names_of, written
 from calibrant.cli.console import tell
 from calibrant.cli.definitions import check_exists
-from calibrant.cli.files import check_exists, check_writable
+from calibrant.cli.files import check_writable
 from calibrant.cli.measurement import Measurement, TestRow, tested_sums
 from calibrant.cli.rendering import Result, deliver
 from calibrant.distributed.evaluation import intervals_of, metrics_by_name, tests_of

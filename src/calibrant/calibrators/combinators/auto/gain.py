@@ -7,7 +7,7 @@ from scipy.special import chdtri, ndtri
 
 from calibrant.arrays import Vector
 from calibrant.calibrators.combinators.auto.trials import Trials
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["FEW_MISTAKES", "Gain", "gain_in_words"]
 
