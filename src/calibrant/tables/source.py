@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
+from calibrant.errors import FileFormatError, LabelError, ParameterError, PredictionError, WeightError
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 
@@ -27,10 +27,17 @@ __all__ = [
     "check_names",
     "check_no_nul",
     "check_weights",
+    "usual_labels",
 ]
 
 LABEL_NAMES = ("label", "labels", "y", "y_true", "target")
 """Default names of the label column."""
+
+FURTHER_LABEL_NAMES = {
+    *LABEL_NAMES,
+    *("targets", "y_test", "y_val", "class", "true_class", "true_label", "truth", "ground_truth", "actual"),
+}
+"""Names of the label column, in lower case, if no column has a default name."""
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "<na>", "#n/a"}
 """Texts for a missing number, in lower or upper case."""
@@ -81,6 +88,16 @@ class Names:
         return int(np.argmax(self.codes == code))
 
 
+def usual_labels(columns: Sequence[str]) -> list[str]:
+    """Return the columns with a default name of labels; if there are none, those with a further usual name.
+
+    >>> usual_labels(["class", "y", "p"]), usual_labels(["True_Class", "p"])
+    (['y'], ['True_Class'])
+    """
+    found = [name for name in columns if name in LABEL_NAMES]
+    return found or [name for name in columns if name.lower().replace(" ", "_") in FURTHER_LABEL_NAMES]
+
+
 class Batch(ABC):
     """Consecutive rows of a file; columns are converted on request.
 
@@ -91,11 +108,14 @@ class Batch(ABC):
     first_row : int
         Number of preceding rows in the file.
     n_rows : int
+    kept : ndarray or None
+        Numbers of the remaining rows, if some were dropped.
     """
 
     path: Path
     first_row: int
     n_rows: int
+    kept: NDArray[np.intp] | None = None
 
     @abstractmethod
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
@@ -109,12 +129,33 @@ class Batch(ABC):
     def weights(self, column: str) -> NDArray[np.float64]:
         """Return weights, (n,); a WeightError names the first that is not a non-negative number."""
 
+    def missing_numbers(self, column: str) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows have no number in a column of scores or weights."""
+        raise self._not_dropping()
+
+    def missing_names(self, column: str) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows have no value in a column of labels or groups."""
+        raise self._not_dropping()
+
+    def take(self, kept: NDArray[np.bool_]) -> "Batch":  # noqa: ARG002
+        """Return some of the rows, which keep their positions for messages."""
+        raise self._not_dropping()
+
+    def _not_dropping(self) -> ParameterError:
+        return ParameterError(
+            f"{self.path}: rows with missing values cannot be dropped in this format; remove them first."
+        )
+
+    def number(self, row: int) -> int:
+        """Return the number of a row among those of the batch as it was read."""
+        return row if self.kept is None else int(self.kept[row])
+
     def place(self, row: int) -> str:
         """Return the position of a row of this batch in the file, counted from one.
 
         Text files add the line number, array files the index.
         """
-        return f"row {self.first_row + row + 1}"
+        return f"row {self.first_row + self.number(row) + 1}"
 
 
 class Source(ABC):
@@ -162,7 +203,7 @@ class Source(ABC):
         """Return the label column: the requested one, or the only one with a usual name."""
         if label is not None:
             return self.column(label, "label")
-        found = [name for name in self.columns if name in LABEL_NAMES]
+        found = usual_labels(self.columns)
         if len(found) == 1:
             return found[0]
         raise LabelError(
