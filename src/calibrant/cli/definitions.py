@@ -13,6 +13,8 @@ import click
 __all__ = [
     "AS_DECLARED",
     "FORMAT_NAMES",
+    "PROJECT_FILE",
+    "SPACES",
     "SuggestingGroup",
     "apply",
     "bench",
@@ -78,7 +80,10 @@ class SuggestingGroup(click.Group):
 AS_DECLARED = "calibrant.as_declared"
 """Key in the context of a command for --as-declared."""
 
-FORMAT_NAMES = ("table", "json", "csv", "markdown")
+PROJECT_FILE = "calibrant.project_file"
+"""Key in the context of a command for the path of its project file."""
+
+FORMAT_NAMES = ("table", "json", "csv", "markdown", "latex")
 """Output formats of :mod:`calibrant.cli.rendering`."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -93,18 +98,30 @@ def normalise_option(command: Command) -> Command:
     )(command)
 
 
+text_options = (
+    click.option(
+        "--separator",
+        metavar="SIGN",
+        help="Sign between the cells of a text file: ';', '|', tab [by extension].",
+    ),
+    click.option("--decimal", metavar="SIGN", help="Sign before decimals in a text file: '.' or ',' [.]."),
+)
+"""Options for the signs of text files."""
+
+
 def prediction_options(command: Command) -> Command:
     """Add the file of predictions and the options for its columns, as in :class:`PredictionFile`."""
     options = [
         click.argument("file", type=click.Path(path_type=Path)),
         click.option(
-            "--label", metavar="COLUMN", help="Column with the true class [a column named label, y, ...]."
+            "--label",
+            metavar="COLUMN",
+            help="Column with the true class [found by its name or values]; for an array, a file such as labels.npy.",
         ),
         click.option(
             "--space",
             type=click.Choice(SPACES),
-            required=True,
-            help="Space of the scores; it is never guessed.",
+            help="Space of the scores [told by names, or by rows that sum to one].",
         ),
         click.option(
             "--as-declared",
@@ -116,7 +133,7 @@ def prediction_options(command: Command) -> Command:
         click.option(
             "--columns",
             metavar="PATTERN",
-            help="Score columns: 'p_*', or names separated by commas [all other numeric columns].",
+            help="Score columns: 'p_*', or names separated by commas [named after the classes].",
         ),
         click.option("--weight", metavar="COLUMN", help="Column with sample weights."),
         click.option(
@@ -128,6 +145,8 @@ def prediction_options(command: Command) -> Command:
             help="Class of a single score column [the last in sorted order].",
         ),
         normalise_option,
+        click.option("--drop-missing", is_flag=True, help="Drop rows in which a value is missing."),
+        *text_options,
     ]
     for option in reversed(options):
         command = option(command)
@@ -160,6 +179,7 @@ def format_options(command: Command) -> Command:
         "-o",
         "--output",
         type=click.Path(path_type=Path),
+        callback=_printed_if_stream,
         help="Write to a file instead of the terminal.",
     )(command)
     return click.option(
@@ -170,6 +190,11 @@ def format_options(command: Command) -> Command:
         show_default=True,
         help="Format of the result.",
     )(command)
+
+
+def _printed_if_stream(_: click.Context, __: click.Parameter, given: Path | None) -> Path | None:
+    """Return no file for -, which is the terminal."""
+    return None if given is not None and str(given) == "-" else given
 
 
 def level_option(command: Command) -> Command:
@@ -321,6 +346,8 @@ def fit(engine: str, address: str | None, **options: Any) -> None:
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
+@text_options[0]
+@text_options[1]
 @engine_options
 def apply(engine: str, address: str | None, **options: Any) -> None:
     """Replace the scores of a file by calibrated probabilities.
@@ -429,8 +456,7 @@ def compare(**options: Any) -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Output file, such as report.html.",
+    help="Output file [FILE-report.html next to the input].",
 )
 @click.option(
     "--format",
@@ -438,6 +464,7 @@ def compare(**options: Any) -> None:
     type=click.Choice(["html", "json", "markdown"]),
     help="Format of the report [from the file extension].",
 )
+@click.option("--open", "is_opened", is_flag=True, help="Open the report in the browser.")
 @click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option

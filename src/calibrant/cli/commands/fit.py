@@ -14,7 +14,7 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, opened
+from calibrant.cli.files import check_writable, is_stream, opened, output_file, shown_name
 from calibrant.cli.progress import Progress, messages_in
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
@@ -57,8 +57,12 @@ def fit(
         else:
             fitted = _fitted_in_memory(predictions, calibrator, method, progress)
         result = _result(file, method, calibrator, fitted, output)
-        calibrator.save(output)
-    deliver(result, format_name, None)
+        with output_file(output, ".npz") as path:
+            calibrator.save(path)
+    if is_stream(output):
+        print_notes(result.notes)
+    else:
+        deliver(result, format_name, None)
 
 
 class _Fitted(NamedTuple):
@@ -155,10 +159,10 @@ def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, ou
         *fitted_map(calibrator, LONGEST_NAME),
         f"The predicted class changes in {percent(fitted.changed)} of the rows. Scores are from the calibration set "
         "itself; use 'calibrant compare' for cross-validated ones.",
-        f"Saved to {output}.",
+        f"Saved to {'standard output' if is_stream(output) else output}.",
     )
     heading = (
-        f"{file.name}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
+        f"{shown_name(file)}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
         f"{calibrator.space_}"
     )
     facts = {
