@@ -24,6 +24,7 @@ __all__ = [
     "evaluate",
     "export",
     "fit",
+    "is_stream",
     "methods",
     "report",
     "verify",
@@ -33,9 +34,18 @@ __all__ = [
 SPACES = ("probabilities", "logits")
 
 
+STREAM = "-"
+"""Name of standard input and of standard output."""
+
+
+def is_stream(path: Path | None) -> bool:
+    """Return whether a path stands for standard input or standard output."""
+    return path is not None and str(path) == STREAM
+
+
 def check_exists(path: Path) -> None:
-    """Reject an input that is missing, unless it is a pattern of file names."""
-    if not path.exists() and not has_magic(str(path)):
+    """Reject an input that is missing, unless it is standard input or a pattern of file names."""
+    if not path.exists() and not is_stream(path) and not has_magic(str(path)):
         raise FileNotFoundError(2, "No such file", str(path))
 
 

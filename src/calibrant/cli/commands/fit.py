@@ -14,7 +14,8 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, is_stream, opened, output_file, shown_name
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened, output_file, shown_name
 from calibrant.cli.progress import Progress, messages_in
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared

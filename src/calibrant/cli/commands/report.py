@@ -8,7 +8,8 @@ import click
 
 from calibrant.cli.choices import make_calibrator
 from calibrant.cli.console import print_notes, printed, tell
-from calibrant.cli.files import check_writable, is_stream, opened, output_file
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened, output_file
 from calibrant.cli.large_report import assessed_in_batches
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
@@ -40,7 +41,7 @@ def report(
     path, chosen = chosen_output(file, output, format_name)
     check_writable(path, file)
     names = names_of(methods)
-    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or file.name}
+    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or shown_name(file)}
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         if predictions.approximate_scores() > SCORES_IN_MEMORY:
             assessment = assessed_in_batches(predictions, level, progress, **options)
