@@ -15,7 +15,7 @@ from calibrant.calibrator import Calibrator
 from calibrant.cli.choices import chosen_metrics, make_calibrator, name_of
 from calibrant.cli.commands.evaluate import check_limits, limits_of, sentences_of
 from calibrant.cli.commands.fit import fitted_map
-from calibrant.cli.commands.report import chosen_output, names_of, written
+from calibrant.cli.commands.report import chosen_output, earlier_report, names_of, written
 from calibrant.cli.console import tell
 from calibrant.cli.files import check_exists, check_writable
 from calibrant.cli.measurement import Measurement
@@ -141,6 +141,7 @@ def report(
     output: Path | None,
     format_name: str | None,
     is_opened: bool,
+    baseline: Path | None,
     methods: str | None,
     cv: int,
     level: float,
@@ -152,12 +153,13 @@ def report(
     """Write a report on the calibration of predictions."""
     path, chosen = chosen_output(file, output, format_name)
     names, roles = names_of(methods), _roles(choice)
-    check_writable(path, file)
+    check_writable(path, file, baseline)
+    earlier = earlier_report(baseline, chosen)
     with connected(engine, address):
         assessment = distributed.assess(
             str(file), engine=engine, methods=names, cv=cv, level=level, title=title or file.name, **roles
         )
-    written(assessment, chosen, path, is_opened=is_opened)
+    written(assessment, chosen, path, is_opened=is_opened, earlier=earlier)
 
 
 def apply(
