@@ -3,14 +3,20 @@
 # ruff: noqa: F811 (fixtures are imported, since a second file of fixtures would confuse the doctests)
 
 import json
+import shlex
 import sys
+from dataclasses import replace
+from hashlib import sha256
 from io import BytesIO
 
 import numpy as np
 import pytest
 from animal_files import CLASSES, folder, probabilities, run  # noqa: F401
 
+from calibrant import load
 from calibrant.cli.program import calibrant
+from calibrant.report import Assessment
+from calibrant.report.sections.how_to_act import lines_to_copy
 
 FOUND = (
     "Note: labels are from column 'animal', probabilities from columns 'p_cat', 'p_dog' and 'p_owl' "
@@ -181,3 +187,39 @@ def test_errors_about_standard_input_name_it(run, folder, monkeypatch):
     ]
     piped(monkeypatch, "\n".join(lines).encode())
     assert run("evaluate - --metrics accuracy --no-tests").stdout.startswith("standard input: 60 rows")
+
+
+# The origin of a report, and an earlier one
+
+
+def test_a_report_names_its_file_and_has_lines_that_run(run, folder):
+    run("report val.csv --methods temperature --format json")
+    content = json.loads((folder / "val-report.json").read_text())
+    origin = content["origin"]
+    assert origin["sha256"] == sha256((folder / "val.csv").read_bytes()).hexdigest()
+    assert origin["command"] == "calibrant report val.csv --methods temperature --format json"
+    assert origin["options"] == {"label": "animal", "space": "probabilities", "columns": "p_*"}
+    found = Assessment.from_json((folder / "val-report.json").read_text())
+    advice = replace(found.recommendation, action="calibrate", method="temperature")
+    commands, program = lines_to_copy(replace(found, recommendation=advice))
+    fit, _ = commands.text.replace("\\\n", " ").split("\ncalibrant apply")
+    run(" ".join(shlex.split(fit)[1:]))
+    first = load(folder / "calibrator.npz").temperature_
+    (folder / "calibrator.npz").unlink()
+    exec(program.text, {})
+    assert load(folder / "calibrator.npz").temperature_ == first
+
+
+def test_a_report_is_compared_with_an_earlier_one(run, folder):
+    run("report val.csv --methods temperature --format json")
+    run("report test.csv --methods temperature --baseline val-report.json")
+    assert "Changes since the earlier report" in (folder / "test-report.html").read_text()
+    error = run("report test.csv --baseline val.csv", expected=1).stderr
+    assert error == (
+        "Error: val.csv is not a report in JSON, which 'calibrant report --format json' writes.\n"
+    )
+    assert "--baseline is for HTML" in run("report test.csv --format json --baseline a", expected=2).stderr
+    error = run(
+        "report test.csv --baseline val-report.json -o val-report.json --format html", expected=1
+    ).stderr
+    assert "would overwrite the input" in error

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 __all__ = [
+    "ARGUMENTS",
     "AS_DECLARED",
     "FORMAT_NAMES",
     "PROJECT_FILE",
@@ -89,6 +90,9 @@ class SuggestingGroup(click.Group):
 
 AS_DECLARED = "calibrant.as_declared"
 """Key in the context of a command for --as-declared."""
+
+ARGUMENTS = "calibrant.arguments"
+"""Key in the context of a command for its command line."""
 
 PROJECT_FILE = "calibrant.project_file"
 """Key in the context of a command for the path of its project file."""
@@ -473,6 +477,12 @@ def compare(**options: Any) -> None:
     "format_name",
     type=click.Choice(["html", "json", "markdown"]),
     help="Format of the report [from the file extension].",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="REPORT",
+    help="Earlier report in JSON to compare with.",
 )
 @click.option("--open", "is_opened", is_flag=True, help="Open the report in the browser.")
 @click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")

@@ -14,7 +14,7 @@ import click
 
 import calibrant as package
 from calibrant.cli.console import StreamError, flush, notes_of_warnings, printed, silence, tell
-from calibrant.cli.definitions import PROJECT_FILE, SuggestingGroup
+from calibrant.cli.definitions import ARGUMENTS, PROJECT_FILE, SuggestingGroup
 from calibrant.cli.exit_codes import FULL, ExitCode, explained
 from calibrant.cli.project import project_of
 
@@ -88,9 +88,10 @@ class Program(SuggestingGroup):
         **extra: Any,
     ) -> click.Context:
         """Parse the command line; --help and --version print here."""
-        project = project_of(Path.cwd(), args)
+        project, arguments = project_of(Path.cwd(), args), list(args)
         with _streams_told():
             context = super().make_context(info_name, args, parent, **extra)
+        context.meta[ARGUMENTS] = arguments
         if project is not None:
             context.default_map = project.defaults()
             context.meta[PROJECT_FILE] = project.path

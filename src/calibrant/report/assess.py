@@ -15,7 +15,7 @@ from calibrant.report.method_selection import select_method
 from calibrant.report.recommendation import recommendation
 from calibrant.report.sections.binning import bin_sensitivities, cumulative_numbers
 from calibrant.report.sections.classes import class_rows
-from calibrant.report.sections.data import data_summary, repeatability
+from calibrant.report.sections.data import data_summary, origin_of_arrays, repeatability
 from calibrant.report.sections.decomposition import decompositions
 from calibrant.report.sections.example import example_of
 from calibrant.report.sections.methods import learning_numbers
@@ -86,7 +86,7 @@ def assess(
     title : str, optional
         Title of the report.
     random_state : int, default=0
-        Seed of all random numbers: the same seed gives the same report, except for the run times in it.
+        Seed of all random numbers: the same seed gives the same report, except for date and run times.
     progress : function, optional
         Called as ``progress(done, total, what)`` after each step, with ``total`` 100.
 
@@ -137,6 +137,7 @@ def assess(
     steps = _Steps(STEPS, progress)
     with steps("reading"):
         given = EvaluationSet.parse(y_true, y_proba, sample_weight, groups)
+        origin = origin_of_arrays(given)
         summary = data_summary(given, len(y_true) - given.n_rows, _split(given, cv))
         rows = given.take(random_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
         # Splits given as index arrays refer to all rows, so the rows must not be sampled.
@@ -202,6 +203,7 @@ def assess(
         repeatability=repeatability(settings, steps.seconds),
         example=example,
         selective=selective,
+        origin=origin,
     )
 
 

@@ -22,7 +22,7 @@ from calibrant.cli.commands.evaluate import (
     verdict_of,
 )
 from calibrant.cli.commands.fit import fitted_map
-from calibrant.cli.commands.report import chosen_output, names_of, written
+from calibrant.cli.commands.report import chosen_output, earlier_report, names_of, written
 from calibrant.cli.console import tell
 from calibrant.cli.definitions import check_exists
 from calibrant.cli.files import check_writable
@@ -153,6 +153,7 @@ def report(
     output: Path | None,
     format_name: str | None,
     is_opened: bool,
+    baseline: Path | None,
     methods: str | None,
     cv: int,
     level: float,
@@ -164,12 +165,13 @@ def report(
     """Write a report on the calibration of predictions."""
     path, chosen = chosen_output(file, output, format_name)
     names, roles = names_of(methods), _roles(choice)
-    check_writable(path, file)
+    check_writable(path, file, baseline)
+    earlier = earlier_report(baseline, chosen)
     with connected(engine, address):
         assessment = distributed.assess(
             str(file), engine=engine, methods=names, cv=cv, level=level, title=title or file.name, **roles
         )
-    written(assessment, chosen, path, is_opened=is_opened)
+    written(assessment, chosen, path, is_opened=is_opened, earlier=earlier)
 
 
 def apply(

@@ -1,12 +1,10 @@
 """``calibrant methods``: list all methods by task, with their traits."""
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 from calibrant import registry
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators import Chain
 from calibrant.cli.files import check_writable
 from calibrant.cli.rendering import Result, Section, deliver
 
@@ -94,30 +92,10 @@ def _record(name: str) -> dict[str, Any]:
         "name": name,
         "task": _task(name, calibrator),
         "class": type(calibrator).__name__,
-        "about": _about(calibrator),
+        "about": registry.about(calibrator),
         "keeps_argmax": traits.keeps_argmax,
         "contains_identity": traits.contains_identity,
         "uses_raw_logits": traits.uses_raw_logits,
         "binary_only": traits.binary_only,
         "parameters": {key: repr(value) for key, value in calibrator.get_params(deep=False).items()},
     }
-
-
-def _about(calibrator: Calibrator) -> str:
-    """Return the first sentence of the class docstring, with parameters that differ from the defaults."""
-    if isinstance(calibrator, Chain):
-        return ", then ".join(type(part).__name__ for part in calibrator.calibrators) + "."
-    first = (inspect.getdoc(type(calibrator)) or "").partition("\n\n")[0].replace("\n", " ").replace("``", "")
-    defaults = type(calibrator)().get_params(deep=False) if _has_defaults(type(calibrator)) else {}
-    changed = {
-        key: value
-        for key, value in calibrator.get_params(deep=False).items()
-        if key in defaults and repr(defaults[key]) != repr(value)
-    }
-    options = ", ".join(f"{key}={value!r}" for key, value in changed.items())
-    return f"{first} ({options})" if options else first
-
-
-def _has_defaults(cls: type[Calibrator]) -> bool:
-    parameters = list(inspect.signature(cls).parameters.values())
-    return all(parameter.default is not parameter.empty for parameter in parameters)
