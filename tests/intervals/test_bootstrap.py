@@ -315,7 +315,7 @@ def test_few_events_and_few_unequal_groups_are_noted():
     y[:20] = 1
     assert bootstrap(brier_score, y, p, **options).note is None
     groups = np.minimum(np.arange(1400) // 50, 10)  # ten of fifty rows, one of 900
-    assert "effectively 2.34 groups" in bootstrap(brier_score, y, p, groups=groups, **options).note
+    assert "effectively 2.35 groups" in bootstrap(brier_score, y, p, groups=groups, **options).note
     paired = paired_bootstrap(brier_score, y, p, p / 2, groups=groups, **options)
-    assert "effectively 2.34 groups" in paired.note
+    assert "effectively 2.35 groups" in paired.note
     assert bootstrap(brier_score, y, p, groups=np.arange(1400) % 15, **options).note is None
