@@ -5,7 +5,7 @@ import numpy as np
 from calibrant.arrays import IntArray
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.numerics.cluster_variance import effective_number
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["MIN_UNITS", "few_rows_of_a_class", "few_unequal_groups"]
 

@@ -9,7 +9,6 @@ from calibrant.arrays import Vector
 from calibrant.calibrators.combinators.auto.trials import Trials
 from calibrant.numerics.fit_error import FEW_MISTAKES, FitMargins
 from calibrant.presentation.sentences import counted
-from calibrant.wording import counted
 
 __all__ = ["Gain", "gain_in_words"]
 
