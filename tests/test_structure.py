@@ -24,7 +24,7 @@ BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 LAYERS = [
     {"arrays", "errors", "options", "presentation", "wording", "notices", "tabular", "fit_cost", "segments"},
     {"numerics"},
-    {"space", "origin", "predictions", "labels", "labelled_predictions"},
+    {"space", "origin", "predictions", "labels", "labelled_predictions", "label_matrix"},
     {"graph"},
     {"objective", "solvers", "binning"},
     {"calibrator", "batches"},

@@ -20,6 +20,7 @@ from calibrant.metrics.kernel import kernel_calibration_error
 from calibrant.metrics.loss_gap import average_loss_gap
 from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
 from calibrant.metrics.miscalibration import miscalibration
+from calibrant.metrics.multilabel import multilabel_score
 from calibrant.metrics.murphy import MurphyCurve, murphy_curve
 from calibrant.metrics.net_benefit import net_benefit
 from calibrant.metrics.proper import brier_score, calibration_gain, log_loss, spherical_loss
@@ -82,6 +83,7 @@ __all__ = [
     "lp_calibration_error",
     "maximum_calibration_error",
     "miscalibration",
+    "multilabel_score",
     "murphy_curve",
     "net_benefit",
     "overconfidence",

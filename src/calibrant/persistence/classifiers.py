@@ -7,7 +7,6 @@ import secrets
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -20,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 import calibrant
 from calibrant.calibrator import Calibrator
 from calibrant.errors import CalibrationWarning, FileFormatError, MissingExtraError
+from calibrant.persistence.members import content_of, members_of
 from calibrant.persistence.reading import read_calibrator
 from calibrant.persistence.replacing import replacing
 from calibrant.persistence.schema import ENUMERATIONS, RECORDS, UnreadableError, quoted
@@ -31,6 +31,7 @@ __all__ = ["load_classifier", "save_classifier", "trusted_types"]
 FORMAT = "calibrant classifier"
 SCHEMA_VERSION = 1
 HEADER = "classifier.json"
+WHAT = "classifier"
 HEADER_KEYS = {
     "format",
     "schema_version",
@@ -125,8 +126,8 @@ def load_classifier(
 def _loaded(
     cls: type[SomeClassifier], path: Path, trusted: Sequence[str], read: Callable[[Path], Any] | None
 ) -> SomeClassifier:
-    members = _members(path)
-    header = _parsed_header(_content(members, HEADER, MAX_HEADER_BYTES))
+    members = members_of(path)
+    header = _parsed_header(content_of(members, HEADER, WHAT, MAX_HEADER_BYTES))
     if (header["written_by"] == USER) != (read is not None):
         raise UnreadableError(
             "has estimators that were stored by a function of the user; pass its counterpart as read="
@@ -135,9 +136,9 @@ def _loaded(
         )
     pairs = []
     for number in range(header["n_pairs"]):
-        content = _content(members, _estimator_file(number))
+        content = content_of(members, _estimator_file(number), WHAT)
         estimator = _read_by_skops(content, trusted) if read is None else _read_by_user(content, read)
-        calibrator = read_calibrator(io.BytesIO(_content(members, _calibrator_file(number))))
+        calibrator = read_calibrator(io.BytesIO(content_of(members, _calibrator_file(number), WHAT)))
         pairs.append((estimator, calibrator))
     parameters = header["parameters"]
     first_estimator, first_calibrator = pairs[0]
@@ -242,37 +243,6 @@ def _read_by_user(content: bytes, read: Callable[[Path], Any]) -> Any:
         path = Path(folder, "estimator")
         path.write_bytes(content)
         return read(path)
-
-
-def _members(path: Path) -> dict[str, Callable[[], bytes]]:
-    """Return the members of a folder or zip file: name -> function that reads it."""
-    if path.is_dir():
-        return {file.name: file.read_bytes for file in path.iterdir() if file.is_file()}
-    content = path.read_bytes()
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-    except zipfile.BadZipFile as error:
-        raise UnreadableError("is neither a folder nor a zip file of a saved classifier") from error
-    members: dict[str, Callable[[], bytes]] = {}
-    for info in archive.infolist():
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
-            raise UnreadableError(
-                f"contains {quoted(info.filename)} in compressed form, which is not allowed"
-            )
-        members[info.filename] = partial(archive.read, info)
-    return members
-
-
-def _content(members: dict[str, Callable[[], bytes]], name: str, largest: int | None = None) -> bytes:
-    if name not in members:
-        raise UnreadableError(f"is not a saved classifier, or is damaged: {name} is missing")
-    try:
-        content = members[name]()
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise UnreadableError(f"is damaged: {name} cannot be read") from error
-    if largest is not None and len(content) > largest:
-        raise UnreadableError(f"is damaged: {name} has more than {largest} bytes")
-    return content
 
 
 def _parsed_header(content: bytes) -> dict[str, Any]:

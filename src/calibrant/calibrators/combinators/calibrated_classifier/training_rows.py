@@ -132,8 +132,7 @@ def _parsed_labels(y: Any) -> NDArray[Any]:
     check_classification_targets(y)
     if type_of_target(y) in ("multilabel-indicator", "multiclass-multioutput"):
         raise LabelError(
-            f"y must have one label per row, but has shape {np.shape(y)}; "
-            "calibrate several outputs one by one; for one-hot rows, pass y.argmax(axis=1)."
+            f"y must have one label per row, but has shape {np.shape(y)}; for one-hot rows, pass y.argmax(axis=1)."
         )
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     return labels
