@@ -1,7 +1,7 @@
 """Scores and outcomes of several labels that do not exclude each other, parsed once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -93,6 +93,10 @@ class LabelScores:
         if self.space is Space.LOGITS:
             return Predictions.from_logits(column, allow_probabilities=True)
         return Predictions.from_probabilities(column)
+
+    def named(self, names: Sequence[str]) -> Self:
+        """Return the same scores with names of the labels."""
+        return replace(self, names=tuple(names))
 
     def take(self, rows: Any) -> Self:
         """Return some of the rows."""

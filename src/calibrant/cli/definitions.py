@@ -9,9 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
+from calibrant.cli.confidence import confidence_options
+
 __all__ = [
     "AS_DECLARED",
     "FORMAT_NAMES",
+    "SPACES",
+    "InOrder",
     "SuggestingGroup",
     "apply",
     "bench",
@@ -20,7 +24,10 @@ __all__ = [
     "evaluate",
     "export",
     "fit",
+    "format_options",
+    "level_option",
     "methods",
+    "prediction_options",
     "report",
     "verify",
     "worker",
@@ -120,7 +127,7 @@ def prediction_options(command: Command) -> Command:
     ]
     for option in reversed(options):
         command = option(command)
-    return command
+    return confidence_options(command)
 
 
 def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
@@ -431,12 +438,22 @@ def compare(**options: Any) -> None:
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
+@click.option("--by", metavar="NAMES", help="Side columns for a section on subgroups, separated by commas.")
+@click.option(
+    "--costs",
+    metavar="MATRIX",
+    help="A row per decision, a column per class, such as '0,9;1,0', for a section on decisions.",
+)
 @engine_options
 def report(engine: str, address: str | None, **options: Any) -> None:
     """Report whether predictions are calibrated, and which method to use.
 
     The report is one self-contained HTML file.
     """
+    if engine != "local":
+        for name in ("by", "costs"):
+            if options.pop(name) is not None:
+                raise click.UsageError(f"--{name} is for --engine local.")
     engine_worker("report", engine, address)(**options)
 
 

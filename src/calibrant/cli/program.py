@@ -28,11 +28,17 @@ COMMANDS = {
     "verify": "Compare an exported file with its calibrator.",
     "compare": "Compare methods by cross-validation or on a test set.",
     "report": "Write a report as one HTML page, JSON or Markdown.",
+    "subgroups": "Test calibration in subgroups of side columns.",
+    "decisions": "Cost of decisions, and net benefit.",
+    "multilabel": "Calibrate several labels per row.",
     "bench": "Run a study: many data sets, classifiers and methods.",
     "methods": "List all methods with their traits.",
     "demo": "Calibrate three classifiers with every method.",
 }
 """Commands with their short help; each is loaded on first use."""
+
+QUESTIONS = ("subgroups", "decisions", "multilabel")
+"""Commands with a module of their own for their options."""
 
 
 class Program(SuggestingGroup):
@@ -96,7 +102,8 @@ class Program(SuggestingGroup):
         """Load one command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module("calibrant.cli.definitions"), cmd_name)
+        home = "question_definitions" if cmd_name in QUESTIONS else "definitions"
+        command: click.Command = getattr(import_module(f"calibrant.cli.{home}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

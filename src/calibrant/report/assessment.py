@@ -29,6 +29,7 @@ from calibrant.report.contents import (
     Verdict,
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
+from calibrant.report.optional_contents import DecisionNumbers, SubgroupNumbers
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -72,6 +73,10 @@ class Assessment:
         The recommended calibrator with one row of scores, if it is small enough for the page.
     selective : tuple of SelectiveRow
         Accuracy of the most confident rows.
+    subgroups : SubgroupNumbers or None
+        Calibration within segments of side columns, if these were given.
+    decisions : DecisionNumbers or None
+        Cost of decisions and net benefit, if costs were given.
     """
 
     title: str
@@ -92,6 +97,8 @@ class Assessment:
     repeatability: Repeatability
     example: Example | None = None
     selective: tuple[SelectiveRow, ...] = ()
+    subgroups: SubgroupNumbers | None = None
+    decisions: DecisionNumbers | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""

@@ -24,6 +24,7 @@ from calibrant.report.contents import Estimate
 from calibrant.report.sections.binning import bin_sensitivity_section, cumulative_section
 from calibrant.report.sections.classes import classes_section
 from calibrant.report.sections.data import data_section, settings_section
+from calibrant.report.sections.decisions import decision_section
 from calibrant.report.sections.decomposition import decomposition_section
 from calibrant.report.sections.example import example_section
 from calibrant.report.sections.methods import learning_section, methods_section
@@ -32,6 +33,7 @@ from calibrant.report.sections.pitfalls import pitfalls_section
 from calibrant.report.sections.reliability import reliability_section
 from calibrant.report.sections.scores import errors_section, scores_section
 from calibrant.report.sections.selective import selective_section
+from calibrant.report.sections.subgroups import subgroup_section
 from calibrant.report.sections.tests import tests_section
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -49,6 +51,8 @@ SECTIONS: tuple[ReportSection, ...] = (
     scores_section,
     errors_section,
     selective_section,
+    decision_section,
+    subgroup_section,
     decomposition_section,
     tests_section,
     classes_section,

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from calibrant.cli.choices import make_calibrator
+from calibrant.cli.commands.questions_input import by_correctness, cost_matrix, side_columns_of
 from calibrant.cli.console import print_notes, printed
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
@@ -27,20 +28,26 @@ def report(
     cv: int,
     level: float,
     title: str | None,
+    by: str | None = None,
+    costs: str | None = None,
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
     chosen = format_of(output, format_name)
     check_writable(output, file)
     names = names_of(methods)
+    matrix, side = cost_matrix(costs), side_columns_of(file, by)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         table = predictions.read(progress.rows)
         check_declared(file, table.predictions)
+        table = by_correctness(table)
         assessment = assess(
             table.labels,
             table.predictions,
             sample_weight=table.weights,
             groups=table.groups,
+            side_columns=side,
+            costs=matrix,
             methods=names,
             cv=cv,
             level=level,
