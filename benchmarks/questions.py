@@ -2,7 +2,7 @@
 
 Usage::
 
-    python benchmarks/questions.py [multilabel] [subgroups] [multicalibration] [thresholds] [--data FOLDER]
+    python benchmarks/questions.py [multilabel] [subgroups] [multicalibration] [thresholds] [exact] [--data FOLDER]
 
 Without a name, all parts run. The real task of ``multilabel`` needs the folder ``cifar_other`` of the data.
 """
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from calibrant import MultilabelCalibration
-from calibrant.hypothesis_tests import subgroup_calibration
+from calibrant.hypothesis_tests import calibration_belt, discrete_score_test, subgroup_calibration
 from calibrant.intervals import selection_threshold
-from calibrant.metrics import log_loss, multilabel_score
+from calibrant.metrics import grouping_loss, log_loss, multilabel_score
 from calibrant.multicalibration import Multicalibration
 
 Task = tuple[Any, Any, Any, Any]
@@ -177,34 +177,67 @@ def multicalibration(n_runs: int) -> None:
 
 
 def thresholds(n_runs: int) -> None:
-    """Print how often the true risk above a chosen threshold exceeds the promised one."""
-    max_risk = 0.2
+    """Print how often the true risk above a chosen threshold exceeds the promised one, or its mean."""
+    max_risk, level = 0.2, 0.95
     generator = np.random.default_rng(0)
-    z_new = generator.normal(scale=2.0, size=(50_000, 4))
-    true_new = np.exp(z_new) / np.exp(z_new).sum(axis=1, keepdims=True)
-    given_new = np.exp(2 * z_new) / np.exp(2 * z_new).sum(axis=1, keepdims=True)
-    wrong_new = 1 - true_new.max(axis=1)
+    z_new = generator.normal(scale=2.0, size=(400_000, 4))
+    wrong_new = 1 - softmax(z_new, axis=1).max(axis=1)
+    confidence_new = softmax(2 * z_new, axis=1).max(axis=1)
+    order = np.argsort(confidence_new)
+    confidence_new, wrong_above = confidence_new[order], np.cumsum(wrong_new[order][::-1])[::-1]
     print(
         f"\nselection_threshold, at most {100 * max_risk:.0f} % wrong, 4 classes, over-confident scores, {n_runs} runs:"
     )
     for n_rows in (200, 1000):
         for method in ("clopper-pearson", "conformal"):
-            broken, risks, coverages = 0, [], []
-            for _ in range(n_runs):
+            risks, coverages = np.zeros(n_runs), np.zeros(n_runs)
+            for run in range(n_runs):
                 z = generator.normal(scale=2.0, size=(n_rows, 4))
                 y = (z + generator.gumbel(size=z.shape)).argmax(axis=1)
-                p = np.exp(2 * z) / np.exp(2 * z).sum(axis=1, keepdims=True)
-                chosen = selection_threshold(y, p, max_risk=max_risk, method=method)
-                accepted = chosen.accepts(given_new)
-                joint = float(np.mean(wrong_new * accepted))
-                risk = joint / max(accepted.mean(), 1e-12) if method == "clopper-pearson" else joint
-                broken += risk > max_risk
-                risks.append(risk)
-                coverages.append(accepted.mean())
-            print(
-                f"  {method:15s} {n_rows:5d} rows: true risk above the limit in {100 * broken / n_runs:4.1f} % of runs, mean "
-                f"risk {np.mean(risks):.3f}, mean coverage {np.mean(coverages):.3f}"
-            )
+                chosen = selection_threshold(
+                    y, softmax(2 * z, axis=1), max_risk=max_risk, level=level, method=method
+                )
+                first = int(np.searchsorted(confidence_new, chosen.threshold, side="right"))
+                if first == len(confidence_new):
+                    continue
+                accepted = len(confidence_new) - first
+                coverages[run] = accepted / len(confidence_new)
+                risks[run] = wrong_above[first] / (
+                    accepted if method == "clopper-pearson" else len(confidence_new)
+                )
+            if method == "clopper-pearson":
+                kept = f"error rate above the limit in {100 * np.mean(risks > max_risk):.1f} % of runs (promised: at most 5 %)"
+            else:
+                error = risks.std() / np.sqrt(n_runs)
+                kept = f"accepted and wrong {np.mean(risks):.4f} +- {error:.4f} on average (promised: at most {max_risk})"
+            print(f"  {method:15s} {n_rows:5d} rows: {kept}; mean coverage {coverages.mean():.2f}")
+
+
+# Further tests
+
+
+def exact(n_runs: int) -> None:
+    """Print the levels of the exact test and of the calibration belt, and the coverage of belt and grouping-loss bound."""
+    discrete = belt_rejects = belt_covers = bound_wrong = 0
+    for seed in range(n_runs):
+        generator = np.random.default_rng(seed)
+        p = (generator.integers(0, 6, 40) + 1) / 7
+        discrete += discrete_score_test((generator.random(40) < p).astype(int), p).test.p_value <= 0.05
+        p = generator.beta(1, 2, 1000)
+        belt = calibration_belt((generator.random(1000) < p).astype(int), p, n_points=11)
+        belt_rejects += belt.test.p_value <= 0.05
+        belt_covers += not (belt.above_diagonal | belt.below_diagonal).any()
+        X = generator.normal(size=(1000, 5))
+        p = expit(X[:, 0])
+        y = (generator.random(1000) < p**1.5).astype(int)
+        bound_wrong += grouping_loss(y, p, X, kind="positive").limit > 0
+    print(f"\ncalibrated predictions, {n_runs} runs:")
+    print(f"  discrete_score_test, 40 rows, 6 scores: rejects in {100 * discrete / n_runs:.1f} %")
+    print(
+        f"  calibration_belt, 1000 rows: rejects in {100 * belt_rejects / n_runs:.1f} %, belt contains the diagonal in "
+        f"{100 * belt_covers / n_runs:.1f} %"
+    )
+    print(f"  grouping_loss, 1000 rows, none: lower bound above zero in {100 * bound_wrong / n_runs:.1f} %")
 
 
 def main() -> None:
@@ -212,7 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("multilabel", "subgroups", "multicalibration", "thresholds")
+    names = ("multilabel", "subgroups", "multicalibration", "thresholds", "exact")
     parser.add_argument("parts", nargs="*", help=f"any of {', '.join(names)}; all by default")
     parser.add_argument("--data", type=Path, default=os.environ.get("CALIBRANT_DATA"))
     parser.add_argument("--runs", type=int, default=400, help="simulated data sets")
@@ -230,6 +263,8 @@ def main() -> None:
         multicalibration(max(1, arguments.runs // 10))
     if "thresholds" in chosen:
         thresholds(arguments.runs)
+    if "exact" in chosen:
+        exact(arguments.runs)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, realised_cost
 from calibrant.metrics.declaration import MetricTraits, describe
 from calibrant.metrics.decomposition import Decomposition, decompose
+from calibrant.metrics.grouping import GroupingLoss, grouping_loss
 from calibrant.metrics.kde import kde_ece
 from calibrant.metrics.kernel import kernel_calibration_error
 from calibrant.metrics.loss_gap import average_loss_gap
@@ -47,6 +48,7 @@ from calibrant.metrics.utility import (
 
 __all__ = [
     "Decomposition",
+    "GroupingLoss",
     "LowerBound",
     "MetricTraits",
     "MurphyCurve",
@@ -74,6 +76,7 @@ __all__ = [
     "ece_sweep",
     "excess_aurc",
     "expected_cost",
+    "grouping_loss",
     "integrated_calibration_index",
     "kde_ece",
     "kernel_calibration_error",
