@@ -262,7 +262,7 @@ def main() -> None:
     if "multicalibration" in chosen:
         multicalibration(max(1, arguments.runs // 10))
     if "thresholds" in chosen:
-        thresholds(arguments.runs)
+        thresholds(10 * arguments.runs)
     if "exact" in chosen:
         exact(arguments.runs)
 

@@ -288,6 +288,8 @@ def test_invalid_outputs():
 
 # Classifiers
 
+TRUSTED = ["sklearn.preprocessing._label.LabelBinarizer"]
+
 
 def features(n_rows=200):
     generator = np.random.default_rng(5)
@@ -312,8 +314,34 @@ def test_multilabel_classifiers(estimator, ensemble):
     assert p.shape == Y.shape
     assert (fitted.predict(X) == (p > 0.5)).all()
     assert len(fitted.calibrated_pairs_) == (3 if ensemble else 1)
-    with pytest.raises(FileFormatError, match="several labels"):
-        fitted.save("nowhere.zip")
+
+
+@pytest.mark.parametrize("method", ["shared", "platt", PlattScaling()])
+def test_files_of_multilabel_classifiers(tmp_path, method):
+    pytest.importorskip("skops")
+    X, Y = features()
+    estimator = OneVsRestClassifier(LogisticRegression())
+    if isinstance(method, str) and method == "shared":
+        fitted = CalibratedClassifier(estimator, cv=3).fit(X, Y)
+    else:
+        fitted = CalibratedClassifier(estimator, method=method, cv=3).fit(X, Y)
+    fitted.save(tmp_path / "tags.zip")
+    loaded = CalibratedClassifier.load(tmp_path / "tags.zip", trusted=TRUSTED)
+    assert (loaded.predict_proba(X) == fitted.predict_proba(X)).all()
+    assert (loaded.predict(X) == fitted.predict(X)).all()
+    assert [classes.tolist() for classes in loaded.classes_] == [[0, 1], [0, 1]]
+
+
+def test_files_of_multioutput_classifiers(tmp_path):
+    pytest.importorskip("skops")
+    X, Y = features()
+    Y = np.column_stack([Y[:, 0] * 2, Y[:, 1] + Y[:, 0]])
+    fitted = CalibratedClassifier(
+        MultiOutputClassifier(LogisticRegression()), method="temperature", cv=3
+    ).fit(X, Y)
+    fitted.save(tmp_path / "outputs.zip")
+    loaded = CalibratedClassifier.load(tmp_path / "outputs.zip", trusted=TRUSTED)
+    assert all((a == b).all() for a, b in zip(loaded.predict_proba(X), fitted.predict_proba(X), strict=True))
 
 
 def test_a_multilabel_classifier_by_its_decision_function_and_a_frozen_one():

@@ -15,13 +15,13 @@ import calibrant
 from calibrant.calibrator import Calibrator
 from calibrant.errors import FileFormatError, ParameterError
 from calibrant.persistence.archive import EPOCH
-from calibrant.persistence.members import content_of, members_of
+from calibrant.persistence.members import content_of, members_in
 from calibrant.persistence.reading import expect, parsed_json, read_calibrator
 from calibrant.persistence.replacing import replacing
 from calibrant.persistence.schema import UnreadableError, quoted
 from calibrant.persistence.writing import save
 
-__all__ = ["load_labels", "save_labels"]
+__all__ = ["labels_from", "load_labels", "save_labels"]
 
 FORMAT = "calibrant labels"
 SCHEMA_VERSION = 1
@@ -88,13 +88,14 @@ def save_labels(owner: OfLabels, path: str | os.PathLike[str]) -> None:
 def load_labels(cls: type[Some], path: str | os.PathLike[str]) -> Some:
     """Return the fitted object that :func:`save_labels` wrote."""
     try:
-        return _loaded(cls, Path(path))
+        return labels_from(cls, Path(path).read_bytes())
     except UnreadableError as error:
         raise FileFormatError(f"{os.fsdecode(path)} {error}.") from error
 
 
-def _loaded(cls: type[Some], path: Path) -> Some:
-    members = members_of(path)
+def labels_from(cls: type[Some], content: bytes) -> Some:
+    """Return the fitted object in the bytes of a file; raises :class:`UnreadableError` if there is none."""
+    members = members_in(content)
     try:
         header = parsed_json(content_of(members, HEADER, WHAT, MAX_HEADER_BYTES))
     except UnreadableError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from calibrant.persistence.schema import UnreadableError, quoted
 
-__all__ = ["Members", "content_of", "members_of"]
+__all__ = ["Members", "content_of", "members_in", "members_of"]
 
 Members = dict[str, Callable[[], bytes]]
 """Name -> function that reads the member."""
@@ -18,7 +18,11 @@ def members_of(path: Path) -> Members:
     """Return the members of a folder or zip file."""
     if path.is_dir():
         return {file.name: file.read_bytes for file in path.iterdir() if file.is_file()}
-    content = path.read_bytes()
+    return members_in(path.read_bytes())
+
+
+def members_in(content: bytes) -> Members:
+    """Return the members of a zip file from its bytes."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except zipfile.BadZipFile as error:

@@ -33,7 +33,6 @@ from calibrant.calibrators.combinators.calibrated_classifier.training_rows impor
 )
 from calibrant.errors import (
     CalibrationWarning,
-    FileFormatError,
     LabelError,
     MissingClassWarning,
     ParameterError,
@@ -200,7 +199,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     *Several labels per row.* For an indicator matrix ``y`` (n, L) of 0 and 1, the calibrators are
     :class:`~calibrant.MultilabelCalibration` with ``method``, where "auto" means "shared". For other labels (n, L) they are
     :class:`~calibrant.MultioutputCalibration`. The estimator may return columns or a list of arrays, as in scikit-learn.
-    ``classes_`` is then a list with the classes of every output. Save such calibrators by their own method ``save``.
+    ``classes_`` is then a list with the classes of every output.
 
     ``groups`` in :meth:`fit` are passed to the splitter, and to a calibrator with its own cross-validation, such as the
     default; with scikit-learn's metadata routing enabled, parameters go where they are requested.
@@ -331,11 +330,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """
         from calibrant.persistence import save_classifier
 
-        if "outputs_" in vars(self):
-            raise FileFormatError(
-                "a classifier of several labels has no file of its own; save its estimators, and the calibrators of "
-                "calibrated_pairs_ by their method save."
-            )
         save_classifier(self, path, write)
 
     @classmethod
