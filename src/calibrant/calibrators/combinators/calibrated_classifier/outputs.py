@@ -32,7 +32,11 @@ def has_several_outputs(y: Any) -> bool:
     >>> has_several_outputs([[0, 1], [1, 1]]), has_several_outputs([0, 1])
     (True, False)
     """
-    if np.ndim(y) != 2 or np.shape(y)[1] < 2:
+    try:
+        shape = tuple(y.shape) if hasattr(y, "shape") else np.asarray(y).shape
+    except ValueError:  # rows of different lengths
+        return False
+    if len(shape) != 2 or shape[1] < 2:
         return False
     return type_of_target(y) in SEVERAL
 
