@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from calibrant.cli.choices import make_calibrator
+from calibrant.cli.commands.questions_input import by_correctness, cost_matrix, side_columns_of
 from calibrant.cli.console import print_notes, printed, tell
 from calibrant.cli.definitions import ARGUMENTS, check_exists, is_stream
 from calibrant.cli.files import check_writable, opened, output_file, shown_name
@@ -47,6 +48,8 @@ def report(
     cv: int,
     level: float,
     title: str | None,
+    by: str | None = None,
+    costs: str | None = None,
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
@@ -55,17 +58,21 @@ def report(
     earlier = earlier_report(baseline, chosen)
     names = names_of(methods)
     options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or shown_name(file)}
+    matrix, side = cost_matrix(costs), side_columns_of(file, by)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        if predictions.approximate_scores() > SCORES_IN_MEMORY:
+        if predictions.approximate_scores() > SCORES_IN_MEMORY and matrix is None and side is None:
             assessment = assessed_in_batches(predictions, level, progress, **options)
         else:
             table = predictions.read(progress.rows)
             check_declared(file, table.predictions)
+            table = by_correctness(table)
             assessment = assess(
                 table.labels,
                 table.predictions,
                 sample_weight=table.weights,
                 groups=table.groups,
+                side_columns=side,
+                costs=matrix,
                 level=level,
                 progress=progress.update,
                 **options,
