@@ -88,7 +88,7 @@ def bootstrap(
     error, such as :func:`~calibrant.metrics.confidence_ece`, includes the noise of its bins, and a resample has twice
     that noise. Near calibration the percentile interval almost always lies above the true error, and
     ``method="basic"`` corrects that only in part. An interval of the debiased square covers at any error.
-    :doc:`/measurements` has the simulated coverage.
+    :doc:`/measurements/coverage` has the simulated coverage.
 
     So use ``partial(debiased_ece, signed=True)``. Its interval is for the *squared* error; the
     roots of its ends, or zero where they are negative, are an interval for the error. To show that there is an error at
@@ -114,7 +114,7 @@ def bootstrap(
     or pass fewer rows (a quarter of the rows doubles the width), and use ``progress``. BCa needs about 500
     more evaluations for its acceleration, which ``progress`` does not count.
 
-    **Coverage** of means, by simulation, is in :doc:`/measurements` too: slightly below the level for few rows.
+    **Coverage** of means, by simulation, is in :doc:`/measurements/coverage` too: slightly below the level for few rows.
 
     Examples
     --------

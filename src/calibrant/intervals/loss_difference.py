@@ -74,7 +74,7 @@ def loss_difference(
     -----
     Valid for held-out predictions: compare calibrators on rows that none of them was fitted to. With few rows of
     skewed differences the coverage is slightly below the level, and with dependent rows far below it unless you pass
-    ``groups``; :doc:`/measurements` has simulated coverage. Costs
+    ``groups``; :doc:`/measurements/coverage` has simulated coverage. Costs
     O(nK), memory O(n).
 
     Unequal weights reduce the effective sample size, :math:`W^2 / \sum_i w_i^2`; the degrees of freedom are that
