@@ -23,7 +23,9 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
+    "decision_chart",
     "mathml",
+    "method_cards",
     "method_tables",
     "public_names",
 ]
