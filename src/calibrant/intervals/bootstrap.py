@@ -90,7 +90,7 @@ def bootstrap(
     error, such as :func:`~calibrant.metrics.confidence_ece`, includes the noise of its bins, and a resample has twice
     that noise. Near calibration the percentile interval almost always lies above the true error, and
     ``method="basic"`` corrects that only in part. An interval of the debiased square covers at any error.
-    :doc:`/measurements` has the simulated coverage.
+    :doc:`/measurements/coverage` has the simulated coverage.
 
     So use ``partial(debiased_ece, signed=True)``. Its interval is for the *squared* error; the
     roots of its ends, or zero where they are negative, are an interval for the error. To show that there is an error at
