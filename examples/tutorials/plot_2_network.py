@@ -22,7 +22,9 @@ X, y = load_digits(return_X_y=True)
 X = X / 16 + np.random.default_rng(0).normal(0, 0.3, X.shape)  # noise makes the task harder
 X_train, X_rest, y_train, y_rest = train_test_split(X, y, train_size=500, stratify=y, random_state=0)
 X_cal, X_test, y_cal, y_test = train_test_split(X_rest, y_rest, train_size=600, random_state=0)
-network = MLPClassifier((64,), max_iter=1000, tol=1e-4, learning_rate_init=0.003, random_state=0).fit(X_train, y_train)
+network = MLPClassifier((64,), max_iter=1000, tol=1e-4, learning_rate_init=0.003, random_state=0).fit(
+    X_train, y_train
+)
 
 
 def logits(images):
