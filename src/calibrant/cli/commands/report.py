@@ -8,13 +8,16 @@ import click
 from calibrant.cli.choices import make_calibrator
 from calibrant.cli.console import print_notes, printed
 from calibrant.cli.files import check_writable, opened
+from calibrant.cli.large_report import assessed_in_batches
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
+from calibrant.remedies import for_command_line
 from calibrant.report import Assessment, assess
 
 __all__ = ["format_of", "names_of", "report", "written"]
+
+SCORES_IN_MEMORY = 20_000_000  # of more, a report in memory would draw a sample too
 
 SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
@@ -33,20 +36,22 @@ def report(
     chosen = format_of(output, format_name)
     check_writable(output, file)
     names = names_of(methods)
+    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or file.name}
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        table = predictions.read(progress.rows)
-        check_declared(file, table.predictions)
-        assessment = assess(
-            table.labels,
-            table.predictions,
-            sample_weight=table.weights,
-            groups=table.groups,
-            methods=names,
-            cv=cv,
-            level=level,
-            title=title or file.name,
-            progress=progress.update,
-        )
+        if predictions.approximate_scores() > SCORES_IN_MEMORY:
+            assessment = assessed_in_batches(predictions, level, progress, **options)
+        else:
+            table = predictions.read(progress.rows)
+            check_declared(file, table.predictions)
+            assessment = assess(
+                table.labels,
+                table.predictions,
+                sample_weight=table.weights,
+                groups=table.groups,
+                level=level,
+                progress=progress.update,
+                **options,
+            )
     print_notes(predictions.notes)
     written(assessment, chosen, output)
 
@@ -76,5 +81,5 @@ def written(assessment: Assessment, format_name: str, output: Path) -> None:
     }[format_name]()
     with replacing(output) as stream:
         stream.write(text.encode())
-    printed(translated(str(assessment)).rstrip())
+    printed(for_command_line(str(assessment)).rstrip())
     printed(f"\nThe report is in {output}.", err=True)
