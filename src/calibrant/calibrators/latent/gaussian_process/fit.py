@@ -355,7 +355,7 @@ class _Search:
         # In units of the posterior's standard deviations all directions are about equally curved.
         unit = kernel.factor @ np.linalg.cholesky(covariance)
         begin = self.bound(values, first)
-        if not np.isfinite(begin.value):
+        if not -np.inf < begin.value <= 0:
             raise np.linalg.LinAlgError
         noise_unit = 1.0 / max(abs(begin.of_kernel.noise), 1.0)
 
@@ -372,7 +372,8 @@ class _Search:
             gradient = np.concatenate(
                 [[of_length, of_deviation, noise_unit * bound.of_kernel.noise], bound.of_values @ unit]
             )
-            if not (np.isfinite(bound.value) and np.isfinite(gradient).all()):
+            # No bound is positive; where one comes out so, the function is steeper than the grid is fine.
+            if not (-np.inf < bound.value <= 0 and np.isfinite(gradient).all()):
                 return IMPOSSIBLE, np.zeros_like(x)
             return begin.value - bound.value, -gradient
 
