@@ -18,7 +18,7 @@ from calibrant.numerics.simplex import (
     softmax,
     with_floor,
 )
-from calibrant.origin import Origin, on_host
+from calibrant.origin import Origin, from_frame, on_host
 from calibrant.remedies import USE_LOGITS
 from calibrant.space import ROW_SUM_TOLERANCE, Space, look_like_probabilities
 
@@ -332,7 +332,7 @@ def _as_matrix(X: Any, what: str, class_axis: int | None) -> tuple[FloatArray, O
         row = int(np.argmax(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)))
         raise PredictionError(f"{what} have masked entries, the first in row {row}; remove those rows.")
     origin = Origin.of(X)
-    X = X.to_numpy() if origin is not None and origin.columns is not None else on_host(X)
+    X = from_frame(X) if origin is not None and origin.columns is not None else on_host(X)
     if hasattr(X, "toarray"):
         raise PredictionError(f"{what} must be dense, but are a sparse matrix; pass X.toarray().")
     try:
