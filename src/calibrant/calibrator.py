@@ -523,10 +523,6 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 self._check_order(predictions.classes, self.column_names_, "their order in fit")
         return predictions
 
-    def _parsed_with_floor(self, X: Any) -> Predictions:
-        """Return parsed predictions with the floor of the calibration set, which the graph has anyway."""
-        return self._parsed(X).with_floor(self.floor_)
-
     @staticmethod
     def _check_order(names: NDArray[Any], known: NDArray[Any], order: str) -> None:
         """Raise an error if the columns have the names of the fit in another order."""
