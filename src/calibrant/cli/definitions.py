@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
+from glob import has_magic
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,9 +16,11 @@ __all__ = [
     "FORMAT_NAMES",
     "PROJECT_FILE",
     "SPACES",
+    "STREAM",
     "SuggestingGroup",
     "apply",
     "bench",
+    "check_exists",
     "compare",
     "demo",
     "evaluate",
@@ -29,26 +32,38 @@ __all__ = [
     "worker",
 ]
 
+STREAM = "-"
+"""Name of standard input and of standard output."""
+
 SPACES = ("probabilities", "logits")
 
 
-def worker(module: str, name: str) -> Callable[..., None]:
-    """Return the function of a command, imported on its first call.
+def check_exists(path: Path) -> None:
+    """Reject an input that is missing, unless it is a pattern of file names or standard input."""
+    if str(path) != STREAM and not path.exists() and not has_magic(str(path)):
+        raise FileNotFoundError(2, "No such file", str(path))
+
+
+def worker(module: str, name: str, *inputs: Path | None) -> Callable[..., None]:
+    """Return the function of a command, imported on its first call; a missing input is an error before that.
 
     >>> worker("methods", "methods").__module__
     'calibrant.cli.commands.methods'
     """
+    for path in inputs:
+        if path is not None:
+            check_exists(path)
     function: Callable[..., None] = getattr(import_module(f"calibrant.cli.commands.{module}"), name)
     return function
 
 
-def engine_worker(name: str, engine: str, address: str | None) -> Callable[..., None]:
-    """Return the function of a command for rows in files of this machine, or for a cluster."""
+def engine_worker(name: str, engine: str, address: str | None, *inputs: Path | None) -> Callable[..., None]:
+    """Return the function of a command for rows in files of this machine, or for a cluster with files of its own."""
     if engine != "local":
         return partial(worker("cluster", name), engine=engine, address=address)
     if address is not None:
         raise click.UsageError("--address is for --engine dask or --engine spark.")
-    return worker(name, name)
+    return worker(name, name, *inputs)
 
 
 class SuggestingGroup(click.Group):
@@ -187,7 +202,7 @@ def format_options(command: Command) -> Command:
 
 def _printed_if_stream(_: click.Context, __: click.Parameter, given: Path | None) -> Path | None:
     """Return no file for -, which is the terminal."""
-    return None if given is not None and str(given) == "-" else given
+    return None if str(given) == STREAM else given
 
 
 def level_option(command: Command) -> Command:
@@ -279,7 +294,7 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
     calibrated predictions are shown with their expected value. Files larger
     than memory are read in batches.
     """
-    engine_worker("evaluate", engine, address)(context, **options)
+    engine_worker("evaluate", engine, address, options["file"])(context, **options)
 
 
 @click.command()
@@ -315,7 +330,7 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
 @engine_options
 def fit(engine: str, address: str | None, **options: Any) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
-    engine_worker("fit", engine, address)(**options)
+    engine_worker("fit", engine, address, options["file"])(**options)
 
 
 @click.command()
@@ -348,7 +363,7 @@ def apply(engine: str, address: str | None, **options: Any) -> None:
     The file format and all other columns are kept. Files larger than memory are
     processed in batches.
     """
-    engine_worker("apply", engine, address)(**options)
+    engine_worker("apply", engine, address, options["file"], options["calibrator_path"])(**options)
 
 
 @click.command()
@@ -393,7 +408,7 @@ def export(**options: Any) -> None:
     CALIBRATOR is what 'calibrant fit' saved. The new file is applied to test rows
     first, if its runtime is installed.
     """
-    worker("exports", "export")(**options)
+    worker("exports", "export", options["calibrator"])(**options)
 
 
 @click.command()
@@ -409,7 +424,7 @@ def verify(**options: Any) -> None:
 
     Ends with exit code 1 if probabilities or predicted classes differ.
     """
-    worker("exports", "verify")(**options)
+    worker("exports", "verify", options["file"], options["against"])(**options)
 
 
 DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
@@ -440,7 +455,7 @@ def compare(**options: Any) -> None:
     Differences are to the uncalibrated predictions, paired by row; negative is
     better.
     """
-    worker("compare", "compare")(**options)
+    worker("compare", "compare", options["file"], options["test_file"])(**options)
 
 
 @click.command()
@@ -474,7 +489,7 @@ def report(engine: str, address: str | None, **options: Any) -> None:
 
     The report is one self-contained HTML file.
     """
-    engine_worker("report", engine, address)(**options)
+    engine_worker("report", engine, address, options["file"], options["baseline"])(**options)
 
 
 class InOrder(SuggestingGroup):

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from calibrant.cli.console import named, note
-from calibrant.cli.definitions import PROJECT_FILE, SPACES
+from calibrant.cli.definitions import PROJECT_FILE, SPACES, STREAM
 from calibrant.cli.progress import Progress
 from calibrant.errors import ParameterError
 from calibrant.presentation import listed as listed_options
@@ -27,8 +27,6 @@ from calibrant.tables.roles import Roles, find_roles
 from calibrant.tables.source import Source
 
 __all__ = [
-    "STREAM",
-    "check_exists",
     "check_writable",
     "is_stream",
     "opened",
@@ -36,9 +34,6 @@ __all__ = [
     "output_file",
     "shown_name",
 ]
-
-STREAM = "-"
-"""Name of standard input and of standard output."""
 
 STANDARD_INPUT = "standard input"
 
@@ -152,12 +147,6 @@ def output_file(path: Path, ending: str) -> Iterator[Path]:
         yield inside
         with inside.open("rb") as stream:
             shutil.copyfileobj(stream, sys.stdout.buffer)
-
-
-def check_exists(path: Path) -> None:
-    """Reject an input that is missing, before its reader says so in other words."""
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file", str(path))
 
 
 def check_writable(path: Path | None, *inputs: Path | None) -> None:

@@ -16,6 +16,7 @@ from calibrant.hypothesis_tests.slope_intercept import (
 )
 from calibrant.hypothesis_tests.spiegelhalter import spiegelhalter_test
 from calibrant.hypothesis_tests.subgroups import SubgroupCalibration, subgroup_calibration
+from calibrant.hypothesis_tests.summed import TestSums
 
 __all__ = [
     "ClasswiseTests",
@@ -24,6 +25,7 @@ __all__ = [
     "SlopeIntercept",
     "SubgroupCalibration",
     "TestResult",
+    "TestSums",
     "calibration_slope_intercept",
     "classwise_cumulative_tests",
     "consistency_test",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
+from calibrant.remedies import CHOOSE_ARRAY, CHOOSE_LABEL_FILE
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 from calibrant.tables.source import (
@@ -171,7 +172,7 @@ class ArraySource(Source):
         """Return the array of labels."""
         if label is None and len(self.columns) == 1:
             raise LabelError(
-                f"{self.path} has one array, {listed(self.columns)}; say which file has the labels, such as labels.npy."
+                f"{self.path} has one array, {listed(self.columns)}; {CHOOSE_LABEL_FILE}, such as labels.npy."
             )
         return super().label_column(label)
 
@@ -241,7 +242,7 @@ class ArraySource(Source):
             if len(found) == 1:
                 return found[0]
         raise PredictionError(
-            f"{self.path}: say which array has the {space.value}; there are {listed(usual or tables or self.columns)}."
+            f"{self.path}: {CHOOSE_ARRAY} {space.value}; there are {listed(usual or tables or self.columns)}."
         )
 
     def _class_names(self, n_columns: int) -> tuple[str, ...]:

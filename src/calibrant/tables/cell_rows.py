@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import LabelError, PredictionError, WeightError
+from calibrant.presentation.sentences import shortened
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, columns_asked_for, default_columns
 from calibrant.tables.source import (
@@ -22,7 +23,6 @@ from calibrant.tables.source import (
     check_no_nul,
     check_weights,
 )
-from calibrant.wording import shortened
 
 __all__ = ["CellBatch", "CellRow", "CellSource"]
 

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, ParameterError, PredictionError, WeightError
+from calibrant.presentation.sentences import counted, shortened
+from calibrant.remedies import ADD_DECIMAL, ADD_SIGNS, CHOOSE_COLUMNS, CHOOSE_SEPARATOR
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
 from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
@@ -31,7 +33,6 @@ from calibrant.tables.source import (
     check_no_nul,
     check_weights,
 )
-from calibrant.wording import counted, shortened
 
 __all__ = ["CsvSink", "CsvSource", "Dialect"]
 
@@ -338,12 +339,11 @@ class CsvSource(Source):
         if len(names) == 1 and self.has_given_dialect:
             sign = self.delimiter.decode()
             raise FileFormatError(
-                f"{self.path}: the header {shortened(repr(names[0]))} has no separator {sign!r}; choose another one."
+                f"{self.path}: the header {shortened(repr(names[0]))} has no separator {sign!r}; {CHOOSE_SEPARATOR}."
             )
         if len(names) == 1 and ";" in names[0]:
             raise FileFormatError(
-                f"{self.path}: the header has semicolons and no commas; pass the separator ';', and the decimal sign ',' "
-                "if numbers have decimal commas."
+                f"{self.path}: the header has semicolons and no commas; {ADD_SIGNS} if numbers have decimal commas."
             )
         if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
             raise FileFormatError(
@@ -387,7 +387,7 @@ class CsvSource(Source):
             text = cell_text(fields[texts[0]]).decode(errors="replace")
             raise PredictionError(
                 f"{self.path}: {batch.place(texts[0])}, column {column!r} is {text!r}, but most of this column is "
-                "numeric; correct it, or name the columns of scores."
+                f"numeric; correct it, or {CHOOSE_COLUMNS}."
             )
         return n_numbers > 0 and not texts
 
@@ -413,7 +413,7 @@ DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+")
 
 def _advice(text: str) -> str:
     """Return advice on a cell with a decimal comma."""
-    return "; pass the decimal sign ','" if DECIMAL_COMMA.fullmatch(text.strip()) else ""
+    return f"; {ADD_DECIMAL}" if DECIMAL_COMMA.fullmatch(text.strip()) else ""
 
 
 def _is_utf8(cell: bytes) -> bool:

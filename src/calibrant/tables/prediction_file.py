@@ -14,6 +14,8 @@ from calibrant.labelled_predictions import LabelledPredictions, shift_warning
 from calibrant.labels import encode_labels
 from calibrant.notices import warn_user
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHECK_POSITIVE
 from calibrant.space import Space
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.columns import ScoreColumns
@@ -22,7 +24,6 @@ from calibrant.tables.file_set import open_source
 from calibrant.tables.label_file import label_of
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.source import Batch, Names, Source, as_integers
-from calibrant.wording import counted
 
 __all__ = ["CodedRows", "PredictionFile", "Table", "read_predictions", "rows_per_batch"]
 
@@ -148,9 +149,7 @@ class PredictionFile:
         found = [self.columns.note, None if self.match is None else self.match.note, self._parser.note]
         if self._n_guessed and self._n_right < FEWEST_RIGHT * self._n_guessed:
             share = 100 * self._n_right / self._n_guessed
-            found.append(
-                f"only {share:.1f} % of the predicted classes are correct, so the positive class may be the other one."
-            )
+            found.append(f"only {share:.1f} % of the predicted classes are correct, so {CHECK_POSITIVE}.")
         if self._n_dropped:
             verb = "was" if self._n_dropped == 1 else "were"
             found.append(f"{counted(self._n_dropped, 'row')} with a missing value {verb} dropped.")

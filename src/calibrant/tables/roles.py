@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, ParameterError, PredictionError, WeightError
+from calibrant.remedies import CHOOSE_COLUMNS, CHOOSE_LABELS
 from calibrant.space import Space, look_like_probabilities
 from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import ScoreColumns, affixes_around, listed
@@ -165,7 +166,7 @@ def _label(source: Source, first: Batch, taken: Sequence[str]) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise LabelError(f"{source.path}: say which column has the labels; it could be {listed(found)}.")
+        raise LabelError(f"{source.path}: {CHOOSE_LABELS}; it could be {listed(found)}.")
     return source.label_column(None)
 
 
@@ -256,7 +257,7 @@ def _columns_by_name(
         if len(found) > 1:
             raise PredictionError(
                 f"{source.path} has several sets of columns for these labels, with "
-                f"{listed(one.names[0] for one in found)}; choose the columns."
+                f"{listed(one.names[0] for one in found)}; {CHOOSE_COLUMNS}."
             )
     if len(labels) == 2 and not sets:
         called_so = [name for name in others if _is_called_score(name) and _is_numeric(first, name)]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, ParameterError, PredictionError, WeightError
+from calibrant.remedies import CHOOSE_LABELS, REMOVE_ROWS, REPAIR_ROWS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 
@@ -206,9 +207,7 @@ class Source(ABC):
         found = usual_labels(self.columns)
         if len(found) == 1:
             return found[0]
-        raise LabelError(
-            f"{self.path}: say which column has the labels; there are {listed(found or self.columns)}."
-        )
+        raise LabelError(f"{self.path}: {CHOOSE_LABELS}; there are {listed(found or self.columns)}.")
 
     def close(self) -> None:  # noqa: B027 (nothing to close unless a file stays open)
         """Close the file."""
@@ -245,7 +244,7 @@ def check_finite(scores: NDArray[np.floating], path: Path, columns: tuple[str, .
     n_rows = int(wrong.any(axis=1).sum())
     more = f" ({n_rows} such rows up to here)" if n_rows > 1 else ""
     raise PredictionError(
-        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so remove or repair such rows."
+        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so {REPAIR_ROWS}."
     )
 
 
@@ -253,7 +252,7 @@ def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Plac
     """Reject labels or groups with missing values."""
     if missing.any():
         raise LabelError(
-            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; remove rows without a value there."
+            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; {REMOVE_ROWS}."
         )
 
 

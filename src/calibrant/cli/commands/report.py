@@ -12,12 +12,13 @@ import click
 from calibrant.cli.choices import make_calibrator
 from calibrant.cli.console import print_notes, printed, tell
 from calibrant.cli.definitions import ARGUMENTS
-from calibrant.cli.files import check_exists, check_writable, is_stream, opened, output_file, shown_name
+from calibrant.cli.files import check_writable, is_stream, opened, output_file, shown_name
+from calibrant.cli.large_report import assessed_in_batches
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.errors import FileFormatError
 from calibrant.persistence.replacing import replacing
+from calibrant.remedies import for_command_line
 from calibrant.report import Assessment, assess
 from calibrant.report.contents import Origin
 from calibrant.report.sections.data import date_now
@@ -27,6 +28,8 @@ from calibrant.tables.formats import known_ending
 from calibrant.tables.prediction_file import PredictionFile
 
 __all__ = ["chosen_output", "earlier_report", "names_of", "report", "written"]
+
+SCORES_IN_MEMORY = 20_000_000  # of more, a report in memory would draw a sample too
 
 SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 BLOCK = 2**20
@@ -51,20 +54,22 @@ def report(
     check_writable(path, file, baseline)
     earlier = earlier_report(baseline, chosen)
     names = names_of(methods)
+    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or shown_name(file)}
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        table = predictions.read(progress.rows)
-        check_declared(file, table.predictions)
-        assessment = assess(
-            table.labels,
-            table.predictions,
-            sample_weight=table.weights,
-            groups=table.groups,
-            methods=names,
-            cv=cv,
-            level=level,
-            title=title or shown_name(file),
-            progress=progress.update,
-        )
+        if predictions.approximate_scores() > SCORES_IN_MEMORY:
+            assessment = assessed_in_batches(predictions, level, progress, **options)
+        else:
+            table = predictions.read(progress.rows)
+            check_declared(file, table.predictions)
+            assessment = assess(
+                table.labels,
+                table.predictions,
+                sample_weight=table.weights,
+                groups=table.groups,
+                level=level,
+                progress=progress.update,
+                **options,
+            )
         assessment = replace(assessment, origin=_origin(file, predictions, choice))
     print_notes(predictions.notes)
     written(assessment, chosen, path, is_opened=is_opened, earlier=earlier)
@@ -106,7 +111,6 @@ def earlier_report(path: Path | None, format_name: str) -> Assessment | None:
         raise click.UsageError(
             "--baseline is for HTML and Markdown reports; a JSON report has the numbers of one file."
         )
-    check_exists(path)
     try:
         return Assessment.from_json(path.read_text(encoding="utf-8"))
     except (FileFormatError, UnicodeDecodeError) as error:
@@ -173,7 +177,7 @@ def written(
         stream.write(text.encode())
     if is_stream(output):
         return
-    printed(translated(str(assessment)).rstrip())
+    printed(for_command_line(str(assessment)).rstrip())
     printed(f"\nThe report is in {output}.", err=True)
     if is_opened and not webbrowser.open(output.resolve().as_uri()):
         tell("Note: no browser was found; open the file yourself.")
