@@ -27,13 +27,13 @@ SAME_COLUMNS = Remedy(
 NAME_COLUMNS = Remedy("pass Predictions with classes=", "name the columns ")
 CHOOSE_LABELS = Remedy("say which column has the labels", "say with --label which column has the labels")
 CHOOSE_LABEL_FILE = Remedy("say which file has the labels", "say with --label which file has the labels")
-ADD_SIGNS = Remedy(
+OTHER_SEPARATOR = Remedy("choose another one", "choose another one with --separator")
+SEMICOLONS = Remedy(
     "pass the separator ';', and the decimal sign ','", "add --separator ';', and --decimal ','"
 )
-ADD_DECIMAL = Remedy("pass the decimal sign ','", "add --decimal ','")
-CHOOSE_SEPARATOR = Remedy("choose another separator", "choose another one with --separator")
-REPAIR_ROWS = Remedy("remove or repair such rows", "repair such rows, or add --drop-missing")
-REMOVE_ROWS = Remedy(
+DECIMAL_COMMAS = Remedy("pass the decimal sign ','", "add --decimal ','")
+DROP_ROWS = Remedy("remove or repair such rows", "repair such rows, or add --drop-missing")
+DROP_MISSING = Remedy(
     "remove rows without a value there", "remove rows without a value there, or add --drop-missing"
 )
 CHOOSE_ARRAY = Remedy("say which array has the", "say with --columns which array has the")

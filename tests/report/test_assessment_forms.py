@@ -51,7 +51,7 @@ def test_a_report_of_an_earlier_version_can_be_read_and_written():
     # The section on selective prediction, the power against kinds of errors and the origin came later.
     given = json.loads(text)
     verdict = {**given["verdict"], "detectable": []}
-    assert earlier.to_dict() == {**given, "selective": [], "origin": None, "verdict": verdict}
+    assert earlier.to_dict() == {**given, "selective": [], "verdict": verdict, "origin": None}
     assert earlier.recommendation.methods[1].log_loss_difference.high < 0
     assert "## Try the calibrator" in earlier.to_markdown()
 

@@ -10,37 +10,48 @@ from typing import Any, TypeVar
 
 import click
 
+from calibrant.cli.confidence import confidence_options
+
 __all__ = [
     "ARGUMENTS",
     "AS_DECLARED",
     "FORMAT_NAMES",
     "PROJECT_FILE",
     "SPACES",
-    "STREAM",
+    "InOrder",
     "SuggestingGroup",
     "apply",
-    "bench",
     "check_exists",
     "compare",
     "demo",
     "evaluate",
     "export",
     "fit",
+    "format_options",
+    "is_stream",
+    "level_option",
     "methods",
+    "prediction_options",
     "report",
     "verify",
     "worker",
 ]
 
-STREAM = "-"
-"""Name of standard input and of standard output."""
-
 SPACES = ("probabilities", "logits")
 
 
+STREAM = "-"
+"""Name of standard input and of standard output."""
+
+
+def is_stream(path: Path | None) -> bool:
+    """Return whether a path stands for standard input or standard output."""
+    return path is not None and str(path) == STREAM
+
+
 def check_exists(path: Path) -> None:
-    """Reject an input that is missing, unless it is a pattern of file names or standard input."""
-    if str(path) != STREAM and not path.exists() and not has_magic(str(path)):
+    """Reject an input that is missing, unless it is standard input or a pattern of file names."""
+    if not path.exists() and not is_stream(path) and not has_magic(str(path)):
         raise FileNotFoundError(2, "No such file", str(path))
 
 
@@ -158,7 +169,7 @@ def prediction_options(command: Command) -> Command:
     ]
     for option in reversed(options):
         command = option(command)
-    return command
+    return confidence_options(command)
 
 
 def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
@@ -202,7 +213,7 @@ def format_options(command: Command) -> Command:
 
 def _printed_if_stream(_: click.Context, __: click.Parameter, given: Path | None) -> Path | None:
     """Return no file for -, which is the terminal."""
-    return None if str(given) == STREAM else given
+    return None if given is not None and str(given) == "-" else given
 
 
 def level_option(command: Command) -> Command:
@@ -213,45 +224,6 @@ def level_option(command: Command) -> Command:
         default=0.95,
         show_default=True,
         help="Confidence level of intervals.",
-    )(command)
-
-
-jobs_option = click.option(
-    "--jobs", type=click.IntRange(-1), default=1, show_default=True, help="Processes; -1 for all processors."
-)
-
-
-def study_options(command: Command) -> Command:
-    """Add the recipe, its data folder and its results file."""
-    options = [
-        click.argument("recipe", type=click.Path(path_type=Path)),
-        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [complete]."),
-        click.option(
-            "--data",
-            type=click.Path(path_type=Path),
-            metavar="FOLDER",
-            help="Data folder [CALIBRANT_DATA, or next to the recipe].",
-        ),
-        click.option(
-            "--store",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="File of all results [named after the recipe].",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def output_option(command: Command) -> Command:
-    """Add the output folder of the report."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="FOLDER",
-        help="Folder for the report [named after the recipe].",
     )(command)
 
 
@@ -483,13 +455,23 @@ def compare(**options: Any) -> None:
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
+@click.option("--by", metavar="NAMES", help="Side columns for a section on subgroups, separated by commas.")
+@click.option(
+    "--costs",
+    metavar="MATRIX",
+    help="A row per decision, a column per class, such as '0,9;1,0', for a section on decisions.",
+)
 @engine_options
 def report(engine: str, address: str | None, **options: Any) -> None:
     """Report whether predictions are calibrated, and which method to use.
 
     The report is one self-contained HTML file.
     """
-    engine_worker("report", engine, address, options["file"], options["baseline"])(**options)
+    if engine != "local":
+        for name in ("by", "costs"):
+            if options.pop(name) is not None:
+                raise click.UsageError(f"--{name} is for --engine local.")
+    engine_worker("report", engine, address, options["file"])(**options)
 
 
 class InOrder(SuggestingGroup):
@@ -498,83 +480,6 @@ class InOrder(SuggestingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of definition."""
         return list(self.commands)
-
-
-@click.group(cls=InOrder)
-def bench() -> None:
-    """Run a study from a recipe, and compare it with a paper.
-
-    A recipe is a folder with a file recipe.toml, which lists data sets,
-    classifiers, calibrators, splits and metrics, and the tables and figures
-    of the report.
-    """
-
-
-@bench.command()
-@study_options
-@jobs_option
-@click.option(
-    "--backend",
-    type=click.Choice(["loky", "dask", "threading"]),
-    default="loky",
-    show_default=True,
-    help="Backend of joblib.",
-)
-@click.option("--scheduler", metavar="ADDRESS", help="Address of the Dask scheduler.")
-@click.option("--retry-failed", is_flag=True, help="Run units again that failed or were too slow.")
-@output_option
-@click.pass_context
-def run(context: click.Context, /, **options: Any) -> None:
-    """Run all missing units, and write the report.
-
-    This runs the Python files of the recipe, so run only recipes that you
-    trust; all other commands read them as text.
-
-    Results are saved as soon as they are available. To resume a run that was
-    stopped or killed, give the same command again.
-    """
-    worker("bench", "run")(context, **options)
-
-
-@bench.command()
-@study_options
-@jobs_option
-@format_options
-def status(**options: Any) -> None:
-    """Show finished units, remaining time and failures."""
-    worker("bench", "status")(**options)
-
-
-@bench.command(name="report")
-@study_options
-@output_option
-def bench_report(**options: Any) -> None:
-    """Write tables, figures and pages from the available results."""
-    worker("bench", "report")(**options)
-
-
-@bench.command()
-@study_options
-@click.option("--failed", is_flag=True, help="Units that failed or were too slow.")
-@click.option(
-    "--where", "texts", multiple=True, metavar="LABEL=VALUE", help="Units with this label, such as data=iris."
-)
-@click.option("--old", is_flag=True, help="Results that are no longer in the recipe.")
-@click.option("--dry-run", is_flag=True, help="Only print how many results would be removed.")
-def forget(**options: Any) -> None:
-    """Remove results from the store, so that they are run again.
-
-    --failed and --where together select units that match both.
-    """
-    worker("bench", "forget")(**options)
-
-
-@bench.command(name="list")
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
-@format_options
-def list_recipes(**options: Any) -> None:
-    """List the recipes in a folder."""
-    worker("bench", "list_recipes")(**options)
 
 
 @click.command()

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from calibrant.cli.console import named, note
-from calibrant.cli.definitions import PROJECT_FILE, SPACES, STREAM
+from calibrant.cli.definitions import PROJECT_FILE, SPACES, is_stream
 from calibrant.cli.progress import Progress
 from calibrant.errors import ParameterError
 from calibrant.presentation import listed as listed_options
@@ -28,7 +28,6 @@ from calibrant.tables.source import Source
 
 __all__ = [
     "check_writable",
-    "is_stream",
     "opened",
     "opened_source",
     "output_file",
@@ -36,11 +35,6 @@ __all__ = [
 ]
 
 STANDARD_INPUT = "standard input"
-
-
-def is_stream(path: Path | None) -> bool:
-    """Return whether a path stands for standard input or standard output."""
-    return path is not None and str(path) == STREAM
 
 
 def shown_name(path: Path) -> str:

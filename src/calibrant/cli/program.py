@@ -30,11 +30,22 @@ COMMANDS = {
     "verify": "Compare an exported file with its calibrator.",
     "compare": "Compare methods by cross-validation or on a test set.",
     "report": "Write a report as one HTML page, JSON or Markdown.",
+    "subgroups": "Test calibration in subgroups of side columns.",
+    "decisions": "Cost of decisions, and net benefit.",
+    "multilabel": "Calibrate several labels per row.",
     "bench": "Run a study: many data sets, classifiers and methods.",
     "methods": "List all methods with their traits.",
     "demo": "Calibrate three classifiers with every method.",
 }
 """Commands with their short help; each is loaded on first use."""
+
+HOMES = {
+    "subgroups": "question_definitions",
+    "decisions": "question_definitions",
+    "multilabel": "question_definitions",
+    "bench": "study_definitions",
+}
+"""Modules that define these commands; all others are in ``definitions``."""
 
 
 class Program(SuggestingGroup):
@@ -110,7 +121,8 @@ class Program(SuggestingGroup):
         """Load one command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module("calibrant.cli.definitions"), cmd_name)
+        home = import_module(f"calibrant.cli.{HOMES.get(cmd_name, 'definitions')}")
+        command: click.Command = getattr(home, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -34,6 +34,7 @@ from calibrant.report.contents import (
     Verdict,
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
+from calibrant.report.optional_contents import DecisionNumbers, SubgroupNumbers
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -79,6 +80,10 @@ class Assessment:
         Accuracy of the most confident rows.
     origin : Origin or None
         Date, SHA-256 of the data, and the command.
+    subgroups : SubgroupNumbers or None
+        Calibration within segments of side columns, if these were given.
+    decisions : DecisionNumbers or None
+        Cost of decisions and net benefit, if costs were given.
     """
 
     title: str
@@ -100,6 +105,8 @@ class Assessment:
     example: Example | None = None
     selective: tuple[SelectiveRow, ...] = ()
     origin: Origin | None = None
+    subgroups: SubgroupNumbers | None = None
+    decisions: DecisionNumbers | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""

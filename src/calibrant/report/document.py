@@ -24,6 +24,7 @@ from calibrant.report.sections.binning import bin_sensitivity_section, cumulativ
 from calibrant.report.sections.changes import changes_section
 from calibrant.report.sections.classes import classes_section
 from calibrant.report.sections.data import data_section, settings_section
+from calibrant.report.sections.decisions import decision_section
 from calibrant.report.sections.decomposition import decomposition_section
 from calibrant.report.sections.example import example_section
 from calibrant.report.sections.how_to_act import lines_to_copy
@@ -33,6 +34,7 @@ from calibrant.report.sections.pitfalls import pitfalls_section
 from calibrant.report.sections.reliability import reliability_section
 from calibrant.report.sections.scores import errors_section, scores_section
 from calibrant.report.sections.selective import selective_section
+from calibrant.report.sections.subgroups import subgroup_section
 from calibrant.report.sections.terms import terms_section
 from calibrant.report.sections.tests import tests_section
 
@@ -51,6 +53,8 @@ SECTIONS: tuple[ReportSection, ...] = (
     scores_section,
     errors_section,
     selective_section,
+    decision_section,
+    subgroup_section,
     decomposition_section,
     tests_section,
     classes_section,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, ParameterError, PredictionError, WeightError
 from calibrant.presentation.sentences import counted, shortened
-from calibrant.remedies import ADD_DECIMAL, ADD_SIGNS, CHOOSE_COLUMNS, CHOOSE_SEPARATOR
+from calibrant.remedies import CHOOSE_COLUMNS, DECIMAL_COMMAS, OTHER_SEPARATOR, SEMICOLONS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
 from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
@@ -339,11 +339,12 @@ class CsvSource(Source):
         if len(names) == 1 and self.has_given_dialect:
             sign = self.delimiter.decode()
             raise FileFormatError(
-                f"{self.path}: the header {shortened(repr(names[0]))} has no separator {sign!r}; {CHOOSE_SEPARATOR}."
+                f"{self.path}: the header {shortened(repr(names[0]))} has no separator {sign!r}; {OTHER_SEPARATOR}."
             )
         if len(names) == 1 and ";" in names[0]:
             raise FileFormatError(
-                f"{self.path}: the header has semicolons and no commas; {ADD_SIGNS} if numbers have decimal commas."
+                f"{self.path}: the header has semicolons and no commas; {SEMICOLONS} "
+                "if numbers have decimal commas."
             )
         if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
             raise FileFormatError(
@@ -413,7 +414,7 @@ DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+")
 
 def _advice(text: str) -> str:
     """Return advice on a cell with a decimal comma."""
-    return f"; {ADD_DECIMAL}" if DECIMAL_COMMA.fullmatch(text.strip()) else ""
+    return f"; {DECIMAL_COMMAS}" if DECIMAL_COMMA.fullmatch(text.strip()) else ""
 
 
 def _is_utf8(cell: bytes) -> bool:

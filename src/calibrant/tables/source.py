@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, ParameterError, PredictionError, WeightError
-from calibrant.remedies import CHOOSE_LABELS, REMOVE_ROWS, REPAIR_ROWS
+from calibrant.remedies import CHOOSE_LABELS, DROP_MISSING, DROP_ROWS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 
@@ -244,7 +244,7 @@ def check_finite(scores: NDArray[np.floating], path: Path, columns: tuple[str, .
     n_rows = int(wrong.any(axis=1).sum())
     more = f" ({n_rows} such rows up to here)" if n_rows > 1 else ""
     raise PredictionError(
-        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so {REPAIR_ROWS}."
+        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so {DROP_ROWS}."
     )
 
 
@@ -252,7 +252,7 @@ def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Plac
     """Reject labels or groups with missing values."""
     if missing.any():
         raise LabelError(
-            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; {REMOVE_ROWS}."
+            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; {DROP_MISSING}."
         )
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from calibrant import load
 from calibrant.calibrator import Calibrator
 from calibrant.cli.console import note, tell
-from calibrant.cli.files import check_writable, is_stream, opened_source, output_file, shown_name
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened_source, output_file, shown_name
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_meaning, noting_probabilities
 from calibrant.errors import PredictionError

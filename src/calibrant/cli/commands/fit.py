@@ -14,10 +14,12 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, is_stream, opened, output_file, shown_name
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened, output_file, shown_name
 from calibrant.cli.progress import Progress, messages_in
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
+from calibrant.distributed.fitting import fit_counts, fits_counts
 from calibrant.errors import NoGraphError, WeightError
 from calibrant.graph.description import described
 from calibrant.labelled_predictions import LabelledPredictions
@@ -121,7 +123,11 @@ def _fitted_in_batches(
                 done += data.n_rows
                 progress.rows(done, step)
 
-        calibrator.fit_rows(BatchSource(batches))
+        source = BatchSource(batches)
+        if fits_counts(calibrator):
+            fit_counts(calibrator, source)
+        else:
+            calibrator.fit_rows(source)
         _remember_columns(calibrator, predictions)
         before, after = ([Accumulator(metric) for metric in LOSSES] for _ in range(2))
         n_changed = done = 0

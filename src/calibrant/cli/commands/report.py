@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from calibrant.cli.choices import make_calibrator
+from calibrant.cli.commands.questions_input import by_correctness, cost_matrix, side_columns_of
 from calibrant.cli.console import print_notes, printed, tell
-from calibrant.cli.definitions import ARGUMENTS
-from calibrant.cli.files import check_writable, is_stream, opened, output_file, shown_name
+from calibrant.cli.definitions import ARGUMENTS, check_exists, is_stream
+from calibrant.cli.files import check_writable, opened, output_file, shown_name
 from calibrant.cli.large_report import assessed_in_batches
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
@@ -47,6 +48,8 @@ def report(
     cv: int,
     level: float,
     title: str | None,
+    by: str | None = None,
+    costs: str | None = None,
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
@@ -55,17 +58,21 @@ def report(
     earlier = earlier_report(baseline, chosen)
     names = names_of(methods)
     options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or shown_name(file)}
+    matrix, side = cost_matrix(costs), side_columns_of(file, by)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        if predictions.approximate_scores() > SCORES_IN_MEMORY:
+        if predictions.approximate_scores() > SCORES_IN_MEMORY and matrix is None and side is None:
             assessment = assessed_in_batches(predictions, level, progress, **options)
         else:
             table = predictions.read(progress.rows)
             check_declared(file, table.predictions)
+            table = by_correctness(table)
             assessment = assess(
                 table.labels,
                 table.predictions,
                 sample_weight=table.weights,
                 groups=table.groups,
+                side_columns=side,
+                costs=matrix,
                 level=level,
                 progress=progress.update,
                 **options,
@@ -111,6 +118,7 @@ def earlier_report(path: Path | None, format_name: str) -> Assessment | None:
         raise click.UsageError(
             "--baseline is for HTML and Markdown reports; a JSON report has the numbers of one file."
         )
+    check_exists(path)
     try:
         return Assessment.from_json(path.read_text(encoding="utf-8"))
     except (FileFormatError, UnicodeDecodeError) as error:
@@ -175,9 +183,10 @@ def written(
         text = write() if earlier is None else write(baseline=earlier)
     with output_file(output, ENDINGS[format_name]) as path, replacing(path) as stream:
         stream.write(text.encode())
+    text = for_command_line(str(assessment)).rstrip()
     if is_stream(output):
         return
-    printed(for_command_line(str(assessment)).rstrip())
+    printed(text)
     printed(f"\nThe report is in {output}.", err=True)
     if is_opened and not webbrowser.open(output.resolve().as_uri()):
         tell("Note: no browser was found; open the file yourself.")
