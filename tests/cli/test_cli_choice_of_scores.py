@@ -53,7 +53,7 @@ def test_a_column_that_is_no_class_is_refused(run, folder, logits, command):
     output = "-o out.html" if command in ("fit", "report") else ""
     result = run(f"{command} a.csv --space logits {output}", expected=1)
     assert result.stderr == (
-        "Error: a.csv: column 'age' matches no label; choose the columns of scores with --columns, with it only if "
+        "Error: a.csv: column 'age' matches no label; choose the columns with --columns, with it only if "
         "it is a class that never occurs.\n"
     )
 
@@ -128,7 +128,7 @@ def test_only_the_classes_without_a_column_are_named(run, folder):
     (folder / "b.csv").write_text(text)
     result = run("apply b.csv --calibrator cal.npz -o out.csv", expected=1)
     assert result.stderr == (
-        "Error: b.csv has no column for the class 'dog' of cal.npz; choose the columns of scores with --columns, or a "
+        "Error: b.csv has no column for the class 'dog' of cal.npz; choose the columns with --columns, or a "
         "calibrator fitted for these classes.\n"
     )
 
@@ -163,7 +163,7 @@ def test_rounded_probabilities_need_to_be_normalised(run, folder, command):
         "apply": "--calibrator cal.npz -o out.csv",
     }[command.split()[0]]
     line = f"{command} a.csv --space probabilities {options}"
-    assert "rounded? add --normalise." in run(line, expected=1).stderr
+    assert "if they were rounded, add --normalise." in run(line, expected=1).stderr
     n_changed = int((np.abs(p.round(2).sum(axis=1) - 1) > 1e-6).sum())
     result = run(f"{line} --normalise")
     said = f"Note: {n_changed} rows were divided by their sums, which differed from one by at most 0.01."
@@ -175,7 +175,7 @@ def test_percentages_are_recognised(run, folder):
     write_scores(folder / "a.csv", [f"p_{name}" for name in CLASSES], 100 * p, np.array(CLASSES)[y])
     result = run("evaluate a.csv --space probabilities", expected=1)
     assert "column 'p_cat' is" in result.stderr
-    assert result.stderr.endswith("; percent? divide by 100.\n")
+    assert result.stderr.endswith("; if they are in percent, divide them by 100.\n")
 
 
 def test_logits_cannot_be_normalised(run, folder, logits):

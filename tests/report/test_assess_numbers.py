@@ -14,7 +14,7 @@ from calibrant.hypothesis_tests import (
     calibration_slope_intercept,
     classwise_cumulative_tests,
     cumulative_test,
-    smallest_detectable_error,
+    hosmer_lemeshow_test,
     spiegelhalter_test,
 )
 from calibrant.intervals import loss_difference
@@ -126,9 +126,9 @@ def test_tests_are_those_of_the_library(found):
     line = calibration_slope_intercept(Y, P)
     assert p_values["Slope and intercept"] == pytest.approx(line.joint_test.p_value)
     assert found.slopes[1].value == pytest.approx(line.slope.value)
-    assert found.verdict.smallest_detectable == pytest.approx(
-        smallest_detectable_error(P, alpha=0.05 / 5).error
-    )
+    bins = hosmer_lemeshow_test(Y, P, n_bins=15, min_expected=20)
+    assert p_values["Chi-square test of bins"] == pytest.approx(bins.p_value)
+    assert found.verdict.smallest_detectable == max(one.smallest for one in found.verdict.detectable[:3])
 
 
 def test_classes_are_tested_as_the_library_does(found):

@@ -12,10 +12,10 @@ from typing import IO, Any
 
 import click
 
-from calibrant.cli.translation import translated
 from calibrant.errors import CalibrationWarning
+from calibrant.presentation.sentences import LONGEST_NAME, shortened
 from calibrant.presentation.text import in_one_line, visible
-from calibrant.wording import LONGEST_NAME, shortened
+from calibrant.remedies import for_command_line
 
 __all__ = ["StreamError", "flush", "note", "notes_of_warnings", "print_notes", "printed", "silence", "tell"]
 
@@ -76,7 +76,7 @@ def print_notes(sentences: Iterable[str]) -> None:
 
 def tell(sentence: str) -> None:
     """Print a sentence on stderr, in one line that is wrapped only for terminals."""
-    text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
+    text = LONG_NAME.sub(lambda found: shortened(found[0]), for_command_line(" ".join(sentence.split())))
     text = in_one_line(text)
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns

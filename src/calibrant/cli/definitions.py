@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
+from glob import has_magic
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ __all__ = [
     "SuggestingGroup",
     "apply",
     "bench",
+    "check_exists",
     "compare",
     "demo",
     "evaluate",
@@ -36,23 +38,32 @@ __all__ = [
 SPACES = ("probabilities", "logits")
 
 
-def worker(module: str, name: str) -> Callable[..., None]:
-    """Return the function of a command, imported on its first call.
+def check_exists(path: Path) -> None:
+    """Reject an input that is missing, unless it is a pattern of file names."""
+    if not path.exists() and not has_magic(str(path)):
+        raise FileNotFoundError(2, "No such file", str(path))
+
+
+def worker(module: str, name: str, *inputs: Path | None) -> Callable[..., None]:
+    """Return the function of a command, imported on its first call; a missing input is an error before that.
 
     >>> worker("methods", "methods").__module__
     'calibrant.cli.commands.methods'
     """
+    for path in inputs:
+        if path is not None:
+            check_exists(path)
     function: Callable[..., None] = getattr(import_module(f"calibrant.cli.commands.{module}"), name)
     return function
 
 
-def engine_worker(name: str, engine: str, address: str | None) -> Callable[..., None]:
-    """Return the function of a command for rows in files of this machine, or for a cluster."""
+def engine_worker(name: str, engine: str, address: str | None, *inputs: Path | None) -> Callable[..., None]:
+    """Return the function of a command for rows in files of this machine, or for a cluster with files of its own."""
     if engine != "local":
         return partial(worker("cluster", name), engine=engine, address=address)
     if address is not None:
         raise click.UsageError("--address is for --engine dask or --engine spark.")
-    return worker(name, name)
+    return worker(name, name, *inputs)
 
 
 class SuggestingGroup(click.Group):
@@ -257,7 +268,7 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
     calibrated predictions are shown with their expected value. Files larger
     than memory are read in batches.
     """
-    engine_worker("evaluate", engine, address)(context, **options)
+    engine_worker("evaluate", engine, address, options["file"])(context, **options)
 
 
 @click.command()
@@ -293,7 +304,7 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
 @engine_options
 def fit(engine: str, address: str | None, **options: Any) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
-    engine_worker("fit", engine, address)(**options)
+    engine_worker("fit", engine, address, options["file"])(**options)
 
 
 @click.command()
@@ -324,7 +335,7 @@ def apply(engine: str, address: str | None, **options: Any) -> None:
     The file format and all other columns are kept. Files larger than memory are
     processed in batches.
     """
-    engine_worker("apply", engine, address)(**options)
+    engine_worker("apply", engine, address, options["file"], options["calibrator_path"])(**options)
 
 
 @click.command()
@@ -369,7 +380,7 @@ def export(**options: Any) -> None:
     CALIBRATOR is what 'calibrant fit' saved. The new file is applied to test rows
     first, if its runtime is installed.
     """
-    worker("exports", "export")(**options)
+    worker("exports", "export", options["calibrator"])(**options)
 
 
 @click.command()
@@ -385,7 +396,7 @@ def verify(**options: Any) -> None:
 
     Ends with exit code 1 if probabilities or predicted classes differ.
     """
-    worker("exports", "verify")(**options)
+    worker("exports", "verify", options["file"], options["against"])(**options)
 
 
 DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
@@ -416,7 +427,7 @@ def compare(**options: Any) -> None:
     Differences are to the uncalibrated predictions, paired by row; negative is
     better.
     """
-    worker("compare", "compare")(**options)
+    worker("compare", "compare", options["file"], options["test_file"])(**options)
 
 
 @click.command()
@@ -454,7 +465,7 @@ def report(engine: str, address: str | None, **options: Any) -> None:
         for name in ("by", "costs"):
             if options.pop(name) is not None:
                 raise click.UsageError(f"--{name} is for --engine local.")
-    engine_worker("report", engine, address)(**options)
+    engine_worker("report", engine, address, options["file"])(**options)
 
 
 class InOrder(SuggestingGroup):

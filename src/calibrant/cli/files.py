@@ -11,7 +11,7 @@ from calibrant.errors import ParameterError
 from calibrant.tables.file_set import open_source
 from calibrant.tables.prediction_file import PredictionFile
 
-__all__ = ["check_exists", "check_writable", "opened"]
+__all__ = ["check_writable", "opened"]
 
 
 @contextmanager
@@ -24,12 +24,6 @@ def opened(path: Path, choice: dict[str, Any], progress: Progress) -> Iterator[P
         predictions = PredictionFile(source, **choice)
         progress.expected_rows = source.approximate_rows()
         yield predictions
-
-
-def check_exists(path: Path) -> None:
-    """Reject an input that is missing, before its reader says so in other words."""
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file", str(path))
 
 
 def check_writable(path: Path | None, *inputs: Path | None) -> None:

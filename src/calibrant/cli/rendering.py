@@ -20,10 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from calibrant.cli.console import printed
-from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
 from calibrant.presentation import decimals, to_plain
 from calibrant.presentation.text import CONTROL, in_one_line
+from calibrant.remedies import for_command_line
 
 __all__ = ["FORMATS", "Result", "Section", "deliver", "number_text"]
 
@@ -80,7 +80,7 @@ WIDEST = 100
 
 def deliver(result: Result, format_name: str, output: Path | None) -> None:
     """Print a result, or write it to a file; an existing file is replaced only once the new one is complete."""
-    result = replace(result, notes=tuple(translated(sentence) for sentence in result.notes))
+    result = replace(result, notes=tuple(for_command_line(sentence) for sentence in result.notes))
     if output is not None:
         with replacing(output) as stream:
             stream.write(FORMATS[format_name](result).encode())

@@ -9,26 +9,14 @@ from numpy.typing import NDArray
 from calibrant.arrays import Vector
 from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.log_odds_cells import cell_width
 from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space
 
-__all__ = ["ClassLevels", "EventLevels", "cell_width"]
+__all__ = ["ClassLevels", "EventLevels"]
 
 # Different scores of one class, and of all together, that are kept as they are; of more, log-odds are rounded to cells.
 EXACT_LEVELS, EXACT_LEVELS_OF_ALL = 2**16, 2**18
-
-# Cells per unit of log-odds for up to so many classes; fewer for more, so that all classes together stay as large.
-CELLS, CLASSES = 2**10, 16
-
-
-def cell_width(n_classes: int) -> float:
-    """Return the width of a cell of log-odds; scores move by at most half of it.
-
-    >>> cell_width(10), cell_width(1000)
-    (0.0009765625, 0.0625)
-    """
-    coarser = max(0, int(np.ceil(np.log2(n_classes / CLASSES))))
-    return 2.0**coarser / CELLS
 
 
 def exact_levels(n_classes: int) -> int:

@@ -24,8 +24,7 @@ from calibrant.calibrators.parametric import Parametric
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.distributed.event_levels import ClassLevels
-from calibrant.distributed.layout import layout_of
-from calibrant.distributed.opening import EngineName, engine_of
+from calibrant.distributed.opening import EngineName, source_of
 from calibrant.distributed.source import PartitionedSource
 from calibrant.errors import ParameterError
 from calibrant.objective import RowSource
@@ -110,9 +109,17 @@ def fit(
     """
     method: Any = make(calibrator) if isinstance(calibrator, str) else calibrator
     _check_possible(method)
-    partitions = engine_of(frame, engine)
-    layout = layout_of(partitions.schema, columns, space, label=label, weight=sample_weight, key=key)
-    _fit(method, PartitionedSource.of(partitions, layout, classes))
+    source = source_of(
+        frame,
+        label=label,
+        columns=columns,
+        space=space,
+        sample_weight=sample_weight,
+        key=key,
+        classes=classes,
+        engine=engine,
+    )
+    _fit(method, source)
     fitted: Method = method
     return fitted
 

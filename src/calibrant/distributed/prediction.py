@@ -20,6 +20,7 @@ from calibrant.distributed.opening import (
 )
 from calibrant.errors import NoGraphError, PredictionError
 from calibrant.predictions import Predictions
+from calibrant.remedies import SAME_COLUMNS
 
 __all__ = ["predict_proba"]
 
@@ -67,8 +68,8 @@ def predict_proba(
     >>> from calibrant import TemperatureScaling
     >>> fitted = TemperatureScaling().fit([[0.9, 0.1]] * 4, [0, 0, 0, 1])
     >>> table = pa.table({"p_0": [0.9], "p_1": [0.1]})
-    >>> predict_proba(fitted, table, columns="p_*").read_all().to_pydict()["calibrated_0"]
-    [0.75]
+    >>> predict_proba(fitted, table, columns="p_*").read_all()["calibrated_0"].to_numpy().round(6)
+    array([0.75])
     """
     space = calibrator.space_ if space is None else space
     if is_spark_frame(frame) or engine == "spark":
@@ -110,7 +111,7 @@ class _Mapping:
         if layout.n_classes != len(calibrator.classes_):
             raise PredictionError(
                 f"{type(calibrator).__name__} was fitted on {len(calibrator.classes_)} classes, but columns={columns!r} are "
-                f"{len(layout.scores)} columns; pass the same columns as in fit."
+                f"{len(layout.scores)} columns; {SAME_COLUMNS}."
             )
         names = tuple(f"{prefix}{label}" for label in calibrator.classes_.tolist())
         try:

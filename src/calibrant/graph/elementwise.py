@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.graph.operation import GraphError, Kernel, Operation, fits, per_column, same_width
+from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, fits, per_column, same_width
 
 __all__ = ["Affine", "Arithmetic", "Clip", "Function", "Log", "Narrow", "Widen"]
 
@@ -74,7 +74,9 @@ class Log(Operation):
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
             y = np.log(x, out=out)
-            return np.maximum(y, least, out=y)
+            if len(y) <= FEW_ROWS:
+                return np.maximum(y, least, out=y)
+            return np.clip(y, least, np.inf, out=y)
 
         return kernel
 
@@ -113,6 +115,8 @@ class Clip(Operation):
         has_low, has_high = bool(np.isfinite(self.low).any()), bool(np.isfinite(self.high).any())
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
+            if len(x) > FEW_ROWS:
+                return np.clip(x, low, high, out=out)
             if not has_high:
                 return np.maximum(x, low, out=out)
             if not has_low:
@@ -163,7 +167,7 @@ def _sigmoid(x: FloatArray, out: FloatArray | None = None) -> Any:
     y = np.negative(x, out=out)
     np.exp(y, out=y)
     y += 1
-    return np.reciprocal(y, out=y)
+    return np.divide(1, y, out=y)
 
 
 FUNCTIONS: dict[str, Callable[..., FloatArray]] = {
@@ -285,6 +289,7 @@ class Narrow(Operation):
 
     name: ClassVar[str] = "narrow"
     elementwise: ClassVar[bool] = True
+    overwrites: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
         return widths[0]
@@ -300,10 +305,13 @@ class Narrow(Operation):
                 if not self.keep_positive:
                     return x.astype(kind)
                 out = np.empty_like(x, dtype=kind)
+            if out is x and x.min(initial=1) >= least:
+                return x
             if self.keep_positive:
+                zeros = None if x.all() else x == 0
                 np.maximum(x, least, out=out, casting="same_kind", dtype=x.dtype)
-                if not x.all():
-                    out[x == 0] = 0
+                if zeros is not None:
+                    out[zeros] = 0
             else:
                 np.copyto(out, x, casting="same_kind")
             return out

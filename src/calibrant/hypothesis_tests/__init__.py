@@ -18,6 +18,7 @@ from calibrant.hypothesis_tests.slope_intercept import (
 )
 from calibrant.hypothesis_tests.spiegelhalter import spiegelhalter_test
 from calibrant.hypothesis_tests.subgroups import SubgroupCalibration, subgroup_calibration
+from calibrant.hypothesis_tests.summed import TestSums
 
 __all__ = [
     "CalibrationBelt",
@@ -28,6 +29,7 @@ __all__ = [
     "SlopeIntercept",
     "SubgroupCalibration",
     "TestResult",
+    "TestSums",
     "calibration_belt",
     "calibration_slope_intercept",
     "classwise_cumulative_tests",

@@ -6,16 +6,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from calibrant.arrays import AnyArray, Float64Array, IntArray
+from calibrant.arrays import AnyArray, Float64Array, IntArray, Matrix
 from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
 from calibrant.metrics.utility import OneClass, Prospect, TopClasses, Utility, check_utility
 from calibrant.numerics.cumulative import PathStatistic, ScoreGroups
+from calibrant.presentation.sentences import class_text, counted, p_text
 from calibrant.ranking.holm import holm
-from calibrant.wording import class_text, counted, p_text
+from calibrant.remedies import USE_OTHER_TEST
 
-__all__ = ["ClasswiseTests", "NullDistribution", "classwise_cumulative_tests", "cumulative_test"]
+__all__ = [
+    "ClasswiseTests",
+    "NullDistribution",
+    "adjusted_p_values",
+    "classwise_cumulative_tests",
+    "cumulative_test",
+]
 
 # Number of classes that a sentence on all of them names.
 SHOWN = 3
@@ -68,7 +75,7 @@ class NullDistribution:
             return None
         return small_sample_caution(n_rows) or (
             f"the p-value is rough, since the total variance of the rows is {self.n_varying:.2g} times the square of the "
-            f"largest possible residual, less than {MIN_VARIANCE:g}; use consistency_test"
+            f"largest possible residual, less than {MIN_VARIANCE:g}{USE_OTHER_TEST}"
         )
 
     def mean(self) -> float:
@@ -86,6 +93,20 @@ class NullDistribution:
         if self.deviation == 0:  # the utility of every row was certain
             return 0.0
         return self.statistic.tail(value / self.deviation, self.steps)
+
+    def test_of(self, path: Matrix, name: str, claim: str, n_rows: int, tolerance: float = 0.0) -> TestResult:
+        """Return the test of a path of cumulative residuals."""
+        value = self.statistic.measure(path)
+        return TestResult(
+            statistic=value,
+            p_value=self.p_value(value, tolerance),
+            test=name,
+            null_hypothesis=claim,
+            n_rows=n_rows,
+            null_mean=self.mean(),
+            null_quantile=self.quantile(0.05),
+            caution=self.caution(n_rows),
+        )
 
 
 def cumulative_test(
@@ -175,20 +196,9 @@ def _test(
 ) -> TestResult:
     prospect = utility.prospect(data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
-    value = path_statistic.measure(
-        groups.path(prospect.realised(data.labels) - prospect.expected, data.weights)
-    )
+    path = groups.path(prospect.realised(data.labels) - prospect.expected, data.weights)
     null = NullDistribution.of(prospect, groups, data.weights, path_statistic, continuity_correction)
-    return TestResult(
-        statistic=value,
-        p_value=null.p_value(value, prospect.tolerance),
-        test=name,
-        null_hypothesis=claim,
-        n_rows=data.n_rows,
-        null_mean=null.mean(),
-        null_quantile=null.quantile(0.05),
-        caution=null.caution(data.n_rows),
-    )
+    return null.test_of(path, name, claim, data.n_rows, prospect.tolerance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +245,7 @@ class ClasswiseTests:
         shown = self._order()[: min(n_found or SHOWN, SHOWN)]
         worst = self._described(shown)
         is_rough = any(self.results[k].caution is not None for k in shown)
-        rough = " Rough p-values come from too few rows; use consistency_test." if is_rough else ""
+        rough = f" Rough p-values come from too few rows{USE_OTHER_TEST}." if is_rough else ""
         if n_found == 0:
             return (
                 f"Calibration rejected for none of {n_classes} classes at a familywise level of 5 % ({rows}); smallest "
@@ -303,10 +313,12 @@ def classwise_cumulative_tests(
         )
         for column, name in enumerate(map(class_text, data.classes))
     )
-    return ClasswiseTests(data.classes, results, _adjusted([result.p_value for result in results], statistic))
+    return ClasswiseTests(
+        data.classes, results, adjusted_p_values([result.p_value for result in results], statistic)
+    )
 
 
-def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> Float64Array:
+def adjusted_p_values(p_values: list[float], statistic: CumulativeStatistic) -> Float64Array:
     """Return p-values adjusted for the number of hypotheses."""
     if len(p_values) > 2:
         return holm(p_values)

@@ -14,8 +14,8 @@ from calibrant.hypothesis_tests.result import TestResult
 from calibrant.intervals.clopper_pearson import clopper_pearson
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, check_level
+from calibrant.presentation.sentences import counted, p_text
 from calibrant.tabular import Tabular
-from calibrant.wording import counted, p_text
 
 __all__ = ["DiscreteCalibration", "discrete_score_test"]
 

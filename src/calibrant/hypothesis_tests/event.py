@@ -13,8 +13,8 @@ from calibrant.metrics.events import float64_probabilities
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import class_text
 from calibrant.space import Space
-from calibrant.wording import class_text
 
 __all__ = ["Event", "EventKind", "chosen_event"]
 

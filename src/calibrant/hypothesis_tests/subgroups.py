@@ -12,9 +12,9 @@ from calibrant.hypothesis_tests.result import TestResult
 from calibrant.intervals.clopper_pearson import clopper_pearson
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, check_level, check_whole, random_source
+from calibrant.presentation.sentences import counted, p_text, shortened
 from calibrant.segments import Segments, side_columns
 from calibrant.tabular import Tabular
-from calibrant.wording import counted, p_text, shortened
 
 __all__ = ["SubgroupCalibration", "subgroup_calibration"]
 

@@ -13,8 +13,9 @@ from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, row_losses
+from calibrant.numerics.cluster_variance import effective_number, variance_of_sums
 from calibrant.options import check_level
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["loss_difference"]
 
@@ -192,10 +193,8 @@ def _mean_with_error(
     if groups is not None:
         residuals = np.bincount(groups, residuals).astype(np.float64, copy=False)
         masses = np.bincount(groups, masses).astype(np.float64, copy=False)
-    shares = masses / masses.sum()
-    # A unit pulls the mean towards itself in proportion to its weight, which shrinks its residual by the same factor.
-    error = float(np.sqrt((residuals * residuals / (1 - shares)).sum())) / float(masses.sum())
-    return _Mean(mean, error, n_units, float(1 / (shares @ shares)) - 1)
+    error = float(np.sqrt(variance_of_sums(residuals, masses))) / float(masses.sum())
+    return _Mean(mean, error, n_units, effective_number(masses) - 1)
 
 
 def _p_value(found: _Mean) -> float:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from calibrant.hypothesis_tests import CalibrationBelt, calibration_belt
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.style import DIAGONAL, LABEL_SIZE, SERIES, legend_above, write_caption
-from calibrant.wording import p_text
+from calibrant.presentation.sentences import p_text
 
 __all__ = ["CalibrationBeltDisplay"]
 

@@ -14,6 +14,7 @@ from calibrant.arrays import IntArray
 from calibrant.intervals import Interval, clopper_pearson
 from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.cluster_variance import effective_number, variance_of_sums
 from calibrant.predictions import Predictions
 from calibrant.report.contents import RARE, Estimate, Numbers
 
@@ -247,9 +248,8 @@ def standard_error(values: NDArray[Any], rows: EvaluationSet) -> tuple[float, fl
         weights = np.bincount(rows.groups, weights).astype(np.float64, copy=False)
     if len(residuals) < 2:
         return np.inf, 0.0
-    shares = weights / weights.sum()
-    error = float(np.sqrt((residuals**2 / (1 - shares)).sum()) / weights.sum())
-    return error, float(1 / (shares @ shares)) - 1
+    error = float(np.sqrt(variance_of_sums(residuals, weights)) / weights.sum())
+    return error, effective_number(weights) - 1
 
 
 def mean_estimate(

@@ -33,7 +33,7 @@ def blocks(stream: IO[bytes], n_bytes: int, first_line: int) -> Iterator[Block]:
 
     >>> from io import BytesIO
     >>> [block.text for block in blocks(BytesIO(b'1,"' + bytes([10]) + b'"' + bytes([10]) + b"2,3"), 1, 2)]
-    [b'1,"\\n"\\n', b'2,3']
+    [b'1,"\n"\n', b'2,3']
     """
     rest = b""
     while True:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, PredictionError, WeightError
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHOOSE_COLUMNS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
 from calibrant.tables.csv_blocks import Block, blocks, parsed_by_pyarrow
@@ -32,7 +34,6 @@ from calibrant.tables.source import (
     check_no_nul,
     check_weights,
 )
-from calibrant.wording import counted
 
 __all__ = ["CsvSink", "CsvSource"]
 
@@ -329,7 +330,7 @@ class CsvSource(Source):
             text = cell_text(fields[texts[0]]).decode(errors="replace")
             raise PredictionError(
                 f"{self.path}: {batch.place(texts[0])}, column {column!r} is {text!r}, but most of this column is "
-                "numeric; correct it, or name the columns of scores."
+                f"numeric; correct it, or {CHOOSE_COLUMNS}."
             )
         return n_numbers > 0 and not texts
 

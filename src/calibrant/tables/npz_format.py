@@ -10,6 +10,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
+from calibrant.remedies import CHOOSE_ARRAY
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 from calibrant.tables.npz_members import NpzMembers
@@ -182,7 +183,7 @@ class NpzSource(Source):
             if len(found) == 1:
                 return found[0]
         raise PredictionError(
-            f"{self.path}: say which array has the {space.value}; there are {listed(usual or tables or self.columns)}."
+            f"{self.path}: {CHOOSE_ARRAY} {space.value}; there are {listed(usual or tables or self.columns)}."
         )
 
     def _class_names(self, n_columns: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from calibrant.labelled_predictions import LabelledPredictions, shift_warning
 from calibrant.labels import encode_labels
 from calibrant.notices import warn_user
 from calibrant.predictions import Predictions
+from calibrant.remedies import CHECK_POSITIVE
 from calibrant.space import Space
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.columns import ScoreColumns
@@ -140,9 +141,7 @@ class PredictionFile:
         found = [self.columns.note, None if self.match is None else self.match.note, self._parser.note]
         if self._n_guessed and self._n_right < FEWEST_RIGHT * self._n_guessed:
             share = 100 * self._n_right / self._n_guessed
-            found.append(
-                f"only {share:.1f} % of the predicted classes are correct, so the positive class may be the other one."
-            )
+            found.append(f"only {share:.1f} % of the predicted classes are correct, so {CHECK_POSITIVE}.")
         return [sentence for sentence in found if sentence is not None]
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
+from calibrant.remedies import CHOOSE_LABELS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 
@@ -165,9 +166,7 @@ class Source(ABC):
         found = [name for name in self.columns if name in LABEL_NAMES]
         if len(found) == 1:
             return found[0]
-        raise LabelError(
-            f"{self.path}: say which column has the labels; there are {listed(found or self.columns)}."
-        )
+        raise LabelError(f"{self.path}: {CHOOSE_LABELS}; there are {listed(found or self.columns)}.")
 
     def close(self) -> None:  # noqa: B027 (nothing to close unless a file stays open)
         """Close the file."""

@@ -23,6 +23,7 @@ from calibrant.cli.files import check_writable
 from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.errors import ParameterError, StudyError
 from calibrant.presentation import duration as duration_text
+from calibrant.presentation.sentences import counted
 from calibrant.presentation.text import in_one_line
 from calibrant.studies import Plan, Progress, Recipe, Store, plan, read_recipe
 from calibrant.studies import run as run_plan
@@ -32,7 +33,6 @@ from calibrant.studies.report import write_report
 from calibrant.studies.report.contents import Failure, contents_of_failures
 from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
 from calibrant.studies.shown_checks import check_shown
-from calibrant.wording import counted
 
 __all__ = ["forget", "list_recipes", "report", "run", "status"]
 

@@ -9,12 +9,12 @@ from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison import compare as compared
 from calibrant.presentation import percent
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import for_command_line
 from calibrant.tables.prediction_file import Table
-from calibrant.wording import counted
 
 __all__ = ["compare"]
 
@@ -132,6 +132,6 @@ def _record(result: MethodResult) -> dict[str, Any]:
     return record | {
         "changed": result.changed,
         "seconds": result.seconds,
-        "notes": [translated(message) for message in result.notes],
+        "notes": [for_command_line(message) for message in result.notes],
         "error": result.error,
     }

@@ -24,10 +24,10 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, log_loss
 from calibrant.objective.source import BatchSource
 from calibrant.presentation import percent
+from calibrant.presentation.sentences import LONGEST_NAME, counted, shortened
 from calibrant.streaming import Accumulator
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.tables.row_spool import RowSpool
-from calibrant.wording import LONGEST_NAME, counted, shortened
 
 __all__ = ["fit"]
 
@@ -138,10 +138,11 @@ def _fitted_in_batches(
 
 
 def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
-    """Store column names that differ from the class names, so that apply can find the columns."""
+    """Store column names that differ from the class names, so that apply and export can find the columns."""
     assert predictions.match is not None
     names = predictions.columns.names
-    if predictions.match.by_order and len(names) == len(calibrator.classes_):
+    is_single = len(names) == 1 and len(calibrator.classes_) == 2
+    if is_single or (predictions.match.by_order and len(names) == len(calibrator.classes_)):
         calibrator.column_names_ = np.array(names)
 
 

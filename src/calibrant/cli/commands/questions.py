@@ -11,17 +11,18 @@ from calibrant.arrays import Float64Array
 from calibrant.cli.commands.questions_input import cost_matrix, side_columns_of
 from calibrant.cli.commands.report import format_of
 from calibrant.cli.console import print_notes, printed, tell
-from calibrant.cli.files import check_exists, check_writable, opened
+from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.errors import LabelError, ParameterError
 from calibrant.hypothesis_tests import subgroup_calibration
 from calibrant.label_matrix import LabelScores
 from calibrant.persistence.replacing import replacing
 from calibrant.presentation import to_plain
+from calibrant.presentation.sentences import counted
 from calibrant.presentation.values import decimals
+from calibrant.remedies import for_command_line
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.labels import LabelAssessment, assess_labels
 from calibrant.report.sections.decisions import decision_numbers
@@ -31,7 +32,6 @@ from calibrant.tables.file_set import open_source
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.side_columns import chosen_columns, read_side_columns
-from calibrant.wording import counted
 
 __all__ = [
     "apply_labels",
@@ -134,7 +134,6 @@ def decisions(
     matrix = cost_matrix(costs)
     fitted = None
     if calibrator is not None:
-        check_exists(calibrator)
         fitted = load(calibrator)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
         table = predictions.read(progress.rows)
@@ -276,7 +275,7 @@ def report_labels(file: Path, output: Path, **choice: Any) -> None:
     text = {"html": found.to_html, "json": found.to_json, "markdown": found.to_markdown}[kind]()
     with replacing(output) as stream:
         stream.write(text.encode())
-    printed(translated(str(found)).rstrip())
+    printed(for_command_line(str(found)).rstrip())
     printed(f"\nThe report is in {output}.", err=True)
 
 
@@ -296,7 +295,6 @@ def fit_labels(
 def apply_labels(file: Path, space: str, columns: str, calibrator_path: Path, output: Path) -> None:
     """Replace the scores of all labels by calibrated probabilities."""
     check_writable(output, calibrator_path)
-    check_exists(calibrator_path)
     fitted = MultilabelCalibration.load(calibrator_path)
     if space != fitted.space:
         raise ParameterError(f"{calibrator_path} was fitted to {fitted.space}; give --space {fitted.space}.")

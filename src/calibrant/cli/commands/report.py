@@ -9,13 +9,16 @@ from calibrant.cli.choices import make_calibrator
 from calibrant.cli.commands.questions_input import by_correctness, cost_matrix, side_columns_of
 from calibrant.cli.console import print_notes, printed
 from calibrant.cli.files import check_writable, opened
+from calibrant.cli.large_report import assessed_in_batches
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
+from calibrant.remedies import for_command_line
 from calibrant.report import Assessment, assess
 
 __all__ = ["format_of", "names_of", "report", "written"]
+
+SCORES_IN_MEMORY = 20_000_000  # of more, a report in memory would draw a sample too
 
 SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
 
@@ -37,23 +40,25 @@ def report(
     check_writable(output, file)
     names = names_of(methods)
     matrix, side = cost_matrix(costs), side_columns_of(file, by)
+    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or file.name}
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        table = predictions.read(progress.rows)
-        check_declared(file, table.predictions)
-        table = by_correctness(table)
-        assessment = assess(
-            table.labels,
-            table.predictions,
-            sample_weight=table.weights,
-            groups=table.groups,
-            side_columns=side,
-            costs=matrix,
-            methods=names,
-            cv=cv,
-            level=level,
-            title=title or file.name,
-            progress=progress.update,
-        )
+        if predictions.approximate_scores() > SCORES_IN_MEMORY and matrix is None and side is None:
+            assessment = assessed_in_batches(predictions, level, progress, **options)
+        else:
+            table = predictions.read(progress.rows)
+            check_declared(file, table.predictions)
+            table = by_correctness(table)
+            assessment = assess(
+                table.labels,
+                table.predictions,
+                sample_weight=table.weights,
+                groups=table.groups,
+                side_columns=side,
+                costs=matrix,
+                level=level,
+                progress=progress.update,
+                **options,
+            )
     print_notes(predictions.notes)
     written(assessment, chosen, output)
 
@@ -83,5 +88,5 @@ def written(assessment: Assessment, format_name: str, output: Path) -> None:
     }[format_name]()
     with replacing(output) as stream:
         stream.write(text.encode())
-    printed(translated(str(assessment)).rstrip())
+    printed(for_command_line(str(assessment)).rstrip())
     printed(f"\nThe report is in {output}.", err=True)

@@ -186,6 +186,8 @@ class Trials:
         Number of equal observations that each row counts for.
     n_mistakes : int
         Number of observations that the classifier itself misclassifies.
+    rows : ndarray of shape (N,)
+        Number of every held-out row in the data.
     """
 
     trials: list[Trial]
@@ -194,6 +196,7 @@ class Trials:
     group_of_row: NDArray[np.intp]
     n_observations: NDArray[np.intp]
     n_mistakes: int
+    rows: NDArray[np.intp]
 
     def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
         """Return the standard error of a weighted mean of terms, one per chosen row, with clusters of duplicates or groups.
@@ -293,6 +296,7 @@ def evaluate_candidates(
         group_of_row,
         n_observations,
         int(n_observations[is_mistake].sum()),
+        rows,
     )
 
 

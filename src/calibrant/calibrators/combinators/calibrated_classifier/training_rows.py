@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_method_params, _check_sample_weight
 
 from calibrant.arrays import FloatArray
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
-from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.labelled_predictions import NO_WEIGHT, LabelledPredictions
 from calibrant.numerics.simplex import log_softmax
 from calibrant.predictions import Predictions
 
@@ -74,7 +74,7 @@ class TrainingRows:
             except ValueError as error:
                 raise WeightError(str(error)) from error
             if not weights.any():
-                raise WeightError("sample_weight is zero for every row; at least one row must count.")
+                raise WeightError(NO_WEIGHT)
         classes, codes = np.unique(labels, return_inverse=True)
         counted = codes if weights is None else codes[weights > 0]
         if len(np.unique(counted)) < 2:

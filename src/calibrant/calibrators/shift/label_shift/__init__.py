@@ -39,7 +39,7 @@ from calibrant.options import (
     real_array,
 )
 from calibrant.predictions import Predictions
-from calibrant.wording import p_text
+from calibrant.presentation.sentences import p_text
 
 __all__ = ["LabelShift"]
 
