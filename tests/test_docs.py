@@ -119,11 +119,11 @@ def forget_plugins() -> None:
 OPTIONAL = re.compile(
     r"^(?:>>>|\.\.\.) +(?:import|from) (torch|mlflow|skops|duckdb|onnxruntime)\b", re.MULTILINE
 )
-LIBRARIES = {"deploy.md": {"onnxruntime", "torch"}, "sql.md": {"duckdb"}}
+LIBRARIES = {"export.md": {"onnxruntime", "torch"}, "sql.md": {"duckdb"}}
 
 
 # Pages whose examples take more than half a minute.
-LONG_PAGES = {"neighbourhoods.md"}
+LONG_PAGES = {"nonparametric.md"}
 
 
 @pytest.mark.parametrize(

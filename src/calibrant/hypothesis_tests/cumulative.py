@@ -167,7 +167,7 @@ def cumulative_test(
     with :func:`~calibrant.metrics.utility_calibration_error`, which is the same test by simulation.
 
     The published formula is conservative, more so with few rows or few distinct scores. The correction brings the
-    rejection rate close to the nominal level (:doc:`/measurements` has simulated rates of both). With few distinct
+    rejection rate close to the nominal level (:doc:`/measurements/coverage` has simulated rates of both). With few distinct
     scores of very unequal weight it remains conservative. If all scores are equal, the test is the
     exact one of a normal mean.
 

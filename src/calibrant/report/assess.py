@@ -18,7 +18,7 @@ from calibrant.report.method_selection import select_method
 from calibrant.report.recommendation import recommendation
 from calibrant.report.sections.binning import bin_sensitivities, cumulative_numbers
 from calibrant.report.sections.classes import class_rows
-from calibrant.report.sections.data import data_summary, repeatability
+from calibrant.report.sections.data import data_summary, origin_of_arrays, repeatability
 from calibrant.report.sections.decisions import decision_numbers
 from calibrant.report.sections.decomposition import decompositions
 from calibrant.report.sections.example import example_of
@@ -100,7 +100,7 @@ def assess(
     title : str, optional
         Title of the report.
     random_state : int, default=0
-        Seed of all random numbers: the same seed gives the same report, except for the run times in it.
+        Seed of all random numbers: the same seed gives the same report, except for date and run times.
     progress : function, optional
         Called as ``progress(done, total, what)`` after each step, with ``total`` 100.
 
@@ -151,6 +151,7 @@ def assess(
     steps = _Steps(STEPS, progress)
     with steps("reading"):
         given = EvaluationSet.parse(y_true, y_proba, sample_weight, groups)
+        origin = origin_of_arrays(given)
         summary = data_summary(given, len(y_true) - given.n_rows, _split(given, cv))
         measured = random_rows(given, given.n_rows, MEASURED_NUMBERS, random_state)
         rows = given.take(measured)
@@ -220,6 +221,7 @@ def assess(
         repeatability=repeatability(settings, steps.seconds),
         example=example,
         selective=selective,
+        origin=origin,
         subgroups=subgroups,
         decisions=decisions,
     )

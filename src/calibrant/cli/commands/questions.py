@@ -9,7 +9,7 @@ import numpy as np
 from calibrant import MultilabelCalibration, load
 from calibrant.arrays import Float64Array
 from calibrant.cli.commands.questions_input import cost_matrix, side_columns_of
-from calibrant.cli.commands.report import format_of
+from calibrant.cli.commands.report import chosen_output
 from calibrant.cli.console import print_notes, printed, tell
 from calibrant.cli.files import check_writable, opened
 from calibrant.cli.progress import Progress
@@ -269,7 +269,7 @@ def evaluate_labels(file: Path, format_name: str, output: Path | None, **choice:
 
 def report_labels(file: Path, output: Path, **choice: Any) -> None:
     """Write a report on all labels."""
-    kind = format_of(output, None)
+    _, kind = chosen_output(file, output, None)
     check_writable(output, file)
     found = _assessed(file, **choice)
     text = {"html": found.to_html, "json": found.to_json, "markdown": found.to_markdown}[kind]()
