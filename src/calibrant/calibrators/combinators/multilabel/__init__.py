@@ -72,7 +72,7 @@ class MultilabelCalibration(BaseEstimator):  # type: ignore[misc]
     are inverted.
 
     Costs L binary fits, on several threads for large data; ``"shared"`` one Newton fit of about 2L + 8 parameters in
-    O(nL) per step, times the number of folds and strengths; at most 262,144 scores take part in the choice.
+    O(nL) per step, times the number of folds and strengths; at most 131,072 scores take part in the choice.
 
     Examples
     --------
