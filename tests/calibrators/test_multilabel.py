@@ -166,7 +166,7 @@ def test_the_shared_map_beats_separate_ones_on_few_rows():
 def test_labels_with_one_outcome():
     p, y = task(100, 3)
     y[:, 1] = 0
-    with pytest.warns(MissingClassWarning, match="label 1 are all alike"):
+    with pytest.warns(MissingClassWarning, match="label 1 has a single outcome"):
         separate = MultilabelCalibration("platt").fit(p, y)
     assert (separate.predict_proba(p)[:, 1] == p[:, 1]).all()
     shared = MultilabelCalibration().fit(p, y).predict_proba(p)
