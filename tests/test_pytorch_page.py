@@ -1,4 +1,4 @@
-"""The recipes of the PyTorch and Hugging Face pages, with stand-ins for Lightning and Transformers if these are missing."""
+"""Recipes of the PyTorch and Hugging Face pages, with Lightning and Transformers if installed, else with stand-ins."""
 
 import importlib.util
 import re

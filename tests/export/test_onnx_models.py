@@ -1,10 +1,19 @@
 """ONNX: calibrators behind classifiers, and primitives that ONNX has no operator for."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from export_cases import ordinary_floats
 
-from calibrant import IsotonicCalibration, NearestNeighbourCalibration, Predictions, TemperatureScaling
+from calibrant import (
+    CalibratedClassifier,
+    IsotonicCalibration,
+    NearestNeighbourCalibration,
+    Predictions,
+    TemperatureScaling,
+)
 from calibrant.errors import ExportError, FileFormatError, NoGraphError, ParameterError
 from calibrant.export import attach, verify
 from calibrant.export.onnx import attaching
@@ -207,3 +216,21 @@ def test_the_next_larger_number(kind):
     x = ordinary_floats(dtype)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(ran(model, x)[0], np.nextafter(x, dtype.type(np.inf)))
+
+
+def test_the_recipe_for_skl2onnx():
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed: pip install skl2onnx")
+    from sklearn.datasets import load_iris
+    from sklearn.ensemble import RandomForestClassifier
+
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    made = {}
+    exec(re.search(r":caption: `sklearn_to_onnx.py`\n\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1], made)
+    X, y = load_iris(return_X_y=True)
+    X = X.astype(np.float32)
+    forest = RandomForestClassifier(20, random_state=0)
+    classifier = CalibratedClassifier(forest, method="temperature", ensemble=False).fit(X, y)
+    model = made["calibrated_onnx"](classifier, X)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    assert session.get_outputs()[1].name == "calibrated"
+    np.testing.assert_allclose(session.run(None, {"X": X})[1], classifier.predict_proba(X), atol=1e-5)

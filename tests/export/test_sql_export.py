@@ -1,11 +1,11 @@
-"""SQL: every method in DuckDB, some in Spark and SQLite, all dialects by their parsers, and names that try to escape."""
+"""SQL: every method in DuckDB, most in Spark, some in SQLite, all dialects by their parsers, and names that try to escape."""
 
 import sqlite3
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from export_cases import assert_same, cases
+from export_cases import WITH_GRAPH, assert_same, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from methods import fitted, problem
@@ -115,7 +115,8 @@ def run_in_sqlite(chosen):
 
 
 @pytest.mark.slow
-def test_some_methods_in_spark(tmp_path):
+def test_methods_in_spark(tmp_path):
+    """All but the two with the longest queries, some in single precision too."""
     pyspark = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install pyspark")
     try:
         session = (
@@ -127,8 +128,9 @@ def test_some_methods_in_spark(tmp_path):
     except Exception as error:
         pytest.skip(f"Spark does not start, which needs Java 17: {type(error).__name__}")
     names = ["temperature", "dirichlet", "isotonic", "beta", "ets", "top-label-binning", "iop-diagonal"]
+    others = set(WITH_GRAPH) - {*names, *LARGE, "forest"}
     try:
-        for case in cases(3, names):
+        for case in (*cases(3, names), *cases(3, sorted(others), floats=["float64"])):
             rows = [tuple(map(float, row)) for row in case.rows.astype(np.float64)]
             frame = session.createDataFrame(rows, list(case.exportable.columns)).coalesce(1)
             frame.createOrReplaceTempView("predictions")

@@ -75,7 +75,11 @@ def test_the_gain_has_an_interval_for_all_methods_at_once(found):
     result = compare(Y, P, METHODS).result(found.recommendation.method)
     wide = loss_difference(Y, P, result.predictions, level=0.975)
     gain = found.recommendation.gain
-    assert (gain.value, gain.low, gain.high) == pytest.approx((-wide.estimate, -wide.high, -wide.low))
+    assert gain.value == pytest.approx(-wide.estimate)
+    # The variance of the fit makes it slightly wider.
+    assert gain.low == pytest.approx(-wide.high, rel=0.05)
+    assert gain.high == pytest.approx(-wide.low, rel=0.05)
+    assert gain.low < -wide.high < -wide.low < gain.high
     assert gain.level == pytest.approx(0.975)
     for text in (gain.note, found.recommendation.sentences[0], found.to_markdown(), found.to_html()):
         assert "adjusted for the choice among 2 methods" in " ".join(text.split())

@@ -51,12 +51,19 @@ def test_capped_weights_have_the_wanted_effective_number():
     assert np.array_equal(capped[1:], weights[1:])
 
 
-def test_the_variance_is_unbiased_for_independent_rows_of_any_weight():
-    """The expectation of the estimate is sum n_g for rows of variance one, derived for sums with variances n_g."""
-    sizes = np.array([700.0, 200.0, 60.0, 40.0])
-    shares = sizes / sizes.sum()
-    expected_squares = sizes * (1 - shares) ** 2 + shares**2 * (sizes.sum() - sizes)
-    assert (expected_squares / (1 - shares)).sum() == pytest.approx(sizes.sum())
-    draws = np.random.default_rng(0).normal(size=(4, 20_000)) * np.sqrt(sizes)[:, np.newaxis]
+def test_the_variance_is_that_of_the_jackknife():
+    """With theta_g the mean without unit g, (G - 1) / G times the sum of (theta_g - theta)^2."""
+    generator = np.random.default_rng(0)
+    weights, sums = np.array([700.0, 200.0, 60.0, 40.0]), generator.normal(size=4)
+    without = (sums.sum() - sums) / (weights.sum() - weights)
+    squares = ((without - sums.sum() / weights.sum()) ** 2).sum()
+    assert variance_of_sums(sums, weights) == pytest.approx(3 / 4 * squares * weights.sum() ** 2)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_the_variance_is_not_too_small_for_unequal_groups(power):
+    """Variances of sums proportional to the size, for independent rows, or to its square, for copies of one row."""
+    sizes = np.array([300.0, 200.0, 100.0, 60.0, 40.0, 30.0, 20.0])
+    draws = np.random.default_rng(0).normal(size=(7, 20_000)) * np.sqrt(sizes**power)[:, np.newaxis]
     estimates = variance_of_sums(draws, np.tile(sizes[:, np.newaxis], 20_000))
-    assert estimates.mean() == pytest.approx(sizes.sum(), rel=0.05)
+    assert estimates.mean() > 0.95 * (sizes**power).sum()

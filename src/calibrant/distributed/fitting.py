@@ -30,7 +30,7 @@ from calibrant.errors import ParameterError
 from calibrant.objective import RowSource
 from calibrant.registry import make
 
-__all__ = ["fit"]
+__all__ = ["fit", "fit_counts", "fits_counts"]
 
 Method = TypeVar("Method", bound=Calibrator)
 
@@ -154,6 +154,16 @@ def _fit(method: Any, source: RowSource, *, warn_of_absent: bool = True) -> Any:
         steps = type(method)._fit_source
     fit_source(method, source, lambda rows: steps(method, rows), warn_of_absent=warn_of_absent)
     return method
+
+
+def fits_counts(method: Calibrator) -> bool:
+    """Return whether a method depends on the rows through the counts of events at every score."""
+    return isinstance(method, BY_LEVELS)
+
+
+def fit_counts(method: Any, source: RowSource) -> None:
+    """Fit such a method in one pass over any source of rows, with scores rounded as in :func:`fit` if they are many."""
+    fit_source(method, source, lambda rows: _fit_levels(method, rows))
 
 
 def _fit_levels(method: BinaryMethod, source: RowSource) -> None:

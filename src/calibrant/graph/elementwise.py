@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from scipy.special import log_expit
 
 from calibrant.arrays import FloatArray, Vector
 from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, fits, per_column, same_width
@@ -154,8 +153,23 @@ def _relu(x: FloatArray, out: FloatArray | None = None) -> Any:
     return np.maximum(x, 0, out=out)
 
 
+def _log_of_smaller_share(x: FloatArray) -> Any:
+    """Return log(1 + e^-|x|)."""
+    y = np.absolute(x)
+    np.negative(y, out=y)
+    np.exp(y, out=y)
+    return np.log1p(y, out=y)
+
+
 def _softplus(x: FloatArray, out: FloatArray | None = None) -> Any:
-    return np.logaddexp(x, x.dtype.type(0), out=out)
+    # Several times as fast as logaddexp, and so is the next one compared with scipy's log_expit.
+    rest = _log_of_smaller_share(x)
+    return np.add(np.maximum(x, 0, out=out), rest, out=out)
+
+
+def _log_sigmoid(x: FloatArray, out: FloatArray | None = None) -> Any:
+    rest = _log_of_smaller_share(x)
+    return np.subtract(np.minimum(x, 0, out=out), rest, out=out)
 
 
 def _exp(x: FloatArray, out: FloatArray | None = None) -> Any:
@@ -173,7 +187,7 @@ def _sigmoid(x: FloatArray, out: FloatArray | None = None) -> Any:
 FUNCTIONS: dict[str, Callable[..., FloatArray]] = {
     "exp": _exp,
     "sigmoid": _sigmoid,
-    "log-sigmoid": log_expit,
+    "log-sigmoid": _log_sigmoid,
     "softplus": _softplus,
     "absolute": np.absolute,
     "square": np.square,

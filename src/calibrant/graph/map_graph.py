@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -250,8 +251,7 @@ MOST_KEPT_BYTES = 2 * BLOCK_BYTES
 class Step(NamedTuple):
     """One kernel with its arguments and its target.
 
-    ``target`` is the number of the value whose array is overwritten, :data:`OUTPUT`, or :data:`NOWHERE` for another array:
-    that of the workspace with the number ``place``, or a new one.
+    ``target`` is the number of the value whose array is overwritten, :data:`OUTPUT`, or :data:`NOWHERE` for another array.
     """
 
     kernel: Kernel
@@ -259,7 +259,12 @@ class Step(NamedTuple):
     others: tuple[int, ...]
     target: int
     result: int
-    place: int | None
+
+
+class Place(NamedTuple):
+    """Where a result is in the workspace, with its width and float type."""
+
+    number: int
     width: int
     kind: np.dtype[Any]
 
@@ -298,6 +303,7 @@ class Program:
     """
 
     steps: tuple[Step, ...]
+    places: tuple[Place | None, ...]
     output: int
     n_values: int
     n_outputs: int
@@ -335,7 +341,11 @@ class Program:
         output = same[len(graph.nodes)]
         last_use[shares[output]] = len(widths)  # the output is needed to the end
         targets = _targets(graph, computed, taken, shares, last_use, kinds, output)
-        places = _places(graph, computed, shares, last_use, targets)
+        numbers = _places(graph, computed, shares, last_use, targets)
+        places = tuple(
+            Place(numbers[number], widths[number], kinds[number]) if number in numbers else None
+            for number in computed
+        )
         steps = tuple(
             Step(
                 softmax_with_argmax
@@ -345,14 +355,12 @@ class Program:
                 taken[number][1:],
                 targets[number],
                 number,
-                places.get(number),
-                widths[number],
-                kinds[number],
             )
             for number in computed
         )
         return cls(
             steps,
+            places,
             output,
             len(widths),
             graph.n_outputs,
@@ -439,10 +447,11 @@ class Program:
             np.copyto(values[0], scores)
             out = workspace.array(1, n_rows, self.n_outputs, self.kind, by_columns=True)
         values[OUTPUT] = out
-        for kernel, first, others, target, number, place, width, kind in self.steps:
+        places = self.places if workspace is not None else repeat(None)
+        for (kernel, first, others, target, number), place in zip(self.steps, places, strict=False):
             into = values[target]
-            if workspace is not None and place is not None:
-                into = workspace.array(place, n_rows, width, kind, by_columns=by_columns)
+            if place is not None and workspace is not None:
+                into = workspace.array(place.number, n_rows, place.width, place.kind, by_columns=by_columns)
             if others:
                 values[number] = kernel(into, values[first], *[values[other] for other in others])
             else:

@@ -62,10 +62,23 @@ CLOSE = {np.dtype(kind).char: 1 - 8 * np.finfo(kind).eps for kind in (np.float32
 
 def softmax_into(out: FloatArray | None, x: FloatArray) -> FloatArray:
     """Return the softmax of every row, in ``out`` if given."""
-    y = np.subtract(x, row_tops(x), out=out)
-    np.exp(y, out=y)
-    y /= row_totals(y)
+    y, totals = _exponentials(out, x)
+    y /= totals
     return y
+
+
+def _exponentials(out: FloatArray | None, x: FloatArray) -> tuple[FloatArray, FloatArray | float]:
+    """Return the exponentials of a softmax, and the sum of every row."""
+    if len(x) > 1:
+        y = np.subtract(x, row_tops(x), out=out)
+        np.exp(y, out=y)
+        return y, row_totals(y)
+    # With plain numbers in the place of arrays of one entry, which take longer.
+    y = np.subtract(x, x.item(x.argmax()), out=out)
+    np.exp(y, out=y)
+    if x.shape[1] > NARROW:
+        return y, row_totals(y)
+    return y, np.add.accumulate(y, axis=1).item(-1)
 
 
 def softmax_with_argmax(out: FloatArray | None, x: FloatArray, reference: FloatArray) -> FloatArray:
@@ -74,10 +87,9 @@ def softmax_with_argmax(out: FloatArray | None, x: FloatArray, reference: FloatA
     An entry that is the largest by more than rounding is the arg-max of the reference too. Other rows are compared with the
     reference.
     """
-    y = np.subtract(x, row_tops(x), out=out)
-    np.exp(y, out=y)
+    y, totals = _exponentials(out, x)
     n_close = np.count_nonzero(y > CLOSE[y.dtype.char])
-    y /= row_totals(y)
+    y /= totals
     if n_close != len(y):
         argmax_restored(y, reference)
     return y
@@ -161,7 +173,9 @@ class Dense(Operation):
         intercept, has_intercept = self.intercept.astype(kind), bool(self.intercept.any())
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
-            if x.flags.f_contiguous and (out is None or out.flags.f_contiguous):
+            if len(x) == 1:
+                y = x.dot(weights, out)
+            elif x.flags.f_contiguous and (out is None or out.flags.f_contiguous):
                 y = np.matmul(
                     weights.T, x.T, out=None if out is None else out.T
                 ).T  # stored by columns, as x is

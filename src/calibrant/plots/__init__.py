@@ -5,6 +5,7 @@ Displays are created by ``from_predictions`` or ``from_estimator`` and plotted b
 """
 
 from calibrant.plots.bin_sensitivity import BinSensitivity, BinSensitivityDisplay, bin_sensitivity
+from calibrant.plots.calibration_belt_display import CalibrationBeltDisplay
 from calibrant.plots.class_probability_boxes import BoxStatistics, ClassProbabilityBoxDisplay
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.cumulative_curve import CumulativeCurve, CumulativeDifferenceDisplay, cumulative_curve
@@ -37,6 +38,7 @@ __all__ = [
     "BinSensitivity",
     "BinSensitivityDisplay",
     "BoxStatistics",
+    "CalibrationBeltDisplay",
     "ClassProbabilityBoxDisplay",
     "ClasswiseReliability",
     "ClasswiseReliabilityDisplay",

@@ -3,6 +3,7 @@
 from calibrant.presentation.document import (
     Block,
     Bullets,
+    Code,
     Document,
     Facts,
     Figure,
@@ -57,6 +58,7 @@ __all__ = [
     "Block",
     "Bullets",
     "Cell",
+    "Code",
     "Column",
     "Document",
     "Facts",

@@ -26,6 +26,7 @@ __all__ = [
     "LearningNumbers",
     "MethodRow",
     "Numbers",
+    "Origin",
     "Pitfall",
     "Recommendation",
     "Repeatability",
@@ -421,6 +422,31 @@ class Pitfall:
 
     severity: Literal["warning", "note"]
     text: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """When, from which data and by which command a report was made.
+
+    Attributes
+    ----------
+    date : str
+        Time in UTC.
+    sha256 : str
+        SHA-256 of the file; without a file, of the scores and the numbers of the true classes in memory.
+    file : str
+        Path of the file as the user gave it; empty for arrays in memory and for standard input.
+    command : str
+        The command line; empty for a call in Python.
+    options : dict
+        Options of ``calibrant fit`` that read the same rows: names with values, empty for switches.
+    """
+
+    date: str
+    sha256: str
+    file: str = ""
+    command: str = ""
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

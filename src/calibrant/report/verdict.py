@@ -235,23 +235,30 @@ def _headline(
     opening = "Not calibrated, but the error is small" if is_small(evidence, level) else "Not calibrated"
     if rows.n_classes == 2:
         return f"{opening}: {_two_classes(rows, direction, gap, evidence, level)}."
+    bias = _larger_class_bias(miscalibrated, gap)
+    if bias is not None:
+        rates = f"{percent(bias.mean_probability)} predicted, {percent(bias.share)} observed"
+        size = in_points(abs(bias.in_the_large.value or 0.0))
+        opening = f"{opening}: {class_named(bias.label)} is {bias.direction} by {size} ({rates})"
+    separator = ":" if bias is None else ";"
     if direction == "mixed":
         if evidence.main_adjusted > 1 - level and miscalibrated:
             names = ", ".join(quoted(row.label) for row in miscalibrated[:3])
             more = "" if len(miscalibrated) <= 3 else f" and {len(miscalibrated) - 3} more"
             noun = "class" if len(miscalibrated) == 1 else "classes"
-            return f"{opening}: the probabilities of {noun} {names}{more} are miscalibrated."
-        return f"{opening}: {_without_direction(evidence, level, 'the probabilities')}."
+            return f"{opening}{separator} the probabilities of {noun} {names}{more} are miscalibrated."
+        return f"{opening}{separator} {_without_direction(evidence, level, 'the probabilities')}."
     if not _is_significant(gap):
         direction_text = "too extreme" if direction == "over-confident" else "not extreme enough"
         return (
-            f"{opening}: the probabilities are {direction_text} ({direction}); mean confidence and accuracy agree within "
-            "sampling error."
+            f"{opening}{separator} the probabilities are {direction_text} ({direction}); mean confidence and accuracy agree "
+            "within sampling error."
         )
-    return (
-        f"{opening}: the predictions are {direction} (mean confidence {percent(rows.mean(rows.confidence))}, accuracy "
-        f"{percent(rows.mean(rows.hits))}){_worst_class(miscalibrated, gap)}."
+    overall = (
+        f"the predictions are {direction} (mean confidence {percent(rows.mean(rows.confidence))}, accuracy "
+        f"{percent(rows.mean(rows.hits))})"
     )
+    return f"{opening}{separator} {overall}{_rare_class(miscalibrated, bias)}."
 
 
 def _counted_events(events: EventNumbers) -> str:
@@ -279,23 +286,23 @@ def _without_direction(evidence: Evidence, level: float, what: str) -> str:
     return f"{what} are miscalibrated, without a clear direction"
 
 
-def _worst_class(miscalibrated: list[ClassRow], gap: Estimate) -> str:
-    """Return the rare class with the largest error by a factor, else the class with the largest error of the mean.
-
-    A factor must be at least two; a difference must be larger than that of the mean confidence.
-    """
+def _rare_class(miscalibrated: list[ClassRow], named: ClassRow | None) -> str:
+    """Return the rare class with the largest error by a factor, of at least two, unless the headline names it already."""
     on_average = [row for row in miscalibrated if row.direction in ON_AVERAGE]
-    if not on_average:
+    row = max(on_average, key=_factor, default=None)
+    if row is None or row is named or _factor(row) < RELEVANT_FACTOR:
         return ""
-    row = max(on_average, key=_factor)
-    if _factor(row) >= RELEVANT_FACTOR:
-        rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
-        return f"; the worst is {class_named(row.label)}, {row.direction}: {rates}"
-    row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0))
-    size = abs(row.in_the_large.value or 0.0)
-    if size <= abs(gap.value or 0.0):
-        return ""
-    return f"; the worst is {class_named(row.label)}, {row.direction} by {in_points(size)}"
+    rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
+    return f"; the worst by a factor is {class_named(row.label)}, {row.direction}: {rates}"
+
+
+def _larger_class_bias(miscalibrated: list[ClassRow], gap: Estimate) -> ClassRow | None:
+    """Return the class with the largest error of the mean, if that is larger than the error of the mean confidence."""
+    on_average = [row for row in miscalibrated if row.direction in ON_AVERAGE]
+    row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0), default=None)
+    if row is None or abs(row.in_the_large.value or 0.0) <= abs(gap.value or 0.0):
+        return None
+    return row
 
 
 def _factor(row: ClassRow) -> float:

@@ -197,12 +197,16 @@ def test_labels_may_be_true_and_false(blobs):
     assert calibrated.score(X, y > 0) == np.mean(calibrated.predict(X) == (y > 0))
 
 
-def test_several_outputs_are_refused(blobs):
+def test_several_outputs_are_calibrated_each(blobs):
     X, y = blobs
-    with pytest.raises(LabelError, match="one label per row"):
-        CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(X, np.eye(3, dtype=int)[y])
-    with pytest.raises(LabelError, match="one label per row"):
-        CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(X, np.stack([y, y], axis=1))
+    labels = CalibratedClassifier(KNeighborsClassifier(), method="platt").fit(X, np.eye(3, dtype=int)[y])
+    assert labels.predict_proba(X).shape == (len(X), 3)
+    outputs = CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(
+        X, np.stack([y, y], axis=1)
+    )
+    first, second = outputs.predict_proba(X)
+    assert first.shape == (len(X), 3)
+    assert (first == second).all()
 
 
 def test_a_single_class_is_refused(blobs):

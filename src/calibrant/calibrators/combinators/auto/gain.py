@@ -3,16 +3,14 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import chdtri, ndtri
+from scipy.special import ndtri
 
 from calibrant.arrays import Vector
 from calibrant.calibrators.combinators.auto.trials import Trials
+from calibrant.numerics.fit_error import FEW_MISTAKES, FitMargins
 from calibrant.presentation.sentences import counted
 
-__all__ = ["FEW_MISTAKES", "Gain", "gain_in_words"]
-
-# With fewer misclassified rows a few large losses dominate, and a normal interval of their mean is not valid.
-FEW_MISTAKES = 10
+__all__ = ["Gain", "gain_in_words"]
 
 
 @dataclass(frozen=True)
@@ -64,25 +62,17 @@ class Gain:
         return self.identity_loss - self.loss
 
     def interval(self, level: float = 0.95) -> tuple[float, float] | None:
-        r"""Return the interval of the gain of the fitted maps on new rows; None where there is no valid one.
+        """Return the interval of the gain of the fitted maps on new rows; None where there is no valid one.
 
-        Let P be the number of parameters that the rows determine. A fit to n rows loses :math:`\chi^2_P / (2 n)` nats per
-        new row against the best map, and gains as much on its own rows. The held-out gain is an estimate of the gain on the
-        own rows minus P / n, so its error has, besides the sampling error of the rows, the part
-        :math:`(\chi^2_P - P) / n` with the variance :math:`2 P / n^2`. The rows' own differences tell P: the loss on
-        held-out rows minus that on the rows of the fit is about P / n. Both parts are added as squares; below, the
-        quantile of :math:`\chi^2_P` replaces the normal one, since fits that seem best by chance lose most.
+        The sampling error of the rows and the margins of the fit, see :class:`FitMargins`, are added as squares.
         """
         if self.n_mistakes < FEW_MISTAKES or not np.isfinite(self.standard_error + self.optimism):
             return None
-        tail = (1 - level) / 2
-        sampling = -float(ndtri(tail)) * self.standard_error
-        n_parameters = max(self.optimism * self.n_observations, 1.0) if self.optimism > 0 else 0.0
-        below = float(chdtri(n_parameters, tail)) - n_parameters if n_parameters else 0.0
-        above = -float(ndtri(tail)) * (2 * n_parameters) ** 0.5
+        sampling = -float(ndtri((1 - level) / 2)) * self.standard_error
+        margins = FitMargins.of(self.optimism, self.n_observations, level)
         return (
-            self.value - float(np.hypot(sampling, below / self.n_observations)),
-            self.value + float(np.hypot(sampling, above / self.n_observations)),
+            self.value - float(np.hypot(sampling, margins.below)),
+            self.value + float(np.hypot(sampling, margins.above)),
         )
 
 

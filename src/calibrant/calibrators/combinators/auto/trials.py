@@ -254,7 +254,8 @@ def evaluate_candidates(
     ]
     trials: dict[str, Trial] = {}
     start = perf_counter()
-    for number, family in enumerate(_families(candidates)):
+    families = list(_families(candidates))
+    for number, family in enumerate(families):
         began = perf_counter()
         # The first candidates are cheap.
         left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
@@ -268,7 +269,11 @@ def evaluate_candidates(
                 seconds / len(family),
                 note if possible else "left out: it gave probability 0 to an observed class",
             )
-        LOGGER.info("%s: %.1f s %s", ", ".join(one.name for one in family), seconds, note)
+        names = ", ".join(one.name for one in family)
+        # A handler can show the time left; the final fits count as one step.
+        LOGGER.info(
+            "%s: %.1f s %s", names, seconds, note, extra={"done": number + 1, "total": len(families) + 1}
+        )
     weights = np.concatenate(
         [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
     )
