@@ -200,3 +200,11 @@ def test_over_confidence_alone_has_no_class_in_the_headline():
 def test_the_origin_survives_json():
     found = with_origin(ORIGIN)
     assert Assessment.from_json(found.to_json()).origin == ORIGIN
+
+
+def test_a_shift_of_one_class_of_two_leads_where_it_is_larger_than_over_confidence():
+    generator = np.random.default_rng(0)
+    z = generator.normal(size=3000) - 1
+    y = (generator.random(3000) < 1 / (1 + np.exp(-(0.9 * z + 1)))).astype(int)
+    headline = assess(y, 1 / (1 + np.exp(-z)), methods=[]).verdict.headline
+    assert headline.startswith("Not calibrated: the probabilities of class 1 are too low by ")

@@ -327,10 +327,11 @@ def _two_classes(
         if not evidence.main.is_grouped and counts.p_value <= 1 - level:
             direction_text = "high" if events.expected > events.observed else "low"
             parts.append(f"too {direction_text} on average, {_counted_events(events)}")
-    elif gap.value is not None and gap.low is not None and gap.low > 0:
-        parts.append(f"too high by {in_points(gap.value)} on average")
-    elif gap.value is not None and gap.high is not None and gap.high < 0:
-        parts.append(f"too low by {in_points(gap.value)} on average")
+    elif gap.value is not None and _is_significant(gap):
+        overconfidence = rows.mean(rows.confidence) - rows.mean(rows.hits)
+        place = 0 if abs(gap.value) > abs(overconfidence) else len(parts)
+        way = "high" if gap.value > 0 else "low"
+        parts.insert(place, f"too {way} by {in_points(gap.value)} on average")
     return f"{about} are {' and '.join(parts)}" if parts else _without_direction(evidence, level, about)
 
 

@@ -367,3 +367,59 @@ def test_the_form_fits_a_small_screen(opened):
     page = opened("two", viewport={"width": 360, "height": 700})
     box = page.locator("#example .table-box")
     assert box.evaluate("box => box.scrollWidth <= box.clientWidth + 1")
+
+
+@every_page
+def test_no_column_is_outside_a_narrow_screen(opened, name):
+    page = opened(name, viewport={"width": 390, "height": 844})
+    page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
+    outside = page.evaluate("""() => [...document.querySelectorAll(".table-box")]
+      .filter((box) => box.getClientRects().length && box.scrollWidth > box.clientWidth + 1)
+      .map((box) => box.innerText.slice(0, 60))""")
+    assert outside == []
+    assert page.locator("#table-scores tbody td[data-column]").first.is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1200, 1500])
+def test_the_contents_stay_in_view_and_mark_the_section_that_is_read(opened, width):
+    page = opened("ten", viewport={"width": width, "height": 900})
+    page.evaluate("document.getElementById('tests').scrollIntoView()")
+    page.wait_for_selector("nav a[aria-current][href='#tests']")
+    top = page.locator("nav").evaluate("node => node.getBoundingClientRect().top")
+    assert 0 <= top <= 20
+    heading = page.locator("#tests-heading").evaluate("node => node.getBoundingClientRect().top")
+    below = page.locator("nav").evaluate("node => node.getBoundingClientRect().bottom") if width < 1344 else 0
+    assert heading >= below - 1
+
+
+def test_values_are_beside_their_marks(opened):
+    """The text of a row begins or ends near its interval, not at the zero line."""
+    page = opened("ten")
+    gaps = page.evaluate("""() => [...document.querySelectorAll(".forest .row")].map((row) => {
+      const [line, text] = [".line", ".tick"].map((kind) => row.querySelector(kind)?.getBoundingClientRect());
+      return line && text ? Math.max(line.left - text.right, text.left - line.right) : 0;
+    })""")
+    assert gaps
+    assert max(gaps) < 20
+    assert min(gaps) >= 0
+
+
+def test_code_is_copied(browser, tmp_path):
+    from dataclasses import replace
+
+    from sample_assessment import sample_assessment
+
+    from calibrant.report.contents import Origin
+
+    sample = sample_assessment(3)
+    advice = replace(sample.recommendation, action="calibrate", method="temperature")
+    sample = replace(sample, recommendation=advice, origin=Origin("2026-01-31 12:00 UTC", "ab" * 32, "a.csv"))
+    sample.to_html(tmp_path / "a.html")
+    context = browser.new_context()
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto((tmp_path / "a.html").as_uri())
+    page.locator(".copy").first.click()
+    page.wait_for_function("document.querySelector('.copy').textContent !== 'Copy'")
+    assert page.locator(".copy").first.inner_text() in ("Copied", "Selected")
+    context.close()

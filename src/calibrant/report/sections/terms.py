@@ -55,6 +55,10 @@ TERMS = (
     ("Lower bound", "Value that the error exceeds with a confidence of 95 %, if the level is 95 %."),
     ("Miscalibration", "Part of the loss that a calibrator can remove."),
     ("Nat", "Unit of the log-loss; one nat is a factor of 2.7 in the probability of the true class."),
+    (
+        "Net benefit",
+        "Gain of acting above a threshold: true positives minus false ones at the odds of the threshold.",
+    ),
     ("Over-confident", "Probabilities are more extreme than the frequencies; too extreme, for a class."),
     ("P-value", "Probability of data at least as extreme if the predictions were calibrated."),
     ("Points", "Percentage points: from 70 % to 75 % are five."),
@@ -65,6 +69,7 @@ TERMS = (
         "Reliability diagram",
         "Observed frequency by predicted probability; calibrated predictions are on the diagonal.",
     ),
+    ("Segment", "Rows with the same values of side columns, such as a region."),
     ("Slope", "Factor of the log-odds that fits best; below 1 if probabilities are too extreme."),
     ("Smooth ECE", "Calibration error with a Gaussian kernel in place of bins."),
     ("Standard error", "Standard deviation of an estimate over repetitions."),
