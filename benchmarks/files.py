@@ -1,7 +1,7 @@
 """CPU time and peak memory of commands on files, as ratios to reading, to copying, and to DuckDB.
 
     python benchmarks/files.py                  # 5,000,000 rows of 10 classes
-    python benchmarks/files.py --rows 200000
+    python benchmarks/files.py --rows 200000 --formats parquet
 
 Every step runs in a process of its own. CPU seconds are user and system time of that process, less those of the same step on
 1,000 rows, which are start-up and imports. Peak memory is the largest resident set. Needs calibrant[cli] and duckdb.
@@ -122,9 +122,9 @@ class Table:
         return cpu
 
 
-def run(folder: Path, n_rows: int) -> None:
+def run(folder: Path, n_rows: int, formats: list[str]) -> None:
     """Print the tables."""
-    for kind in FORMATS:
+    for kind in formats:
         path = f"rows.{kind}"
         size = (folder / path).stat().st_size / 2**20
         print(f"\n{n_rows:,} x {CLASSES}, {kind}, {size:,.0f} MB")
@@ -157,6 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--folder", type=Path, help="Folder for the files [a temporary one].")
+    parser.add_argument("--formats", nargs="*", default=FORMATS, choices=FORMATS)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
@@ -166,7 +167,7 @@ def main() -> None:
             for name, n_rows in (("rows", given.rows), ("few", 1000)):
                 program = f"import files; from pathlib import Path; files.make(Path(sys.argv[1]), {name!r}, {n_rows})"
                 measured(program, str(folder.resolve()), folder=Path(__file__).parent)
-        run(folder, given.rows)
+        run(folder, given.rows, given.formats)
 
 
 if __name__ == "__main__":

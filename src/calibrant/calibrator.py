@@ -103,7 +103,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     space_: str
     floor_: float
     column_names_: NDArray[Any] | None = None
-    """Names of the columns in the fit if they differ from the labels."""
+    """Names of the columns in the fit if they differ from the labels; one name for the column of the second of two classes."""
     present_columns_: NDArray[np.intp] | None
     total_weight_: float | None = None
     """Total weight of the calibration set, if classes are absent from it."""
@@ -305,10 +305,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return graph
 
     def predict(self, X: Any) -> Any:
-        """Return the label with the largest calibrated probability, (n,), or in the shape of ``X`` without the class axis.
-
-        Integer labels for a tensor are a tensor of the same library.
-        """
+        """Return the labels with the largest calibrated probability, in the shape of ``X`` without the class axis."""
         predictions = self._parsed(X)
         largest = self._compiled(predictions.space).scores.largest(predictions.scores)
         labels: NDArray[Any] = self.classes_[largest]
@@ -329,18 +326,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         return export(self, path, **options)
 
-    def to_torch(self, space: str | None = None) -> Any:
-        """Return the fitted calibrator as a ``torch.nn.Module`` from scores (n, K) to calibrated probabilities (n, K).
+    def to_torch(self, space: str | None = None, class_axis: int | None = None) -> Any:
+        """Return the fitted calibrator as a ``torch.nn.Module`` from scores to calibrated probabilities.
 
         Parameters
         ----------
         space : {"probabilities", "logits"}, optional
-            Input of the module; by default the space of the fit. ``torch.nn.Sequential(network, module)`` needs "logits" if
-            the network returns logits.
+            Input of the module; by default the space of the fit. Behind a network that returns logits, pass "logits".
+        class_axis : int, optional
+            Axis of the classes, for more axes: 1 for (B, K, H, W), -1 for (..., K). By default, scores are rows.
         """
         from calibrant.export import to_torch
 
-        return to_torch(self, space)
+        return to_torch(self, space, class_axis)
 
     @abstractmethod
     def _fit(self, data: LabelledPredictions) -> None:

@@ -232,6 +232,12 @@ class LabelledPredictions:
         predictions = self.predictions.restricted_to(columns)
         return type(self)(predictions, codes, self.classes[columns], self.weights, self.groups)
 
+    def with_class_order(self, order: NDArray[np.intp]) -> Self:
+        """Return the data with the columns in another order; column j is that of class ``order[j]``."""
+        predictions = self.predictions.with_class_order(order)
+        labels = np.argsort(order)[self.labels]
+        return type(self)(predictions, labels, self.classes[order], self.weights, self.groups)
+
 
 def shift_warning(n_classes: int, shift: int) -> str:
     """Return the warning for labels that look shifted by one column."""

@@ -18,7 +18,7 @@ from calibrant.numerics.simplex import (
     softmax,
     with_floor,
 )
-from calibrant.origin import Origin, on_host
+from calibrant.origin import Origin, from_frame, on_host
 from calibrant.remedies import USE_LOGITS
 from calibrant.space import ROW_SUM_TOLERANCE, Space, look_like_probabilities
 
@@ -311,6 +311,11 @@ class Predictions:
         classes = None if self.classes is None else self.classes[columns]
         return replace(self, scores=read_only(scores), classes=classes)
 
+    def with_class_order(self, order: NDArray[np.intp]) -> Self:
+        """Return the predictions with the columns in another order; column j is that of class ``order[j]``."""
+        classes = None if self.classes is None else self.classes[order]
+        return replace(self, scores=read_only(self.scores.take(order, axis=1)), classes=classes)
+
     def __len__(self) -> int:
         return self.n_rows
 
@@ -327,7 +332,7 @@ def _as_matrix(X: Any, what: str, class_axis: int | None) -> tuple[FloatArray, O
         row = int(np.argmax(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)))
         raise PredictionError(f"{what} have masked entries, the first in row {row}; remove those rows.")
     origin = Origin.of(X)
-    X = X.to_numpy() if origin is not None and origin.columns is not None else on_host(X)
+    X = from_frame(X) if origin is not None and origin.columns is not None else on_host(X)
     if hasattr(X, "toarray"):
         raise PredictionError(f"{what} must be dense, but are a sparse matrix; pass X.toarray().")
     try:

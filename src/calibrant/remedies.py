@@ -26,6 +26,16 @@ SAME_COLUMNS = Remedy(
 )
 NAME_COLUMNS = Remedy("pass Predictions with classes=", "name the columns ")
 CHOOSE_LABELS = Remedy("say which column has the labels", "say with --label which column has the labels")
+CHOOSE_LABEL_FILE = Remedy("say which file has the labels", "say with --label which file has the labels")
+OTHER_SEPARATOR = Remedy("choose another one", "choose another one with --separator")
+SEMICOLONS = Remedy(
+    "pass the separator ';', and the decimal sign ','", "add --separator ';', and --decimal ','"
+)
+DECIMAL_COMMAS = Remedy("pass the decimal sign ','", "add --decimal ','")
+DROP_ROWS = Remedy("remove or repair such rows", "repair such rows, or add --drop-missing")
+DROP_MISSING = Remedy(
+    "remove rows without a value there", "remove rows without a value there, or add --drop-missing"
+)
 CHOOSE_ARRAY = Remedy("say which array has the", "say with --columns which array has the")
 NORMALISE = Remedy("normalise the rows", "add --normalise")
 NO_NORMALISATION = Remedy("normalise probabilities only", "--normalise is for probabilities")

@@ -235,7 +235,20 @@ def test_the_nearest_command_is_suggested(folder, line, said):
 
 
 @pytest.mark.parametrize(
-    "line", ["--version", "--help", "evalute", "", "fit --help", "evaluate --spce logits", "bench status -h"]
+    "line",
+    [
+        "--version",
+        "--help",
+        "evalute",
+        "",
+        "fit --help",
+        "evaluate --spce logits",
+        "bench status -h",
+        "evaluate none.csv --space logits",
+        "apply none.csv --calibrator none.npz -o out.csv",
+        "verify none.json --against none.npz",
+        "compare none.csv --space logits",
+    ],
 )
 def test_what_needs_no_numbers_imports_no_library_of_numbers(line):
     """Each of them takes a second or more to import; a wall clock would depend on the machine."""
@@ -307,7 +320,7 @@ def seen_in_a_terminal(line: str, folder, seconds: float = 120) -> str:
 
 def test_a_terminal_gets_a_bar_for_what_takes_long(folder):
     (folder / "long.csv").write_text(csv_text(3000, 0))
-    seen = seen_in_a_terminal(f"evaluate long.csv {COLUMNS} --metrics smooth_ece --resamples 4000", folder)
+    seen = seen_in_a_terminal(f"evaluate long.csv {COLUMNS} --metrics smooth_ece --resamples 1500", folder)
     assert "smooth_ece" in seen
     assert "━" in seen
     assert "\x1b[1mlong.csv" in seen

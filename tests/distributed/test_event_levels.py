@@ -11,8 +11,9 @@ from scipy.special import expit
 
 from calibrant import BayesianBinning, IsotonicCalibration, Predictions, VennAbersCalibration
 from calibrant.distributed import event_levels
-from calibrant.distributed.event_levels import ClassLevels, cell_width
+from calibrant.distributed.event_levels import ClassLevels
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.log_odds_cells import cell_width
 
 
 def events(n_rows, n_levels=None, seed=0):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from partitions_of_rows import LOGITS, PROMISED, given, promised, rows, table_of, tables_of, theta, written
 
-from calibrant import TemperatureScaling, VectorScaling, registry
+from calibrant import TemperatureScaling, registry
 from calibrant.distributed import evaluate, fit, predict_proba
 from calibrant.errors import LabelError, PartitionError
 
@@ -51,10 +51,10 @@ def test_parameters_are_those_of_a_fit_in_memory(name, client):
 
 def test_order_and_number_of_partitions_do_not_matter(client):
     logits, labels = rows()
-    expected = theta(VectorScaling().fit(given(logits), labels))
+    expected = theta(TemperatureScaling().fit(given(logits), labels))
     for ends in ([], [2999, 3000], list(range(150, 3000, 150))):
         parts = [dask.delayed(table.to_pandas()) for table in tables_of(logits, labels, ends)]
-        assert theta(fit(VectorScaling(), parts[::-1], **LOGITS)) == pytest.approx(expected, abs=1e-8)
+        assert theta(fit(TemperatureScaling(), parts[::-1], **LOGITS)) == pytest.approx(expected, abs=1e-8)
 
 
 def test_data_frames_and_files(client, tmp_path):
@@ -101,10 +101,10 @@ def kills_its_worker(table, folder, after):
 def test_a_worker_that_is_killed_in_the_middle_of_a_fit(client, tmp_path):
     """The first pass goes through, in the third the worker of one partition dies: another one takes over."""
     logits, labels = rows()
-    expected = theta(VectorScaling().fit(given(logits), labels))
+    expected = theta(TemperatureScaling().fit(given(logits), labels))
     first, *others = tables_of(logits, labels, [600, 1200, 1800, 2400])
     mortal = dask.delayed(kills_its_worker, pure=False)(first, str(tmp_path), 2)
-    fitted = fit(VectorScaling(), [mortal, *map(dask.delayed, others)], **LOGITS)
+    fitted = fit(TemperatureScaling(), [mortal, *map(dask.delayed, others)], **LOGITS)
     assert theta(fitted) == pytest.approx(expected, abs=1e-8)
     assert len(list(tmp_path.glob("made-*"))) > 4  # it died, and the fit went on
     client.wait_for_workers(2)

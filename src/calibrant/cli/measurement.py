@@ -19,23 +19,35 @@ from calibrant.errors import CalibrationWarning, ParameterError, PredictionError
 from calibrant.hypothesis_tests import (
     ClasswiseTests,
     Coefficient,
+    SlopeIntercept,
     TestResult,
+    TestSums,
     calibration_slope_intercept,
     classwise_cumulative_tests,
     consistency_test,
     cumulative_test,
     spiegelhalter_test,
 )
+from calibrant.hypothesis_tests.slope_intercept import IntervalMethod
 from calibrant.intervals import Interval, bootstrap
 from calibrant.metrics import OneClass
-from calibrant.metrics.declaration import describe, options_of
+from calibrant.metrics.declaration import NO_INTERVAL, describe, is_positive_by_noise, options_of
 from calibrant.presentation import p_value
 from calibrant.presentation.sentences import class_text, shortened
 from calibrant.remedies import for_command_line
 from calibrant.streaming import JackknifeEstimate, JackknifeSums
 from calibrant.tables.prediction_file import CodedRows, PredictionFile, Table
 
-__all__ = ["TEST_LEVEL", "Measurement", "TestRow", "measured", "measured_in_batches", "tested"]
+__all__ = [
+    "TEST_LEVEL",
+    "Measurement",
+    "RowSums",
+    "TestRow",
+    "measured",
+    "measured_in_batches",
+    "tested",
+    "tested_sums",
+]
 
 TEST_LEVEL = 0.05
 """Significance level of the tests."""
@@ -151,21 +163,6 @@ def _interval(low: float | None, high: float | None) -> str:
 
 Tell = Callable[[float, float, str], object]
 
-# Metrics that are positive even for calibrated predictions; their expected value under calibration is shown.
-BIASED_UPWARDS = {
-    "classwise_ece",
-    "confidence_ece",
-    "ece_sweep",
-    "kde_ece",
-    "ks_calibration_error",
-    "kuiper_calibration_error",
-    "maximum_calibration_error",
-    "miscalibration",
-    "smooth_ece",
-    "top_k_confidence_ece",
-    "top_k_label_ece",
-    "top_label_ece",
-}
 MOST_NOISE_RESAMPLES = 200
 MOST_RESAMPLES = 1000
 FEWEST_RESAMPLES = 100
@@ -219,7 +216,7 @@ def _measurement(
             progress=tell,
         )
     noise = p_value = None
-    if name_of(metric) in BIASED_UPWARDS:
+    if is_positive_by_noise(metric):
         result = consistency_test(
             metric,
             table.labels,
@@ -260,14 +257,9 @@ def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
         class_text(p.classes[1] if p.classes is not None else 1) if p.n_classes == 2 else "predicted class"
     )
     try:
-        # With this many rows Wald intervals equal profile-likelihood intervals and take a tenth of the time.
-        how: Any = "profile" if len(y) < ROWS_FOR_WALD else "wald"
+        how = interval_for(len(y))
         line = calibration_slope_intercept(y, p, level=level, interval=how, **weights)
-        lines = [
-            TestRow.of("calibration slope", line.slope_test, line.slope),
-            TestRow.of("calibration in the large", line.in_the_large_test, line.in_the_large),
-        ]
-        event = line.event
+        lines, event = _lines(line), line.event
     except PredictionError as error:
         notes.append(f"Slope and intercept were not computed: {error}")
     utility: dict[str, Any] = {"utility": OneClass(1)} if p.n_classes == 2 else {}
@@ -281,6 +273,38 @@ def tested(table: Table, level: float) -> tuple[list[TestRow], list[str]]:
     elif p.n_classes > 2:
         notes.append("Classwise tests were skipped: with this many rows and classes they take minutes.")
     return tests, notes
+
+
+def interval_for(n_rows: int) -> IntervalMethod:
+    """Return how to compute intervals of slope and intercept."""
+    # With this many rows Wald intervals equal profile-likelihood intervals and take a tenth of the time.
+    return "profile" if n_rows < ROWS_FOR_WALD else "wald"
+
+
+def tested_sums(sums: TestSums, level: float) -> tuple[list[TestRow], list[str]]:
+    """Return the tests that are functions of sums over rows, with notes on skipped tests."""
+    notes, lines = [], []
+    try:
+        lines = _lines(sums.slope_intercept(level=level, interval=interval_for(sums.n_rows)))
+    except PredictionError as error:
+        notes.append(f"Slope and intercept were not computed: {error}")
+    tests = [
+        TestRow.of(f"Kuiper, {sums.event}", sums.cumulative()),
+        TestRow.of("Spiegelhalter's z", sums.spiegelhalter()),
+        *lines,
+    ]
+    if sums.has_classes:
+        tests.insert(1, _worst_class(sums.classwise()))
+    elif len(sums.classes) > 2:
+        notes.append("Classwise tests were skipped: they would take longer than all metrics.")
+    return tests, notes
+
+
+def _lines(line: SlopeIntercept) -> list[TestRow]:
+    return [
+        TestRow.of("calibration slope", line.slope_test, line.slope),
+        TestRow.of("calibration in the large", line.in_the_large_test, line.in_the_large),
+    ]
 
 
 def _worst_class(found: ClasswiseTests) -> TestRow:
@@ -297,6 +321,7 @@ class Streamed(NamedTuple):
     measurements: list[Measurement]
     n_rows: int
     not_computed: list[str]
+    tests: TestSums | None
 
 
 class _StreamedMetric(NamedTuple):
@@ -323,6 +348,11 @@ class _StreamedMetric(NamedTuple):
     def measurement(self, found: JackknifeEstimate, level: float, n_rows: int) -> Measurement:
         """Return the value with its interval."""
         ends = (found.value, *found.interval(level))
+        if not found.has_interval:
+            how = f"no interval: {NO_INTERVAL}"
+            return Measurement(
+                name_of(self.shown), found.value, nan, nan, None, None, describe(self.shown), how, n_rows
+            )
         how = f"jackknife over {found.n_parts} random parts of the rows"
         if self.is_square:
             ends = (rooted(ends[0]), rooted(ends[1]), rooted(ends[2]))
@@ -330,16 +360,21 @@ class _StreamedMetric(NamedTuple):
         return Measurement(name_of(self.shown), *ends, None, None, describe(self.shown), how, n_rows)
 
 
-class _Sums:
-    """Visitor of the batches of a file that sums all metrics."""
+class RowSums:
+    """Visitor of the batches of a file that sums all metrics, and what tests need."""
 
-    def __init__(self, predictions: PredictionFile, metrics: list[Metric], progress: Progress) -> None:
+    def __init__(
+        self, predictions: PredictionFile, metrics: list[Metric], with_tests: bool, progress: Progress
+    ) -> None:
         self.sums = JackknifeSums(metrics)
+        self.tests: TestSums | None = None
+        self._with_tests = with_tests
         self.n_rows = 0
         self._predictions, self._progress = predictions, progress
         self._generator = np.random.default_rng(0)
 
     def __call__(self, rows: CodedRows) -> None:
+        """Add a batch."""
         if self.n_rows == 0 and rows.data is not None:
             check_declared(self._predictions.path, rows.data.predictions)
         self.n_rows += rows.n_rows
@@ -347,6 +382,9 @@ class _Sums:
         if rows.data is not None:
             data = rows.data.with_bounded_weights()
             self.sums.update(data, self._parts(rows, data.n_rows))
+            if self._with_tests:
+                found = TestSums.of(data)
+                self.tests = found if self.tests is None else self.tests + found
 
     def _parts(self, rows: CodedRows, n_rows: int) -> NDArray[np.intp]:
         """Return the part of every row; rows of a group are in the same part, wherever they are in the file."""
@@ -357,12 +395,12 @@ class _Sums:
 
 
 def measured_in_batches(
-    predictions: PredictionFile, metrics: list[Metric], level: float, progress: Progress
+    predictions: PredictionFile, metrics: list[Metric], level: float, with_tests: bool, progress: Progress
 ) -> Streamed:
-    """Return every metric that is a function of sums over rows, with its interval, in constant memory.
+    """Return every metric and test that is a function of sums over rows, in constant memory.
 
     Each row, or each group, is assigned at random to one of a hundred parts. Intervals come from the delete-a-group
-    jackknife over these parts, which is valid for means and binned errors.
+    jackknife over these parts. Metrics that are positive by noise alone have none.
     """
     found, not_computed = [], []
     for metric in metrics:
@@ -373,8 +411,9 @@ def measured_in_batches(
         else:
             if found[-1].shown is not metric:
                 not_computed.append(f"equal-mass bins of {name_of(metric)} (equal-width bins instead)")
-    visitor = predictions.visit(lambda: _Sums(predictions, [one.summed for one in found], progress))
-    assert isinstance(visitor, _Sums)
+    summed = [one.summed for one in found]
+    visitor = predictions.visit(lambda: RowSums(predictions, summed, with_tests, progress))
+    assert isinstance(visitor, RowSums)
     if visitor.sums.n_rows == 0:
         raise WeightError(f"{predictions.path}: all weights are zero; at least one must be positive.")
     estimates = visitor.sums.results()
@@ -382,4 +421,4 @@ def measured_in_batches(
         one.measurement(estimate, level, visitor.sums.n_rows)
         for one, estimate in zip(found, estimates, strict=True)
     ]
-    return Streamed(measurements, visitor.n_rows, not_computed)
+    return Streamed(measurements, visitor.n_rows, not_computed, visitor.tests)

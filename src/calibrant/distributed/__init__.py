@@ -1,8 +1,8 @@
 """Fit, evaluate and apply calibrators where the rows are: partitions of files, of DuckDB, Dask and Spark."""
 
 from calibrant.distributed.assessing import assess
-from calibrant.distributed.evaluation import evaluate
+from calibrant.distributed.evaluation import calibration_tests, evaluate
 from calibrant.distributed.fitting import fit
 from calibrant.distributed.prediction import predict_proba
 
-__all__ = ["assess", "evaluate", "fit", "predict_proba"]
+__all__ = ["assess", "calibration_tests", "evaluate", "fit", "predict_proba"]

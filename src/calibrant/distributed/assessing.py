@@ -6,21 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.distributed.evaluation import intervals_of, metrics_by_name
-from calibrant.distributed.layout import layout_of
-from calibrant.distributed.opening import EngineName, engine_of
+from calibrant.distributed.evaluation import intervals_of, metrics_by_name, tests_of
+from calibrant.distributed.opening import EngineName, source_of
 from calibrant.distributed.source import PartitionedSource
-from calibrant.intervals import Interval
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_level, check_whole
 from calibrant.report import Assessment
 from calibrant.report import assess as assess_rows
-from calibrant.report.contents import Estimate, ScoreRow
+from calibrant.report.all_rows import METRICS_OF_ALL_ROWS, with_all_rows
 
 __all__ = ["assess"]
-
-SCORES = {"log_loss": "log-loss", "brier_score": "Brier score", "accuracy": "accuracy"}
-ERRORS = {"confidence_ece": "ECE of the predicted class", "classwise_ece": "classwise ECE"}
 
 
 def assess(
@@ -55,20 +50,29 @@ def assess(
     Returns
     -------
     Assessment
-        Log-loss, Brier score, accuracy and binned errors of all rows come first in ``scores`` and ``errors``, with jackknife
-        intervals; ``data.split`` says how many rows were drawn.
+        Log-loss, Brier score, accuracy and binned errors of all rows come first in ``scores`` and ``errors``, the first three
+        with jackknife intervals, and Kuiper's and Spiegelhalter's test of all rows in ``tests``. ``data.split`` says how many
+        rows were drawn.
 
     Notes
     -----
-    Three passes: one checks the rows, one adds up the metrics, one draws the sample. A hash of the row decides whether it is
-    drawn, so the report does not depend on the partitioning.
+    Four passes: one checks the rows, one adds up the metrics, one the tests, and one draws the sample. A hash of the row
+    decides whether it is drawn, so the report does not depend on the partitioning.
     """
     check_level(level)
     check_whole("sample_rows", sample_rows)
-    partitions = engine_of(frame, engine)
-    layout = layout_of(partitions.schema, columns, space, label=label, weight=sample_weight, key=key)
-    source = PartitionedSource.of(partitions, layout, classes)
-    exact = intervals_of(source, metrics_by_name([*SCORES, *ERRORS]), level)
+    source = source_of(
+        frame,
+        label=label,
+        columns=columns,
+        space=space,
+        sample_weight=sample_weight,
+        key=key,
+        classes=classes,
+        engine=engine,
+    )
+    exact = intervals_of(source, metrics_by_name(METRICS_OF_ALL_ROWS), level)
+    tests = tests_of(source, classwise=False)
     sample = drawn(source, sample_rows)
     found = assess_rows(
         sample.classes[sample.labels],
@@ -78,18 +82,7 @@ def assess(
         level=level,
         **options,
     )
-    said = (
-        f"A hash chose {sample.n_rows:,} of {source.n_rows:,} rows; scores and errors 'of all rows' are exact sums over every "
-        f"row. {found.data.split}"
-    )
-    settings = {**found.repeatability.settings, "rows in partitions": str(source.n_rows)}
-    return replace(
-        found,
-        data=replace(found.data, split=said),
-        scores=(*_rows(exact, SCORES), *found.scores),
-        errors=(*_rows(exact, ERRORS), *found.errors),
-        repeatability=replace(found.repeatability, settings=settings),
-    )
+    return with_all_rows(found, exact, tests, source.n_rows, "A hash")
 
 
 def drawn(source: PartitionedSource, size: int) -> LabelledPredictions:
@@ -102,22 +95,3 @@ def drawn(source: PartitionedSource, size: int) -> LabelledPredictions:
         generator = np.random.default_rng(0)
         counts = generator.multivariate_hypergeometric(counts, size, method="marginals")
     return replace(sample.take(np.repeat(np.arange(sample.n_rows), counts)), weights=None)
-
-
-def _rows(exact: dict[str, Interval], names: dict[str, str]) -> list[ScoreRow]:
-    return [
-        ScoreRow(
-            Estimate(
-                f"{name} of all rows",
-                exact[metric].estimate,
-                exact[metric].low,
-                exact[metric].high,
-                exact[metric].level,
-                f"exact sums over all rows: {exact[metric].definition}; {exact[metric].method}",
-                higher_is_better=metric == "accuracy",
-            ),
-            None,
-            None,
-        )
-        for metric, name in names.items()
-    ]

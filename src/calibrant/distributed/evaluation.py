@@ -1,27 +1,21 @@
-"""Evaluate predictions in partitions: metrics that are functions of sums over rows, with jackknife intervals."""
+"""Evaluate predictions in partitions: metrics and tests that are functions of sums over rows."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from math import nan, sqrt
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-from scipy.special import stdtrit
-
-from calibrant.distributed.engine import TreeSum
-from calibrant.distributed.layout import layout_of
-from calibrant.distributed.opening import EngineName, engine_of
+from calibrant.distributed.opening import EngineName, source_of
 from calibrant.distributed.source import PartitionedSource, parts_of_rows
 from calibrant.errors import ParameterError
+from calibrant.hypothesis_tests import TestSums
 from calibrant.intervals import Interval
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.declaration import MetricParts, declared_metrics, describe, options_of, parts_of
+from calibrant.metrics.declaration import declared_metrics, describe, options_of, parts_of
 from calibrant.options import check_level
-from calibrant.streaming import streaming_metrics
+from calibrant.streaming import JackknifeSums, streaming_metrics
 
-__all__ = ["Metric", "evaluate", "intervals_of", "metrics_by_name"]
+__all__ = ["Metric", "calibration_tests", "evaluate", "intervals_of", "metrics_by_name", "tests_of"]
 
 Metric = Callable[..., Any]
 
@@ -66,7 +60,8 @@ def evaluate(
     -----
     Two passes: the first checks the rows, the second adds up all metrics. A hash of the row, or of its key, assigns it to one
     of 100 parts; the interval is that of the delete-a-group jackknife over these parts, with Student's t. Neither value nor
-    interval depends on the partitioning.
+    interval depends on the partitioning. Binned errors have no interval, since they are positive by noise alone; the
+    debiased error, such as ``partial(debiased_ece, signed=True, strategy="uniform")``, has one.
 
     Examples
     --------
@@ -78,22 +73,90 @@ def evaluate(
     """
     check_level(level)
     chosen = metrics_by_name(DEFAULT if metrics is None else metrics)
-    partitions = engine_of(frame, engine)
-    layout = layout_of(partitions.schema, columns, space, label=label, weight=sample_weight, key=key)
-    return intervals_of(PartitionedSource.of(partitions, layout, classes), chosen, level)
+    source = source_of(
+        frame,
+        label=label,
+        columns=columns,
+        space=space,
+        sample_weight=sample_weight,
+        key=key,
+        classes=classes,
+        engine=engine,
+    )
+    return intervals_of(source, chosen, level)
+
+
+def calibration_tests(
+    frame: Any,
+    *,
+    label: str,
+    columns: str | Sequence[str],
+    space: str,
+    sample_weight: str | None = None,
+    classes: Sequence[Any] | None = None,
+    classwise: bool = False,
+    engine: EngineName | None = None,
+) -> TestSums:
+    """Return tests of calibration of rows in partitions: Spiegelhalter's z, Kuiper's test, slope and intercept.
+
+    Parameters
+    ----------
+    frame, label, columns, space, sample_weight, classes, engine
+        As in :func:`~calibrant.distributed.fit`.
+    classwise : bool, default=False
+        Whether to test every class too.
+
+    Returns
+    -------
+    TestSums
+        With a method for every test. It states how results relate to those of rows in memory.
+
+    Notes
+    -----
+    Two passes, one of which checks the rows. Rows are independent observations.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"p_0": [0.4] * 10, "p_1": [0.6] * 10, "y": [1] * 9 + [0]})
+    >>> tests = calibration_tests(table, label="y", columns="p_*", space="probabilities")
+    >>> round(tests.spiegelhalter().statistic, 4)
+    -1.9365
+    """
+    source = source_of(
+        frame,
+        label=label,
+        columns=columns,
+        space=space,
+        sample_weight=sample_weight,
+        classes=classes,
+        engine=engine,
+    )
+    return tests_of(source, classwise=classwise)
 
 
 def intervals_of(source: PartitionedSource, metrics: dict[str, Metric], level: float) -> dict[str, Interval]:
     """Return the intervals of metrics by name, from one pass."""
-    functions = list(metrics.values())
-    found = source.summed(partial(_PartSums.of, functions))
-    sums = found.in_order()
+    sums = source.summed(partial(_jackknife_sums, list(metrics.values())))
     return {
-        name: _interval(
-            _parts(function), describe(function), [part[place] for part in sums], level, source.n_rows
-        )
-        for place, (name, function) in enumerate(metrics.items())
+        name: estimate.described(definition, level, source.n_rows, "parts of the rows by hash")
+        for name, definition, estimate in zip(metrics, sums.definitions, sums.results(), strict=True)
     }
+
+
+def tests_of(source: PartitionedSource, *, classwise: bool) -> TestSums:
+    """Return the tests of all rows, from one pass."""
+    return source.summed(partial(_test_sums, classwise))
+
+
+def _jackknife_sums(metrics: Sequence[Metric], data: LabelledPredictions) -> JackknifeSums:
+    return JackknifeSums(metrics, N_PARTS).update(data, parts_of_rows(data, N_PARTS))
+
+
+def _test_sums(classwise: bool, data: LabelledPredictions) -> TestSums:
+    # The floor is for logarithms of fits; tests replace zeros in their own way.
+    predictions = replace(data.predictions, declared_floor=None)
+    return TestSums.of(replace(data, predictions=predictions), classwise=classwise)
 
 
 def metrics_by_name(metrics: Sequence[str | Metric]) -> dict[str, Metric]:
@@ -112,79 +175,10 @@ def metrics_by_name(metrics: Sequence[str | Metric]) -> dict[str, Metric]:
             name = metric
         else:
             function, name = metric, describe(metric)
-        _parts(function).check_batches()
+        if parts_of(function) is None:
+            raise ParameterError(
+                f"{describe(function)} needs all rows at once; in partitions there are {streaming_metrics()}."
+            )
+        JackknifeSums([function])  # refuses options that need all rows
         found[name] = function
     return found
-
-
-def _parts(function: Metric) -> MetricParts:
-    # Made anew, since its functions cannot be pickled.
-    parts = parts_of(function)
-    if parts is None:
-        raise ParameterError(
-            f"{describe(function)} needs all rows at once; in partitions there are {streaming_metrics()}."
-        )
-    return parts
-
-
-@dataclass(frozen=True, eq=False)
-class _PartSums:
-    """Sums of every metric over each part of the rows; those of two sets of rows add up."""
-
-    sums: dict[int, list[Any]]
-
-    @classmethod
-    def of(cls, metrics: Sequence[Metric], data: LabelledPredictions) -> Self:
-        of_row = parts_of_rows(data, N_PARTS)
-        order = np.argsort(of_row, kind="stable")
-        bounds = np.searchsorted(of_row[order], np.arange(N_PARTS + 1))
-        data = data.take(order)
-        parts = [_parts(metric) for metric in metrics]
-        return cls(
-            {part: [metric.of(some) for metric in parts] for part, some in _slices(data, bounds.tolist())}
-        )
-
-    def __add__(self, other: Self) -> Self:
-        sums = dict(self.sums)
-        for part, theirs in other.sums.items():
-            mine = sums.get(part)
-            sums[part] = theirs if mine is None else [a + b for a, b in zip(mine, theirs, strict=True)]
-        return type(self)(sums)
-
-    def in_order(self) -> list[list[Any]]:
-        """Return the sums of all parts that have rows, by their number."""
-        return [self.sums[part] for part in sorted(self.sums)]
-
-
-def _slices(data: LabelledPredictions, bounds: list[int]) -> Iterator[tuple[int, LabelledPredictions]]:
-    for part, (start, stop) in enumerate(pairwise(bounds)):
-        if stop > start:
-            yield part, data.take(slice(start, stop))
-
-
-def _interval(metric: MetricParts, definition: str, sums: list[Any], level: float, n_rows: int) -> Interval:
-    r"""Return the metric of all rows with its jackknife interval.
-
-    .. math:: s^2 = \frac{m - 1}{m} \sum_j \bigl( \theta_{(j)} - \bar\theta \bigr)^2
-
-    where :math:`\theta_{(j)}` leaves out part j of m.
-    """
-    tree: TreeSum[Any] = TreeSum()
-    for part in sums:
-        tree.add(part)
-    value, m = metric.value(tree.total()), len(sums)
-    error = half = nan
-    if m > 1 and np.isfinite(value):
-        # Cumulative sums before and after each part, so that each part is added only a few times.
-        before, after = [sums[0]], [sums[-1]]
-        for part in sums[1:-1]:
-            before.append(before[-1] + part)
-        for part in sums[-2:0:-1]:
-            after.append(part + after[-1])
-        after.reverse()  # after[j] is the sum of all parts from j + 1 on
-        without = [after[0], *(before[j - 1] + after[j] for j in range(1, m - 1)), before[-1]]
-        values = np.array([metric.value(part) for part in without])
-        error = sqrt((m - 1) / m * ((values - values.mean()) ** 2).sum())
-        half = float(stdtrit(m - 1, (1 + level) / 2)) * error
-    method = f"jackknife over {m} parts of the rows by hash"
-    return Interval(value, value - half, value + half, level, method, definition, n_rows, error)

@@ -1,7 +1,7 @@
 """Levels of scores: counts of the events of every class at every score, as a sketch that merges."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,26 +9,17 @@ from numpy.typing import NDArray
 from calibrant.arrays import Vector
 from calibrant.calibrators.reductions.event_scores import AgainstRest, EventScores
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.log_odds_cells import cell_width
 from calibrant.predictions import Predictions, read_only
 from calibrant.space import Space
 
-__all__ = ["ClassLevels", "EventLevels", "cell_width"]
+__all__ = ["ClassLevels", "EventLevels"]
 
 # Different scores of one class, and of all together, that are kept as they are; of more, log-odds are rounded to cells.
 EXACT_LEVELS, EXACT_LEVELS_OF_ALL = 2**16, 2**18
 
-# Cells per unit of log-odds for up to so many classes; fewer for more, so that all classes together stay as large.
-CELLS, CLASSES = 2**10, 16
-
-
-def cell_width(n_classes: int) -> float:
-    """Return the width of a cell of log-odds; scores move by at most half of it.
-
-    >>> cell_width(10), cell_width(1000)
-    (0.0009765625, 0.0625)
-    """
-    coarser = max(0, int(np.ceil(np.log2(n_classes / CLASSES))))
-    return 2.0**coarser / CELLS
+# Cells up to this far apart are told apart by a table instead of a sort.
+LARGEST_SPAN = 2**18
 
 
 def exact_levels(n_classes: int) -> int:
@@ -95,18 +86,18 @@ class EventLevels:
         )._grouped()
 
     def _grouped(self) -> Self:
-        if (
-            not self.rounded
-            and len(self.scores) > self.limit
-            and len(np.unique(self.scores.real)) > self.limit
-        ):
-            return self._cells()
-        scores, place = np.unique(self.scores, return_inverse=True)
-        if not self.rounded and len(scores) > self.limit:
-            return self._cells()
+        if self.rounded:
+            scores, place = _distinct_cells(self.scores.real)
+        else:
+            # Real numbers are sorted much faster than pairs.
+            if len(self.scores) > self.limit and len(np.unique(self.scores.real)) > self.limit:
+                return self._cells()
+            scores, place = np.unique(self.scores, return_inverse=True)
+            if len(scores) > self.limit:
+                return self._cells()
         counted = [np.bincount(place, column, len(scores)) for column in self.weights.T]
         weights = np.stack(counted, axis=1).astype(np.float64, copy=False)
-        return replace(self, scores=scores, weights=weights)
+        return replace(self, scores=scores.astype(np.complex128, copy=False), weights=weights)
 
     def _cells(self) -> Self:
         if self.rounded:
@@ -136,6 +127,18 @@ class EventLevels:
             pair = np.stack([scores.imag, scores.real], axis=1)
             given = Predictions(read_only(pair), Space.PROBABILITIES, None, self.floor)
         return LabelledPredictions(given, outcomes, np.arange(2), self.weights[levels, outcomes])
+
+
+def _distinct_cells(cells: Vector) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the sorted distinct cells, and the place of every cell among them; without a sort if they are close together."""
+    first, last = cells.min(initial=0.0), cells.max(initial=0.0)
+    if last - first > LARGEST_SPAN:
+        return np.unique(cells, return_inverse=True)
+    numbers = (cells - first).astype(np.intp)
+    occurs = np.zeros(int(last - first) + 1, dtype=np.bool_)
+    occurs[numbers] = True
+    distinct = np.flatnonzero(occurs)
+    return distinct + first, (np.cumsum(occurs) - 1)[numbers]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,14 +24,13 @@ from calibrant.calibrators.parametric import Parametric
 from calibrant.calibrators.reductions.binary_method import BinaryMethod
 from calibrant.calibrators.reductions.fit_source import fit_source
 from calibrant.distributed.event_levels import ClassLevels
-from calibrant.distributed.layout import layout_of
-from calibrant.distributed.opening import EngineName, engine_of
+from calibrant.distributed.opening import EngineName, source_of
 from calibrant.distributed.source import PartitionedSource
 from calibrant.errors import ParameterError
 from calibrant.objective import RowSource
 from calibrant.registry import make
 
-__all__ = ["fit"]
+__all__ = ["fit", "fit_counts", "fits_counts"]
 
 Method = TypeVar("Method", bound=Calibrator)
 
@@ -110,9 +109,17 @@ def fit(
     """
     method: Any = make(calibrator) if isinstance(calibrator, str) else calibrator
     _check_possible(method)
-    partitions = engine_of(frame, engine)
-    layout = layout_of(partitions.schema, columns, space, label=label, weight=sample_weight, key=key)
-    _fit(method, PartitionedSource.of(partitions, layout, classes))
+    source = source_of(
+        frame,
+        label=label,
+        columns=columns,
+        space=space,
+        sample_weight=sample_weight,
+        key=key,
+        classes=classes,
+        engine=engine,
+    )
+    _fit(method, source)
     fitted: Method = method
     return fitted
 
@@ -147,6 +154,16 @@ def _fit(method: Any, source: RowSource, *, warn_of_absent: bool = True) -> Any:
         steps = type(method)._fit_source
     fit_source(method, source, lambda rows: steps(method, rows), warn_of_absent=warn_of_absent)
     return method
+
+
+def fits_counts(method: Calibrator) -> bool:
+    """Return whether a method depends on the rows through the counts of events at every score."""
+    return isinstance(method, BY_LEVELS)
+
+
+def fit_counts(method: Any, source: RowSource) -> None:
+    """Fit such a method in one pass over any source of rows, with scores rounded as in :func:`fit` if they are many."""
+    fit_source(method, source, lambda rows: _fit_levels(method, rows))
 
 
 def _fit_levels(method: BinaryMethod, source: RowSource) -> None:

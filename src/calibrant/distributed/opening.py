@@ -7,11 +7,22 @@ from typing import Any, Literal
 
 from calibrant.distributed.engine import Engine
 from calibrant.distributed.in_process import FileRows, InProcess, RelationRows, TableRows, file_partitions
+from calibrant.distributed.layout import layout_of
 from calibrant.distributed.on_dask import OnDask
 from calibrant.distributed.on_spark import OnSpark
+from calibrant.distributed.source import PartitionedSource
 from calibrant.errors import MissingExtraError, ParameterError, PartitionError
 
-__all__ = ["EngineName", "engine_of", "is_dask_frame", "is_delayed_list", "is_path", "is_spark_frame"]
+__all__ = [
+    "EngineName",
+    "engine_of",
+    "is_dask_frame",
+    "is_delayed_list",
+    "is_path",
+    "is_spark_frame",
+    "paths_of",
+    "source_of",
+]
 
 EngineName = Literal["local", "dask", "spark"]
 
@@ -74,6 +85,23 @@ def engine_of(frame: Any, engine: EngineName | None = None) -> Engine:
             f"polars, not {type(frame).__name__}."
         )
     return InProcess(frame.schema, [TableRows(frame, "the table")])
+
+
+def source_of(
+    frame: Any,
+    *,
+    label: str,
+    columns: str | Sequence[str],
+    space: str,
+    sample_weight: str | None = None,
+    key: str | None = None,
+    classes: Sequence[Any] | None = None,
+    engine: EngineName | None = None,
+) -> PartitionedSource:
+    """Return the checked rows of a frame; the arguments are those of :func:`~calibrant.distributed.fit`."""
+    partitions = engine_of(frame, engine)
+    layout = layout_of(partitions.schema, columns, space, label=label, weight=sample_weight, key=key)
+    return PartitionedSource.of(partitions, layout, classes)
 
 
 def is_spark_frame(frame: Any) -> bool:

@@ -125,6 +125,10 @@ class MapGraph:
                 program = self._programs[kind.char] = Program.of(self, kind)
         return program
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the graph without compiled programs, whose functions cannot be pickled."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @cached_property
     def _programs(self) -> dict[str, "Program"]:
         return {}

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from calibrant.arrays import AnyArray, Float64Array, IntArray
+from calibrant.arrays import AnyArray, Float64Array, IntArray, Matrix
 from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
@@ -16,7 +16,13 @@ from calibrant.presentation.sentences import class_text, counted, p_text
 from calibrant.ranking.holm import holm
 from calibrant.remedies import USE_OTHER_TEST
 
-__all__ = ["ClasswiseTests", "NullDistribution", "classwise_cumulative_tests", "cumulative_test"]
+__all__ = [
+    "ClasswiseTests",
+    "NullDistribution",
+    "adjusted_p_values",
+    "classwise_cumulative_tests",
+    "cumulative_test",
+]
 
 # Number of classes that a sentence on all of them names.
 SHOWN = 3
@@ -88,6 +94,20 @@ class NullDistribution:
             return 0.0
         return self.statistic.tail(value / self.deviation, self.steps)
 
+    def test_of(self, path: Matrix, name: str, claim: str, n_rows: int, tolerance: float = 0.0) -> TestResult:
+        """Return the test of a path of cumulative residuals."""
+        value = self.statistic.measure(path)
+        return TestResult(
+            statistic=value,
+            p_value=self.p_value(value, tolerance),
+            test=name,
+            null_hypothesis=claim,
+            n_rows=n_rows,
+            null_mean=self.mean(),
+            null_quantile=self.quantile(0.05),
+            caution=self.caution(n_rows),
+        )
+
 
 def cumulative_test(
     y_true: Any,
@@ -147,7 +167,7 @@ def cumulative_test(
     with :func:`~calibrant.metrics.utility_calibration_error`, which is the same test by simulation.
 
     The published formula is conservative, more so with few rows or few distinct scores. The correction brings the
-    rejection rate close to the nominal level (:doc:`/measurements` has simulated rates of both). With few distinct
+    rejection rate close to the nominal level (:doc:`/measurements/coverage` has simulated rates of both). With few distinct
     scores of very unequal weight it remains conservative. If all scores are equal, the test is the
     exact one of a normal mean.
 
@@ -176,20 +196,9 @@ def _test(
 ) -> TestResult:
     prospect = utility.prospect(data.predictions)
     groups = ScoreGroups.of(prospect.expected, prospect.tolerance)
-    value = path_statistic.measure(
-        groups.path(prospect.realised(data.labels) - prospect.expected, data.weights)
-    )
+    path = groups.path(prospect.realised(data.labels) - prospect.expected, data.weights)
     null = NullDistribution.of(prospect, groups, data.weights, path_statistic, continuity_correction)
-    return TestResult(
-        statistic=value,
-        p_value=null.p_value(value, prospect.tolerance),
-        test=name,
-        null_hypothesis=claim,
-        n_rows=data.n_rows,
-        null_mean=null.mean(),
-        null_quantile=null.quantile(0.05),
-        caution=null.caution(data.n_rows),
-    )
+    return null.test_of(path, name, claim, data.n_rows, prospect.tolerance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,10 +313,12 @@ def classwise_cumulative_tests(
         )
         for column, name in enumerate(map(class_text, data.classes))
     )
-    return ClasswiseTests(data.classes, results, _adjusted([result.p_value for result in results], statistic))
+    return ClasswiseTests(
+        data.classes, results, adjusted_p_values([result.p_value for result in results], statistic)
+    )
 
 
-def _adjusted(p_values: list[float], statistic: CumulativeStatistic) -> Float64Array:
+def adjusted_p_values(p_values: list[float], statistic: CumulativeStatistic) -> Float64Array:
     """Return p-values adjusted for the number of hypotheses."""
     if len(p_values) > 2:
         return holm(p_values)

@@ -21,7 +21,16 @@ from calibrant.presentation.sentences import class_text, counted, p_text
 from calibrant.remedies import USE_TEST_OF_RESIDUALS
 from calibrant.space import Space
 
-__all__ = ["Coefficient", "LogOdds", "SlopeIntercept", "calibration_slope_intercept"]
+__all__ = [
+    "Coefficient",
+    "IntervalMethod",
+    "LogOdds",
+    "LogisticLine",
+    "SlopeIntercept",
+    "calibration_slope_intercept",
+    "finite_log_odds",
+    "fitted_line",
+]
 
 
 class LogOdds:
@@ -56,7 +65,7 @@ class LogOdds:
 
     def of_predicted(self) -> Vector:
         """Return the log-odds of the predicted class, (n,)."""
-        return _finite(self._of_predicted, "the predicted class")
+        return finite_log_odds(self._of_predicted, "the predicted class")
 
     def n_certain(self, k: int | None = None) -> int:
         """Return the number of rows with a probability of exactly 0 or 1 for class k, or for the predicted class."""
@@ -69,6 +78,12 @@ class LogOdds:
 
     def of_class(self, k: int, name: str) -> Vector:
         """Return the log-odds of column k, (n,); the name is for an error message."""
+        return finite_log_odds(self.with_infinities(k), name)
+
+    def with_infinities(self, k: int | None = None) -> Vector:
+        """Return the log-odds of column k, or of the predicted class, infinite for probabilities of exactly 0 and 1."""
+        if k is None:
+            return self._of_predicted
         scores = self._predictions.scores[:, k].astype(np.float64)
         top = self._predictions.predicted == k
         if self._predictions.space is Space.LOGITS:
@@ -78,14 +93,14 @@ class LogOdds:
             # If it is not the largest, it is at most half of the total, and the difference is accurate.
             logarithm = self._logarithm_of_ratio(scores, np.where(top, 1.0, self._total - scores))
         logarithm[top] = self._of_predicted[top]
-        return _finite(logarithm, name)
+        return logarithm
 
     def _logarithm_of_ratio(self, own: Vector, others: Vector) -> Vector:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(own, self._least)) - np.log(np.maximum(others, self._least))
 
 
-def _finite(log_odds: Vector, event: str) -> Vector:
+def finite_log_odds(log_odds: Vector, event: str) -> Vector:
     """Return log-odds with infinite values replaced by finite ones, the same for both signs."""
     finite = np.isfinite(log_odds)
     if finite.all():
@@ -103,9 +118,29 @@ LARGEST_NUMBER_OF_STEPS = 200
 
 
 class LogisticLine:
-    """Logistic regression of an outcome on one score, with the limits where there is no maximum."""
+    """Logistic regression of an outcome on one score, with the limits where there is no maximum.
 
-    def __init__(self, scores: Vector, outcomes: NDArray[np.bool_], weights: Vector) -> None:
+    Parameters
+    ----------
+    scores, outcomes : arrays of shape (n,)
+    weights : array of shape (n,)
+        Weight of a row, or the sum of the weights of rows with this score and outcome.
+    squares : array of shape (n,), optional
+        Sum of the squares of these weights.
+    n_rows : int, optional
+        Number of rows; n by default.
+    """
+
+    def __init__(
+        self,
+        scores: Vector,
+        outcomes: NDArray[np.bool_],
+        weights: Vector,
+        squares: Vector | None = None,
+        n_rows: int | None = None,
+    ) -> None:
+        self.squares = weights**2 if squares is None else squares
+        self.n_rows = len(scores) if n_rows is None else n_rows
         self.scores = scores
         self.outcomes = outcomes.astype(np.float64)
         self.signs = 2 * self.outcomes - 1
@@ -351,8 +386,7 @@ def calibration_slope_intercept(
     log_odds = LogOdds(data.predictions)
 
     def line(scores: Vector, outcomes: NDArray[np.bool_], event: str, n_certain: int) -> SlopeIntercept:
-        caution = small_sample_caution(len(scores)) or _caution(n_certain, scores)
-        return _line(LogisticLine(scores, outcomes, weights), event, level, interval, caution)
+        return fitted_line(LogisticLine(scores, outcomes, weights), event, level, interval, n_certain)
 
     if kind == "classwise":
         return tuple(
@@ -375,10 +409,11 @@ def _caution(n_certain: int, scores: Vector) -> str | None:
     return f"{count} of exactly 0 or 1 count{'' if n_certain > 1 else 's'} as odds of {odds:.3g} to one; the fit depends on this"
 
 
-def _line(
-    regression: LogisticLine, event: str, level: float, interval: IntervalMethod, caution: str | None
+def fitted_line(
+    regression: LogisticLine, event: str, level: float, interval: IntervalMethod, n_certain: int
 ) -> SlopeIntercept:
-    """Return all estimates, intervals and tests."""
+    """Return all estimates, intervals and tests; ``n_certain`` rows have a probability of exactly 0 or 1."""
+    caution = small_sample_caution(regression.n_rows) or _caution(n_certain, regression.scores)
     identity = regression.log_likelihood(regression.scores)
     large_inflation = inflation = np.ones(2)  # variance inflation of intercept and slope by weights
     if regression.one_outcome:
@@ -419,9 +454,8 @@ def _line(
     def test(name: str, null: str, gain: float, degrees: int) -> TestResult:
         statistic = max(0.0, 2 * gain)  # rounding may make it slightly negative
         described = f"likelihood-ratio test of the {name} ({event}, {counted(degrees, 'degree')} of freedom)"
-        n_rows = len(regression.scores)
         p_value = float(chdtrc(degrees, statistic))
-        return TestResult(statistic, p_value, described, null, n_rows, caution=caution)
+        return TestResult(statistic, p_value, described, null, regression.n_rows, caution=caution)
 
     intercept_by_weights, slope_by_weights = inflation.tolist()
     large_by_weights = float(large_inflation[0])
@@ -436,7 +470,7 @@ def _line(
         test("line", "slope 1 and intercept 0", slope_gain + large_gain, 1 if regression.one_score else 2),
         event,
         level,
-        len(regression.scores),
+        regression.n_rows,
     )
 
 
@@ -445,11 +479,12 @@ def _inflation(regression: LogisticLine, mean: Vector, covariance: Vector) -> Ve
 
     The ratio of the sandwich to ``covariance``, which is one for equal weights; one if the variance is zero.
     """
-    if regression.weights.min() == regression.weights.max():
+    of_rows = regression.squares / regression.weights
+    if of_rows.min() == of_rows.max():
         return np.ones(2)
     columns = np.stack([np.ones_like(regression.scores), regression.scores])
     influence = covariance @ columns
-    plain, robust = np.diag(covariance), influence**2 @ (regression.weights**2 * mean * (1 - mean))
+    plain, robust = np.diag(covariance), influence**2 @ (regression.squares * mean * (1 - mean))
     usable = (plain > 0) & (robust > 0)
     return np.divide(robust, plain, out=np.ones(2), where=usable)
 

@@ -12,7 +12,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import float64_probabilities
 from calibrant.numerics.row_blocks import BlockSums
 
-__all__ = ["spiegelhalter_test"]
+__all__ = ["SpiegelhalterSums", "spiegelhalter_test"]
 
 Alternative = Literal["two-sided", "greater", "less"]
 
@@ -82,34 +82,24 @@ def spiegelhalter_test(
     if alternative not in get_args(Alternative):
         raise ParameterError(f"alternative must be 'two-sided', 'greater' or 'less', not {alternative!r}.")
     data = LabelledPredictions.parse(y_proba, y_true, sample_weight)
-    with BlockSums.over(data.n_rows, data.n_classes) as total:
-        sums = total(lambda rows: _Sums.of(data, rows))
-    z = sums.standardised()
-    upper_tail = float(ndtr(-z))
-    p_value = {
-        "two-sided": 2 * float(ndtr(-abs(z))),
-        "greater": upper_tail,
-        "less": float(ndtr(z)),
-    }[alternative]
-    return TestResult(
-        statistic=z,
-        p_value=p_value,
-        test=f"Spiegelhalter's test ({alternative})",
-        null_hypothesis="every label was drawn from the predicted probabilities of its row",
-        n_rows=data.n_rows,
-        caution=small_sample_caution(data.n_rows) if sums.variance > 0 else None,
-    )
+    return SpiegelhalterSums.of(data).result(data.n_rows, alternative)
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """Difference of the Brier score from its expectation (both halved), and its variance, for some rows."""
+class SpiegelhalterSums:
+    """Difference of the Brier score from its expectation (both halved), and its variance; those of two sets of rows add up."""
 
     excess: float
     variance: float
 
     @classmethod
-    def of(cls, data: LabelledPredictions, rows: slice) -> Self:
+    def of(cls, data: LabelledPredictions) -> Self:
+        """Add up all rows, in blocks."""
+        with BlockSums.over(data.n_rows, data.n_classes) as total:
+            return total(lambda rows: cls._of_block(data, rows))
+
+    @classmethod
+    def _of_block(cls, data: LabelledPredictions, rows: slice) -> Self:
         probabilities = float64_probabilities(data.predictions, rows)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         squares = np.einsum("ik,ik->i", probabilities, probabilities)
@@ -126,7 +116,24 @@ class _Sums:
     def __add__(self, other: Self) -> Self:
         return type(self)(self.excess + other.excess, self.variance + other.variance)
 
-    def standardised(self) -> float:
+    def result(self, n_rows: int, alternative: Alternative = "two-sided") -> TestResult:
+        """Return the test of this many rows."""
+        z = self._standardised()
+        p_value = {
+            "two-sided": 2 * float(ndtr(-abs(z))),
+            "greater": float(ndtr(-z)),
+            "less": float(ndtr(z)),
+        }[alternative]
+        return TestResult(
+            statistic=z,
+            p_value=p_value,
+            test=f"Spiegelhalter's test ({alternative})",
+            null_hypothesis="every label was drawn from the predicted probabilities of its row",
+            n_rows=n_rows,
+            caution=small_sample_caution(n_rows) if self.variance > 0 else None,
+        )
+
+    def _standardised(self) -> float:
         if self.variance > 0:
             return self.excess / float(np.sqrt(self.variance))
         return 0.0 if self.excess == 0 else float(np.copysign(np.inf, self.excess))

@@ -1,7 +1,9 @@
 """Logit map of structured scaling: a shared map, then class-wise terms, with its curvature and penalty."""
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
+from operator import add
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,6 +12,7 @@ from calibrant.arrays import Cube, FloatArray, Matrix, Vector
 from calibrant.calibrators.structured.shared_segments import Places, SharedSegments
 from calibrant.graph import Value
 from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.row_blocks import row_blocks
 from calibrant.objective import DiagonalMap, FullMap, LogitMap, QuadraticPenalty
 from calibrant.objective.curvature import (
     ByClassCurvature,
@@ -26,6 +29,9 @@ ClassTerms = Literal["vector", "matrix"] | None
 
 # Up to this many parameters the Hessian is formed and factorised as a whole.
 WHOLE_PARAMETERS = 600
+
+# Rows of a part of a block; with fewer, the start of each operation would count.
+FEWEST_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,17 @@ class StructuredCurvature:
         cls, logit_map: "StructuredMap", probabilities: FloatArray, weighted: FloatArray, features: FloatArray
     ) -> Self:
         """Return the sums for one block of rows; ``weighted`` is probabilities times row weight."""
+        # In parts, since the features of all slopes take many times the memory of the block.
+        width = logit_map.n_classes * max(1, logit_map.n_slopes)
+        parts = row_blocks(len(features), width, features.itemsize, FEWEST_ROWS)
+        return reduce(
+            add, (cls._of_rows(logit_map, probabilities[p], weighted[p], features[p]) for p in parts)
+        )
+
+    @classmethod
+    def _of_rows(
+        cls, logit_map: "StructuredMap", probabilities: FloatArray, weighted: FloatArray, features: FloatArray
+    ) -> Self:
         if cls.is_whole(logit_map) or logit_map.class_map is None:
             return cls(logit_map.fisher(probabilities, weighted, features), None)
         shared, _ = logit_map.shared_fisher(probabilities, weighted, features)

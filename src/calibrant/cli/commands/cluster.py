@@ -13,19 +13,31 @@ import click
 from calibrant import distributed, load
 from calibrant.calibrator import Calibrator
 from calibrant.cli.choices import chosen_metrics, make_calibrator, name_of
-from calibrant.cli.commands.evaluate import check_limits, limits_of, sentences_of
+from calibrant.cli.commands.evaluate import (
+    TESTS_IGNORE_GROUPS,
+    check_limits,
+    limits_of,
+    sections_of,
+    sentences_of,
+    verdict_of,
+)
 from calibrant.cli.commands.fit import fitted_map
-from calibrant.cli.commands.report import format_of, names_of, written
+from calibrant.cli.commands.report import chosen_output, earlier_report, names_of, written
 from calibrant.cli.console import tell
-from calibrant.cli.files import check_exists, check_writable
-from calibrant.cli.measurement import Measurement
-from calibrant.cli.rendering import Result, Section, deliver
-from calibrant.distributed.evaluation import metrics_by_name
-from calibrant.distributed.opening import EngineName
+from calibrant.cli.definitions import check_exists
+from calibrant.cli.files import check_writable
+from calibrant.cli.measurement import Measurement, TestRow, tested_sums
+from calibrant.cli.rendering import Result, deliver
+from calibrant.distributed.evaluation import intervals_of, metrics_by_name, tests_of
+from calibrant.distributed.opening import EngineName, source_of
 from calibrant.errors import MissingExtraError, ParameterError
 from calibrant.presentation.sentences import LONGEST_NAME, counted
 
 __all__ = ["apply", "connected", "evaluate", "fit", "report"]
+
+
+LOCAL_OPTIONS = ("positive", "normalise", "drop_missing", "separator", "decimal")
+"""Options of files that are read on this machine."""
 
 
 @contextmanager
@@ -68,7 +80,7 @@ def evaluate(
     engine: EngineName,
     address: str | None,
     resamples: int | None,  # noqa: ARG001 (intervals are those of a jackknife)
-    with_tests: bool,  # noqa: ARG001 (tests need all rows)
+    with_tests: bool,
     stream: bool | None,  # noqa: ARG001 (always)
     **choice: Any,
 ) -> None:
@@ -83,28 +95,32 @@ def evaluate(
             left_out.append(name_of(metric))
         else:
             possible.append(metric)
+    tests: list[TestRow] = []
+    notes: list[str] = []
     with connected(engine, address):
-        found = distributed.evaluate(str(file), metrics=possible, level=level, engine=engine, **roles)
+        source = source_of(str(file), engine=engine, **roles)
+        found = intervals_of(source, metrics_by_name(possible), level)
+        if with_tests:
+            tests, notes = tested_sums(tests_of(source, classwise=source.n_classes > 2), level)
     measurements = [
         Measurement(name, *ends, None, None, interval.definition, interval.method, interval.n_rows)
         for name, interval in zip(map(name_of, possible), found.values(), strict=True)
         for ends in [(interval.estimate, interval.low, interval.high)]
     ]
-    missing = ", ".join([*left_out, "expected values under calibration", "the tests of calibration"])
-    notes = (
-        *sentences_of(measurements, [], definitions),
+    missing = ", ".join([*left_out, "expected values under calibration"])
+    if tests and roles["key"] is not None:
+        notes.append(TESTS_IGNORE_GROUPS)
+    sentences = (
+        *sentences_of(measurements, tests, definitions),
         f"Not computed, since they need all rows in memory: {missing}.",
-    )
-    section = Section(
-        "metrics",
-        ("metric", "value", f"{100 * level:g} % interval"),
-        [one.row()[:3] for one in measurements],
-        [one.record() for one in measurements],
+        *notes,
+        *verdict_of(tests),
     )
     n_rows = max((one.n_rows for one in measurements), default=0)
     facts = {"file": str(file), "n_rows": n_rows, "engine": engine, "level": level, **roles}
     heading = f"{file.name}: {counted(n_rows, 'row')}, {roles['space']}, on {engine}"
-    deliver(Result(heading, (section,), notes, facts), format_name, output)
+    sections = sections_of(measurements, tests, level)
+    deliver(Result(heading, sections, sentences, facts), format_name, output)
     check_limits(context, limits, measurements)
 
 
@@ -134,8 +150,10 @@ def fit(
 
 def report(
     file: Path,
-    output: Path,
+    output: Path | None,
     format_name: str | None,
+    is_opened: bool,
+    baseline: Path | None,
     methods: str | None,
     cv: int,
     level: float,
@@ -145,13 +163,15 @@ def report(
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
-    chosen, names, roles = format_of(output, format_name), names_of(methods), _roles(choice)
-    check_writable(output, file)
+    path, chosen = chosen_output(file, output, format_name)
+    names, roles = names_of(methods), _roles(choice)
+    check_writable(path, file, baseline)
+    earlier = earlier_report(baseline, chosen)
     with connected(engine, address):
         assessment = distributed.assess(
             str(file), engine=engine, methods=names, cv=cv, level=level, title=title or file.name, **roles
         )
-    written(assessment, chosen, output)
+    written(assessment, chosen, path, is_opened=is_opened, earlier=earlier)
 
 
 def apply(
@@ -163,13 +183,15 @@ def apply(
     normalise: bool,
     append: bool,
     prefix: str,
+    separator: str | None,
+    decimal: str | None,
     engine: EngineName,
     address: str | None,
 ) -> None:
     """Write a folder of Parquet files with the calibrated probabilities as new columns."""
-    if columns is None or normalise or not append:
+    if columns is None or normalise or separator or decimal or not append:
         raise click.UsageError(
-            "with --engine, give --append and the score columns, --columns 'p_*', and no --normalise."
+            "with --engine, give --append and --columns 'p_*', and omit --normalise, --separator and --decimal."
         )
     if output.exists():
         raise ParameterError(f"{output} is there already; with --engine the output is a new folder.")
@@ -193,10 +215,14 @@ def apply(
 
 def _roles(choice: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the functions of :mod:`calibrant.distributed`."""
-    if choice["label"] is None or choice["columns"] is None:
-        raise click.UsageError("with --engine, give the columns: --label y --columns 'p_*'.")
-    if choice.get("positive") is not None or choice.get("normalise"):
-        raise click.UsageError("--positive and --normalise are for files that are read on this machine.")
+    if choice["label"] is None or choice["columns"] is None or choice["space"] is None:
+        raise click.UsageError(
+            "with --engine, give the columns and the space: --label y --columns 'p_*' --space logits."
+        )
+    for name in LOCAL_OPTIONS:
+        if choice.get(name) not in (None, False):
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is for files that are read on this machine; omit it.")
     return {
         "label": choice["label"],
         "columns": _names(choice["columns"]),

@@ -9,8 +9,16 @@ import click
 from calibrant.cli.choices import chosen_metrics
 from calibrant.cli.console import print_notes, tell
 from calibrant.cli.exit_codes import ExitCode
-from calibrant.cli.files import check_writable, opened
-from calibrant.cli.measurement import TEST_LEVEL, Measurement, TestRow, measured, measured_in_batches, tested
+from calibrant.cli.files import check_writable, opened, shown_name
+from calibrant.cli.measurement import (
+    TEST_LEVEL,
+    Measurement,
+    TestRow,
+    measured,
+    measured_in_batches,
+    tested,
+    tested_sums,
+)
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
@@ -19,10 +27,20 @@ from calibrant.presentation.sentences import counted
 from calibrant.tables.columns import listed
 from calibrant.tables.prediction_file import PredictionFile
 
-__all__ = ["check_limits", "evaluate", "limits_of", "sentences_of"]
+__all__ = [
+    "TESTS_IGNORE_GROUPS",
+    "check_limits",
+    "evaluate",
+    "limits_of",
+    "sections_of",
+    "sentences_of",
+    "verdict_of",
+]
 
 BYTES_PER_SCORE = 48  # approximate memory, with copies
 SCORES_TO_STREAM = 5_000_000  # beyond, a bootstrap takes minutes
+
+TESTS_IGNORE_GROUPS = "Intervals are those of groups; tests assume independent rows."
 
 
 def evaluate(
@@ -50,14 +68,15 @@ def evaluate(
         tests: list[TestRow] = []
         notes: list[str] = []
         if in_batches:
-            found = measured_in_batches(predictions, chosen, level, progress)
+            found = measured_in_batches(predictions, chosen, level, with_tests, progress)
             measurements, n_rows = found.measurements, found.n_rows
-            missing = [
-                *found.not_computed,
-                "expected values under calibration",
-                *(["the tests of calibration"] if with_tests else []),
-            ]
+            missing = [*found.not_computed, "expected values under calibration"]
             notes.append(f"Not computed, since they need all rows in memory: {', '.join(missing)}.")
+            if found.tests is not None:
+                tests, more = tested_sums(found.tests, level)
+                notes += more
+            if tests and predictions.group is not None:
+                notes.append(TESTS_IGNORE_GROUPS)
         else:
             table = predictions.read(progress.rows)
             check_declared(file, table.predictions)
@@ -70,7 +89,7 @@ def evaluate(
             if predictions.group is not None:
                 notes.append("Intervals resample groups; tests and expected values assume independent rows.")
     print_notes(predictions.notes)
-    result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
+    result = _result(file, predictions, n_rows, level, measurements, tests, notes, definitions)
     deliver(result, format_name, output)
     check_limits(context, limits, measurements)
 
@@ -95,6 +114,7 @@ def _is_large(predictions: PredictionFile) -> bool:
 
 
 def _result(
+    file: Path,
     predictions: PredictionFile,
     n_rows: int,
     level: float,
@@ -105,6 +125,27 @@ def _result(
 ) -> Result:
     assert predictions.match is not None
     classes = predictions.match.classes
+    facts: dict[str, Any] = {
+        "file": str(file),
+        "n_rows": n_rows,
+        "classes": classes,
+        "columns": list(predictions.columns.names),
+        "space": predictions.space.value,
+        "label": predictions.label,
+        "weight": predictions.weight,
+        "group": predictions.group,
+        "level": level,
+    }
+    heading = (
+        f"{shown_name(file)}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
+        f"{predictions.space.value}"
+    )
+    sentences = [*sentences_of(measurements, tests, definitions), *notes, *verdict_of(tests)]
+    return Result(heading, sections_of(measurements, tests, level), tuple(sentences), facts)
+
+
+def sections_of(measurements: list[Measurement], tests: list[TestRow], level: float) -> tuple[Section, ...]:
+    """Return the tables of metrics and tests, those that have rows."""
     percent = f"{100 * level:g} % interval"
     sections = []
     if measurements:
@@ -126,30 +167,15 @@ def _result(
                 [one.record() for one in tests],
             )
         )
-    facts: dict[str, Any] = {
-        "file": str(predictions.path),
-        "n_rows": n_rows,
-        "classes": classes,
-        "columns": list(predictions.columns.names),
-        "space": predictions.space.value,
-        "label": predictions.label,
-        "weight": predictions.weight,
-        "group": predictions.group,
-        "level": level,
-    }
-    heading = (
-        f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
-        f"{predictions.space.value}"
-    )
-    sentences = [*sentences_of(measurements, tests, definitions), *notes, *_verdict(tests)]
-    return Result(heading, tuple(sections), tuple(sentences), facts)
+    return tuple(sections)
 
 
 def _shown(classes: Any) -> str:
     return listed(classes.tolist(), shown=5)
 
 
-def _verdict(tests: list[TestRow]) -> list[str]:
+def verdict_of(tests: list[TestRow]) -> list[str]:
+    """Return how many tests reject calibration; nothing without tests."""
     if not tests:
         return []
     against = sum(one.p_value <= TEST_LEVEL for one in tests)

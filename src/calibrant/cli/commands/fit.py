@@ -14,10 +14,12 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, opened
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened, output_file, shown_name
 from calibrant.cli.progress import Progress, messages_in
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
+from calibrant.distributed.fitting import fit_counts, fits_counts
 from calibrant.errors import NoGraphError, WeightError
 from calibrant.graph.description import described
 from calibrant.labelled_predictions import LabelledPredictions
@@ -57,8 +59,12 @@ def fit(
         else:
             fitted = _fitted_in_memory(predictions, calibrator, method, progress)
         result = _result(file, method, calibrator, fitted, output)
-        calibrator.save(output)
-    deliver(result, format_name, None)
+        with output_file(output, ".npz") as path:
+            calibrator.save(path)
+    if is_stream(output):
+        print_notes(result.notes)
+    else:
+        deliver(result, format_name, None)
 
 
 class _Fitted(NamedTuple):
@@ -117,7 +123,11 @@ def _fitted_in_batches(
                 done += data.n_rows
                 progress.rows(done, step)
 
-        calibrator.fit_rows(BatchSource(batches))
+        source = BatchSource(batches)
+        if fits_counts(calibrator):
+            fit_counts(calibrator, source)
+        else:
+            calibrator.fit_rows(source)
         _remember_columns(calibrator, predictions)
         before, after = ([Accumulator(metric) for metric in LOSSES] for _ in range(2))
         n_changed = done = 0
@@ -138,10 +148,11 @@ def _fitted_in_batches(
 
 
 def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
-    """Store column names that differ from the class names, so that apply can find the columns."""
+    """Store column names that differ from the class names, so that apply and export can find the columns."""
     assert predictions.match is not None
     names = predictions.columns.names
-    if predictions.match.by_order and len(names) == len(calibrator.classes_):
+    is_single = len(names) == 1 and len(calibrator.classes_) == 2
+    if is_single or (predictions.match.by_order and len(names) == len(calibrator.classes_)):
         calibrator.column_names_ = np.array(names)
 
 
@@ -154,10 +165,10 @@ def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, ou
         *fitted_map(calibrator, LONGEST_NAME),
         f"The predicted class changes in {percent(fitted.changed)} of the rows. Scores are from the calibration set "
         "itself; use 'calibrant compare' for cross-validated ones.",
-        f"Saved to {output}.",
+        f"Saved to {'standard output' if is_stream(output) else output}.",
     )
     heading = (
-        f"{file.name}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
+        f"{shown_name(file)}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
         f"{calibrator.space_}"
     )
     facts = {

@@ -382,6 +382,7 @@ class GaussianProcessCalibration(LatentIntervals):
                 data.weights,
                 variance=variance,
                 length_scale=length_scale,
+                slope=slope / self.score_factor_,
             )
             self.knots_, self.slopes_ = increasing.knots, increasing.slopes
             self.slope_centre_, self.slope_covariance_ = increasing.centre, increasing.covariance
