@@ -1,6 +1,7 @@
 """How Sphinx builds the documentation; run by ``make docs``."""
 
 import sys
+import warnings
 from pathlib import Path
 
 import calibrant
@@ -18,12 +19,16 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
+    "decision_chart",
     "mathml",
+    "method_cards",
     "method_tables",
     "public_names",
 ]
-exclude_patterns = ["_build"]
+# The gallery writes its scripts and headings beside its pages.
+exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
 nitpicky = True
 # Types are described in words, and the classes of other projects are names only, since their
 # inventories would have to be fetched from the network. All other references must lead somewhere.
@@ -70,3 +75,23 @@ html_css_files = ["calibrant.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
+
+# Tutorials and gallery are scripts in examples/, which are run while the site is built. A script that fails or
+# warns fails the build.
+warnings.simplefilter("error", category=UserWarning)
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples/tutorials", "../examples/gallery"],
+    "gallery_dirs": ["tutorials", "gallery"],
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "copyfile_regex": r"(?!)",
+    "abort_on_example_error": True,
+    "capture_repr": (),
+    "download_all_examples": False,
+    "min_reported_time": 1e9,
+    "plot_gallery": "True",
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "thumbnail_size": (400, 320),
+}

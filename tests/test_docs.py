@@ -42,7 +42,10 @@ from calibrant import (
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(
-    path for pattern in ("*.md", "*.rst") for path in DOCS.rglob(pattern) if "_build" not in path.parts
+    path
+    for pattern in ("*.md", "*.rst")
+    for path in DOCS.rglob(pattern)
+    if not {"_build", "gallery", "tutorials"} & set(path.parts)
 )
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r"^:caption: *`?([^`\n]+)`?$", re.MULTILINE)
@@ -119,11 +122,11 @@ def forget_plugins() -> None:
 OPTIONAL = re.compile(
     r"^(?:>>>|\.\.\.) +(?:import|from) (torch|mlflow|skops|duckdb|onnxruntime)\b", re.MULTILINE
 )
-LIBRARIES = {"deploy.md": {"onnxruntime", "torch"}, "sql.md": {"duckdb"}}
+LIBRARIES = {"export.md": {"onnxruntime", "torch"}, "sql.md": {"duckdb"}}
 
 
 # Pages whose examples take more than half a minute.
-LONG_PAGES = {"neighbourhoods.md"}
+LONG_PAGES = {"nonparametric.md"}
 
 
 @pytest.mark.parametrize(

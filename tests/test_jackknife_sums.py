@@ -60,6 +60,20 @@ def test_sums_of_machines_add_up_and_can_be_pickled():
         _ = whole + JackknifeSums(names, 3)
 
 
+def test_errors_that_are_positive_by_noise_have_no_interval():
+    data, part = rows()
+    binned, debiased = (
+        JackknifeSums(
+            [metrics.confidence_ece, partial(metrics.debiased_ece, strategy="uniform", signed=True)], N_PARTS
+        )
+        .update(data, part)
+        .results()
+    )
+    assert np.isnan(binned.interval()).all()
+    assert not binned.has_interval
+    assert debiased.interval()[0] < debiased.value < debiased.interval()[1]
+
+
 def test_one_part_and_infinite_values_have_no_interval():
     data, part = rows()
     (found,) = JackknifeSums(["accuracy"], N_PARTS).update(data, np.zeros_like(part)).results()

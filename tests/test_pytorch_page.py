@@ -1,4 +1,4 @@
-"""The recipes of the PyTorch page: with Lightning and Transformers if they are installed, else with stand-ins."""
+"""Recipes of the PyTorch and Hugging Face pages, with Lightning and Transformers if installed, else with stand-ins."""
 
 import importlib.util
 import re
@@ -13,13 +13,14 @@ from calibrant.metrics import confidence_ece, log_loss
 from calibrant.predictions import Predictions
 from calibrant.streaming import RunningMetric
 
-PAGE = Path(__file__).parents[1] / "docs" / "pytorch.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = "\n".join((DOCS / page).read_text(encoding="utf-8") for page in ("pytorch.md", "huggingface.md"))
 GENERATOR = np.random.default_rng(0)
 
 
 def recipe(name: str, folder: Path) -> types.ModuleType:
-    """Return a file of the page as a module."""
-    found = re.search(rf":caption: `{name}`\n\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    """Return a file of a page as a module."""
+    found = re.search(rf":caption: `{name}`\n\n(.*?)^```$", PAGES, re.MULTILINE | re.DOTALL)
     (folder / name).write_text(found[1])
     spec = importlib.util.spec_from_file_location(name.removesuffix(".py"), folder / name)
     module = importlib.util.module_from_spec(spec)

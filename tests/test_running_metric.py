@@ -33,6 +33,12 @@ def test_batches_give_the_metric_of_all_rows(name):
     assert metric.compute() == pytest.approx(whole(LOGITS, LABELS), rel=1e-9, abs=1e-12)
 
 
+def test_parsed_predictions_say_themselves_what_they_are():
+    metric = RunningMetric("confidence_ece")
+    metric.update(Predictions.from_logits(LOGITS), LABELS)
+    assert metric.compute() == RunningMetric("confidence_ece", space="logits")(LOGITS, LABELS)
+
+
 def test_options_are_set_by_a_partial():
     metric = collected(RunningMetric(partial(classwise_ece, n_bins=5), space="logits"))
     expected = classwise_ece(LABELS, Predictions.from_logits(LOGITS), n_bins=5)

@@ -22,9 +22,20 @@ BIBLIOGRAPHY = ROOT / "docs" / "references.bib"
 # From left to right: a file imports from its own layer and from those before it. A package stands for
 # all that is inside.
 LAYERS = [
-    {"arrays", "errors", "options", "presentation", "wording", "notices", "tabular", "fit_cost", "segments"},
+    {
+        "arrays",
+        "errors",
+        "options",
+        "presentation",
+        "notices",
+        "remedies",
+        "tabular",
+        "fit_cost",
+        "segments",
+        "agreement",
+    },
     {"numerics"},
-    {"space", "origin", "predictions", "labels", "labelled_predictions"},
+    {"space", "origin", "predictions", "labels", "labelled_predictions", "label_matrix"},
     {"graph"},
     {"objective", "solvers", "binning"},
     {"calibrator", "batches"},

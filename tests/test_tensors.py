@@ -361,6 +361,22 @@ def test_the_same_frame_comes_back(calibrator, n_rows):
             assert calibrated.index.equals(frame.index)
 
 
+def test_a_table_of_pyarrow(calibrator):
+    """As DuckDB returns: its names are those of the columns, in their order, and it comes back as a table."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed; pip install pyarrow")
+    table = arrow.table(dict(zip(["ant", "bee", "cat"], PROBABILITIES.T, strict=True)))
+    calibrator.fit(table, np.array(["ant", "bee", "cat"])[LABELS])
+    with pytest.raises(PredictionError, match="column 0 is class 'bee', but in fit it was 'ant'"):
+        calibrator.predict_proba(table.select(["bee", "ant", "cat"]))
+    expected = calibrator.predict_proba(PROBABILITIES)
+    np.testing.assert_array_equal(calibrator.predict_proba(table), expected)
+    calibrated = calibrator.set_output(predict_proba="same").predict_proba(table)
+    assert (type(calibrated), calibrated.column_names) == (arrow.Table, table.column_names)
+    np.testing.assert_array_equal(np.column_stack([np.asarray(column) for column in calibrated]), expected)
+    with pytest.raises(PredictionError, match="empty"):
+        Predictions.from_logits(arrow.table({}))
+
+
 @pytest.mark.parametrize(("name", "library"), [("pandas", pd), ("polars", pl)])
 def test_any_rows_as_a_frame(calibrator, name, library):
     calibrator.set_output(predict_proba=name)

@@ -6,7 +6,7 @@ Names are imported when first used, so that ``import calibrant`` itself takes no
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from calibrant.calibrator import Calibrator, Traits
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         KernelCalibration,
         LabelShift,
         MatrixScaling,
+        MultilabelCalibration,
+        MultioutputCalibration,
         NearestNeighbourCalibration,
         NearIsotonicCalibration,
         OneVsRest,
@@ -83,6 +85,8 @@ __all__ = [
     "LabelShift",
     "LabelledPredictions",
     "MatrixScaling",
+    "MultilabelCalibration",
+    "MultioutputCalibration",
     "NearIsotonicCalibration",
     "NearestNeighbourCalibration",
     "OneVsRest",

@@ -25,6 +25,7 @@ from calibrant.notices import warn_user
 from calibrant.options import check_choice
 from calibrant.origin import in_container
 from calibrant.predictions import Predictions, read_only
+from calibrant.remedies import OTHER_METHOD, SAME_COLUMNS, SAME_SPACE
 from calibrant.space import Space
 
 __all__ = ["Calibrator", "Traits"]
@@ -102,7 +103,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     space_: str
     floor_: float
     column_names_: NDArray[Any] | None = None
-    """Names of the columns in the fit if they differ from the labels."""
+    """Names of the columns in the fit if they differ from the labels; one name for the column of the second of two classes."""
     present_columns_: NDArray[np.intp] | None
     total_weight_: float | None = None
     """Total weight of the calibration set, if classes are absent from it."""
@@ -304,10 +305,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return graph
 
     def predict(self, X: Any) -> Any:
-        """Return the label with the largest calibrated probability, (n,), or in the shape of ``X`` without the class axis.
-
-        Integer labels for a tensor are a tensor of the same library.
-        """
+        """Return the labels with the largest calibrated probability, in the shape of ``X`` without the class axis."""
         predictions = self._parsed(X)
         largest = self._compiled(predictions.space).scores.largest(predictions.scores)
         labels: NDArray[Any] = self.classes_[largest]
@@ -328,18 +326,19 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         return export(self, path, **options)
 
-    def to_torch(self, space: str | None = None) -> Any:
-        """Return the fitted calibrator as a ``torch.nn.Module`` from scores (n, K) to calibrated probabilities (n, K).
+    def to_torch(self, space: str | None = None, class_axis: int | None = None) -> Any:
+        """Return the fitted calibrator as a ``torch.nn.Module`` from scores to calibrated probabilities.
 
         Parameters
         ----------
         space : {"probabilities", "logits"}, optional
-            Input of the module; by default the space of the fit. ``torch.nn.Sequential(network, module)`` needs "logits" if
-            the network returns logits.
+            Input of the module; by default the space of the fit. Behind a network that returns logits, pass "logits".
+        class_axis : int, optional
+            Axis of the classes, for more axes: 1 for (B, K, H, W), -1 for (..., K). By default, scores are rows.
         """
         from calibrant.export import to_torch
 
-        return to_torch(self, space)
+        return to_torch(self, space, class_axis)
 
     @abstractmethod
     def _fit(self, data: LabelledPredictions) -> None:
@@ -474,7 +473,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.traits.binary_only and len(classes) != 2:
             raise PredictionError(
                 f"{type(self).__name__} takes two classes, but the predictions have {len(classes)}; "
-                "wrap it in OneVsRest."
+                f"{OTHER_METHOD}."
             )
 
     def _set_inputs(self, data: LabelledPredictions) -> None:
@@ -506,7 +505,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         n_classes = len(self.classes_)
         if predictions.n_classes != n_classes:
             is_one_row = np.shape(X) == (n_classes,)
-            advice = "for a single row pass X[None, :]" if is_one_row else "pass the same columns as in fit"
+            advice = "for a single row pass X[None, :]" if is_one_row else str(SAME_COLUMNS)
             raise PredictionError(
                 f"{type(self).__name__} was fitted on {n_classes} classes, but these predictions have "
                 f"{predictions.n_classes} columns; {advice}."
@@ -514,7 +513,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.traits.uses_raw_logits and predictions.space != self.space_:
             raise PredictionError(
                 f"{type(self).__name__} was fitted on {self.space_}, but these predictions are "
-                f"{predictions.space.value}; pass the same kind as in fit."
+                f"{predictions.space.value}; {SAME_SPACE}."
             )
         if predictions.classes is not None:
             self._check_order(predictions.classes, self.classes_, "the order of classes_")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["Cost", "FitCost", "FitPart", "JointCost", "announce_cost"]
 

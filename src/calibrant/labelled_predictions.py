@@ -11,6 +11,7 @@ from calibrant.labels import encode_labels, shift_of_labels
 from calibrant.notices import warn_user
 from calibrant.origin import on_host
 from calibrant.predictions import Predictions
+from calibrant.remedies import NAME_COLUMNS, SAMPLE_WEIGHT
 from calibrant.space import Space
 
 __all__ = ["NO_SUM", "LabelledPredictions", "are_swapped", "shift_warning"]
@@ -25,8 +26,8 @@ SWAPPED = (
     "labels and predictions are swapped; metrics, assess and compare take (y, p), calibrators fit(p, y)."
 )
 
-NO_WEIGHT = "sample_weight is zero for every row; at least one row must count."
-NO_SUM = "sample_weight is too large to be added up; divide all by a constant first."
+NO_WEIGHT = f"{SAMPLE_WEIGHT} zero for every row; at least one row must count."
+NO_SUM = f"{SAMPLE_WEIGHT} too large to be added up; divide all by a constant first."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,13 +232,19 @@ class LabelledPredictions:
         predictions = self.predictions.restricted_to(columns)
         return type(self)(predictions, codes, self.classes[columns], self.weights, self.groups)
 
+    def with_class_order(self, order: NDArray[np.intp]) -> Self:
+        """Return the data with the columns in another order; column j is that of class ``order[j]``."""
+        predictions = self.predictions.with_class_order(order)
+        labels = np.argsort(order)[self.labels]
+        return type(self)(predictions, labels, self.classes[order], self.weights, self.groups)
+
 
 def shift_warning(n_classes: int, shift: int) -> str:
     """Return the warning for labels that look shifted by one column."""
     first = -shift
     return (
         f"labels are taken as column numbers 0..{n_classes - 1}, but agree with the predicted classes far better as "
-        f"{first}..{n_classes - 1 + first}; if they are, pass Predictions with classes=[{first}, ..., {n_classes - 1 + first}]."
+        f"{first}..{n_classes - 1 + first}; if they are, {NAME_COLUMNS}[{first}, ..., {n_classes - 1 + first}]."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["Notice", "gathered", "held_back", "warn_user"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import FloatArray
 from calibrant.errors import MissingExtraError, ParameterError, PredictionError
 
-__all__ = ["Origin", "frame_of", "in_container", "on_host"]
+__all__ = ["Origin", "frame_of", "from_frame", "in_container", "on_host"]
 
 
 # Types that are converted to float32, with the tolerance on sums of rows of probabilities.
@@ -68,6 +68,8 @@ class Origin:
             namespace = X.__array_namespace__()
             is_float = str(X.dtype).rpartition(".")[2].startswith(("float", "bfloat"))
             return cls(namespace.__name__, X.dtype if is_float else None, X.device)
+        if hasattr(X, "column_names") and hasattr(X, "to_pydict"):
+            return cls(columns=list(X.column_names), backend="pyarrow")
         if hasattr(X, "columns") and hasattr(X, "to_numpy"):
             backend = type(X).__module__.partition(".")[0]
             return cls(columns=list(X.columns), index=getattr(X, "index", None), backend=backend)
@@ -106,6 +108,15 @@ class Origin:
             with self.device:
                 return library.asarray(array, dtype=dtype)
         return library.asarray(array, dtype=dtype, device=self.device)
+
+
+def from_frame(X: Any) -> NDArray[Any]:
+    """Return the entries of a data frame, or of a table of pyarrow, as an array."""
+    if hasattr(X, "to_numpy"):
+        array: NDArray[Any] = X.to_numpy()
+        return array
+    columns = [np.asarray(column) for column in X.columns]
+    return np.stack(columns, axis=1) if columns else np.empty((X.num_rows, 0))
 
 
 def on_host(X: Any) -> Any:

@@ -18,7 +18,8 @@ from calibrant.numerics.simplex import (
     softmax,
     with_floor,
 )
-from calibrant.origin import Origin, on_host
+from calibrant.origin import Origin, from_frame, on_host
+from calibrant.remedies import USE_LOGITS
 from calibrant.space import ROW_SUM_TOLERANCE, Space, look_like_probabilities
 
 __all__ = ["FLOOR_WITHOUT_ZEROS", "ROW_SUM_TOLERANCE", "Predictions", "read_only"]
@@ -310,6 +311,11 @@ class Predictions:
         classes = None if self.classes is None else self.classes[columns]
         return replace(self, scores=read_only(scores), classes=classes)
 
+    def with_class_order(self, order: NDArray[np.intp]) -> Self:
+        """Return the predictions with the columns in another order; column j is that of class ``order[j]``."""
+        classes = None if self.classes is None else self.classes[order]
+        return replace(self, scores=read_only(self.scores.take(order, axis=1)), classes=classes)
+
     def __len__(self) -> int:
         return self.n_rows
 
@@ -326,7 +332,7 @@ def _as_matrix(X: Any, what: str, class_axis: int | None) -> tuple[FloatArray, O
         row = int(np.argmax(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1)))
         raise PredictionError(f"{what} have masked entries, the first in row {row}; remove those rows.")
     origin = Origin.of(X)
-    X = X.to_numpy() if origin is not None and origin.columns is not None else on_host(X)
+    X = from_frame(X) if origin is not None and origin.columns is not None else on_host(X)
     if hasattr(X, "toarray"):
         raise PredictionError(f"{what} must be dense, but are a sparse matrix; pass X.toarray().")
     try:
@@ -445,14 +451,14 @@ def _raise_of_rows(matrix: FloatArray, tolerance: float) -> None:
         row, column = divmod(int(np.argmin(matrix)), matrix.shape[1])
         raise PredictionError(
             f"probabilities must not be negative, but row {row}, column {column} is "
-            f"{matrix[row, column]:.6g}; for logits, use Predictions.from_logits."
+            f"{matrix[row, column]:.6g}; for logits, {USE_LOGITS}."
         )
     deviations = np.abs(totals - 1)
     if deviations.max() > tolerance:
         row = int(np.argmax(deviations))
         raise PredictionError(
             f"rows must sum to 1 within {tolerance:g}, but row {row} sums to {totals[row]:.6g}; "
-            "for logits, use Predictions.from_logits; for unnormalised scores, divide rows by their sums."
+            f"for logits, {USE_LOGITS}; for unnormalised scores, divide rows by their sums."
         )
 
 
@@ -464,7 +470,7 @@ def _check_probability_range(matrix: FloatArray) -> None:
         row = int(np.argmax(outside))
         raise PredictionError(
             f"a single column is the probability of the positive class, from 0 to 1, but row {row} is "
-            f"{matrix[row, 0]:.6g}; for log-odds, use Predictions.from_logits."
+            f"{matrix[row, 0]:.6g}; for log-odds, {USE_LOGITS}."
         )
 
 

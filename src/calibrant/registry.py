@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
-from inspect import getmembers, isabstract, isclass
+from inspect import getdoc, getmembers, isabstract, isclass, signature
 from typing import Any
 
 from sklearn.base import clone
@@ -11,7 +11,7 @@ from sklearn.base import clone
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 
-__all__ = ["calibrator_class", "calibrator_classes", "calibrators", "make", "metrics"]
+__all__ = ["about", "calibrator_class", "calibrator_classes", "calibrators", "make", "metrics"]
 
 ENTRY_POINT_GROUP = "calibrant.calibrators"
 
@@ -144,6 +144,32 @@ def make(name: str, **parameters: Any) -> Calibrator:
         )
     # A copy, so that nobody can change the preset of all that are made later.
     return cls(**{**clone(preset, safe=False), **parameters})
+
+
+def about(calibrator: Calibrator, *, parameters_too: bool = True) -> str:
+    """Return what a method is in one sentence, by default with the parameters that differ from the defaults.
+
+    >>> about(make("platt")), about(make("temperature+knn-kl"))
+    ('Platt scaling: logistic regression on the log-odds of an event.',
+    'TemperatureScaling, then NearestNeighbourCalibration.')
+    """
+    cls = type(calibrator)
+    parameters = calibrator.get_params(deep=False)
+    if cls.__name__ == "Chain":
+        return ", then ".join(type(part).__name__ for part in parameters["calibrators"]) + "."
+    first = (getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ").replace("``", "")
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature(cls).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    changed = {
+        name: value
+        for name, value in parameters.items()
+        if name in defaults and repr(defaults[name]) != repr(value)
+    }
+    options = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+    return f"{first} ({options})" if options and parameters_too else first
 
 
 def metrics() -> list[str]:

@@ -15,7 +15,14 @@ from calibrant.arrays import IntArray
 from calibrant.errors import LabelError, ParameterError
 from calibrant.intervals import Interval
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.declaration import MetricParts, declared_metrics, describe, parts_of
+from calibrant.metrics.declaration import (
+    NO_INTERVAL,
+    MetricParts,
+    declared_metrics,
+    describe,
+    is_positive_by_noise,
+    parts_of,
+)
 from calibrant.origin import on_host
 from calibrant.predictions import Predictions
 from calibrant.space import Space
@@ -163,15 +170,21 @@ class JackknifeEstimate(NamedTuple):
         NaN if there is only one part, or if the value is not finite.
     n_parts : int
         Number of parts with rows.
+    has_interval : bool
+        Whether the metric has an interval; False if it is positive by noise alone.
     """
 
     value: float
     standard_error: float
     n_parts: int
+    has_interval: bool = True
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the interval from the quantile of Student's t with one degree of freedom less than there are parts."""
-        if self.n_parts < 2:
+        """Return the interval from the quantile of Student's t with one degree of freedom less than there are parts.
+
+        NaN for one part, and for metrics that are positive by noise alone, such as a binned calibration error.
+        """
+        if self.n_parts < 2 or not self.has_interval:
             return nan, nan
         half = float(stdtrit(self.n_parts - 1, (1 + level) / 2)) * self.standard_error
         return self.value - half, self.value + half
@@ -182,7 +195,8 @@ class JackknifeEstimate(NamedTuple):
         """Return the interval with the definition of the metric."""
         method = f"jackknife over {self.n_parts} {parts}"
         ends = self.interval(level)
-        return Interval(self.value, *ends, level, method, definition, n_rows, self.standard_error)
+        note = None if self.has_interval else NO_INTERVAL
+        return Interval(self.value, *ends, level, method, definition, n_rows, self.standard_error, note=note)
 
 
 class JackknifeSums:
@@ -192,8 +206,9 @@ class JackknifeSums:
 
     .. math:: s^2 = \frac{m - 1}{m} \sum_j \bigl( \theta_{(j)} - \bar\theta \bigr)^2
 
-    is the variance of the metric of all rows, valid for means and for binned errors :cite:`efron1987`. Only sums are
-    kept: for every metric those of an :class:`Accumulator`, times the number of parts.
+    is the variance of the metric of all rows :cite:`efron1987`. A binned error of calibrated predictions is positive by noise,
+    and no interval around it contains the true error, so such metrics have none. Only sums are kept: for every metric those of
+    an :class:`Accumulator`, times the number of parts.
 
     Parameters
     ----------
@@ -262,22 +277,24 @@ class JackknifeSums:
         if self.n_rows == 0:
             raise ParameterError(f"{', '.join(self.definitions)}: no rows yet; call update first.")
         return [
-            self._estimate(_parts(metric), sums)
+            self._estimate(_parts(metric), sums, not is_positive_by_noise(metric))
             for metric, sums in zip(self._metrics, self._sums, strict=True)
         ]
 
-    def _estimate(self, parts: MetricParts, sums: tuple[NDArray[np.float64], ...]) -> JackknifeEstimate:
+    def _estimate(
+        self, parts: MetricParts, sums: tuple[NDArray[np.float64], ...], has_interval: bool
+    ) -> JackknifeEstimate:
         filled = np.flatnonzero(self._rows)
         n_parts = len(filled)
         value = parts.value(parts.from_arrays(*(each.sum(axis=0) for each in sums)))
         if n_parts < 2 or not np.isfinite(value):
-            return JackknifeEstimate(value, nan, n_parts)
+            return JackknifeEstimate(value, nan, n_parts, has_interval)
         without = [_all_but_one(each[filled]) for each in sums]
         values = np.array(
             [parts.value(parts.from_arrays(*(each[at] for each in without))) for at in range(n_parts)]
         )
         squares = ((values - values.mean()) ** 2).sum()
-        return JackknifeEstimate(value, sqrt((n_parts - 1) / n_parts * squares), n_parts)
+        return JackknifeEstimate(value, sqrt((n_parts - 1) / n_parts * squares), n_parts, has_interval)
 
     def __repr__(self) -> str:
         return f"JackknifeSums({', '.join(self.definitions)}; {self.n_parts} parts, {self.n_rows} rows)"
@@ -328,15 +345,21 @@ class RunningMetric:
         if space not in list(Space):
             raise ParameterError(f"space must be 'probabilities' or 'logits', not {space!r}.")
         self._settings = (metric, classes)
-        self._parse = partial(
+        self._from_array = partial(
             Predictions.from_logits if space == Space.LOGITS else Predictions.from_probabilities,
             class_axis=class_axis,
             ignore_label=ignore_label,
         )
         self._accumulator = self._new()
 
+    def _parse(self, preds: Any) -> Predictions:
+        return preds if isinstance(preds, Predictions) else self._from_array(preds)
+
     def update(self, preds: Any, target: Any, sample_weight: Any = None) -> None:
-        """Add a batch: scores (n, K), or of more axes, and true classes; a batch that is refused changes nothing."""
+        """Add a batch: scores (n, K), or of more axes, or :class:`Predictions`, and true classes.
+
+        A batch that is refused changes nothing.
+        """
         if not _is_empty(target):
             self._accumulator.update(target, self._parse(preds), sample_weight)
 

@@ -18,6 +18,7 @@ from animal_files import folder, run  # noqa: F401
 
 from calibrant.cli.commands import bench as bench_progress
 from calibrant.studies import Progress, Record, Store, plan, read_recipe
+from calibrant.studies.shipped import shipped_recipes
 
 RECIPE = """
 title = "Two animals"
@@ -309,13 +310,21 @@ def test_recipes_are_listed(run, study, folder):
     (folder / "broken").mkdir()
     (folder / "broken" / "recipe.toml").write_text("title = 1")
     text = run("bench list").stdout
-    assert text.startswith("1 recipe\n")
+    assert text.startswith(f"{1 + len(shipped_recipes())} recipes\n")
     assert "animals" in text
+    assert "kull2019-uci" in text
     assert "small" in text
     assert "broken/recipe.toml cannot be used: " in text
     content = json.loads(run("bench list animals --format json").stdout)
     assert content["recipes"] == [{"recipe": "animals", "title": "Two animals", "forms": ["small"]}]
     assert run("bench list broken").stdout.startswith("0 recipes")
+
+
+def test_a_recipe_of_the_package_is_known_by_its_name(run, folder):
+    """Without a store there is nothing done yet, but the plan has its units."""
+    content = json.loads(run(f"bench status wenger2020 --data {folder} --format json").stdout)
+    assert content["study"] == "wenger2020"
+    assert content["done"] == 0
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,11 @@ def test_a_wrong_method_metric_or_parameter_is_named_with_one_that_comes_close(r
 
 
 def test_wrong_usage_has_a_code_of_its_own(run):
-    assert "Missing option '--space'" in run("evaluate val.csv --label animal", expected=2).stderr
+    result = run("evaluate val.csv --label animal --columns w", expected=2)
+    assert result.stderr.endswith(
+        "Error: say --space probabilities or --space logits; nothing in val.csv tells what its scores are, which are "
+        "between 1 and 3.\n"
+    )
     assert "No such option" in run(f"evaluate val.csv {COLUMNS} --nope", expected=2).stderr
     assert "unknown command 'frobnicate'; available: evaluate, fit" in run("frobnicate", expected=2).stderr
     run("", expected=2)

@@ -41,7 +41,9 @@ def test_row_numbers_are_left_out_with_a_note(run, folder, logits, command):
     output = "-o cal.npz --method temperature" if command == "fit" else ""
     result = run(f"{command} a.csv --space logits --format json {output}")
     assert json.loads(result.stdout)["classes"] == CLASSES
-    assert result.stderr.startswith(
+    found, ignored = result.stderr.splitlines()[:2]
+    assert found == "Note: labels are from column 'y', logits from columns 'cat', 'dog' and 'owl'."
+    assert ignored.startswith(
         "Note: column 'case' is ignored, since it looks like a row number; choose the columns with --columns if it has scores."
     )
 
@@ -52,9 +54,9 @@ def test_a_column_that_is_no_class_is_refused(run, folder, logits, command):
     write_scores(folder / "a.csv", CLASSES, z, y, ("age", np.arange(120) % 30))
     output = "-o out.html" if command in ("fit", "report") else ""
     result = run(f"{command} a.csv --space logits {output}", expected=1)
-    assert result.stderr == (
-        "Error: a.csv: column 'age' matches no label; choose the columns of scores with --columns, with it only if "
-        "it is a class that never occurs.\n"
+    assert result.stderr.splitlines()[-1] == (
+        "Error: a.csv: column 'age' matches no label; choose the columns with --columns, with it only if "
+        "it is a class that never occurs."
     )
 
 
@@ -128,7 +130,7 @@ def test_only_the_classes_without_a_column_are_named(run, folder):
     (folder / "b.csv").write_text(text)
     result = run("apply b.csv --calibrator cal.npz -o out.csv", expected=1)
     assert result.stderr == (
-        "Error: b.csv has no column for the class 'dog' of cal.npz; choose the columns of scores with --columns, or a "
+        "Error: b.csv has no column for the class 'dog' of cal.npz; choose the columns with --columns, or a "
         "calibrator fitted for these classes.\n"
     )
 
@@ -163,7 +165,7 @@ def test_rounded_probabilities_need_to_be_normalised(run, folder, command):
         "apply": "--calibrator cal.npz -o out.csv",
     }[command.split()[0]]
     line = f"{command} a.csv --space probabilities {options}"
-    assert "rounded? add --normalise." in run(line, expected=1).stderr
+    assert "if they were rounded, add --normalise." in run(line, expected=1).stderr
     n_changed = int((np.abs(p.round(2).sum(axis=1) - 1) > 1e-6).sum())
     result = run(f"{line} --normalise")
     said = f"Note: {n_changed} rows were divided by their sums, which differed from one by at most 0.01."
@@ -175,7 +177,7 @@ def test_percentages_are_recognised(run, folder):
     write_scores(folder / "a.csv", [f"p_{name}" for name in CLASSES], 100 * p, np.array(CLASSES)[y])
     result = run("evaluate a.csv --space probabilities", expected=1)
     assert "column 'p_cat' is" in result.stderr
-    assert result.stderr.endswith("; percent? divide by 100.\n")
+    assert result.stderr.endswith("; if they are in percent, divide them by 100.\n")
 
 
 def test_logits_cannot_be_normalised(run, folder, logits):
@@ -192,7 +194,7 @@ def test_the_positive_class_can_be_named(run, folder):
     p, y = probabilities(120, 0)
     labels = np.array(["good", "bad"])[(y == 0).astype(int)]
     write_scores(folder / "a.csv", ["score"], p[:, :1], labels)
-    line = "a.csv --space probabilities"
+    line = "a.csv --space probabilities --label y --columns score"
     found = run(f"evaluate {line} --metrics accuracy --no-tests --format json")
     assert "Note: column 'score' is read as the score of 'good'" in found.stderr
     assert "give --positive if it is the other one" in found.stderr
@@ -249,14 +251,15 @@ def test_log_odds_between_zero_and_one_are_noted(run, folder):
         "Note: all log-odds are between 0 and 1, like probabilities; say --space probabilities"
         in found.stderr
     )
-    assert run("evaluate a.csv --space probabilities --metrics log_loss --no-tests").stderr == ""
+    line = "evaluate a.csv --label y --columns score --space probabilities --metrics log_loss --no-tests"
+    assert run(line).stderr == ""
 
 
 def test_labels_one_column_further_are_noted(run, folder):
     """Labels 1, 2, 3 without 3, for columns p0, p1, p2."""
     p, y = probabilities(120, 0)
     write_scores(folder / "a.csv", ["p0", "p1", "p2"], p[y < 2], y[y < 2] + 1)
-    found = run("evaluate a.csv --space probabilities --metrics accuracy --no-tests")
+    found = run("evaluate a.csv --label y --columns p* --space probabilities --metrics accuracy --no-tests")
     assert found.stderr == (
         "Note: labels are taken as column numbers 0..2, but agree with the predicted classes far better as 1..3; if they "
         "are, name the columns [1, ..., 3].\n"

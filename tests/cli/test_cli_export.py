@@ -2,8 +2,11 @@
 
 # ruff: noqa: F811 (fixtures are imported, since a second file of fixtures would confuse the doctests)
 
+import numpy as np
 import pytest
 from animal_files import COLUMNS, folder, run  # noqa: F401
+
+from calibrant import load
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'calibrant[onnx]'")
 
@@ -45,6 +48,27 @@ def test_names_of_a_query(run, folder, saved):
     run("verify calibrator.sql --against calibrator.npz")
     run("export calibrator.npz -o spark.sql --dialect spark")
     assert "`p_" in (folder / "spark.sql").read_text()
+
+
+def test_the_only_column_of_the_fit_is_that_of_the_export(run, folder):
+    """Two classes: the score of the second one, in a table with other numbers."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'calibrant[sql]'")
+    generator = np.random.default_rng(0)
+    p, others, chances = generator.uniform(size=(3, 300))
+    rows = zip(range(300), p.tolist(), others.tolist(), (chances < p**2).astype(int), strict=True)
+    lines = ["id,score,other,fraud", *(",".join(map(str, row)) for row in rows)]
+    (folder / "events.csv").write_text("\n".join(lines) + "\n")
+    run("fit events.csv --label fraud --space probabilities --columns score --method beta -o beta.npz")
+    run("export beta.npz -o beta.sql --table events --keep id")
+    run("verify beta.sql --against beta.npz")
+    run("apply events.csv --calibrator beta.npz -o calibrated.csv --space probabilities")
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE events AS FROM '{folder / 'events.csv'}'")
+    found = connection.execute((folder / "beta.sql").read_text()).fetchnumpy()
+    applied = connection.execute(f"SELECT score FROM '{folder / 'calibrated.csv'}'").fetchnumpy()
+    expected = load(folder / "beta.npz").predict_proba(p)[:, 1]
+    np.testing.assert_allclose(found["1"], expected, atol=1e-12)
+    np.testing.assert_allclose(applied["score"], expected, atol=1e-12)
 
 
 def test_what_cannot_be_exported(run, folder, saved):

@@ -3,7 +3,6 @@
 # ruff: noqa: F811 (fixtures are imported, since a second file of fixtures would confuse the doctests)
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calibrant
+from calibrant import remedies
 from calibrant.cli.exit_codes import explained
 from calibrant.cli.measurement import TestRow
-from calibrant.cli.translation import REPLACEMENTS, translated
+from calibrant.remedies import REMEDIES, Remedy, for_command_line
 
 SOURCES = Path(calibrant.__file__).parent
 
 
-def test_every_replacement_is_of_words_that_the_library_uses():
-    """A text that was changed there would otherwise reach the user untranslated, and nobody would know."""
-    texts = [
-        path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py") if path.name != "translation.py"
-    ]
-    joined = re.sub(r'"\s*\n\s*f?"', "", "\n".join(texts))
-    assert [words for words in REPLACEMENTS if words not in joined] == []
+def test_every_remedy_is_part_of_a_message():
+    names = [name for name, value in vars(remedies).items() if isinstance(value, Remedy)]
+    texts = [path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py") if path.name != "remedies.py"]
+    assert [
+        name for name in names if not any(f"{{{name}}}" in text or f"({name})" in text for text in texts)
+    ] == []
+    assert len(names) == len(REMEDIES)
 
 
 def test_words_are_replaced_once_and_across_lines():
-    assert translated("choose the columns of scores, or choose the\n columns") == (
-        "choose the columns of scores with --columns, or choose the columns with --columns"
+    assert for_command_line("choose the columns, or choose the\n columns") == (
+        "choose the columns with --columns, or choose the columns with --columns"
     )
-    assert translated("rough; use consistency_test.") == "rough."
+    assert for_command_line("rough; use consistency_test.") == "rough."
 
 
 def test_errors_and_cautions_have_no_names_of_python(run, folder):

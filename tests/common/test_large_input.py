@@ -10,7 +10,13 @@ COPIES = 600  # of the small problem: close to 200 000 rows
 IN_ROWS = {"strength", "slope_penalty", "difference_penalty", "mixing"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Searches over many rows that take seconds each; the slow tests have them.
+LONG = {"gp", "gp-monotone", "iop-invariant"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in NAMES]
+)
 def test_two_hundred_thousand_rows(name):
     """The small problem repeated: predictions of the whole are those of its parts.
 

@@ -29,7 +29,9 @@ def test_every_streaming_metric_is_that_of_all_rows(tmp_path):
         assert interval.estimate == pytest.approx(expected, rel=1e-9, nan_ok=True), name
 
 
-@pytest.mark.parametrize("function", [metrics.log_loss, partial(metrics.classwise_ece, n_bins=5)])
+@pytest.mark.parametrize(
+    "function", [metrics.log_loss, partial(metrics.debiased_ece, n_bins=5, strategy="uniform", signed=True)]
+)
 def test_intervals_are_those_of_the_jackknife_over_hashed_parts(function):
     logits, labels = rows(2000)
     (interval,) = evaluate(table_of(logits, labels), metrics=[function], level=0.9, **LOGITS).values()
@@ -42,6 +44,14 @@ def test_intervals_are_those_of_the_jackknife_over_hashed_parts(function):
     assert (interval.low, interval.high) == pytest.approx((value - half, value + half), rel=1e-7)
 
 
+def test_errors_that_are_positive_by_noise_have_no_interval():
+    logits, labels = rows(300)
+    (found,) = evaluate(table_of(logits, labels), metrics=["confidence_ece"], **LOGITS).values()
+    assert np.isnan([found.low, found.high]).all()
+    assert "no interval" in str(found)
+    assert "positive by noise alone" in str(found)
+
+
 def test_partitions_do_not_matter(tmp_path):
     logits, labels = rows(900)
     whole = evaluate(table_of(logits, labels), **LOGITS)
@@ -50,7 +60,7 @@ def test_partitions_do_not_matter(tmp_path):
     for name, interval in whole.items():
         other = parts[name]
         assert (other.estimate, other.low, other.high) == pytest.approx(
-            (interval.estimate, interval.low, interval.high), abs=1e-9
+            (interval.estimate, interval.low, interval.high), abs=1e-9, nan_ok=True
         )
 
 

@@ -115,6 +115,17 @@ def assert_same(case, found):
     assert same[is_clear].all(), f"{case}: another arg-max in rows {np.flatnonzero(is_clear & ~same)}"
 
 
+def ordinary_floats(dtype):
+    """Return floats of all sizes, denormal ones included, and neighbours of powers of two."""
+    integer = {4: np.uint32, 8: np.uint64}[dtype.itemsize]
+    x = np.random.default_rng(0).integers(0, np.iinfo(integer).max, 200_000, dtype=integer).view(dtype)
+    powers = np.ldexp(dtype.type(1), np.arange(-126, 127)).astype(dtype)
+    near = np.concatenate([powers, np.nextafter(powers, dtype.type(0)), np.nextafter(powers, dtype.type(9))])
+    special = [0.0, np.finfo(dtype).smallest_subnormal]
+    x = np.concatenate([x[np.isfinite(x)], near, -near, special]).astype(dtype)
+    return x[x != np.finfo(dtype).max]
+
+
 def needs_node():
     """Return the path of Node, or skip."""
     node = shutil.which("node")

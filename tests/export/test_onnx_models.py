@@ -1,11 +1,21 @@
 """ONNX: calibrators behind classifiers, and primitives that ONNX has no operator for."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+from export_cases import ordinary_floats
 
-from calibrant import IsotonicCalibration, NearestNeighbourCalibration, Predictions, TemperatureScaling
+from calibrant import (
+    CalibratedClassifier,
+    IsotonicCalibration,
+    NearestNeighbourCalibration,
+    Predictions,
+    TemperatureScaling,
+)
 from calibrant.errors import ExportError, FileFormatError, NoGraphError, ParameterError
-from calibrant.export import attach
+from calibrant.export import attach, verify
 from calibrant.export.onnx import attaching
 from calibrant.export.onnx.arrays import SymbolicArrays
 from calibrant.export.onnx.model import to_nodes
@@ -82,12 +92,86 @@ def test_a_model_in_a_file_with_several_outputs(fitted, tmp_path):
     model.graph.node.append(helper.make_node("ArgMax", ["logits"], ["label"], axis=1, keepdims=0))
     model.graph.output.insert(0, label)
     onnx.save(model, tmp_path / "classifier.onnx")
-    with pytest.raises(ParameterError, match="several outputs; pass output= as one of 'label', 'logits'"):
-        attach(tmp_path / "classifier.onnx", fitted)
-    with pytest.raises(ExportError, match="'label' is no tensor of float32 or float64"):
-        attach(tmp_path / "classifier.onnx", fitted, output="label")
-    combined = attach(tmp_path / "classifier.onnx", fitted, output="logits")
+    combined = attach(tmp_path / "classifier.onnx", fitted)
     assert [output.name for output in combined.graph.output] == ["label", "calibrated"]
+    with pytest.raises(ExportError, match="'label' is no tensor of float16, float32 or float64"):
+        attach(tmp_path / "classifier.onnx", fitted, output="label")
+    model.graph.node.append(helper.make_node("Neg", ["logits"], ["others"]))
+    model.graph.output.append(helper.make_tensor_value_info("others", FLOAT, ["rows", 3]))
+    with pytest.raises(
+        ParameterError, match="several outputs; pass output= as one of 'label', 'logits', 'oth"
+    ):
+        attach(model, fitted)
+    combined = attach(model, fitted, output="logits")
+    assert [output.name for output in combined.graph.output] == ["label", "calibrated", "others"]
+
+
+def test_half_precision_is_computed_in_single_precision(fitted):
+    x = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float16)
+    (found,) = ran(attach(classifier(kind="float16"), fitted), x)
+    assert found.dtype == np.float16
+    (logits,) = ran(classifier(kind="float16"), x)
+    expected = fitted.predict_proba(Predictions.from_logits(logits))
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("space", ["probabilities", "logits"])
+def test_a_classifier_with_one_output_for_two_classes(space):
+    """The probability of the second class, or its log-odds."""
+    x = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float32)
+    model = classifier(width=1)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(WEIGHTS[:, :1].astype(np.float32), "W"))
+    given = x @ WEIGHTS[:, 0].astype(np.float32)
+    parse = Predictions.from_logits
+    if space == "probabilities":
+        model.graph.node.append(helper.make_node("Sigmoid", ["logits"], ["p"]))
+        model.graph.output[0].name = "p"
+        given, parse = 1 / (1 + np.exp(-given)), Predictions.from_probabilities
+    fitted = TemperatureScaling().fit(parse(given), x[:, 0] + np.random.default_rng(3).normal(size=50) > 0)
+    (found,) = ran(attach(model, fitted), x)
+    np.testing.assert_allclose(found, fitted.predict_proba(parse(given)), atol=1e-6)
+
+
+def with_maps():
+    """A classifier that returns one map per row, as skl2onnx makes by default; its operator sets are listed twice."""
+    model = classifier(opset=15)
+    model.graph.node.append(
+        helper.make_node("ZipMap", ["logits"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2])
+    )
+    value = helper.make_tensor_type_proto(FLOAT, [])
+    maps = helper.make_sequence_type_proto(helper.make_map_type_proto(onnx.TensorProto.INT64, value))
+    model.graph.output[0].CopyFrom(helper.make_value_info("maps", maps))
+    model.opset_import.extend([helper.make_opsetid("ai.onnx.ml", 1), helper.make_opsetid("", 15)])
+    return model
+
+
+@pytest.mark.parametrize("output", [None, "maps"])
+def test_maps_of_a_classifier_become_a_tensor(output, fitted):
+    x = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float32)
+    combined = attach(with_maps(), fitted, output=output)
+    assert sorted(each.domain for each in combined.opset_import) == ["", "ai.onnx.ml"]
+    expected = fitted.predict_proba(Predictions.from_logits(x @ WEIGHTS.astype(np.float32)))
+    np.testing.assert_allclose(ran(combined, x)[0], expected, atol=1e-5)
+
+
+def test_a_model_without_the_default_domain(fitted):
+    """Converters of boosted trees import ai.onnx.ml alone."""
+    model = classifier()
+    linear = helper.make_node(
+        "LinearRegressor", ["x"], ["logits"], domain="ai.onnx.ml", coefficients=WEIGHTS.T.ravel(), targets=3
+    )
+    model.graph.node[0].CopyFrom(linear)
+    del model.opset_import[:]
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    x = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float32)
+    expected = fitted.predict_proba(Predictions.from_logits(x @ WEIGHTS.astype(np.float32)))
+    np.testing.assert_allclose(ran(attach(model, fitted), x)[0], expected, atol=1e-5)
+
+
+def test_a_classifier_with_a_calibrator_is_no_export_of_a_calibrator(fitted, tmp_path):
+    onnx.save(attach(classifier(), fitted), tmp_path / "classifier.onnx")
+    with pytest.raises(FileFormatError, match="is a classifier with a calibrator behind it"):
+        verify(tmp_path / "classifier.onnx", fitted)
 
 
 def test_new_nodes_are_compared_with_the_calibrator(fitted, monkeypatch):
@@ -106,8 +190,6 @@ def test_models_that_do_not_fit_are_refused(fitted, tmp_path):
         attach(classifier(width=4), fitted)
     with pytest.raises(ExportError, match=r"has shape \(any, 1, 3\)"):
         attach(classifier(rank=3), fitted)
-    with pytest.raises(ExportError, match="no tensor of float32 or float64"):
-        attach(classifier(kind="float16"), fitted)
     (tmp_path / "notes.onnx").write_text("no model")
     with pytest.raises(FileFormatError, match="is damaged or is no ONNX model"):
         attach(tmp_path / "notes.onnx", fitted)
@@ -131,13 +213,24 @@ def test_the_next_larger_number(kind):
         [onnx.numpy_helper.from_array(array, name) for name, array in arrays.initializers.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    integer = {"float32": np.uint32, "float64": np.uint64}[kind]
-    x = np.random.default_rng(0).integers(0, np.iinfo(integer).max, 200_000, dtype=integer).view(dtype)
-    powers = np.ldexp(dtype.type(1), np.arange(-126, 127)).astype(dtype)
-    near = np.concatenate([powers, np.nextafter(powers, dtype.type(0)), np.nextafter(powers, dtype.type(9))])
-    x = np.concatenate([x[np.isfinite(x)], near, -near, [0.0, np.finfo(dtype).smallest_subnormal]]).astype(
-        dtype
-    )
-    x = x[x != np.finfo(dtype).max]
+    x = ordinary_floats(dtype)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(ran(model, x)[0], np.nextafter(x, dtype.type(np.inf)))
+
+
+def test_the_recipe_for_skl2onnx():
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed: pip install skl2onnx")
+    from sklearn.datasets import load_iris
+    from sklearn.ensemble import RandomForestClassifier
+
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    made = {}
+    exec(re.search(r":caption: `sklearn_to_onnx.py`\n\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1], made)
+    X, y = load_iris(return_X_y=True)
+    X = X.astype(np.float32)
+    forest = RandomForestClassifier(20, random_state=0)
+    classifier = CalibratedClassifier(forest, method="temperature", ensemble=False).fit(X, y)
+    model = made["calibrated_onnx"](classifier, X)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    assert session.get_outputs()[1].name == "calibrated"
+    np.testing.assert_allclose(session.run(None, {"X": X})[1], classifier.predict_proba(X), atol=1e-5)

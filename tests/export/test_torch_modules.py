@@ -1,9 +1,12 @@
 """Torch modules of fitted calibrators: derivatives, float types, networks before them; and primitives of both back ends."""
 
+import io
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from export_cases import ordinary_floats
 
 from calibrant import (
     BetaCalibration,
@@ -13,7 +16,7 @@ from calibrant import (
     Predictions,
     TemperatureScaling,
 )
-from calibrant.errors import PredictionError
+from calibrant.errors import ParameterError, PredictionError
 from calibrant.export.formulas import FORMULAS
 from calibrant.graph.trees import TreeMeans
 from calibrant.numerics.row_order import restore_order
@@ -87,11 +90,64 @@ def test_the_module_moves_and_its_state_can_be_loaded(temperature):
 def test_scores_of_another_shape_are_refused(temperature):
     with pytest.raises(PredictionError, match=r"shape \(n, 3\), not \(2, 4\)"):
         temperature.to_torch()(torch.zeros(2, 4))
+    with pytest.raises(
+        PredictionError, match=r"not \(2, 3, 4, 4\); for more axes pass to_torch\(class_axis="
+    ):
+        temperature.to_torch()(torch.zeros(2, 3, 4, 4))
+    with pytest.raises(PredictionError, match=r"must have an axis 2 .* but have shape \(2, 3\)"):
+        temperature.to_torch(class_axis=2)(torch.zeros(2, 3))
+    with pytest.raises(ParameterError, match=r"class_axis must be an integer, such as 1 or -1, not 1\.5"):
+        temperature.to_torch(class_axis=1.5)
     with pytest.raises(PredictionError, match="must be floats"):
         temperature.to_torch()(torch.zeros(2, 3, dtype=torch.int64))
 
 
+@pytest.mark.parametrize("class_axis", [0, 1, -1])
+def test_scores_with_more_axes(class_axis, temperature):
+    scores = np.random.default_rng(1).normal(0, 3, (4, 5, 6, 3)).astype(np.float32)
+    given = np.moveaxis(scores, -1, class_axis)
+    found = temperature.to_torch(class_axis=class_axis)(torch.from_numpy(given))
+    expected = temperature.predict_proba(Predictions.from_logits(given, class_axis=class_axis))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("space", ["probabilities", "logits"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_one_score_for_two_classes(space, dtype):
+    """As of a network with one output: the score of the second class."""
+    logits, y = problem(2)
+    log_odds = torch.from_numpy(logits[:, 1] - logits[:, 0]).to(dtype)
+    module = BetaCalibration().fit(Predictions.from_logits(logits), y).to_torch(space)
+    if space == "logits":
+        pairs = torch.stack([torch.zeros_like(log_odds), log_odds], dim=1)
+    else:
+        log_odds = torch.sigmoid(log_odds)
+        pairs = torch.stack([1 - log_odds.double(), log_odds.double()], dim=1)
+    expected = module(pairs.to(torch.float32 if dtype == torch.float16 else dtype)).to(dtype)
+    for scores in (log_odds, log_odds[:, None]):
+        assert torch.equal(module(scores), expected)
+
+
+def test_a_used_module_can_be_pickled_and_saved_with_its_network(temperature):
+    network = torch.nn.Sequential(torch.nn.Linear(5, 3), temperature.to_torch())
+    expected = network(torch.ones(2, 5))
+    stream = io.BytesIO()
+    torch.save(network, stream)
+    stream.seek(0)
+    for other in (pickle.loads(pickle.dumps(network)), torch.load(stream, weights_only=False)):
+        assert torch.equal(other(torch.ones(2, 5)), expected)
+
+
 # Primitives
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_next_larger_number(kind):
+    """Of numbers of all sizes, denormal ones included, and of neighbours of powers of two."""
+    x = ordinary_floats(np.dtype(kind))
+    with np.errstate(over="ignore"):
+        expected = np.nextafter(x, x.dtype.type(np.inf))
+    np.testing.assert_array_equal(tensors(kind).next_up(torch.from_numpy(x)).numpy(), expected)
 
 
 def tensors(kind):

@@ -20,9 +20,12 @@ from calibrant.calibrator import _State
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.graph import MapGraph, Node
 from calibrant.graph.columns import Columns, Floor
-from calibrant.graph.elementwise import Affine, Narrow, Widen
+from calibrant.graph.elementwise import Affine, Arithmetic, Narrow, Widen
+from calibrant.graph.map_graph import _WORKSPACE
 from calibrant.graph.order import Restore
 from calibrant.graph.rows import Softmax
+from calibrant.graph.switch import Switch
+from calibrant.graph.trace import Opaque
 
 
 def times(factor):
@@ -54,6 +57,39 @@ def rows_and_labels(n_rows=300, n_classes=3):
 def test_results_that_nobody_needs_do_not_overwrite_the_output(nodes, expected):
     for kind in (np.float32, np.float64):
         np.testing.assert_array_equal(MapGraph(2, nodes)(np.array([[1, 2]], kind)), expected)
+        many = np.tile(np.array([[1, 2]], kind), (64, 1))
+        np.testing.assert_array_equal(MapGraph(2, nodes)(many), np.tile(expected, (64, 1)))
+
+
+@pytest.mark.parametrize("n_columns", [3, 60])
+def test_many_rows_share_a_workspace_with_no_other_call(n_columns):
+    """Stored by columns and by rows; a branch of a switch and a function run a graph inside of a graph."""
+    shift = Arithmetic("add")
+    inner = MapGraph(n_columns, (Node(times(2.0), (0,)), Node(times(5.0), (0,)), Node(shift, (1, 2))))
+    inside = Opaque(inner, "of the test")
+    nodes = (
+        Node(times(3.0), (0,)),
+        Node(Switch((inner,), np.zeros(n_columns, dtype=np.intp)), (0, 0)),
+        Node(inside, (0,)),
+        Node(shift, (1, 2)),
+        Node(shift, (4, 3)),
+    )
+    graph = MapGraph(n_columns, nodes)
+    scores = np.random.default_rng(0).integers(-9, 9, (500, n_columns)).astype(float)
+    first = graph(scores)
+    second = graph(-scores)
+    np.testing.assert_array_equal(first, 17 * scores)
+    np.testing.assert_array_equal(second, -17 * scores)
+
+
+def test_an_error_inside_of_a_graph_leaves_the_workspace_to_the_next_call():
+    def refuse(scores):
+        raise ValueError("not these")
+
+    graph = MapGraph(2, (Node(times(2.0), (0,)), Node(Opaque(refuse, "of the test"), (1,))))
+    with pytest.raises(ValueError, match="not these"):
+        graph(np.ones((100, 2)))
+    assert not _WORKSPACE.is_taken
 
 
 def test_types_of_input():

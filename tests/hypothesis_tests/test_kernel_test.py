@@ -9,7 +9,7 @@ from scipy import stats
 
 import calibrant.hypothesis_tests.kernel as module
 from calibrant.errors import ParameterError, PredictionError
-from calibrant.hypothesis_tests.kernel import kernel_test
+from calibrant.hypothesis_tests.kernel import _effective_outcomes, kernel_test
 from calibrant.metrics.kernel import Residuals, kernel_calibration_error
 from data import load
 
@@ -356,3 +356,30 @@ def test_all_pairs_have_more_power_than_blocks():
     assert found["resampling"] >= 55
     assert found["wild"] >= 55
     assert found["block"] < found["resampling"]
+
+
+@pytest.mark.parametrize("method", ["wild", "block"])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_few_events_are_a_reason_for_caution_unless_labels_are_resampled(method, spread):
+    """Five events in 1,000 rows; one rejection in five or more calibrated samples, most of all with weights."""
+    generator = np.random.default_rng(0)
+    p = np.full(1000, 0.005)
+    y = np.arange(1000) < 5
+    weights = generator.lognormal(0, spread, 1000)
+    options = {"sample_weight": weights, "n_resamples": 20}
+    assert "use method='resampling'" in kernel_test(y.astype(int), p, method=method, **options).caution
+    assert kernel_test(y.astype(int), p, method="resampling", **options).caution is None
+
+
+@pytest.mark.parametrize("method", ["wild", "block"])
+def test_common_events_need_no_caution(method):
+    generator = np.random.default_rng(0)
+    p = generator.dirichlet(np.ones(4), 300)
+    y = np.array([generator.choice(4, p=row) for row in p])
+    assert kernel_test(y, p, method=method, n_resamples=20).caution is None
+
+
+def test_equal_rare_events_are_counted_as_they_are():
+    """With probability p in n rows: variance n p (1 - p), third moment the same times 1 - 2 p."""
+    sample = Residuals.of_event(np.full(1000, 0.005), np.zeros(1000, dtype=bool), None)
+    assert _effective_outcomes(sample) == pytest.approx(5 * 0.995 / 0.99**2)

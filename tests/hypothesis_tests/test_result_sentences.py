@@ -14,7 +14,7 @@ from calibrant.hypothesis_tests import (
     spiegelhalter_test,
 )
 from calibrant.options import random_source
-from calibrant.wording import class_text, counted, p_text
+from calibrant.presentation.sentences import class_text, counted, p_text
 
 
 def result(**changes):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calibrant.numerics.reductions import row_sums
+from calibrant.numerics.reductions import contiguous_row_sums, row_sums
 from calibrant.numerics.simplex import bounded_gaps
 
 
@@ -14,6 +14,15 @@ def test_the_sum_of_a_row_does_not_depend_on_the_rows_around_it(n_columns, dtype
     together = row_sums(matrix)
     for row in range(6):
         assert row_sums(matrix[row : row + 1])[0] == together[row]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_columns", [1, 2, 7, 8, 9, 15, 16, 20, 50, 51, 200])
+def test_sums_of_rows_that_are_stored_by_columns_have_the_bits_of_contiguous_rows(n_columns, dtype):
+    matrix = np.random.default_rng(n_columns).random((40, n_columns)).astype(dtype)
+    expected = np.array([row.sum() for row in matrix])
+    for layout in (matrix, np.asfortranarray(matrix), np.repeat(matrix, 2, axis=1)[:, ::2]):
+        np.testing.assert_array_equal(contiguous_row_sums(layout), expected)
 
 
 def test_the_bound_on_gaps_of_a_row_does_not_depend_on_the_rows_around_it():

@@ -83,7 +83,7 @@ def test_the_slope_says_what_zeros_and_ones_count_as(found):
 
 def test_what_was_called_impossible_and_happened_is_proof():
     """Calibrated but for one row: no other test can see it."""
-    y, p = drawn(2000, 3)
+    y, p = drawn(4000, 3)
     p[0] = np.eye(3)[(y[0] + 1) % 3] * 0.6 + np.eye(3)[(y[0] + 2) % 3] * 0.4
     verdict = assess(y, p, methods=[]).verdict
     assert (verdict.status, verdict.p_value) == ("miscalibrated", 0.0)

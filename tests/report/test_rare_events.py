@@ -140,7 +140,7 @@ def test_a_rare_class_that_is_off_by_a_factor_is_the_worst():
     y = (np.log(p) + generator.gumbel(size=p.shape)).argmax(axis=1)
     q = p * [1, 0.9, 3]
     verdict = assess(y, q / q.sum(axis=1, keepdims=True), methods=[]).verdict
-    assert "; the worst is class 2, too high: " in verdict.headline
+    assert "; the worst by a factor is class 2, too high: " in verdict.headline
 
 
 def test_rare_events_of_groups_are_worth_fewer():

@@ -17,7 +17,7 @@ from calibrant.report.sections.reliability import reliability_chart
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 SECTIONS = (
     "verdict", "recommendation", "reliability", "scores", "errors", "decomposition", "tests", "classes",
-    "cumulative", "bins", "methods", "learning", "example", "pitfalls", "data", "repeat",
+    "cumulative", "bins", "methods", "learning", "example", "pitfalls", "data", "repeat", "terms",
 )  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_parts_that_are_empty_are_left_out():
     )  # fmt: skip
     reader = Reader(report_page(bare))
     found = [identifier for identifier in reader.identifiers if identifier in SECTIONS]
-    assert found == ["verdict", "recommendation", "data", "repeat"]
+    assert found == ["verdict", "recommendation", "data", "repeat", "terms"]
     assert set(reader.references) <= set(reader.identifiers)
 
 

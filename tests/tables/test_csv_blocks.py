@@ -11,6 +11,7 @@ from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
 from calibrant.tables import csv_format, open_source, rewrite
 from calibrant.tables.csv_blocks import blocks, parsed_by_pyarrow
+from calibrant.tables.csv_format import Dialect
 from calibrant.tables.prediction_file import PredictionFile
 
 pytest.importorskip("pyarrow")
@@ -116,11 +117,11 @@ def test_blocks_end_with_a_record_and_join_to_the_text(records, n_bytes):
     "text", [b'"a,b",1\n', b'"a\nb",1\n', b"a,1\n\nb,2\n", b"a,1\rb,2\n", b"a,1\nb\n", b"a,x\n", b"a,1_0\n"]
 )
 def test_text_that_needs_a_closer_look_is_left_to_the_reader_of_cells(text):
-    assert parsed_by_pyarrow(text, b",", ["y", "p"], ["y", "p"], ["p"]) is None
+    assert parsed_by_pyarrow(text, Dialect(), ["y", "p"], ["y", "p"], ["p"]) is None
 
 
 def test_quotes_without_structure_are_parsed_at_once():
-    found = parsed_by_pyarrow(b'"a ""x""",1\n"b",2\n', b",", ["y", "p"], ["y", "p"], ["p"])
+    found = parsed_by_pyarrow(b'"a ""x""",1\n"b",2\n', Dialect(), ["y", "p"], ["y", "p"], ["p"])
     assert found.column("y").to_pylist() == [b'"a ""x"""', b'"b"']
     assert found.column("p").to_pylist() == [1.0, 2.0]
 

@@ -70,7 +70,7 @@ def test_a_column_beside_those_of_the_labels_is_refused_for_logits(tmp_path):
     """The same in memory and in a stream; the labels alone decide."""
     for names in (["cat", "dog"], ["z_cat", "z_dog"], ["cat_z", "dog_z"]):
         path = write_table(tmp_path / "a.csv", ["age", "y", *names], [31, 31, 40, 50])
-        sentence = "column 'age' matches no label; choose the columns of scores, with it only if"
+        sentence = "column 'age' matches no label; choose the columns, with it only if"
         with opened(path) as file, pytest.raises(PredictionError, match=sentence):
             file.read()
         with opened(path) as file, pytest.raises(PredictionError, match=sentence):

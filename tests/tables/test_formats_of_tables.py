@@ -184,6 +184,6 @@ def test_a_folder_and_an_unknown_ending_are_refused(tmp_path):
     with pytest.raises(FileFormatError, match="has no files of predictions"):
         open_source(tmp_path / "a.csv")
     with pytest.raises(FileFormatError, match=r"supported are \.csv"):
-        open_source(tmp_path / "a.xlsx")
+        open_source(tmp_path / "a.xls")
     with pytest.raises(FileNotFoundError):
         open_source(tmp_path / "b.csv")

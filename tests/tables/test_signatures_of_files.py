@@ -63,7 +63,9 @@ def test_archives_are_told_from_each_other(tmp_path):
     assert refused(tmp_path / "a.csv") == " looks like NPZ; give it the extension .npz."
     with zipfile.ZipFile(tmp_path / "b.csv", "w") as archive:
         archive.writestr("xl/workbook.xml", "")
-    sentence = " looks like a ZIP archive, such as an Excel file, not like text; save it as CSV."
-    assert refused(tmp_path / "b.csv") == sentence
+    assert refused(tmp_path / "b.csv") == " looks like Excel; give it the extension .xlsx."
+    (tmp_path / "b.csv").rename(tmp_path / "b.npz")
+    assert refused(tmp_path / "b.npz") == " looks like Excel; give it the extension .xlsx."
+    sentence = " looks like a ZIP archive, not like text; save it as CSV."
     (tmp_path / "c.csv").write_bytes(b"PK\x03\x04 and no more")
     assert refused(tmp_path / "c.csv") == sentence

@@ -7,6 +7,8 @@ from calibrant.calibrators.combinators.auto import AutoCalibration
 from calibrant.calibrators.combinators.calibrated_classifier import CalibratedClassifier
 from calibrant.calibrators.combinators.chain import Chain
 from calibrant.calibrators.combinators.identity import Identity
+from calibrant.calibrators.combinators.multilabel import MultilabelCalibration
+from calibrant.calibrators.combinators.multioutput import MultioutputCalibration
 from calibrant.calibrators.combinators.top_label import TopLabel
 from calibrant.calibrators.combinators.with_intervals import WithIntervals
 from calibrant.calibrators.latent.gaussian_process import GaussianProcessCalibration
@@ -55,6 +57,8 @@ __all__ = [
     "KernelCalibration",
     "LabelShift",
     "MatrixScaling",
+    "MultilabelCalibration",
+    "MultioutputCalibration",
     "NearIsotonicCalibration",
     "NearestNeighbourCalibration",
     "OneVsRest",

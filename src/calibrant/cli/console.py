@@ -12,12 +12,22 @@ from typing import IO, Any
 
 import click
 
-from calibrant.cli.translation import translated
 from calibrant.errors import CalibrationWarning
+from calibrant.presentation.sentences import LONGEST_NAME, shortened
 from calibrant.presentation.text import in_one_line, visible
-from calibrant.wording import LONGEST_NAME, shortened
+from calibrant.remedies import for_command_line
 
-__all__ = ["StreamError", "flush", "note", "notes_of_warnings", "print_notes", "printed", "silence", "tell"]
+__all__ = [
+    "StreamError",
+    "flush",
+    "named",
+    "note",
+    "notes_of_warnings",
+    "print_notes",
+    "printed",
+    "silence",
+    "tell",
+]
 
 
 class StreamError(Exception):
@@ -60,6 +70,18 @@ def silence(stream: IO[str]) -> None:
         pass
 
 
+NAMES: dict[str, str] = {}
+"""Texts that are shown under another name, such as the path of a temporary file."""
+
+
+@contextmanager
+def named(text: str, name: str) -> Iterator[None]:
+    """Show a text under another name; not undone by an error, whose message comes later."""
+    NAMES[text] = name
+    yield
+    del NAMES[text]
+
+
 LONG_NAME = re.compile(rf"'[^'\s]{{{LONGEST_NAME},}}'")
 
 
@@ -76,12 +98,24 @@ def print_notes(sentences: Iterable[str]) -> None:
 
 def tell(sentence: str) -> None:
     """Print a sentence on stderr, in one line that is wrapped only for terminals."""
-    text = LONG_NAME.sub(lambda found: shortened(found[0]), translated(" ".join(sentence.split())))
+    for text, name in NAMES.items():
+        sentence = sentence.replace(text, name)
+    text = LONG_NAME.sub(lambda found: shortened(found[0]), for_command_line(" ".join(sentence.split())))
     text = in_one_line(text)
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+        if "NO_COLOR" not in os.environ:
+            printed(_coloured(visible(text)), err=True, raw=True)
+            return
     printed(text, err=True)
+
+
+def _coloured(text: str) -> str:
+    """Return a message with its first word in colour: errors in red, notes dim."""
+    opening, colon, rest = text.partition(":")
+    looks: dict[str, dict[str, Any]] = {"Error": {"fg": "red", "bold": True}, "Note": {"dim": True}}
+    return click.style(opening + colon, **looks[opening]) + rest if opening in looks else text
 
 
 @contextmanager

@@ -3,24 +3,35 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
+from glob import has_magic
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from calibrant.cli.confidence import confidence_options
+
 __all__ = [
+    "ARGUMENTS",
     "AS_DECLARED",
     "FORMAT_NAMES",
+    "PROJECT_FILE",
+    "SPACES",
+    "InOrder",
     "SuggestingGroup",
     "apply",
-    "bench",
+    "check_exists",
     "compare",
     "demo",
     "evaluate",
     "export",
     "fit",
+    "format_options",
+    "is_stream",
+    "level_option",
     "methods",
+    "prediction_options",
     "report",
     "verify",
     "worker",
@@ -29,23 +40,41 @@ __all__ = [
 SPACES = ("probabilities", "logits")
 
 
-def worker(module: str, name: str) -> Callable[..., None]:
-    """Return the function of a command, imported on its first call.
+STREAM = "-"
+"""Name of standard input and of standard output."""
+
+
+def is_stream(path: Path | None) -> bool:
+    """Return whether a path stands for standard input or standard output."""
+    return path is not None and str(path) == STREAM
+
+
+def check_exists(path: Path) -> None:
+    """Reject an input that is missing, unless it is standard input or a pattern of file names."""
+    if not path.exists() and not is_stream(path) and not has_magic(str(path)):
+        raise FileNotFoundError(2, "No such file", str(path))
+
+
+def worker(module: str, name: str, *inputs: Path | None) -> Callable[..., None]:
+    """Return the function of a command, imported on its first call; a missing input is an error before that.
 
     >>> worker("methods", "methods").__module__
     'calibrant.cli.commands.methods'
     """
+    for path in inputs:
+        if path is not None:
+            check_exists(path)
     function: Callable[..., None] = getattr(import_module(f"calibrant.cli.commands.{module}"), name)
     return function
 
 
-def engine_worker(name: str, engine: str, address: str | None) -> Callable[..., None]:
-    """Return the function of a command for rows in files of this machine, or for a cluster."""
+def engine_worker(name: str, engine: str, address: str | None, *inputs: Path | None) -> Callable[..., None]:
+    """Return the function of a command for rows in files of this machine, or for a cluster with files of its own."""
     if engine != "local":
         return partial(worker("cluster", name), engine=engine, address=address)
     if address is not None:
         raise click.UsageError("--address is for --engine dask or --engine spark.")
-    return worker(name, name)
+    return worker(name, name, *inputs)
 
 
 class SuggestingGroup(click.Group):
@@ -67,7 +96,13 @@ class SuggestingGroup(click.Group):
 AS_DECLARED = "calibrant.as_declared"
 """Key in the context of a command for --as-declared."""
 
-FORMAT_NAMES = ("table", "json", "csv", "markdown")
+ARGUMENTS = "calibrant.arguments"
+"""Key in the context of a command for its command line."""
+
+PROJECT_FILE = "calibrant.project_file"
+"""Key in the context of a command for the path of its project file."""
+
+FORMAT_NAMES = ("table", "json", "csv", "markdown", "latex")
 """Output formats of :mod:`calibrant.cli.rendering`."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,18 +117,30 @@ def normalise_option(command: Command) -> Command:
     )(command)
 
 
+text_options = (
+    click.option(
+        "--separator",
+        metavar="SIGN",
+        help="Sign between the cells of a text file: ';', '|', tab [by extension].",
+    ),
+    click.option("--decimal", metavar="SIGN", help="Sign before decimals in a text file: '.' or ',' [.]."),
+)
+"""Options for the signs of text files."""
+
+
 def prediction_options(command: Command) -> Command:
     """Add the file of predictions and the options for its columns, as in :class:`PredictionFile`."""
     options = [
         click.argument("file", type=click.Path(path_type=Path)),
         click.option(
-            "--label", metavar="COLUMN", help="Column with the true class [a column named label, y, ...]."
+            "--label",
+            metavar="COLUMN",
+            help="Column with the true class [found by its name or values]; for an array, a file such as labels.npy.",
         ),
         click.option(
             "--space",
             type=click.Choice(SPACES),
-            required=True,
-            help="Space of the scores; it is never guessed.",
+            help="Space of the scores [told by names, or by rows that sum to one].",
         ),
         click.option(
             "--as-declared",
@@ -105,7 +152,7 @@ def prediction_options(command: Command) -> Command:
         click.option(
             "--columns",
             metavar="PATTERN",
-            help="Score columns: 'p_*', or names separated by commas [all other numeric columns].",
+            help="Score columns: 'p_*', or names separated by commas [named after the classes].",
         ),
         click.option("--weight", metavar="COLUMN", help="Column with sample weights."),
         click.option(
@@ -117,10 +164,12 @@ def prediction_options(command: Command) -> Command:
             help="Class of a single score column [the last in sorted order].",
         ),
         normalise_option,
+        click.option("--drop-missing", is_flag=True, help="Drop rows in which a value is missing."),
+        *text_options,
     ]
     for option in reversed(options):
         command = option(command)
-    return command
+    return confidence_options(command)
 
 
 def _remember(context: click.Context, _: click.Parameter, given: bool) -> None:
@@ -149,6 +198,7 @@ def format_options(command: Command) -> Command:
         "-o",
         "--output",
         type=click.Path(path_type=Path),
+        callback=_printed_if_stream,
         help="Write to a file instead of the terminal.",
     )(command)
     return click.option(
@@ -161,6 +211,11 @@ def format_options(command: Command) -> Command:
     )(command)
 
 
+def _printed_if_stream(_: click.Context, __: click.Parameter, given: Path | None) -> Path | None:
+    """Return no file for -, which is the terminal."""
+    return None if given is not None and str(given) == "-" else given
+
+
 def level_option(command: Command) -> Command:
     """Add the confidence level of intervals."""
     return click.option(
@@ -169,45 +224,6 @@ def level_option(command: Command) -> Command:
         default=0.95,
         show_default=True,
         help="Confidence level of intervals.",
-    )(command)
-
-
-jobs_option = click.option(
-    "--jobs", type=click.IntRange(-1), default=1, show_default=True, help="Processes; -1 for all processors."
-)
-
-
-def study_options(command: Command) -> Command:
-    """Add the recipe, its data folder and its results file."""
-    options = [
-        click.argument("recipe", type=click.Path(path_type=Path)),
-        click.option("--form", metavar="NAME", help="A smaller or larger form of the recipe [complete]."),
-        click.option(
-            "--data",
-            type=click.Path(path_type=Path),
-            metavar="FOLDER",
-            help="Data folder [CALIBRANT_DATA, or next to the recipe].",
-        ),
-        click.option(
-            "--store",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="File of all results [named after the recipe].",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def output_option(command: Command) -> Command:
-    """Add the output folder of the report."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="FOLDER",
-        help="Folder for the report [named after the recipe].",
     )(command)
 
 
@@ -250,7 +266,7 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
     calibrated predictions are shown with their expected value. Files larger
     than memory are read in batches.
     """
-    engine_worker("evaluate", engine, address)(context, **options)
+    engine_worker("evaluate", engine, address, options["file"])(context, **options)
 
 
 @click.command()
@@ -286,7 +302,7 @@ def evaluate(context: click.Context, /, engine: str, address: str | None, **opti
 @engine_options
 def fit(engine: str, address: str | None, **options: Any) -> None:
     """Fit a calibrator to held-out predictions of the classifier, and save it."""
-    engine_worker("fit", engine, address)(**options)
+    engine_worker("fit", engine, address, options["file"])(**options)
 
 
 @click.command()
@@ -310,6 +326,8 @@ def fit(engine: str, address: str | None, **options: Any) -> None:
 @normalise_option
 @click.option("--append", is_flag=True, help="Add columns instead of replacing the scores.")
 @click.option("--prefix", default="calibrated_", show_default=True, help="Prefix of added columns.")
+@text_options[0]
+@text_options[1]
 @engine_options
 def apply(engine: str, address: str | None, **options: Any) -> None:
     """Replace the scores of a file by calibrated probabilities.
@@ -317,7 +335,7 @@ def apply(engine: str, address: str | None, **options: Any) -> None:
     The file format and all other columns are kept. Files larger than memory are
     processed in batches.
     """
-    engine_worker("apply", engine, address)(**options)
+    engine_worker("apply", engine, address, options["file"], options["calibrator_path"])(**options)
 
 
 @click.command()
@@ -362,7 +380,7 @@ def export(**options: Any) -> None:
     CALIBRATOR is what 'calibrant fit' saved. The new file is applied to test rows
     first, if its runtime is installed.
     """
-    worker("exports", "export")(**options)
+    worker("exports", "export", options["calibrator"])(**options)
 
 
 @click.command()
@@ -378,7 +396,7 @@ def verify(**options: Any) -> None:
 
     Ends with exit code 1 if probabilities or predicted classes differ.
     """
-    worker("exports", "verify")(**options)
+    worker("exports", "verify", options["file"], options["against"])(**options)
 
 
 DEFAULT_METHODS = "temperature,vector,isotonic,beta,shared-map,auto"
@@ -409,7 +427,7 @@ def compare(**options: Any) -> None:
     Differences are to the uncalibrated predictions, paired by row; negative is
     better.
     """
-    worker("compare", "compare")(**options)
+    worker("compare", "compare", options["file"], options["test_file"])(**options)
 
 
 @click.command()
@@ -418,8 +436,7 @@ def compare(**options: Any) -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Output file, such as report.html.",
+    help="Output file [FILE-report.html next to the input].",
 )
 @click.option(
     "--format",
@@ -427,17 +444,34 @@ def compare(**options: Any) -> None:
     type=click.Choice(["html", "json", "markdown"]),
     help="Format of the report [from the file extension].",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="REPORT",
+    help="Earlier report in JSON to compare with.",
+)
+@click.option("--open", "is_opened", is_flag=True, help="Open the report in the browser.")
 @click.option("--methods", metavar="NAMES", help="Methods to try, separated by commas [a default set].")
 @click.option("--cv", type=click.IntRange(2), default=5, show_default=True, help="Number of folds.")
 @level_option
 @click.option("--title", help="Title of the page [the name of the file].")
+@click.option("--by", metavar="NAMES", help="Side columns for a section on subgroups, separated by commas.")
+@click.option(
+    "--costs",
+    metavar="MATRIX",
+    help="A row per decision, a column per class, such as '0,9;1,0', for a section on decisions.",
+)
 @engine_options
 def report(engine: str, address: str | None, **options: Any) -> None:
     """Report whether predictions are calibrated, and which method to use.
 
     The report is one self-contained HTML file.
     """
-    engine_worker("report", engine, address)(**options)
+    if engine != "local":
+        for name in ("by", "costs"):
+            if options.pop(name) is not None:
+                raise click.UsageError(f"--{name} is for --engine local.")
+    engine_worker("report", engine, address, options["file"])(**options)
 
 
 class InOrder(SuggestingGroup):
@@ -446,83 +480,6 @@ class InOrder(SuggestingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of definition."""
         return list(self.commands)
-
-
-@click.group(cls=InOrder)
-def bench() -> None:
-    """Run a study from a recipe, and compare it with a paper.
-
-    A recipe is a folder with a file recipe.toml, which lists data sets,
-    classifiers, calibrators, splits and metrics, and the tables and figures
-    of the report.
-    """
-
-
-@bench.command()
-@study_options
-@jobs_option
-@click.option(
-    "--backend",
-    type=click.Choice(["loky", "dask", "threading"]),
-    default="loky",
-    show_default=True,
-    help="Backend of joblib.",
-)
-@click.option("--scheduler", metavar="ADDRESS", help="Address of the Dask scheduler.")
-@click.option("--retry-failed", is_flag=True, help="Run units again that failed or were too slow.")
-@output_option
-@click.pass_context
-def run(context: click.Context, /, **options: Any) -> None:
-    """Run all missing units, and write the report.
-
-    This runs the Python files of the recipe, so run only recipes that you
-    trust; all other commands read them as text.
-
-    Results are saved as soon as they are available. To resume a run that was
-    stopped or killed, give the same command again.
-    """
-    worker("bench", "run")(context, **options)
-
-
-@bench.command()
-@study_options
-@jobs_option
-@format_options
-def status(**options: Any) -> None:
-    """Show finished units, remaining time and failures."""
-    worker("bench", "status")(**options)
-
-
-@bench.command(name="report")
-@study_options
-@output_option
-def bench_report(**options: Any) -> None:
-    """Write tables, figures and pages from the available results."""
-    worker("bench", "report")(**options)
-
-
-@bench.command()
-@study_options
-@click.option("--failed", is_flag=True, help="Units that failed or were too slow.")
-@click.option(
-    "--where", "texts", multiple=True, metavar="LABEL=VALUE", help="Units with this label, such as data=iris."
-)
-@click.option("--old", is_flag=True, help="Results that are no longer in the recipe.")
-@click.option("--dry-run", is_flag=True, help="Only print how many results would be removed.")
-def forget(**options: Any) -> None:
-    """Remove results from the store, so that they are run again.
-
-    --failed and --where together select units that match both.
-    """
-    worker("bench", "forget")(**options)
-
-
-@bench.command(name="list")
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False), default=".")
-@format_options
-def list_recipes(**options: Any) -> None:
-    """List the recipes in a folder."""
-    worker("bench", "list_recipes")(**options)
 
 
 @click.command()

@@ -15,7 +15,6 @@ from calibrant.cli.choices import Metric, name_of
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import number_text
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.errors import CalibrationWarning, ParameterError, PredictionError, WeightError
 from calibrant.hypothesis_tests import (
     ClasswiseTests,
@@ -32,11 +31,12 @@ from calibrant.hypothesis_tests import (
 from calibrant.hypothesis_tests.slope_intercept import IntervalMethod
 from calibrant.intervals import Interval, bootstrap
 from calibrant.metrics import OneClass
-from calibrant.metrics.declaration import describe, options_of
+from calibrant.metrics.declaration import NO_INTERVAL, describe, is_positive_by_noise, options_of
 from calibrant.presentation import p_value
+from calibrant.presentation.sentences import class_text, shortened
+from calibrant.remedies import for_command_line
 from calibrant.streaming import JackknifeEstimate, JackknifeSums
 from calibrant.tables.prediction_file import CodedRows, PredictionFile, Table
-from calibrant.wording import class_text, shortened
 
 __all__ = [
     "TEST_LEVEL",
@@ -128,7 +128,7 @@ class TestRow:
             found.null_hypothesis,
             found.test,
             found.n_rows,
-            None if found.caution is None else translated(found.caution),
+            None if found.caution is None else for_command_line(found.caution),
         )
 
     @property
@@ -163,21 +163,6 @@ def _interval(low: float | None, high: float | None) -> str:
 
 Tell = Callable[[float, float, str], object]
 
-# Metrics that are positive even for calibrated predictions; their expected value under calibration is shown.
-BIASED_UPWARDS = {
-    "classwise_ece",
-    "confidence_ece",
-    "ece_sweep",
-    "kde_ece",
-    "ks_calibration_error",
-    "kuiper_calibration_error",
-    "maximum_calibration_error",
-    "miscalibration",
-    "smooth_ece",
-    "top_k_confidence_ece",
-    "top_k_label_ece",
-    "top_label_ece",
-}
 MOST_NOISE_RESAMPLES = 200
 MOST_RESAMPLES = 1000
 FEWEST_RESAMPLES = 100
@@ -231,7 +216,7 @@ def _measurement(
             progress=tell,
         )
     noise = p_value = None
-    if name_of(metric) in BIASED_UPWARDS:
+    if is_positive_by_noise(metric):
         result = consistency_test(
             metric,
             table.labels,
@@ -363,6 +348,11 @@ class _StreamedMetric(NamedTuple):
     def measurement(self, found: JackknifeEstimate, level: float, n_rows: int) -> Measurement:
         """Return the value with its interval."""
         ends = (found.value, *found.interval(level))
+        if not found.has_interval:
+            how = f"no interval: {NO_INTERVAL}"
+            return Measurement(
+                name_of(self.shown), found.value, nan, nan, None, None, describe(self.shown), how, n_rows
+            )
         how = f"jackknife over {found.n_parts} random parts of the rows"
         if self.is_square:
             ends = (rooted(ends[0]), rooted(ends[1]), rooted(ends[2]))
@@ -410,7 +400,7 @@ def measured_in_batches(
     """Return every metric and test that is a function of sums over rows, in constant memory.
 
     Each row, or each group, is assigned at random to one of a hundred parts. Intervals come from the delete-a-group
-    jackknife over these parts, which is valid for means and binned errors.
+    jackknife over these parts. Metrics that are positive by noise alone have none.
     """
     found, not_computed = [], []
     for metric in metrics:

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import click
 
 import calibrant as package
 from calibrant.cli.console import StreamError, flush, notes_of_warnings, printed, silence, tell
-from calibrant.cli.definitions import SuggestingGroup
+from calibrant.cli.definitions import ARGUMENTS, PROJECT_FILE, SuggestingGroup
 from calibrant.cli.exit_codes import FULL, ExitCode, explained
+from calibrant.cli.project import project_of
 
 __all__ = ["Program", "calibrant"]
 
@@ -28,11 +30,22 @@ COMMANDS = {
     "verify": "Compare an exported file with its calibrator.",
     "compare": "Compare methods by cross-validation or on a test set.",
     "report": "Write a report as one HTML page, JSON or Markdown.",
+    "subgroups": "Test calibration in subgroups of side columns.",
+    "decisions": "Cost of decisions, and net benefit.",
+    "multilabel": "Calibrate several labels per row.",
     "bench": "Run a study: many data sets, classifiers and methods.",
     "methods": "List all methods with their traits.",
     "demo": "Calibrate three classifiers with every method.",
 }
 """Commands with their short help; each is loaded on first use."""
+
+HOMES = {
+    "subgroups": "question_definitions",
+    "decisions": "question_definitions",
+    "multilabel": "question_definitions",
+    "bench": "study_definitions",
+}
+"""Modules that define these commands; all others are in ``definitions``."""
 
 
 class Program(SuggestingGroup):
@@ -78,10 +91,22 @@ class Program(SuggestingGroup):
             return number
         return int(code) if isinstance(code, int) else ExitCode.FINE
 
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
         """Parse the command line; --help and --version print here."""
+        project, arguments = project_of(Path.cwd(), args), list(args)
         with _streams_told():
-            return super().make_context(*args, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[ARGUMENTS] = arguments
+        if project is not None:
+            context.default_map = project.defaults()
+            context.meta[PROJECT_FILE] = project.path
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command, or print its help."""
@@ -96,7 +121,8 @@ class Program(SuggestingGroup):
         """Load one command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module("calibrant.cli.definitions"), cmd_name)
+        home = import_module(f"calibrant.cli.{HOMES.get(cmd_name, 'definitions')}")
+        command: click.Command = getattr(home, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -132,8 +158,10 @@ def _lost(error: StreamError) -> ExitCode:
 def calibrant(debug: bool) -> None:
     """Measure, improve and test the calibration of probabilistic classifiers.
 
-    Files of predictions are CSV, Parquet, Feather or NPZ, with one row per
-    prediction and one score column per class.
+    Files of predictions are CSV, Parquet, NPZ and others, with one row per
+    prediction and one score column per class. Start with
+
+      calibrant report predictions.csv
 
     Exit codes: 0 success, 1 unusable file or data, 2 wrong usage, 3 internal
     error, 4 a limit of --fail-above is exceeded, 129 hangup, 130 interrupted,

@@ -49,8 +49,7 @@ class Progress:
             columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(30), TimeRemainingColumn()
             self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task(escape(in_one_line(what)), total=None)
-            self._timer = threading.Timer(SECONDS_UNTIL_SHOWN, self._bar.start)
-            self._timer.daemon = True
+            self._timer = self._new_timer(self._bar)
 
     def update(self, done: float, total: float | None, what: str | None = None) -> None:
         """Update the progress."""
@@ -68,6 +67,21 @@ class Progress:
             total = None if self.expected_rows is None else max(self.expected_rows, done)
             self.update(done, total, f"{self._what}: {done:,} rows, {speed:,.0f} rows/s")
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hide the bar while the user is asked."""
+        self.__exit__()
+        yield
+        if self._bar is not None:
+            self._timer = self._new_timer(self._bar)
+        self.__enter__()
+
+    @staticmethod
+    def _new_timer(bar: Bar) -> threading.Timer:
+        timer = threading.Timer(SECONDS_UNTIL_SHOWN, bar.start)
+        timer.daemon = True
+        return timer
+
     def __enter__(self) -> Self:
         if self._bar is not None:
             self._timer.start()
@@ -82,11 +96,12 @@ class Progress:
 
 @contextmanager
 def messages_in(progress: Progress, what: str) -> Iterator[None]:
-    """Show log messages of the library next to the bar."""
+    """Show log messages of the library next to the bar, and the time left if they count steps."""
 
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            progress.update(0, None, f"{what}: {record.getMessage()[:LONGEST]}")
+            done, total = getattr(record, "done", 0), getattr(record, "total", None)
+            progress.update(done, total, f"{what}: {record.getMessage()[:LONGEST]}")
 
     handler, level, propagates = Shown(), LOGGER.level, LOGGER.propagate
     LOGGER.addHandler(handler)

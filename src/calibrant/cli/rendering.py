@@ -1,4 +1,4 @@
-"""Result of a command, and its text as terminal table, JSON, CSV or Markdown."""
+"""Result of a command, and its text as terminal table, JSON, CSV, Markdown or LaTeX."""
 
 import csv
 import json
@@ -20,10 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from calibrant.cli.console import printed
-from calibrant.cli.translation import translated
 from calibrant.persistence.replacing import replacing
-from calibrant.presentation import decimals, to_plain
+from calibrant.presentation import Cell, Column, as_latex, decimals, to_plain
+from calibrant.presentation import Table as PresentedTable
 from calibrant.presentation.text import CONTROL, in_one_line
+from calibrant.remedies import for_command_line
 
 __all__ = ["FORMATS", "Result", "Section", "deliver", "number_text"]
 
@@ -80,7 +81,7 @@ WIDEST = 100
 
 def deliver(result: Result, format_name: str, output: Path | None) -> None:
     """Print a result, or write it to a file; an existing file is replaced only once the new one is complete."""
-    result = replace(result, notes=tuple(translated(sentence) for sentence in result.notes))
+    result = replace(result, notes=tuple(for_command_line(sentence) for sentence in result.notes))
     if output is not None:
         with replacing(output) as stream:
             stream.write(FORMATS[format_name](result).encode())
@@ -201,11 +202,30 @@ def _row(section: Section, record: dict[str, Any], kinds: bool) -> dict[str, Any
     return {"kind": section.name, **flat} if kinds else flat
 
 
+HYPHEN_MINUS = re.compile(r"(?<![\w-])-(?=[\d.])")
+"""Sign of a negative number."""
+
+
+def _as_latex(result: Result) -> str:
+    """Return tables with booktabs rules, with the notes below the last one."""
+    parts = []
+    for section in result.sections:
+        columns = tuple(
+            Column(header, is_numeric=number not in section.text_columns)
+            for number, header in enumerate(section.headers)
+        )
+        rows = tuple(tuple(Cell(HYPHEN_MINUS.sub("−", cell)) for cell in row) for row in section.rows)
+        notes = result.notes if section is result.sections[-1] else ()
+        parts.append(as_latex(PresentedTable(section.name, result.heading, columns, rows, notes=notes)))
+    return "\n".join(parts)
+
+
 FORMATS: dict[str, Callable[[Result], str]] = {
     "table": _as_table,
     "json": _as_json,
     "csv": _as_csv,
     "markdown": _as_markdown,
+    "latex": _as_latex,
 }
 
 

@@ -1,6 +1,5 @@
 """Check that the scores of a file have the declared space, or the space of the fit of a calibrator."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,13 +14,9 @@ from calibrant.errors import PredictionError
 from calibrant.predictions import Predictions
 from calibrant.space import Space, log_odds_look_like_probabilities, look_like_probabilities
 from calibrant.tables.columns import ScoreColumns
+from calibrant.tables.roles import space_in_name
 
 __all__ = ["check_declared", "check_meaning", "noting_probabilities"]
-
-MEANINGS = {
-    Space.PROBABILITIES: {"probabilities", "probability", "probs", "prob", "proba"},
-    Space.LOGITS: {"logits", "logit"},
-}
 
 
 def check_declared(path: Path, predictions: Predictions) -> None:
@@ -45,7 +40,7 @@ def check_meaning(path: Path, calibrator: Calibrator, columns: ScoreColumns, spa
     expected = Space(calibrator.space_)
     other = Space.PROBABILITIES if expected is Space.LOGITS else Space.LOGITS
     for name in columns.names:
-        if MEANINGS[other].intersection(re.split(r"[^a-z]+", name.lower())):
+        if space_in_name(name) is other:
             raise PredictionError(
                 f"{path}: the name {name!r} suggests {other.value}, but the calibrator was fitted to {expected.value}; say "
                 f"--space {other.value} or --space {expected.value}."

@@ -26,6 +26,7 @@ from calibrant.numerics.folds import Fold
 from calibrant.options import check_level, is_whole
 from calibrant.predictions import Predictions
 from calibrant.presentation import counted
+from calibrant.remedies import GIVE_TEST_SET
 from calibrant.space import Space
 
 __all__ = ["DEFAULT_METRICS", "Progress", "compare", "named_calibrators", "random_folds"]
@@ -116,7 +117,7 @@ def compare(
     if test is None:
         if data.n_rows < 2:
             raise PredictionError(
-                "cross-validation needs at least 2 rows; give more rows, or a test set by test=."
+                f"cross-validation needs at least 2 rows; give more rows, or {GIVE_TEST_SET}."
             )
         folds = random_folds(cv, data, random_state)
         measured, how = data, _description(folds, data)

@@ -12,7 +12,7 @@ from calibrant.errors import ParameterError
 from calibrant.intervals import Interval, loss_difference
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
-from calibrant.presentation import Cell, Column, Range, Table, Value, as_text
+from calibrant.presentation import Cell, Column, Range, Table, Value, as_html, as_text
 from calibrant.tabular import Tabular
 
 __all__ = ["UNCALIBRATED", "UNCALIBRATED_TEXT", "Comparison", "MethodResult"]
@@ -193,6 +193,10 @@ class Comparison(Tabular):
 
     def __str__(self) -> str:
         return as_text(self.table(), width=WIDTH)
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks."""
+        return as_html(self.table())
 
 
 def _table_row(result: MethodResult) -> tuple[Cell, ...]:

@@ -50,8 +50,9 @@ def assess(
     Returns
     -------
     Assessment
-        Log-loss, Brier score, accuracy and binned errors of all rows come first in ``scores`` and ``errors``, with jackknife
-        intervals, and Kuiper's and Spiegelhalter's test of all rows in ``tests``. ``data.split`` says how many rows were drawn.
+        Log-loss, Brier score, accuracy and binned errors of all rows come first in ``scores`` and ``errors``, the first three
+        with jackknife intervals, and Kuiper's and Spiegelhalter's test of all rows in ``tests``. ``data.split`` says how many
+        rows were drawn.
 
     Notes
     -----

@@ -60,7 +60,8 @@ def evaluate(
     -----
     Two passes: the first checks the rows, the second adds up all metrics. A hash of the row, or of its key, assigns it to one
     of 100 parts; the interval is that of the delete-a-group jackknife over these parts, with Student's t. Neither value nor
-    interval depends on the partitioning.
+    interval depends on the partitioning. Binned errors have no interval, since they are positive by noise alone; the
+    debiased error, such as ``partial(debiased_ece, signed=True, strategy="uniform")``, has one.
 
     Examples
     --------

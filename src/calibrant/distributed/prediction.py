@@ -20,6 +20,7 @@ from calibrant.distributed.opening import (
 )
 from calibrant.errors import NoGraphError, PredictionError
 from calibrant.predictions import Predictions
+from calibrant.remedies import SAME_COLUMNS
 
 __all__ = ["predict_proba"]
 
@@ -45,7 +46,7 @@ def predict_proba(
         Score columns, in the order of ``calibrator.classes_``.
     space : {"probabilities", "logits"}, optional
         What the scores are; those of the fit by default.
-    prefix : str, default="calibrated_"
+    prefix : str, default=``"calibrated_"``
         The new columns are this and the label of the class; a score column of that name is replaced.
     engine : {"local", "dask", "spark"}, optional
         Who reads paths.
@@ -110,7 +111,7 @@ class _Mapping:
         if layout.n_classes != len(calibrator.classes_):
             raise PredictionError(
                 f"{type(calibrator).__name__} was fitted on {len(calibrator.classes_)} classes, but columns={columns!r} are "
-                f"{len(layout.scores)} columns; pass the same columns as in fit."
+                f"{len(layout.scores)} columns; {SAME_COLUMNS}."
             )
         names = tuple(f"{prefix}{label}" for label in calibrator.classes_.tolist())
         try:

@@ -96,9 +96,21 @@ class Arrays(ABC):
     def replaced(self, condition: Array, x: Array, y: Array) -> Array:
         """As :meth:`where`, for entries of y that differ from x by rounding; the derivative is that of y."""
 
-    @abstractmethod
     def next_up(self, x: Array) -> Array:
-        """Return the next larger number of the float type."""
+        """Return the next larger number, without derivative (Rump, Zimmermann, Boldo and Melquiond 2009, algorithm 2).
+
+        ONNX has no operator for it. Tiny numbers are scaled up, since the product with the rounding unit would be inexact.
+        """
+        x = self.detached(x)
+        kind = np.finfo(self.kind_of(x))
+        unit, smallest = float(kind.eps) / 2, float(kind.smallest_subnormal)
+        factor = unit * (1 + 2 * unit)
+        size = self.function("absolute", x)
+        up = x + size * factor
+        scaled = x / unit
+        up_scaled = (scaled + self.function("absolute", scaled) * factor) * unit
+        middle = self.where(size < smallest / unit, x + smallest, up_scaled)
+        return self.where(size < float(kind.tiny) / unit, middle, up)
 
     # Rows
 

@@ -33,7 +33,7 @@ class Exportable:
     classes : tuple of str
         Labels as strings, in the order of the columns.
     columns : tuple of str
-        Names of the columns of scores.
+        Names of the columns of scores; a single one for a graph of one column, see :func:`~calibrant.export.export`.
     dtype : numpy dtype
         Float type of input and output, float32 or float64.
     """
@@ -62,7 +62,8 @@ class Backend:
         ``run(path, scores)`` applies an exported file to float64 scores, which it casts to the float type of the file.
         The result has that float type. Raises :class:`~calibrant.errors.MissingExtraError` without its runtime.
     metadata : callable or None
-        ``metadata(path)`` returns the metadata of the file: ``space`` and ``classes``.
+        ``metadata(path)`` returns the metadata of the file: ``space`` and ``classes``, and ``n_columns`` if the number of
+        score columns may differ from that of the classes.
     options : tuple of str
         Names of options beyond those of all back ends.
     dtype : str

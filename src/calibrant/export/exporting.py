@@ -13,6 +13,7 @@ from calibrant.calibrator import Calibrator
 from calibrant.errors import ExportError, MissingExtraError, ParameterError
 from calibrant.export.backend import Backend, Exportable, backend_for
 from calibrant.export.parity import Parity, measured
+from calibrant.graph import of_one_column
 from calibrant.options import check_choice
 from calibrant.persistence.replacing import replacing
 from calibrant.space import Space
@@ -48,7 +49,8 @@ def export(
         Input of the exported map; by default the space of the fit.
     columns : sequence of K strings, optional
         Names of the score columns. By default those of the fit; without names, or for another ``space``, the labels with the
-        prefix ``p_`` (probabilities) or ``z_`` (logits).
+        prefix ``p_`` (probabilities) or ``z_`` (logits). For two classes, a single name is the column of the second class, and
+        the exported map takes this column alone.
     **options
         Further options of the format.
 
@@ -92,9 +94,12 @@ def exportable(
     graph = calibrator.graph(space)
     classes = tuple(str(label) for label in calibrator.classes_.tolist())
     names = _default_columns(calibrator, graph.space, classes) if columns is None else _names(columns)
-    if names is None or len(names) != len(classes) or len(set(names)) < len(names):
+    if names is not None and len(names) == 1 and len(classes) == 2:
+        graph = of_one_column(graph)
+    elif names is None or len(names) != len(classes) or len(set(names)) < len(names):
+        single = ", or one name for the second class alone" if len(classes) == 2 else ""
         raise ParameterError(
-            f"columns must be {len(classes)} different names, one per class, not {columns!r}."
+            f"columns must be {len(classes)} different names, one per class{single}, not {columns!r}."
         )
     return Exportable(graph, classes, names, _float_type(dtype))
 
@@ -104,7 +109,7 @@ def _default_columns(calibrator: Calibrator, space: Space, classes: tuple[str, .
     if (
         names is not None
         and names.dtype.kind == "U"
-        and len(names) == len(classes)
+        and (len(names) == len(classes) or (len(names), len(classes)) == (1, 2))
         and space == calibrator.space_
     ):
         return tuple(str(name) for name in names)

@@ -4,7 +4,7 @@
      const { run } = require("./interpreter.js");        // in a browser: globalThis.calibrant.run
      run(JSON.parse(text), [[0.7, 0.2, 0.1]]);           // one row of probabilities per row of scores
 
-   Columns of the result have the order of "classes". Arithmetic is float64; for "float_type": "float32", values are
+   Columns of the result have the order of "classes". A map of one column takes the score of the second class. Arithmetic is float64; for "float_type": "float32", values are
    rounded to float32 where the Python library does so. A row that is no row of scores throws a RangeError. */
 (() => {
   const FORMAT = "calibrant graph";
@@ -341,7 +341,10 @@
     }
     const numbers = Array.from(row, (x) => (typeof x === "number" ? round(x) : NaN));
     if (!numbers.every(Number.isFinite)) throw new RangeError(`row ${place} must have finite numbers`);
-    if (graph.space === "probabilities" && !(smallest(numbers) >= 0 && Math.abs(sum(numbers) - 1) <= ROW_SUM_TOLERANCE)) {
+    if (graph.space === "probabilities" && graph.columns === 1 && !(numbers[0] >= 0 && numbers[0] <= 1)) {
+      throw new RangeError(`row ${place} must hold a probability from 0 to 1`);
+    }
+    if (graph.space === "probabilities" && graph.columns > 1 && !(smallest(numbers) >= 0 && Math.abs(sum(numbers) - 1) <= ROW_SUM_TOLERANCE)) {
       throw new RangeError(`row ${place} must hold probabilities that are not negative and sum to 1 within ${ROW_SUM_TOLERANCE}`);
     }
     return numbers;

@@ -27,7 +27,7 @@ import calibrant
 from calibrant.arrays import AnyArray
 from calibrant.errors import FileFormatError
 from calibrant.export.backend import Backend, Exportable
-from calibrant.graph import GraphError
+from calibrant.graph import GraphError, one_column
 from calibrant.graph.plain import graph_from_plain, graph_to_plain
 from calibrant.persistence.probe import probe_inputs
 from calibrant.persistence.reading import checked_probe, expect, opened, parsed_json
@@ -58,7 +58,10 @@ INFINITIES: Final = {"Infinity": np.inf, "-Infinity": -np.inf}
 def json_of(exportable: Exportable) -> dict[str, Any]:
     """Return the content of a JSON file: a graph, the names of classes and columns, and probe rows."""
     graph = exportable.graph
-    inputs = probe_inputs(graph.n_columns, graph.space).astype(exportable.dtype)
+    inputs = probe_inputs(graph.n_outputs, graph.space)
+    if graph.n_columns == 1:
+        inputs = one_column(inputs, graph.space)
+    inputs = inputs.astype(exportable.dtype)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -137,15 +140,20 @@ def _read(text: bytes) -> Exportable:
         graph = graph_from_plain(content["graph"], _array)
     except GraphError as error:
         raise UnreadableError(f"is damaged: {quoted(str(error))}") from error
+    widths = (graph.n_columns, graph.n_outputs)
+    expect(
+        widths[0] == widths[1] or widths == (1, 2),
+        "its graph must have a column per class, or one for two classes",
+    )
     names = []
-    for key in ("classes", "columns"):
+    for key, number in (("classes", widths[1]), ("columns", widths[0])):
         own = content[key]
         expect(
             type(own) is list
-            and len(own) == graph.n_columns
+            and len(own) == number
             and all(type(name) is str for name in own)
             and len(set(own)) == len(own),
-            f"{key} must be {graph.n_columns} different texts",
+            f"{key} must be {number} different texts" if number > 1 else f"{key} must be one text",
         )
         names.append(tuple(own))
     probe = content["probe"]
@@ -157,7 +165,7 @@ def _read(text: bytes) -> Exportable:
     expect(
         all(row.dtype.kind == "f" for row in rows), "the probe must be rows of numbers with a decimal point"
     )
-    checked_probe((rows[0].astype(dtype), rows[1]), graph.n_columns).check_graph(graph, len(text))
+    checked_probe((rows[0].astype(dtype), rows[1]), widths[1], widths[0]).check_graph(graph, len(text))
     return Exportable(graph, names[0], names[1], dtype)
 
 
@@ -213,7 +221,11 @@ def _run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def _metadata(path: Path) -> dict[str, Any]:
     loaded = load_json(path)
-    return {"space": loaded.graph.space.value, "classes": loaded.classes}
+    return {
+        "space": loaded.graph.space.value,
+        "classes": loaded.classes,
+        "n_columns": loaded.graph.n_columns,
+    }
 
 
 BACKEND = Backend("JSON", (".json",), "", _write, _run, _metadata)

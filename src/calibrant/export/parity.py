@@ -15,7 +15,7 @@ from calibrant.arrays import FloatArray, Vector
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ExportError, FileFormatError, MissingExtraError
 from calibrant.export.backend import Backend, backend_for
-from calibrant.graph import MapGraph
+from calibrant.graph import MapGraph, of_one_column, one_column
 from calibrant.graph.curves import Piecewise, Ramps
 from calibrant.graph.operation import Operation
 from calibrant.graph.switch import Switch
@@ -106,7 +106,7 @@ def verify(path: str | os.PathLike[str], calibrator: Calibrator) -> Parity:
     backend = backend_for(path)
     if not stat.S_ISREG(path.stat().st_mode):
         raise FileFormatError(f"{path} is not a regular file; give the file that was exported.")
-    space = None
+    graph = None
     if backend.metadata is not None:
         try:
             told = backend.metadata(path)
@@ -114,14 +114,16 @@ def verify(path: str | os.PathLike[str], calibrator: Calibrator) -> Parity:
             raise
         except Exception as error:
             raise _unusable(path, backend, error) from error
-        space = str(told["space"])
         known = [str(label) for label in calibrator.classes_.tolist()]
         if list(told["classes"]) != known:
             raise ExportError(
                 f"{path} is for the classes {quoted(list(told['classes']))}, but the calibrator is for "
                 f"{quoted(known)}; compare it with the calibrator that it was exported from."
             )
-    parity = measured(path, backend, calibrator.graph(space))
+        graph = calibrator.graph(str(told["space"]))
+        if told.get("n_columns") == 1 and len(known) == 2:
+            graph = of_one_column(graph)
+    parity = measured(path, backend, calibrator.graph() if graph is None else graph)
     if not parity.holds:
         raise ExportError(
             f"{path} differs from the calibrator: {parity}; export the calibrator again, or compare the file with the "
@@ -141,7 +143,7 @@ def measured(path: Path, backend: Backend, graph: MapGraph) -> Parity:
         raise
     except Exception as error:
         raise _unusable(path, backend, error) from error
-    if found.shape != rows.shape or found.dtype.name not in TOLERANCES:
+    if found.shape != (len(rows), graph.n_outputs) or found.dtype.name not in TOLERANCES:
         raise FileFormatError(
             f"{path} returns {found.dtype} of shape {found.shape} for scores of shape {rows.shape}, which are no probabilities; "
             "export the calibrator again."
@@ -220,11 +222,11 @@ def parity_rows(graph: MapGraph) -> FloatArray:
     >>> parity_rows(fitted.graph()).shape[1]
     2
     """
-    n_columns, space = graph.n_columns, graph.space
-    parts = [probe_inputs(n_columns, space), _hard_rows(n_columns, space), _random_rows(n_columns, space)]
-    if n_columns > 1:
-        parts.append(_rows_between_knots(graph))
-    return np.concatenate(parts).astype(np.float64)
+    n_columns, space = max(graph.n_columns, 2), graph.space
+    rows = np.vstack([make(n_columns, space) for make in (probe_inputs, _hard_rows, _random_rows)])
+    if graph.n_columns == 1:
+        rows = one_column(rows, space)
+    return np.vstack([rows, _rows_between_knots(graph)]).astype(np.float64)
 
 
 def _hard_rows(n_columns: int, space: Space) -> FloatArray:
@@ -363,7 +365,7 @@ def _bracketed(graph: MapGraph, targets: _Targets) -> _Brackets:
     n_columns = graph.n_columns
     is_open = np.ones(len(targets.site), dtype=bool)
     found: list[tuple[Any, ...]] = []
-    patterns = (0,) if n_columns == 2 else (0, 1)
+    patterns = (0,) if n_columns <= 2 else (0, 1)
     lines = [(line, pattern) for line in range(n_columns) for pattern in patterns]
     for line, pattern in lines[: max(2, MOST_GRID // (len(GRID) * n_columns))]:
         seen: list[FloatArray] = []
@@ -397,6 +399,9 @@ def _on_line(
 ) -> FloatArray:
     """Return rows with given log-odds of one class; the others share the rest in one of two patterns."""
     n_columns = graph.n_columns
+    if n_columns == 1:
+        single = log_odds if graph.space is Space.LOGITS else expit(log_odds)
+        return single[:, np.newaxis]
     places = (np.arange(n_columns) - first_class[:, np.newaxis]) % n_columns  # 0 for the class itself
     uneven = softmax(2.0 * np.modf(np.arange(1, n_columns) * GOLDEN)[0][np.newaxis])[0]
     shares = np.stack([uneven, 0.1 * uneven + 0.9 * (np.arange(1, n_columns) == 1)])

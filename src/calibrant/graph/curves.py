@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray, IntArray, Vector
-from calibrant.graph.operation import GraphError, Kernel, Operation, new_value
-from calibrant.graph.rows import FEW_ROWS
+from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, new_value
 from calibrant.numerics.interpolated import CubicTable
 
 __all__ = ["Piecewise", "Ramps"]

@@ -14,8 +14,8 @@ from calibrant.graph.order import Restore
 from calibrant.graph.rows import Dense, LogSoftmax, Mixture, Softmax
 from calibrant.graph.switch import Switch
 from calibrant.graph.trees import TreeMeans
+from calibrant.presentation.sentences import counted
 from calibrant.space import Space
-from calibrant.wording import counted
 
 __all__ = ["described"]
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from scipy.special import log_expit
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.graph.operation import GraphError, Kernel, Operation, fits, per_column, same_width
+from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, fits, per_column, same_width
 
 __all__ = ["Affine", "Arithmetic", "Clip", "Function", "Log", "Narrow", "Widen"]
 
@@ -74,7 +73,9 @@ class Log(Operation):
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
             y = np.log(x, out=out)
-            return np.maximum(y, least, out=y)
+            if len(y) <= FEW_ROWS:
+                return np.maximum(y, least, out=y)
+            return np.clip(y, least, np.inf, out=y)
 
         return kernel
 
@@ -113,6 +114,8 @@ class Clip(Operation):
         has_low, has_high = bool(np.isfinite(self.low).any()), bool(np.isfinite(self.high).any())
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
+            if len(x) > FEW_ROWS:
+                return np.clip(x, low, high, out=out)
             if not has_high:
                 return np.maximum(x, low, out=out)
             if not has_low:
@@ -150,8 +153,23 @@ def _relu(x: FloatArray, out: FloatArray | None = None) -> Any:
     return np.maximum(x, 0, out=out)
 
 
+def _log_of_smaller_share(x: FloatArray) -> Any:
+    """Return log(1 + e^-|x|)."""
+    y = np.absolute(x)
+    np.negative(y, out=y)
+    np.exp(y, out=y)
+    return np.log1p(y, out=y)
+
+
 def _softplus(x: FloatArray, out: FloatArray | None = None) -> Any:
-    return np.logaddexp(x, x.dtype.type(0), out=out)
+    # Several times as fast as logaddexp, and so is the next one compared with scipy's log_expit.
+    rest = _log_of_smaller_share(x)
+    return np.add(np.maximum(x, 0, out=out), rest, out=out)
+
+
+def _log_sigmoid(x: FloatArray, out: FloatArray | None = None) -> Any:
+    rest = _log_of_smaller_share(x)
+    return np.subtract(np.minimum(x, 0, out=out), rest, out=out)
 
 
 def _exp(x: FloatArray, out: FloatArray | None = None) -> Any:
@@ -163,13 +181,13 @@ def _sigmoid(x: FloatArray, out: FloatArray | None = None) -> Any:
     y = np.negative(x, out=out)
     np.exp(y, out=y)
     y += 1
-    return np.reciprocal(y, out=y)
+    return np.divide(1, y, out=y)
 
 
 FUNCTIONS: dict[str, Callable[..., FloatArray]] = {
     "exp": _exp,
     "sigmoid": _sigmoid,
-    "log-sigmoid": log_expit,
+    "log-sigmoid": _log_sigmoid,
     "softplus": _softplus,
     "absolute": np.absolute,
     "square": np.square,
@@ -285,6 +303,7 @@ class Narrow(Operation):
 
     name: ClassVar[str] = "narrow"
     elementwise: ClassVar[bool] = True
+    overwrites: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
         return widths[0]
@@ -300,10 +319,13 @@ class Narrow(Operation):
                 if not self.keep_positive:
                     return x.astype(kind)
                 out = np.empty_like(x, dtype=kind)
+            if out is x and x.min(initial=1) >= least:
+                return x
             if self.keep_positive:
+                zeros = None if x.all() else x == 0
                 np.maximum(x, least, out=out, casting="same_kind", dtype=x.dtype)
-                if not x.all():
-                    out[x == 0] = 0
+                if zeros is not None:
+                    out[zeros] = 0
             else:
                 np.copyto(out, x, casting="same_kind")
             return out

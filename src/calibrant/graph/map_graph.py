@@ -1,8 +1,10 @@
 """MapGraph: the fitted map of a calibrator as a list of row operations, and the NumPy program that runs it."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,6 +125,10 @@ class MapGraph:
                 program = self._programs[kind.char] = Program.of(self, kind)
         return program
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the graph without compiled programs, whose functions cannot be pickled."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @cached_property
     def _programs(self) -> dict[str, "Program"]:
         return {}
@@ -238,11 +244,14 @@ MANY_ROWS = 32
 
 NOWHERE, OUTPUT = -1, -2
 
+# Of one array that a thread keeps for the intermediate results of later blocks.
+MOST_KEPT_BYTES = 2 * BLOCK_BYTES
+
 
 class Step(NamedTuple):
     """One kernel with its arguments and its target.
 
-    ``target`` is the number of the value whose array is overwritten, :data:`OUTPUT`, or :data:`NOWHERE` for a new array.
+    ``target`` is the number of the value whose array is overwritten, :data:`OUTPUT`, or :data:`NOWHERE` for another array.
     """
 
     kernel: Kernel
@@ -250,6 +259,37 @@ class Step(NamedTuple):
     others: tuple[int, ...]
     target: int
     result: int
+
+
+class Place(NamedTuple):
+    """Where a result is in the workspace, with its width and float type."""
+
+    number: int
+    width: int
+    kind: np.dtype[Any]
+
+
+class _Workspace(threading.local):
+    """Arrays of a thread for the intermediate results of one block after another, since fresh memory takes longer to write to."""
+
+    def __init__(self) -> None:
+        self.is_taken = False
+        self._arrays: list[NDArray[np.float64]] = []
+
+    def array(
+        self, place: int, n_rows: int, width: int, kind: np.dtype[Any], *, by_columns: bool
+    ) -> FloatArray:
+        """Return a matrix that shares memory with all others of this place."""
+        size = n_rows * width
+        while len(self._arrays) <= place:
+            self._arrays.append(np.empty(0))
+        if len(self._arrays[place]) < size:
+            self._arrays[place] = np.empty(size)
+        numbers = self._arrays[place].view(kind)[:size]
+        return numbers.reshape(width, n_rows).T if by_columns else numbers.reshape(n_rows, width)
+
+
+_WORKSPACE = _Workspace()
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +303,7 @@ class Program:
     """
 
     steps: tuple[Step, ...]
+    places: tuple[Place | None, ...]
     output: int
     n_values: int
     n_outputs: int
@@ -300,6 +341,11 @@ class Program:
         output = same[len(graph.nodes)]
         last_use[shares[output]] = len(widths)  # the output is needed to the end
         targets = _targets(graph, computed, taken, shares, last_use, kinds, output)
+        numbers = _places(graph, computed, shares, last_use, targets)
+        places = tuple(
+            Place(numbers[number], widths[number], kinds[number]) if number in numbers else None
+            for number in computed
+        )
         steps = tuple(
             Step(
                 softmax_with_argmax
@@ -314,6 +360,7 @@ class Program:
         )
         return cls(
             steps,
+            places,
             output,
             len(widths),
             graph.n_outputs,
@@ -375,18 +422,40 @@ class Program:
             in_all_blocks(run)
 
     def _run_block(self, scores: FloatArray, out: FloatArray) -> None:
+        n_rows = len(scores)
+        if n_rows < MANY_ROWS or n_rows * self.widest * 8 > MOST_KEPT_BYTES or _WORKSPACE.is_taken:
+            self._apply(scores, out, None)
+            return
+        _WORKSPACE.is_taken = True
+        try:
+            self._apply(scores, out, _WORKSPACE)
+        finally:
+            _WORKSPACE.is_taken = False
+
+    def _apply(self, scores: FloatArray, out: FloatArray, workspace: _Workspace | None) -> None:
+        """Write the output for a block of rows, with intermediate results in a workspace or in new arrays."""
         # OUTPUT and NOWHERE index the last two.
         values: list[Any] = [None] * (self.n_values + 2)
         values[0], given = scores, out
-        if self.by_columns and len(scores) >= MANY_ROWS:
+        n_rows = len(scores)
+        by_columns = self.by_columns and n_rows >= MANY_ROWS
+        if by_columns and workspace is None:
             values[0] = np.asfortranarray(scores)
-            out = np.empty((self.n_outputs, len(scores)), self.kind).T
+            out = np.empty((self.n_outputs, n_rows), self.kind).T
+        elif by_columns and workspace is not None:
+            values[0] = workspace.array(0, n_rows, scores.shape[1], scores.dtype, by_columns=True)
+            np.copyto(values[0], scores)
+            out = workspace.array(1, n_rows, self.n_outputs, self.kind, by_columns=True)
         values[OUTPUT] = out
-        for kernel, first, others, target, number in self.steps:
+        places = self.places if workspace is not None else repeat(None)
+        for (kernel, first, others, target, number), place in zip(self.steps, places, strict=False):
+            into = values[target]
+            if place is not None and workspace is not None:
+                into = workspace.array(place.number, n_rows, place.width, place.kind, by_columns=by_columns)
             if others:
-                values[number] = kernel(values[target], values[first], *[values[other] for other in others])
+                values[number] = kernel(into, values[first], *[values[other] for other in others])
             else:
-                values[number] = kernel(values[target], values[first])
+                values[number] = kernel(into, values[first])
         result = values[self.output]
         if result is not given:
             np.copyto(given, result, casting="same_kind")
@@ -496,3 +565,23 @@ def _targets(
         if fits and not operation.may_return_its_value:
             targets[number] = OUTPUT
     return targets
+
+
+def _places(
+    graph: "MapGraph", computed: list[int], shares: list[int], last_use: list[int], targets: list[int]
+) -> dict[int, int]:
+    """Return the place in the workspace of every result that overwrites no other; those needed together have different ones."""
+    owner = list(range(len(shares)))  # of the array of a result
+    needed_until: dict[int, int] = {}
+    for number in computed:
+        first = targets[number] if targets[number] >= 0 else shares[number]
+        owner[number] = owner[first] if first != number else number
+        needed_until[owner[number]] = max(needed_until.get(owner[number], 0), last_use[shares[number]])
+    places: dict[int, int] = {}
+    for number in computed:
+        is_own = owner[number] == number and targets[number] == NOWHERE
+        if is_own and not graph.nodes[number - 1].operation.may_return_its_value:
+            taken = {place for other, place in places.items() if needed_until[other] >= number}
+            # The first two places are those of the input and of the output, stored by columns.
+            places[number] = next(place for place in range(2, len(shares) + 2) if place not in taken)
+    return places

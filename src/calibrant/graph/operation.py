@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from calibrant.arrays import FloatArray, Vector
 from calibrant.errors import FileFormatError
 
-__all__ = ["OPERATIONS", "GraphError", "Kernel", "Operation"]
+__all__ = ["FEW_ROWS", "OPERATIONS", "GraphError", "Kernel", "Operation"]
+
+# Up to this number of rows, the overhead of NumPy calls dominates; such blocks are stored row by row.
+FEW_ROWS = 16
 
 
 Kernel = Callable[..., Any]

@@ -8,14 +8,11 @@ import numpy as np
 from scipy.special import expit, logit
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.graph.operation import GraphError, Kernel, Operation, same_width
-from calibrant.numerics.reductions import NARROW, row_maxima, row_sums
+from calibrant.graph.operation import FEW_ROWS, GraphError, Kernel, Operation, same_width
+from calibrant.numerics.reductions import NARROW, contiguous_row_sums, row_maxima, row_sums
 from calibrant.numerics.row_order import argmax_restored
 
-__all__ = ["FEW_ROWS", "Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
-
-# Up to this number of rows, the overhead of NumPy calls dominates; such blocks are stored row by row.
-FEW_ROWS = 16
+__all__ = ["Dense", "LogSoftmax", "Mixture", "Normalise", "RowReduce", "Softmax", "normalised"]
 
 
 def row_tops(x: FloatArray) -> FloatArray:
@@ -65,10 +62,23 @@ CLOSE = {np.dtype(kind).char: 1 - 8 * np.finfo(kind).eps for kind in (np.float32
 
 def softmax_into(out: FloatArray | None, x: FloatArray) -> FloatArray:
     """Return the softmax of every row, in ``out`` if given."""
-    y = np.subtract(x, row_tops(x), out=out)
-    np.exp(y, out=y)
-    y /= row_totals(y)
+    y, totals = _exponentials(out, x)
+    y /= totals
     return y
+
+
+def _exponentials(out: FloatArray | None, x: FloatArray) -> tuple[FloatArray, FloatArray | float]:
+    """Return the exponentials of a softmax, and the sum of every row."""
+    if len(x) > 1:
+        y = np.subtract(x, row_tops(x), out=out)
+        np.exp(y, out=y)
+        return y, row_totals(y)
+    # With plain numbers in the place of arrays of one entry, which take longer.
+    y = np.subtract(x, x.item(x.argmax()), out=out)
+    np.exp(y, out=y)
+    if x.shape[1] > NARROW:
+        return y, row_totals(y)
+    return y, np.add.accumulate(y, axis=1).item(-1)
 
 
 def softmax_with_argmax(out: FloatArray | None, x: FloatArray, reference: FloatArray) -> FloatArray:
@@ -77,10 +87,9 @@ def softmax_with_argmax(out: FloatArray | None, x: FloatArray, reference: FloatA
     An entry that is the largest by more than rounding is the arg-max of the reference too. Other rows are compared with the
     reference.
     """
-    y = np.subtract(x, row_tops(x), out=out)
-    np.exp(y, out=y)
+    y, totals = _exponentials(out, x)
     n_close = np.count_nonzero(y > CLOSE[y.dtype.char])
-    y /= row_totals(y)
+    y /= totals
     if n_close != len(y):
         argmax_restored(y, reference)
     return y
@@ -164,8 +173,12 @@ class Dense(Operation):
         intercept, has_intercept = self.intercept.astype(kind), bool(self.intercept.any())
 
         def kernel(out: FloatArray | None, x: FloatArray) -> Any:
-            if out is None and x.flags.f_contiguous:
-                y = np.matmul(weights.T, x.T).T  # stored by columns, as x is
+            if len(x) == 1:
+                y = x.dot(weights, out)
+            elif x.flags.f_contiguous and (out is None or out.flags.f_contiguous):
+                y = np.matmul(
+                    weights.T, x.T, out=None if out is None else out.T
+                ).T  # stored by columns, as x is
             else:
                 y = np.matmul(x, weights, out=out)
             if has_intercept:
@@ -213,7 +226,7 @@ SPREAD = 80.0
 
 def _divided(values: Vector) -> Vector:
     # In the order of summation of the papers' programs, row by row, since equal scores lie on the edges of bins.
-    values /= np.ascontiguousarray(values).sum(axis=1, keepdims=True)
+    values /= contiguous_row_sums(values)[:, np.newaxis]
     return values
 
 
@@ -269,11 +282,22 @@ def normalised(values: FloatArray, how: Normalisation, fallback: FloatArray) -> 
     >>> normalised(separate, "shift", own).round(3)
     array([[0.71, 0.29], [0.8 , 0.2 ]])
     """
-    block = values.astype(np.float64)
-    empty = row_maxima(block) == 0
-    if empty.any():
-        block[empty] = fallback[empty]
-    return NORMALISATIONS[how](block).astype(values.dtype, copy=False)
+    rows: FloatArray = _normalised_in_place(values.astype(np.float64), how, fallback)
+    return rows.astype(values.dtype, copy=False)
+
+
+def _normalised_in_place(values: Any, how: Normalisation, fallback: FloatArray) -> Any:
+    """Return :func:`normalised` rows of float64, which may overwrite ``values``."""
+    if how == "divide":
+        totals = contiguous_row_sums(values)
+        empty = totals == 0
+        if not empty.any():
+            values /= totals[:, np.newaxis]
+            return values
+    else:
+        empty = row_maxima(values) == 0
+    values[empty] = fallback[empty]
+    return NORMALISATIONS[how](values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,6 +323,7 @@ class Normalise(Operation):
 
     name: ClassVar[str] = "normalise"
     n_values: ClassVar[int | None] = 2
+    overwrites: ClassVar[bool] = True
 
     def width(self, widths: Sequence[int]) -> int:
         if widths[0] != widths[1]:
@@ -310,7 +335,11 @@ class Normalise(Operation):
             raise GraphError(f"there is no normalisation {self.how!r}")
 
     def kernel(self, kind: np.dtype[Any]) -> Kernel:  # noqa: ARG002
-        def kernel(out: FloatArray | None, values: FloatArray, fallback: FloatArray) -> Any:  # noqa: ARG001
-            return normalised(values, self.how, fallback)
+        def kernel(out: FloatArray | None, values: FloatArray, fallback: FloatArray) -> Any:
+            if out is None or out.dtype != np.float64:
+                return normalised(values, self.how, fallback)
+            if out is not values:
+                np.copyto(out, values)
+            return _normalised_in_place(out, self.how, fallback)
 
         return kernel

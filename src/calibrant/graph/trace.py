@@ -151,6 +151,11 @@ class Value:
     def affine(self, scale: Any = 1.0, shift: Any = 0.0) -> "Value":
         """Return ``scale * self + shift``, with numbers or one number per column."""
         operation = Affine(np.asarray(scale, dtype=np.float64), np.asarray(shift, dtype=np.float64))
+        changes_nothing = operation.scale.size == operation.shift.size == 1 and (
+            operation.scale.item() == 1 and operation.shift.item() == 0
+        )
+        if changes_nothing:
+            return self
         if self.number and (operation.scale == 1).all():
             before, sources = self.trace.nodes[self.number - 1]
             if type(before) is Affine and not before.shift.any():

@@ -12,8 +12,9 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
 from calibrant.metrics.utility import OneClass, Prospect, TopClasses, Utility, check_utility
 from calibrant.numerics.cumulative import PathStatistic, ScoreGroups
+from calibrant.presentation.sentences import class_text, counted, p_text
 from calibrant.ranking.holm import holm
-from calibrant.wording import class_text, counted, p_text
+from calibrant.remedies import USE_OTHER_TEST
 
 __all__ = [
     "ClasswiseTests",
@@ -74,7 +75,7 @@ class NullDistribution:
             return None
         return small_sample_caution(n_rows) or (
             f"the p-value is rough, since the total variance of the rows is {self.n_varying:.2g} times the square of the "
-            f"largest possible residual, less than {MIN_VARIANCE:g}; use consistency_test"
+            f"largest possible residual, less than {MIN_VARIANCE:g}{USE_OTHER_TEST}"
         )
 
     def mean(self) -> float:
@@ -166,7 +167,7 @@ def cumulative_test(
     with :func:`~calibrant.metrics.utility_calibration_error`, which is the same test by simulation.
 
     The published formula is conservative, more so with few rows or few distinct scores. The correction brings the
-    rejection rate close to the nominal level (:doc:`/measurements` has simulated rates of both). With few distinct
+    rejection rate close to the nominal level (:doc:`/measurements/coverage` has simulated rates of both). With few distinct
     scores of very unequal weight it remains conservative. If all scores are equal, the test is the
     exact one of a normal mean.
 
@@ -244,7 +245,7 @@ class ClasswiseTests:
         shown = self._order()[: min(n_found or SHOWN, SHOWN)]
         worst = self._described(shown)
         is_rough = any(self.results[k].caution is not None for k in shown)
-        rough = " Rough p-values come from too few rows; use consistency_test." if is_rough else ""
+        rough = f" Rough p-values come from too few rows{USE_OTHER_TEST}." if is_rough else ""
         if n_found == 0:
             return (
                 f"Calibration rejected for none of {n_classes} classes at a familywise level of 5 % ({rows}); smallest "

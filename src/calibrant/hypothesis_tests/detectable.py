@@ -13,7 +13,7 @@ from calibrant.metrics.cumulative import CumulativeStatistic, chosen_statistic
 from calibrant.metrics.decisions import parsed_without_labels
 from calibrant.metrics.utility import TopClasses, Utility, check_utility
 from calibrant.numerics.cumulative import ScoreGroups
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["DetectableError", "smallest_detectable_error"]
 

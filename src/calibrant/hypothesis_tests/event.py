@@ -1,20 +1,26 @@
 """A binary event per row, with probabilities that are exact close to zero and one."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import IntArray, Vector
+from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import float64_probabilities
 from calibrant.numerics.reductions import row_sums
 from calibrant.numerics.row_blocks import BlockSums
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import class_text
 from calibrant.space import Space
 
-__all__ = ["Event"]
+__all__ = ["Event", "EventKind", "chosen_event"]
+
+EventKind = Literal["auto", "confidence", "positive"]
+"""``"confidence"``: the predicted class is correct. ``"positive"``: the second class of two occurs. ``"auto"``: the latter
+for two classes, the former for more."""
 
 # A softmax is never exactly zero, although its float64 value may be.
 MIN_SOFTMAX = float(np.finfo(np.float64).tiny)
@@ -77,3 +83,14 @@ def _probability_and_complement(predictions: Predictions, columns: IntArray) -> 
     least = MIN_SOFTMAX if predictions.space is Space.LOGITS else 0.0
     # Rows sum to one only up to rounding; probabilities are capped at one.
     return np.clip(own, least, 1.0), np.clip(others, least, 1.0)
+
+
+def chosen_event(data: LabelledPredictions, kind: EventKind) -> tuple[Event, str]:
+    """Return the event and its name in words."""
+    if kind == "positive" and data.n_classes != 2:
+        raise ParameterError(
+            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='confidence'."
+        )
+    if kind == "confidence" or data.n_classes > 2:
+        return Event.predicted_class(data), "the predicted class is correct"
+    return Event.one_class(data, 1), f"{class_text(data.classes[1])} occurs"

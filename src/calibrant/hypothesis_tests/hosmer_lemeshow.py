@@ -14,7 +14,8 @@ from calibrant.hypothesis_tests.event import Event
 from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes
-from calibrant.wording import class_text, counted
+from calibrant.presentation.sentences import class_text, counted
+from calibrant.remedies import USE_OTHER_TEST
 
 __all__ = ["hosmer_lemeshow_test"]
 
@@ -135,7 +136,7 @@ def hosmer_lemeshow_test(
     caution = None
     if n_groups and not refuted and least < MIN_EXPECTED * (1 - ROUNDING):
         caution = small_sample_caution(data.n_rows) or (
-            f"the p-value is rough, since a group expects only {least:.2g} events or non-events; use consistency_test"
+            f"the p-value is rough, since a group expects only {least:.2g} events or non-events{USE_OTHER_TEST}"
         )
     size = f"{counted(n_groups, 'group')}, {counted(max(degrees, 0), 'degree')} of freedom"
     return TestResult(

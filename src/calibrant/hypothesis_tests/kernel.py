@@ -9,14 +9,14 @@ from scipy.special import ndtr, ndtri
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.result import TestResult
+from calibrant.hypothesis_tests.result import TestResult, small_sample_caution
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes
 from calibrant.metrics.kernel import Pairs, Residuals, check_block_size
 from calibrant.numerics.kernels import Kernel, check_kernel, quadratic_forms
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import random_source
-from calibrant.wording import class_text, counted
+from calibrant.presentation.sentences import class_text, counted
 
 __all__ = ["kernel_test"]
 
@@ -25,6 +25,9 @@ TestKind = Literal["full", "confidence", "positive"]
 
 # Number of multiplications that "auto" spends on the exact test, and on the wild bootstrap: a few seconds.
 AFFORDABLE = 1.2e11
+
+# Effective number of less probable outcomes below which a p-value from the observed residuals is rough.
+FEWEST_OUTCOMES = 10.0
 
 # Columns of a matrix product that serves several resamples at once.
 COLUMNS_AT_A_TIME = 2048
@@ -91,11 +94,14 @@ def kernel_test(
 
     ``"wild"`` (wild bootstrap) multiplies the residual vector of every row by a random sign; the sum over pairs of such
     products has the same limit distribution. Costs O(n^2 (K + R)). Its level is approximate: it estimates the size
-    of residuals from the data, which is unreliable with few rows, or few wrong ones.
+    of residuals from the data, which is unreliable with few rows, or few wrong ones. With rare events or unequal weights
+    it rejects too often: :doc:`/promises` has simulated levels.
 
     ``"block"`` uses the mean of T over m = n / B blocks of rows, which is nearly normal, and its standard
     error from their spread: :math:`p = 1 - \Phi(\sqrt m \, \bar T / \mathrm{sd}(T))`. Costs O(n B K), scales to
     millions of rows, and has much less power than the others on the same rows.
+
+    For ``"wild"`` and ``"block"`` the result has a ``caution`` if the less probable outcomes are too few, after weighting.
 
     Memory O(n R) bytes at most. Results do not depend on the order of the rows.
 
@@ -132,6 +138,7 @@ def kernel_test(
             null_hypothesis=null_hypothesis,
             n_rows=len(sample),
             null_quantile=float(ndtri(0.95)),
+            caution=_caution(sample),
         )
     simulate = _by_labels if method == "resampling" else _by_signs
     ordered = sample.take(sample.order)  # so that random numbers do not depend on the order of rows
@@ -139,7 +146,12 @@ def kernel_test(
     weight = float(sample.weights.sum() ** 2 - np.vdot(sample.weights, sample.weights))
     observed, *simulated = (Pairs(product, 0.0, weight, 1.0).unbiased for product in products.tolist())
     return _simulation_result(
-        observed, np.array(simulated), f"kernel_test({described})", null_hypothesis, len(sample)
+        observed,
+        np.array(simulated),
+        f"kernel_test({described})",
+        null_hypothesis,
+        len(sample),
+        None if method == "resampling" else _caution(sample),
     )
 
 
@@ -153,6 +165,36 @@ def _sample(data: LabelledPredictions, kind: TestKind) -> tuple[Residuals, str]:
     check_two_classes(data.n_classes, "kind='full'")
     sample = Residuals.of_event(data.predictions.probabilities[:, 1], data.labels == 1, data.weights)
     return sample, f"{class_text(data.classes[1])} occurs with exactly its predicted probability"
+
+
+def _caution(sample: Residuals) -> str | None:
+    """Return why a p-value from the observed residuals is rough; None if it is not."""
+    number = _effective_outcomes(sample)
+    if number >= FEWEST_OUTCOMES:
+        return None
+    return small_sample_caution(len(sample)) or (
+        f"the p-value is rough, since effectively only {number:.2g} of the less probable outcomes are expected, fewer than "
+        f"{FEWEST_OUTCOMES:g}; use method='resampling', which is exact"
+    )
+
+
+def _effective_outcomes(sample: Residuals) -> float:
+    r"""Return the number of equally weighted rare events whose count is as skewed as weighted sums of residuals.
+
+    .. math:: \frac{(\sum_k V_k)^3}{d (\sum_k |M_k|)^2}, \qquad
+              V_k = \sum_i w_i^2 p_{ik} (1 - p_{ik}), \quad M_k = \sum_i w_i^3 p_{ik} (1 - p_{ik}) (1 - 2 p_{ik})
+
+    for d columns; for one rare event with equal weights it is the expected number.
+    """
+    n_columns = sample.features.shape[1]
+    variance, third = np.zeros(n_columns), np.zeros(n_columns)
+    for rows in row_blocks(len(sample), n_columns):
+        p, w = sample.points(rows), sample.weights[rows]
+        spread = p * (1 - p)
+        variance += w**2 @ spread
+        third += w**3 @ (spread * (1 - 2 * p))
+    skewed = float(np.abs(third).sum())
+    return float(variance.sum()) ** 3 / (n_columns * skewed**2) if skewed > 0 else np.inf
 
 
 def _check_options(kind: Any, method: Any, n_resamples: Any) -> None:
@@ -267,7 +309,7 @@ def _hollow(tile: Callable[[slice, slice], Matrix]) -> Callable[[slice, slice], 
 
 
 def _simulation_result(
-    observed: float, simulated: Vector, name: str, null_hypothesis: str, n_rows: int
+    observed: float, simulated: Vector, name: str, null_hypothesis: str, n_rows: int, caution: str | None
 ) -> TestResult:
     n_resamples = len(simulated)
     # Few rows have few distinct outcomes; ties are found up to rounding.
@@ -283,4 +325,5 @@ def _simulation_result(
         n_resamples=n_resamples,
         p_value_error=float(np.sqrt(p_value * (1 - p_value) / n_resamples)),
         null_quantile=float(np.quantile(simulated, 0.95)),
+        caution=caution,
     )

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from math import inf
 
-from calibrant.wording import counted, p_text
+from calibrant.presentation.sentences import counted, p_text
+from calibrant.remedies import USE_OTHER_TEST
 
 __all__ = ["TestResult", "small_sample_caution"]
 
@@ -106,4 +107,4 @@ def small_sample_caution(n_rows: int) -> str | None:
     """
     if n_rows >= MIN_ROWS:
         return None
-    return f"a p-value from {counted(n_rows, 'row')} is rough; use consistency_test"
+    return f"a p-value from {counted(n_rows, 'row')} is rough{USE_OTHER_TEST}"

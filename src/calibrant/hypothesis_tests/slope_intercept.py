@@ -17,8 +17,9 @@ from calibrant.metrics.events import check_two_classes
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_level
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import class_text, counted, p_text
+from calibrant.remedies import USE_TEST_OF_RESIDUALS
 from calibrant.space import Space
-from calibrant.wording import class_text, counted, p_text
 
 __all__ = [
     "Coefficient",
@@ -106,9 +107,8 @@ def finite_log_odds(log_odds: Vector, event: str) -> Vector:
         return log_odds
     if not finite.any():
         raise PredictionError(
-            f"every probability of {event} is exactly 0 or 1, so there are no finite log-odds to fit a line to; use "
-            "cumulative_test or spiegelhalter_test, or set a lower limit with "
-            "Predictions.from_probabilities(..., floor=...)."
+            f"every probability of {event} is exactly 0 or 1, so there are no finite log-odds to fit a line to; "
+            f"{USE_TEST_OF_RESIDUALS}."
         )
     reach = float(np.abs(log_odds[finite]).max()) + np.log(2)
     return np.where(finite, log_odds, np.copysign(reach, log_odds))

@@ -1,27 +1,22 @@
 """Calibration within subgroups: a test over all segments of side columns, with simultaneous intervals."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Float64Array
-from calibrant.errors import ParameterError
-from calibrant.hypothesis_tests.event import Event
+from calibrant.hypothesis_tests.event import EventKind, chosen_event
 from calibrant.hypothesis_tests.result import TestResult
 from calibrant.intervals.clopper_pearson import clopper_pearson
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.options import check_choice, check_level, check_whole, random_source
+from calibrant.presentation.sentences import counted, p_text, shortened
 from calibrant.segments import Segments, side_columns
 from calibrant.tabular import Tabular
-from calibrant.wording import class_text, counted, p_text, shortened
 
 __all__ = ["SubgroupCalibration", "subgroup_calibration"]
-
-EventKind = Literal["auto", "confidence", "positive"]
-"""``"confidence"``: the predicted class is correct. ``"positive"``: the second class of two occurs. ``"auto"``: the latter
-for two classes, the former for more."""
 
 DRAWS_AT_A_TIME = 64
 
@@ -194,7 +189,7 @@ def subgroup_calibration(
         side = {name: values[weights > 0] for name, values in side.items()}
     segments = Segments.of(side, depth=depth, n_quantiles=n_quantiles, min_rows=min_rows)
     members, names = segments.members(side), segments.names
-    event, words = _event(data, kind)
+    event, words = chosen_event(data, kind)
     row_weights = np.ones(data.n_rows) if data.weights is None else data.weights
     variance = members @ (row_weights**2 * event.variance)
     weight = members @ row_weights
@@ -270,14 +265,3 @@ def _step_down(
     descending = ascending[::-1]
     p_values[descending] = np.maximum.accumulate(p_values[descending])
     return p_values, np.concatenate(largest)
-
-
-def _event(data: LabelledPredictions, kind: EventKind) -> tuple[Event, str]:
-    """Return the event and its name in words."""
-    if kind == "positive" and data.n_classes != 2:
-        raise ParameterError(
-            f"kind='positive' is for two classes, but there are {data.n_classes}; use kind='confidence'."
-        )
-    if kind == "confidence" or data.n_classes > 2:
-        return Event.predicted_class(data), "the predicted class is correct"
-    return Event.one_class(data, 1), f"{class_text(data.classes[1])} occurs"

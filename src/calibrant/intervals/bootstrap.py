@@ -1,6 +1,7 @@
 """Bootstrap confidence interval of any metric, and of the difference between two predictions."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
+from calibrant.intervals.few_units import few_rows_of_a_class, few_unequal_groups
 from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.intervals.resampling import (
@@ -88,7 +90,7 @@ def bootstrap(
     error, such as :func:`~calibrant.metrics.confidence_ece`, includes the noise of its bins, and a resample has twice
     that noise. Near calibration the percentile interval almost always lies above the true error, and
     ``method="basic"`` corrects that only in part. An interval of the debiased square covers at any error.
-    :doc:`/measurements` has the simulated coverage.
+    :doc:`/measurements/coverage` has the simulated coverage.
 
     So use ``partial(debiased_ece, signed=True)``. Its interval is for the *squared* error; the
     roots of its ends, or zero where they are negative, are an interval for the error. To show that there is an error at
@@ -114,7 +116,9 @@ def bootstrap(
     or pass fewer rows (a quarter of the rows doubles the width), and use ``progress``. BCa needs about 500
     more evaluations for its acceleration, which ``progress`` does not count.
 
-    **Coverage** of means, by simulation, is in :doc:`/measurements` too: slightly below the level for few rows.
+    **Coverage** of means, by simulation, is in :doc:`/promises`: slightly below the level for few rows, and clearly below it
+    for fewer than twenty rows of a rare class and for few groups of unequal sizes, for which ``note`` says so. For a
+    difference of losses use :func:`loss_difference`, which corrects for skewness and unequal groups.
 
     Examples
     --------
@@ -134,13 +138,14 @@ def bootstrap(
         threads_for(metric, data.n_rows),
         if_infinite=floor_advice(metric),
     )
-    return resampled.interval(
+    found = resampled.interval(
         options,
         method=_method_name(resampled.method, stratify, groups),
         definition=describe(metric),
         n_rows=data.n_rows,
         n_groups=None if groups is None else resampling.n_units,
     )
+    return _with_remark(found, data, groups, len(y_true), sample_weight)
 
 
 def paired_bootstrap(
@@ -239,7 +244,7 @@ def paired_bootstrap(
     )
     if higher_is_better is None and is_declared(metric):
         higher_is_better = traits_of(metric).higher_is_better
-    return resampled.interval(
+    found = resampled.interval(
         options,
         method=f"paired {_method_name(resampled.method, stratify, groups)}",
         definition=f"{describe(metric)}, second minus first",
@@ -247,6 +252,23 @@ def paired_bootstrap(
         n_groups=None if groups is None else resampling.n_units,
         probability_second_better=_share_better(resampled.values, higher_is_better),
     )
+    return _with_remark(found, first, groups, len(y_true), sample_weight)
+
+
+# With fewer rows of a rare class a resample often has far too few of them.
+FEW_EVENTS = 20
+
+
+def _with_remark(
+    found: Interval, data: LabelledPredictions, groups: Any, n_rows: int, sample_weight: Any
+) -> Interval:
+    """Add why the interval may be too short."""
+    if groups is None:
+        remark = few_rows_of_a_class(data, FEW_EVENTS)
+    else:
+        remark = few_unequal_groups(group_numbers(groups, n_rows, sample_weight))
+    notes = [note for note in (found.note, remark) if note]
+    return replace(found, note="; ".join(notes)) if remark else found
 
 
 def _share_better(differences: Float64Array, higher_is_better: bool | None) -> float | None:

@@ -9,7 +9,7 @@ from calibrant.arrays import Float64Array
 from calibrant.binning import Bins
 from calibrant.errors import ParameterError
 from calibrant.options import check_level, real_array
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["bin_intervals", "clopper_pearson"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from calibrant.arrays import IntArray
 from calibrant.errors import ParameterError
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["group_numbers"]
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from math import isclose, isnan
 from typing import Any
 
-from calibrant.wording import counted, p_text
+from calibrant.presentation.sentences import counted, p_text
 
 __all__ = ["Interval"]
 
@@ -110,9 +110,11 @@ class Interval:
             notes.append(p_text(self.p_value))
         if self.probability_second_better is not None:
             notes.append(f"second better in {100 * self.probability_second_better:.4g} %")
+        has_interval = isnan(self.estimate) or not isnan(self.low)
+        interval = f"{100 * self.level:g} % interval [{self.low:.4g}, {self.high:.4g}]"
         return (
-            f"{self.definition}: {self.estimate:.4g}, {100 * self.level:g} % interval "
-            f"[{self.low:.4g}, {self.high:.4g}] ({', '.join(notes)}){self._remark()}"
+            f"{self.definition}: {self.estimate:.4g}, {interval if has_interval else 'no interval'} ({', '.join(notes)})"
+            f"{self._remark()}"
         )
 
     def _remark(self) -> str:

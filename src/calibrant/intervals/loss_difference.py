@@ -1,20 +1,21 @@
 """Confidence interval for the difference of two mean losses, in closed form (paired t interval)."""
 
 import warnings
-from math import inf, nan
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from calibrant.arrays import Float64Array, IntArray
 from calibrant.errors import CalibrationWarning, ParameterError
+from calibrant.intervals.few_units import MIN_UNITS, few_rows_of_a_class
 from calibrant.intervals.groups import group_numbers
 from calibrant.intervals.interval import Interval
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.row_losses import Loss, check_loss, log_loss_ceiling, row_losses
+from calibrant.numerics.cluster_variance import UnitMean
 from calibrant.options import check_level
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["loss_difference"]
 
@@ -38,11 +39,12 @@ def loss_difference(
     .. math::
 
         \bar d = \frac{1}{W} \sum_i w_i d_i, \qquad
-        s^2 = \frac{G}{G - 1} \frac{1}{W^2} \sum_g \Bigl( \sum_{i \in g} w_i (d_i - \bar d) \Bigr)^2, \qquad
-        \bar d \pm t_{G - 1} \, s
+        s^2 = \frac{G - 1}{G} \sum_g \Bigl( \frac{\sum_{i \in g} w_i (d_i - \bar d)}{W - W_g} \Bigr)^2, \qquad
+        W_g = \sum_{i \in g} w_i
 
-    with the quantile of Student's t with G - 1 degrees of freedom. For rows without weights s is
-    the usual standard error of a mean, and with groups the cluster-robust one :cite:`cameron2015`.
+    gives :math:`t = (\bar d - \mu) / s`, which is corrected for the skewness of the differences :cite:`hall1992` and referred to
+    Student's t, with the effective number of groups minus one as degrees of freedom. For symmetric differences of rows without
+    weights the interval is the usual :math:`\bar d \pm t_{n - 1} s`; with groups s is cluster-robust :cite:`cameron2015`.
 
     Parameters
     ----------
@@ -72,14 +74,13 @@ def loss_difference(
 
     Notes
     -----
-    Valid for held-out predictions: compare calibrators on rows that none of them was fitted to. With few rows of
-    skewed differences the coverage is slightly below the level, and with dependent rows far below it unless you pass
-    ``groups``; :doc:`/measurements` has simulated coverage. Costs
-    O(nK), memory O(n).
+    Valid for held-out predictions: compare calibrators on rows that none of them was fitted to. With dependent rows
+    the coverage is far below the level unless you pass ``groups``; :doc:`/promises` has simulated coverage. Where few
+    rows of large differences decide, such as rare events, the interval is longer on one side. With fewer than five rows of
+    the rarer of two classes a ``note`` says that it may be too short. Costs O(nK), memory O(n).
 
     Unequal weights reduce the effective sample size, :math:`W^2 / \sum_i w_i^2`; the degrees of freedom are that
-    minus one, and squared residuals are divided by :math:`1 - w_i / W`. With heavy-tailed weights the coverage
-    is still below the level.
+    minus one. With heavy-tailed weights the coverage is still below the level.
 
     If the log-loss of some row is infinite, because a true class had probability zero, there is no interval.
     If only one of the predictions has such rows, the difference is infinite, and positive if it is
@@ -91,8 +92,8 @@ def loss_difference(
     >>> y = [0, 0, 1, 1]
     >>> interval = loss_difference(y, [0.5] * 4, [0.3, 0.5, 0.7, 0.7], loss="brier")
     >>> print(interval)
-    Brier loss, halved for two classes, second minus first: -0.12, 95 % interval [-0.2473, 0.007298]
-    (t interval, 4 rows, p = 0.0577)
+    Brier loss, halved for two classes, second minus first: -0.12, 95 % interval [-0.2045, 0.288]
+    (t interval, 4 rows, p = 0.229)
 
     Zeros for a true class in both predictions, replaced by one in a thousand:
 
@@ -113,26 +114,25 @@ def loss_difference(
         differences = losses[1] - losses[0]
     note = _why_infinite(*(int(np.count_nonzero(np.isinf(of_rows))) for of_rows in losses))
     found = _mean_with_error(differences, first.weights, numbers, note)
-    half_width = float(stdtrit(found.degrees, (1 + level) / 2)) * found.error if found.error > 0 else 0.0
-    if note is None and found.degrees < MIN_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
-        note = f"unequal weights reduce the effective sample size to {found.degrees + 1:.3g}, so the interval may be too short"
-    bounded = np.isfinite(half_width) or np.isnan(found.mean)
+    low, high = found.limits(float(level)) if not np.isnan(found.mean) else (np.nan, np.nan)
+    note = note or _remark(found, first)
     return Interval(
         estimate=found.mean,
-        low=found.mean - half_width if bounded else -inf,
-        high=found.mean + half_width if bounded else inf,
+        low=low,
+        high=high,
         level=float(level),
         method="t interval" if groups is None else "t interval by group",
         definition=f"{_definition(loss, floor)}, second minus first",
         n_rows=first.n_rows,
         standard_error=found.error,
         n_groups=None if groups is None else found.n_units,
-        p_value=_p_value(found),
+        p_value=found.p_value,
         note=note,
     )
 
 
-MIN_UNITS = 20
+# With fewer rows of a rare class the interval is rough.
+FEW_EVENTS = 5
 
 
 def _definition(loss: Loss, floor: float) -> str:
@@ -159,48 +159,33 @@ def _why_infinite(n_first: int, n_second: int) -> str | None:
     )
 
 
-class _Mean(NamedTuple):
-    mean: float
-    error: float
-    n_units: int
-    degrees: float  # degrees of freedom: the effective number of units minus one
-
-
 def _mean_with_error(
     differences: Float64Array,
     weights: Float64Array | None,
     groups: IntArray | None,
     why_infinite: str | None,
-) -> _Mean:
-    n_units = len(differences) if groups is None else int(groups.max()) + 1
-    with np.errstate(invalid="ignore"):
-        mean = float(np.average(differences, weights=weights))
+) -> UnitMean:
     if why_infinite is not None:
         warnings.warn(f"{why_infinite}.", CalibrationWarning, stacklevel=3)
-        return _Mean(mean, inf, n_units, n_units - 1)
-    if n_units == 1:
+        n_units = len(differences) if groups is None else int(groups.max()) + 1
+        with np.errstate(invalid="ignore"):
+            return UnitMean(float(np.average(differences, weights=weights)), inf, n_units, n_units - 1)
+    found = UnitMean.of(differences, weights, groups)
+    if found.n_units == 1:
         unit = "row" if groups is None else "group"
         warnings.warn(
             f"the variance cannot be estimated from one {unit}, so the interval is unbounded; pass more {unit}s.",
             CalibrationWarning,
             stacklevel=3,
         )
-        return _Mean(mean, inf, n_units, 0)
-    residuals = differences - mean
-    masses = np.ones_like(differences) if weights is None else weights
-    residuals *= masses
-    if groups is not None:
-        residuals = np.bincount(groups, residuals).astype(np.float64, copy=False)
-        masses = np.bincount(groups, masses).astype(np.float64, copy=False)
-    shares = masses / masses.sum()
-    # A unit pulls the mean towards itself in proportion to its weight, which shrinks its residual by the same factor.
-    error = float(np.sqrt((residuals * residuals / (1 - shares)).sum())) / float(masses.sum())
-    return _Mean(mean, error, n_units, float(1 / (shares @ shares)) - 1)
+    return found
 
 
-def _p_value(found: _Mean) -> float:
-    if not np.isfinite(found.error):
-        return nan
-    if found.error == 0:
-        return 1.0 if found.mean == 0 else 0.0
-    return float(2 * stdtr(found.degrees, -abs(found.mean) / found.error))
+def _remark(found: UnitMean, data: LabelledPredictions) -> str | None:
+    """Return why the interval may be too short; None if it is not."""
+    if found.degrees < MIN_UNITS - 1 and found.degrees < 0.9 * (found.n_units - 1):
+        number = f"{found.degrees + 1:.3g}"
+        return (
+            f"unequal weights reduce the effective sample size to {number}, so the interval may be too short"
+        )
+    return few_rows_of_a_class(data, FEW_EVENTS)

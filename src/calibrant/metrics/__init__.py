@@ -15,11 +15,13 @@ from calibrant.metrics.debiased import debiased_ece
 from calibrant.metrics.decisions import bayes_decisions, cost_gap, expected_cost, realised_cost
 from calibrant.metrics.declaration import MetricTraits, describe
 from calibrant.metrics.decomposition import Decomposition, decompose
+from calibrant.metrics.grouping import GroupingLoss, grouping_loss
 from calibrant.metrics.kde import kde_ece
 from calibrant.metrics.kernel import kernel_calibration_error
 from calibrant.metrics.loss_gap import average_loss_gap
 from calibrant.metrics.lower_bound import LowerBound, calibration_error_lower_bound, lp_calibration_error
 from calibrant.metrics.miscalibration import miscalibration
+from calibrant.metrics.multilabel import multilabel_score
 from calibrant.metrics.murphy import MurphyCurve, murphy_curve
 from calibrant.metrics.net_benefit import net_benefit
 from calibrant.metrics.proper import brier_score, calibration_gain, log_loss, spherical_loss
@@ -46,6 +48,7 @@ from calibrant.metrics.utility import (
 
 __all__ = [
     "Decomposition",
+    "GroupingLoss",
     "LowerBound",
     "MetricTraits",
     "MurphyCurve",
@@ -73,6 +76,7 @@ __all__ = [
     "ece_sweep",
     "excess_aurc",
     "expected_cost",
+    "grouping_loss",
     "integrated_calibration_index",
     "kde_ece",
     "kernel_calibration_error",
@@ -82,6 +86,7 @@ __all__ = [
     "lp_calibration_error",
     "maximum_calibration_error",
     "miscalibration",
+    "multilabel_score",
     "murphy_curve",
     "net_benefit",
     "overconfidence",

@@ -19,7 +19,7 @@ from calibrant.metrics.binned_metric import (
     check_norm,
     chosen_scheme,
 )
-from calibrant.metrics.declaration import Evaluator, metric
+from calibrant.metrics.declaration import Evaluator, MetricTraits, metric
 from calibrant.metrics.events import EveryClass, SingleClass
 from calibrant.predictions import Predictions
 
@@ -60,7 +60,7 @@ def classwise_ece(
 ) -> Float64Array: ...
 
 
-@metric(parts=_classwise_ece)
+@metric(MetricTraits(positive_by_noise=True), parts=_classwise_ece)
 def classwise_ece(
     y_true: Any,
     y_proba: Any,
@@ -176,7 +176,7 @@ def _class_ece(
     return _ClassError(label, chosen_scheme(n_bins, strategy, binning), norm)
 
 
-@metric(parts=_class_ece)
+@metric(MetricTraits(positive_by_noise=True), parts=_class_ece)
 def class_ece(
     y_true: Any,
     y_proba: Any,

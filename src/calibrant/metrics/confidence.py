@@ -5,7 +5,7 @@ from typing import Any
 from calibrant.binning import BinningScheme
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.binned_metric import BinnedMetric, Norm, NumberOfBins, Strategy, chosen_scheme
-from calibrant.metrics.declaration import metric
+from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import PredictedClass
 
 __all__ = ["confidence_ece", "maximum_calibration_error"]
@@ -17,7 +17,7 @@ def _confidence_ece(
     return BinnedMetric(PredictedClass(), chosen_scheme(n_bins, strategy, binning), norm)
 
 
-@metric(parts=_confidence_ece)
+@metric(MetricTraits(positive_by_noise=True), parts=_confidence_ece)
 def confidence_ece(
     y_true: Any,
     y_proba: Any,
@@ -89,7 +89,7 @@ def _maximum_calibration_error(
     return _confidence_ece(n_bins, strategy, "max", binning)
 
 
-@metric(parts=_maximum_calibration_error)
+@metric(MetricTraits(positive_by_noise=True), parts=_maximum_calibration_error)
 def maximum_calibration_error(
     y_true: Any,
     y_proba: Any,

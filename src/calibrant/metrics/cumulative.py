@@ -78,7 +78,7 @@ def _error(data: LabelledPredictions, kind: Kind, statistic: PathStatistic) -> f
     )
 
 
-@metric(MetricTraits(), prepare=_prepared(MAXIMUM))
+@metric(MetricTraits(positive_by_noise=True), prepare=_prepared(MAXIMUM))
 def ks_calibration_error(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
 ) -> float:
@@ -127,7 +127,7 @@ def ks_calibration_error(
     return _error(LabelledPredictions.parse(y_proba, y_true, sample_weight), kind, MAXIMUM)
 
 
-@metric(MetricTraits(), prepare=_prepared(RANGE))
+@metric(MetricTraits(positive_by_noise=True), prepare=_prepared(RANGE))
 def kuiper_calibration_error(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, kind: Kind = "confidence"
 ) -> float:

@@ -14,6 +14,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.predictions import Predictions
 
 __all__ = [
+    "NO_INTERVAL",
     "Evaluator",
     "MetricParts",
     "MetricTraits",
@@ -23,6 +24,7 @@ __all__ = [
     "evaluator",
     "floor_advice",
     "is_declared",
+    "is_positive_by_noise",
     "is_two_sided",
     "metric",
     "one_number",
@@ -59,6 +61,9 @@ class MetricTraits:
     two_sided : bool or str
         Whether values that are too good are evidence against calibration as well as values that are too bad, as for an
         accuracy above the mean confidence; or the name of the option that makes it so.
+    positive_by_noise : bool
+        Whether the metric is non-negative and positive for calibrated predictions, by noise alone. Its bias is of the order of
+        its standard error, so an interval around it does not contain the true error.
     """
 
     higher_is_better: bool = False
@@ -67,6 +72,7 @@ class MetricTraits:
     commutes_with_permutations: bool = True
     always_defined: bool = True
     two_sided: bool | str = False
+    positive_by_noise: bool = False
 
 
 class MetricParts(Protocol):
@@ -158,6 +164,17 @@ def is_declared(function: Callable[..., Any]) -> bool:
 def traits_of(function: Callable[..., Any]) -> MetricTraits:
     """Return the traits of a declared metric, also through ``functools.partial``."""
     return _DECLARED[_unwrapped(function)[0]].traits
+
+
+NO_INTERVAL = (
+    "the metric is positive by noise alone for calibrated predictions, so an interval around it does not contain the true "
+    "error; use debiased_ece"
+)
+
+
+def is_positive_by_noise(metric: Callable[..., Any]) -> bool:
+    """Return whether a metric of this library is positive for calibrated predictions, by noise alone."""
+    return is_declared(metric) and traits_of(metric).positive_by_noise
 
 
 def is_two_sided(function: Callable[..., Any]) -> bool:

@@ -31,7 +31,7 @@ from calibrant.metrics.row_losses import Loss, check_loss, row_losses
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.options import check_level
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["Decomposition", "decompose"]
 

@@ -25,7 +25,7 @@ CELLS_PER_BANDWIDTH = 32
 
 
 # The bandwidth depends on the effective sample size: repeated rows are not more evidence.
-@metric(MetricTraits(weights_are_counts=False))
+@metric(MetricTraits(weights_are_counts=False, positive_by_noise=True))
 def kde_ece(
     y_true: Any,
     y_proba: Any,

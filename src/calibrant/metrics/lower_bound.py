@@ -29,7 +29,7 @@ from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.numerics.reductions import standard_error_of_mean
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.options import check_level
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["LowerBound", "calibration_error_lower_bound", "lp_calibration_error"]
 

@@ -9,7 +9,7 @@ from scipy.special import entr, logsumexp
 from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.errors import ParameterError
 from calibrant.labelled_predictions import LabelledPredictions
-from calibrant.metrics.declaration import metric
+from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.isotonic import isotonic_fit
 from calibrant.numerics.row_blocks import row_blocks
@@ -21,7 +21,7 @@ __all__ = ["miscalibration"]
 Loss = Literal["brier", "log"]
 
 
-@metric()
+@metric(MetricTraits(positive_by_noise=True))
 def miscalibration(
     y_true: Any,
     y_proba: Any,

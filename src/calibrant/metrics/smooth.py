@@ -39,7 +39,7 @@ LEVELS = (
 )
 
 
-@metric(MetricTraits())
+@metric(MetricTraits(positive_by_noise=True))
 def smooth_ece(
     y_true: Any,
     y_proba: Any,

@@ -24,7 +24,7 @@ N_POINTS = 201
 LEAST_VARIANCE = 1e-6
 
 
-@metric(MetricTraits())
+@metric(MetricTraits(positive_by_noise=True))
 def integrated_calibration_index(
     y_true: Any,
     y_proba: Any,

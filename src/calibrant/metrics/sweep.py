@@ -10,7 +10,7 @@ from calibrant.arrays import Float64Array, FloatArray, IntArray
 from calibrant.binning.equal_mass import MASS_TOLERANCE
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.binned_metric import Norm, Strategy, check_norm, chosen_scheme, gap_norms
-from calibrant.metrics.declaration import metric
+from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import Kind, check_kind, mean_over_events
 from calibrant.numerics.isotonic import Levels, levels
 
@@ -30,7 +30,7 @@ CUTS_AT_A_TIME = 2**17
 CUTS_PER_SEARCH = 16
 
 
-@metric()
+@metric(MetricTraits(positive_by_noise=True))
 def ece_sweep(
     y_true: Any,
     y_proba: Any,

@@ -14,7 +14,7 @@ from calibrant.options import check_whole, is_number
 __all__ = ["thresholded_adaptive_ece"]
 
 
-@metric(MetricTraits())
+@metric(MetricTraits(positive_by_noise=True))
 def thresholded_adaptive_ece(
     y_true: Any, y_proba: Any, *, sample_weight: Any = None, n_bins: int = 15, threshold: float = 0.01
 ) -> float:

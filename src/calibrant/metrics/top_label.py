@@ -15,7 +15,7 @@ from calibrant.metrics.binned_metric import (
     Strategy,
     chosen_scheme,
 )
-from calibrant.metrics.declaration import metric
+from calibrant.metrics.declaration import MetricTraits, metric
 from calibrant.metrics.events import PredictedClass, TopRanks
 
 __all__ = ["top_k_confidence_ece", "top_k_label_ece", "top_label_ece"]
@@ -27,7 +27,7 @@ def _top_label_ece(
     return BinnedMetric(PredictedClass(binned_by_class=True), chosen_scheme(n_bins, strategy, binning), norm)
 
 
-@metric(parts=_top_label_ece)
+@metric(MetricTraits(positive_by_noise=True), parts=_top_label_ece)
 def top_label_ece(
     y_true: Any,
     y_proba: Any,
@@ -163,7 +163,7 @@ def top_k_confidence_ece(
 ) -> Float64Array: ...
 
 
-@metric(parts=_top_k_confidence_ece)
+@metric(MetricTraits(positive_by_noise=True), parts=_top_k_confidence_ece)
 def top_k_confidence_ece(
     y_true: Any,
     y_proba: Any,
@@ -256,7 +256,7 @@ def top_k_label_ece(
 ) -> Float64Array: ...
 
 
-@metric(parts=_top_k_label_ece)
+@metric(MetricTraits(positive_by_noise=True), parts=_top_k_label_ece)
 def top_k_label_ece(
     y_true: Any,
     y_proba: Any,

@@ -302,7 +302,7 @@ def _prepare(predictions: Predictions, *, utility: Utility, statistic: Cumulativ
     return evaluate
 
 
-@metric(MetricTraits(), prepare=_prepare)
+@metric(MetricTraits(positive_by_noise=True), prepare=_prepare)
 def utility_calibration_error(
     y_true: Any,
     y_proba: Any,

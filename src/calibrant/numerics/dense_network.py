@@ -102,6 +102,19 @@ class DenseNetwork:
         self.layers(theta)[-1][1][:] = outputs
         return theta
 
+    def glorot_start(self, generator: np.random.Generator, bias: float = 0.0) -> Vector:
+        r"""Return random initial parameters as in Keras: weights uniform in :math:`\pm\sqrt{6 / (w_l + w_{l+1})}`.
+
+        All biases are zero but that of the last layer, which is ``bias``.
+        """
+        theta = np.zeros(self.n_parameters)
+        layers = self.layers(theta)
+        for weights, _ in layers:
+            limit = np.sqrt(6 / sum(weights.shape))
+            weights[:] = generator.uniform(-limit, limit, weights.shape)
+        layers[-1][1][:] = bias
+        return theta
+
     def run(self, theta: Vector, inputs: FloatArray) -> NetworkRun:
         """Return the outputs for ``inputs`` (n, n_inputs)."""
         inside = [inputs]

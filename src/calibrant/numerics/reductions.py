@@ -4,7 +4,14 @@ import numpy as np
 
 from calibrant.arrays import FloatArray, Vector
 
-__all__ = ["NARROW", "column_sums", "row_maxima", "row_sums", "standard_error_of_mean"]
+__all__ = [
+    "NARROW",
+    "column_sums",
+    "contiguous_row_sums",
+    "row_maxima",
+    "row_sums",
+    "standard_error_of_mean",
+]
 
 
 # Up to this width numpy's own reduction along a row spends more time on starting rows than on adding them up.
@@ -25,6 +32,39 @@ def row_sums(matrix: FloatArray) -> FloatArray:
     else:
         totals = np.ascontiguousarray(matrix.T).sum(axis=0)
     return totals
+
+
+# NumPy adds up contiguous numbers in this many partial sums.
+PARTIAL_SUMS = 8
+
+
+def contiguous_row_sums(matrix: FloatArray) -> FloatArray:
+    """Return the sums of rows in the order in which NumPy adds up rows that are contiguous, for any layout.
+
+    Narrow matrices that are stored by columns are added up column by column, in the same order.
+
+    >>> contiguous_row_sums(np.array([[1.0, 2.0], [3.0, 4.0]], order="F"))
+    array([3., 7.])
+    """
+    n_columns = matrix.shape[1]
+    if n_columns > NARROW or matrix.flags.c_contiguous:
+        totals: FloatArray = np.ascontiguousarray(matrix).sum(axis=1)
+        return totals
+    columns = list(matrix.T)
+    n_whole = n_columns - n_columns % PARTIAL_SUMS
+    if n_whole == 0:
+        return _added(columns)
+    sums = [_added(columns[place:n_whole:PARTIAL_SUMS]) for place in range(PARTIAL_SUMS)]
+    while len(sums) > 1:
+        sums = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
+    return _added([sums[0], *columns[n_whole:]])
+
+
+def _added(columns: list[FloatArray]) -> FloatArray:
+    total = columns[0].copy()
+    for column in columns[1:]:
+        total += column
+    return total
 
 
 def column_sums(matrix: FloatArray) -> FloatArray:

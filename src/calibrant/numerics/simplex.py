@@ -1,6 +1,6 @@
 """Rows on the simplex: softmax, floors for zeros, and one-vs-rest sums."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,11 +139,8 @@ def rest_of_largest(scores: FloatArray, *, logits: bool) -> Rest:
     others = scores.astype(np.float64)
     largest = others[rows, column]
     if logits:
-        others[rows, column] = -np.inf
-        second = row_maxima(others)
-        others -= second[:, np.newaxis]
-        np.exp(others, out=others)
-        rest: Vector = np.asarray(second + np.log(row_sums(others)), dtype=np.float64)
+        _, second, totals = _other_parts(others, column)
+        rest: Vector = np.asarray(second + np.log(totals), dtype=np.float64)[:, 0]
     else:
         others[rows, column] = 0.0
         rest = np.asarray(row_sums(others), dtype=np.float64)
@@ -160,28 +157,67 @@ def rest_of_classes(scores: FloatArray, *, logits: bool) -> Vector:
     array([[8.e-01, 5.e-01, 7.e-01],
            [2.e-20, 1.e+00, 1.e+00]])
     """
-    if not logits and scores.shape[1] <= NARROW:
-        wide = scores.astype(np.float64, copy=False)
-        largest = row_maxima(wide)[:, np.newaxis]
+    wide = scores.astype(np.float64, copy=False)
+    if scores.shape[1] <= NARROW:
+        largest = _tops(wide)
         is_largest = wide == largest
         if np.count_nonzero(is_largest) == len(wide):  # no ties
-            rest = row_sums(np.where(is_largest, 0.0, wide))[:, np.newaxis]
-            differences: Vector = np.subtract(largest + rest, wide)
-            np.copyto(differences, rest, where=is_largest)
-            return differences
-    largest, column, rest = rest_of_largest(scores, logits=logits)
-    rows = np.arange(len(scores))
+            if not logits:
+                rest = _totals(np.where(is_largest, 0.0, wide))
+                differences: Vector = np.subtract(largest + rest, wide)
+                np.copyto(differences, rest, where=is_largest)
+                return differences
+            parts: Vector = np.where(is_largest, -np.inf, wide)
+            second = _tops(parts)
+            parts -= second
+            np.exp(parts, out=parts)
+            totals = _totals(parts)
+            rests = _log_rests(parts, totals, largest, second)
+            np.copyto(rests, second + np.log(totals), where=is_largest)
+            return rests
+    rows, column = np.arange(len(scores)), scores.argmax(axis=1)
+    own = wide[rows, column]
     if logits:
-        total = np.logaddexp(largest, rest)[:, np.newaxis]
-        # log(total - own), for an entry of at most half of the total.
-        rests: Vector = np.subtract(scores, total, dtype=np.float64)
-        np.minimum(rests, 0.0, out=rests)
-        np.exp(rests, out=rests)
-        rests[rows, column] = 0.0
-        np.negative(rests, out=rests)
-        np.log1p(rests, out=rests)
-        rests += total
-    else:
-        rests = (largest + rest)[:, np.newaxis] - scores
-    rests[rows, column] = rest
-    return rests
+        parts, second, totals = _other_parts(wide, column)
+        rests = _log_rests(parts, totals, own[:, np.newaxis], second)
+        rests[rows, column] = (second + np.log(totals))[:, 0]
+        return rests
+    rest = rest_of_largest(scores, logits=False).rest
+    sums: Vector = np.subtract((own + rest)[:, np.newaxis], scores)
+    sums[rows, column] = rest
+    return sums
+
+
+def _tops(matrix: Vector) -> Any:
+    """Return the largest entry of every row, (n, 1); of a single row as a number, which takes less time."""
+    return matrix.item(matrix.argmax()) if len(matrix) == 1 else row_maxima(matrix)[:, np.newaxis]
+
+
+def _totals(matrix: Vector) -> Any:
+    """Return the sums of narrow rows, (n, 1); of a single row as a number."""
+    return np.add.accumulate(matrix, axis=1).item(-1) if len(matrix) == 1 else row_sums(matrix)[:, np.newaxis]
+
+
+def _other_parts(logits: Vector, column: NDArray[np.intp]) -> tuple[Vector, FloatArray, FloatArray]:
+    """Return the exponentials of all logits but the largest, relative to the second largest, that one, and their sum."""
+    parts = logits.copy()
+    parts[np.arange(len(parts)), column] = -np.inf
+    second = row_maxima(parts)[:, np.newaxis]
+    parts -= second
+    np.exp(parts, out=parts)
+    return parts, second, row_sums(parts)[:, np.newaxis]
+
+
+def _log_rests(parts: Vector, totals: Any, largest: Any, second: Any) -> Vector:
+    r"""Return :math:`\log \sum_{j \ne k} e^{x_j}` for all logits but the largest; overwrites the exponentials.
+
+    .. math:: \log\bigl(e^{m} + e^{s} (t - a_k)\bigr) = m + \log\bigl(1 + e^{s - m} (t - a_k)\bigr)
+
+    with m the largest and s the second largest logit, and t the sum of the exponentials :math:`a_k`.
+    """
+    np.subtract(totals, parts, out=parts)
+    parts *= np.exp(second - largest)
+    parts += 1
+    np.log(parts, out=parts)
+    parts += largest
+    return parts

@@ -1,7 +1,7 @@
 """What is minimised, over which rows: losses, score maps, penalties, families, and sources of rows."""
 
 from calibrant.objective.family import Family, logits
-from calibrant.objective.losses import BrierLoss, CrossEntropy, LogisticLoss, Loss
+from calibrant.objective.losses import BrierLoss, CrossEntropy, LogisticLoss, Loss, MultilabelLoss
 from calibrant.objective.maps import DiagonalMap, EventMap, FullMap, LogitMap, ScalarMap
 from calibrant.objective.objective import ConvexExpansion, Expansion, Objective
 from calibrant.objective.penalty import QuadraticPenalty
@@ -25,6 +25,7 @@ __all__ = [
     "LogisticLoss",
     "LogitMap",
     "Loss",
+    "MultilabelLoss",
     "Objective",
     "QuadraticPenalty",
     "RowSource",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import FloatArray, IntArray, Vector
 from calibrant.numerics.reductions import row_maxima, row_sums
 
-__all__ = ["BrierLoss", "CrossEntropy", "LogisticLoss", "Loss", "softmax_in_place"]
+__all__ = ["BrierLoss", "CrossEntropy", "LogisticLoss", "Loss", "MultilabelLoss", "softmax_in_place"]
 
 
 # The product of this many numbers between 1/2 and 1 is still a normal float64.
@@ -208,6 +208,36 @@ class LogisticLoss(Loss):
         gradients -= np.copysign(small, scores)
         small *= larger
         return losses, larger, small, gradients
+
+
+class MultilabelLoss(Loss):
+    r"""Log-loss summed over labels, :math:`\ell(u, t) = \sum_l \ln(1 + e^{u_l}) - t_l u_l`; a missing target adds nothing.
+
+    Scores, targets, state and gradients are (n, L); targets are 0, 1 or NaN for a missing one. The state is the diagonal of
+    the Hessian.
+
+    Examples
+    --------
+    >>> losses, bends, gradients = MultilabelLoss().expand(np.log([[3.0, 3.0]]), np.array([[1.0, np.nan]]))
+    >>> np.exp(losses).round(6), bends, gradients
+    (array([1.333333]), array([[0.1875, 0.    ]]), array([[-0.25,  0.  ]]))
+    """
+
+    fisher_is_hessian: ClassVar[bool] = False
+
+    def expand(self, scores: FloatArray, labels: NDArray) -> tuple[FloatArray, FloatArray, FloatArray]:  # type: ignore[type-arg]
+        known = ~np.isnan(labels)
+        losses, bends, gradients = LogisticLoss().expand(scores, np.where(known, labels, 0.0))
+        return row_sums(losses * known), bends * known, gradients * known
+
+    def values(self, scores: FloatArray, labels: NDArray) -> FloatArray:  # type: ignore[type-arg]
+        known = ~np.isnan(labels)
+        losses: FloatArray = row_sums(LogisticLoss().values(scores, np.where(known, labels, 0.0)) * known)
+        return losses
+
+    def curvature_product(self, state: FloatArray, labels: IntArray, direction: FloatArray) -> FloatArray:  # noqa: ARG002
+        product: FloatArray = state * direction
+        return product
 
 
 def softmax_in_place(scores: FloatArray) -> FloatArray:

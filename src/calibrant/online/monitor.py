@@ -12,7 +12,7 @@ from calibrant.online.e_process import About, EProcess, Kind, e_processes
 from calibrant.online.event_stream import as_rows, check_order, is_empty
 from calibrant.options import check_choice, check_floor, check_share, is_number, real_array
 from calibrant.predictions import Predictions
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["CalibrationMonitor"]
 

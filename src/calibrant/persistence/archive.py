@@ -27,6 +27,7 @@ from calibrant.persistence.schema import (
     array_member,
     quoted,
 )
+from calibrant.remedies import SAVED_FILE
 
 __all__ = ["ArchiveReader", "File", "StoredArray", "write_archive"]
 
@@ -105,9 +106,7 @@ class ArchiveReader:
         """Return the JSON text without reading other members, so that newer files can be recognised."""
         infos = [info for info in self._infos if info.orig_filename == HEADER_MEMBER]
         if not infos:
-            raise UnreadableError(
-                f"is a zip archive without {HEADER_MEMBER}, so it is not a file that Calibrator.save wrote"
-            )
+            raise UnreadableError(f"is a zip archive without {HEADER_MEMBER}, so it is not {SAVED_FILE}")
         member = self._located(infos[0])
         if member.end - member.data > MAX_HEADER_BYTES:
             raise UnreadableError(
@@ -158,7 +157,7 @@ class ArchiveReader:
                 raise UnreadableError("is empty; save the calibrator again")
             if start.startswith(PICKLE_STARTS):
                 raise UnreadableError("is a Python pickle, which can run code and is never read; use save")
-            raise UnreadableError("is not a zip archive, so it is not a file that Calibrator.save wrote")
+            raise UnreadableError(f"is not a zip archive, so it is not {SAVED_FILE}")
         damage = "is damaged: it begins as a zip archive, but its end is missing or invalid"
         try:
             return zipfile.ZipFile(_BoundedReads(self._stream))

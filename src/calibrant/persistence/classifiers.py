@@ -7,7 +7,6 @@ import secrets
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -19,7 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import calibrant
 from calibrant.calibrator import Calibrator
+from calibrant.calibrators import MultilabelCalibration, MultioutputCalibration
+from calibrant.calibrators.combinators.calibrated_classifier.outputs import OutputPairs
 from calibrant.errors import CalibrationWarning, FileFormatError, MissingExtraError
+from calibrant.persistence.labels import labels_from, save_labels
+from calibrant.persistence.members import content_of, members_of
 from calibrant.persistence.reading import read_calibrator
 from calibrant.persistence.replacing import replacing
 from calibrant.persistence.schema import ENUMERATIONS, RECORDS, UnreadableError, quoted
@@ -31,6 +34,7 @@ __all__ = ["load_classifier", "save_classifier", "trusted_types"]
 FORMAT = "calibrant classifier"
 SCHEMA_VERSION = 1
 HEADER = "classifier.json"
+WHAT = "classifier"
 HEADER_KEYS = {
     "format",
     "schema_version",
@@ -50,8 +54,8 @@ DEFAULTS = {"method": "auto", "cv": 5, "ensemble": True, "response": "auto", "n_
 class Classifier(Protocol):
     """The part of CalibratedClassifier that is saved."""
 
-    classes_: NDArray[Any]
-    calibrated_pairs_: list[tuple[Any, Calibrator]]
+    classes_: Any
+    calibrated_pairs_: list[tuple[Any, Any]]
     response_: str
 
     def __init__(self, estimator: Any, **parameters: Any) -> None: ...
@@ -80,7 +84,7 @@ def save_classifier(
         "schema_version": SCHEMA_VERSION,
         "library_version": calibrant.__version__,
         "parameters": _parameters(classifier),
-        "classes": _plain_classes(classifier.classes_),
+        "classes": _plain_classes_of(classifier),
         "response": classifier.response_,
         "written_by": SKOPS if write is None else USER,
         "n_pairs": len(classifier.calibrated_pairs_),
@@ -89,7 +93,10 @@ def save_classifier(
         folder = Path(temporary, secrets.token_hex(8))
         folder.mkdir()
         for number, (estimator, calibrator) in enumerate(classifier.calibrated_pairs_):
-            save(calibrator, folder / _calibrator_file(number))
+            if isinstance(calibrator, Calibrator):
+                save(calibrator, folder / _calibrator_file(number))
+            else:
+                save_labels(calibrator, folder / _calibrator_file(number))
             (_write_by_skops if write is None else write)(estimator, folder / _estimator_file(number))
             if not (folder / _estimator_file(number)).is_file():
                 raise FileFormatError(
@@ -125,26 +132,36 @@ def load_classifier(
 def _loaded(
     cls: type[SomeClassifier], path: Path, trusted: Sequence[str], read: Callable[[Path], Any] | None
 ) -> SomeClassifier:
-    members = _members(path)
-    header = _parsed_header(_content(members, HEADER, MAX_HEADER_BYTES))
+    members = members_of(path)
+    header = _parsed_header(content_of(members, HEADER, WHAT, MAX_HEADER_BYTES))
     if (header["written_by"] == USER) != (read is not None):
         raise UnreadableError(
             "has estimators that were stored by a function of the user; pass its counterpart as read="
             if read is None
             else "has estimators that skops stored; omit read="
         )
-    pairs = []
+    several = header["classes"].get("outputs")
+    pairs: list[tuple[Any, Any]] = []
     for number in range(header["n_pairs"]):
-        content = _content(members, _estimator_file(number))
+        content = content_of(members, _estimator_file(number), WHAT)
         estimator = _read_by_skops(content, trusted) if read is None else _read_by_user(content, read)
-        calibrator = read_calibrator(io.BytesIO(_content(members, _calibrator_file(number))))
+        stored = content_of(members, _calibrator_file(number), WHAT)
+        calibrator: Any = (
+            read_calibrator(io.BytesIO(stored))
+            if several is None
+            else labels_from(CLASSES_OF_OUTPUTS[bool(header["classes"].get("multilabel"))], stored)
+        )
         pairs.append((estimator, calibrator))
     parameters = header["parameters"]
     first_estimator, first_calibrator = pairs[0]
     if parameters["method"] is None:  # an unfitted calibrator, which every pair has a fitted copy of
-        parameters["method"] = clone(first_calibrator)
+        own = first_calibrator if several is None else first_calibrator.calibrators_[0]
+        parameters["method"] = clone(own)
     unfitted = clone(first_estimator) if isinstance(first_estimator, BaseEstimator) else first_estimator
     classifier = cls(unfitted, **parameters)
+    if several is not None:
+        _set_outputs(classifier, header, several, pairs)
+        return classifier
     classifier.classes_ = _classes(header["classes"])
     for _, calibrator in pairs:
         if len(calibrator.classes_) != len(classifier.classes_):
@@ -154,6 +171,35 @@ def _loaded(
     classifier.calibrated_pairs_ = pairs
     classifier.response_ = header["response"]
     return classifier
+
+
+CLASSES_OF_OUTPUTS: dict[bool, type[Any]] = {True: MultilabelCalibration, False: MultioutputCalibration}
+"""Calibrators of labels that a row has or has not, and of several class columns."""
+
+
+def _set_outputs(classifier: Any, header: dict[str, Any], several: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Set the fitted attributes of a classifier with several outputs."""
+    if type(several) is not list or not several:
+        raise UnreadableError("is damaged: its classes are invalid")
+    classes = [_classes(content) for content in several]
+    for _, calibrator in pairs:
+        if len(calibrator.calibrators_) != len(classes):
+            raise UnreadableError(
+                "is damaged: a calibrator has another number of outputs than the classifier"
+            )
+    found = OutputPairs(classes, bool(header["classes"].get("multilabel")), pairs, header["response"])
+    classifier.outputs_, classifier.classes_ = found, classes
+    classifier.calibrated_pairs_, classifier.response_ = pairs, header["response"]
+
+
+def _plain_classes_of(classifier: Any) -> dict[str, Any]:
+    outputs = vars(classifier).get("outputs_")
+    if outputs is None:
+        return _plain_classes(classifier.classes_)
+    return {
+        "outputs": [_plain_classes(classes) for classes in outputs.classes],
+        "multilabel": outputs.is_multilabel,
+    }
 
 
 def _calibrator_file(number: int) -> str:
@@ -242,37 +288,6 @@ def _read_by_user(content: bytes, read: Callable[[Path], Any]) -> Any:
         path = Path(folder, "estimator")
         path.write_bytes(content)
         return read(path)
-
-
-def _members(path: Path) -> dict[str, Callable[[], bytes]]:
-    """Return the members of a folder or zip file: name -> function that reads it."""
-    if path.is_dir():
-        return {file.name: file.read_bytes for file in path.iterdir() if file.is_file()}
-    content = path.read_bytes()
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-    except zipfile.BadZipFile as error:
-        raise UnreadableError("is neither a folder nor a zip file of a saved classifier") from error
-    members: dict[str, Callable[[], bytes]] = {}
-    for info in archive.infolist():
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(content):
-            raise UnreadableError(
-                f"contains {quoted(info.filename)} in compressed form, which is not allowed"
-            )
-        members[info.filename] = partial(archive.read, info)
-    return members
-
-
-def _content(members: dict[str, Callable[[], bytes]], name: str, largest: int | None = None) -> bytes:
-    if name not in members:
-        raise UnreadableError(f"is not a saved classifier, or is damaged: {name} is missing")
-    try:
-        content = members[name]()
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise UnreadableError(f"is damaged: {name} cannot be read") from error
-    if largest is not None and len(content) > largest:
-        raise UnreadableError(f"is damaged: {name} has more than {largest} bytes")
-    return content
 
 
 def _parsed_header(content: bytes) -> dict[str, Any]:

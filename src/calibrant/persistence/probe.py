@@ -58,7 +58,8 @@ class Probe:
 
     def check_graph(self, graph: MapGraph, n_bytes: int = 0) -> None:
         """Raise :class:`UnreadableError` unless ``graph`` reproduces ``outputs``, as :meth:`check` does."""
-        if graph.n_columns != self.inputs.shape[1] or graph.n_outputs != self.inputs.shape[1]:
+        n_outputs = (self.inputs if self.outputs is None else self.outputs).shape[1]
+        if graph.n_columns != self.inputs.shape[1] or graph.n_outputs != n_outputs:
             raise UnreadableError("is damaged: the graph in it has another number of classes")
         self._check(lambda: graph(self.inputs), "graph", n_bytes)
 

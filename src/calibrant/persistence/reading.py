@@ -305,19 +305,19 @@ def _check_base(calibrator: Calibrator) -> None:
     expect(type(space) is str and space in list(Space), f"space_ is {quoted(space)}")
 
 
-def checked_probe(probe: tuple[Any, Any], n_classes: int) -> Probe:
-    """Return the probe after checking the shapes of its rows."""
+def checked_probe(probe: tuple[Any, Any], n_classes: int, n_columns: int | None = None) -> Probe:
+    """Return the probe after checking the shapes of its rows; ``n_columns`` of scores, by default one per class."""
     inputs, outputs = probe
-    for rows in (inputs,) if outputs is None else (inputs, outputs):
+    widths = (n_classes if n_columns is None else n_columns, n_classes)
+    for rows, width in zip((inputs,) if outputs is None else (inputs, outputs), widths, strict=False):
         expect(
             isinstance(rows, np.ndarray)
             and rows.dtype.kind == "f"
             and rows.ndim == 2
-            and rows.shape == inputs.shape
-            and rows.shape[1] == n_classes
+            and rows.shape == (len(inputs), width)
             and 1 <= len(rows) <= MAX_ROWS
             and bool(np.isfinite(rows).all()),
-            f"the probe must be 1 to {MAX_ROWS} rows of {n_classes} numbers",
+            f"the probe must be 1 to {MAX_ROWS} rows of {width} numbers",
         )
     return Probe(inputs, outputs)
 

@@ -5,6 +5,7 @@ Displays are created by ``from_predictions`` or ``from_estimator`` and plotted b
 """
 
 from calibrant.plots.bin_sensitivity import BinSensitivity, BinSensitivityDisplay, bin_sensitivity
+from calibrant.plots.calibration_belt_display import CalibrationBeltDisplay
 from calibrant.plots.class_probability_boxes import BoxStatistics, ClassProbabilityBoxDisplay
 from calibrant.plots.critical_difference_display import CriticalDifferenceDisplay
 from calibrant.plots.cumulative_curve import CumulativeCurve, CumulativeDifferenceDisplay, cumulative_curve
@@ -31,12 +32,14 @@ from calibrant.plots.simplex.map import (
     simplex_map,
 )
 from calibrant.plots.simplex.predictions import SimplexDisplay
+from calibrant.plots.subgroup_display import SubgroupDisplay
 from calibrant.plots.temperature_histogram_display import TemperatureHistogramDisplay
 
 __all__ = [
     "BinSensitivity",
     "BinSensitivityDisplay",
     "BoxStatistics",
+    "CalibrationBeltDisplay",
     "ClassProbabilityBoxDisplay",
     "ClasswiseReliability",
     "ClasswiseReliabilityDisplay",
@@ -61,6 +64,7 @@ __all__ = [
     "SimplexMap",
     "SimplexMapComparisonDisplay",
     "SimplexMapDisplay",
+    "SubgroupDisplay",
     "TemperatureHistogramDisplay",
     "bin_sensitivity",
     "classwise_reliability",

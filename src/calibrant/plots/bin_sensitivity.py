@@ -20,8 +20,8 @@ from calibrant.numerics.label_sampling import LabelSampler
 from calibrant.options import check_choice, check_whole, is_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.style import FAINT, LABEL_SIZE, MARKERS, SERIES, legend_above, write_caption
+from calibrant.presentation.sentences import counted
 from calibrant.tabular import Tabular
-from calibrant.wording import counted
 
 __all__ = ["BinSensitivity", "BinSensitivityDisplay", "bin_sensitivity"]
 

@@ -12,8 +12,8 @@ from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.event_rows import EventKind, EventRows
 from calibrant.plots.style import DIAGONAL, INK, LABEL_SIZE, SERIES, TITLE_SIZE, write_caption
+from calibrant.presentation.sentences import counted, p_text
 from calibrant.tabular import Tabular
-from calibrant.wording import counted, p_text
 
 __all__ = ["CumulativeCurve", "CumulativeDifferenceDisplay", "cumulative_curve"]
 

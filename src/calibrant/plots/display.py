@@ -1,7 +1,10 @@
 """Base classes of displays, in the style of scikit-learn, and their axes."""
 
 from abc import abstractmethod
+from base64 import b64encode
 from collections.abc import Sequence
+from copy import copy
+from io import BytesIO
 from typing import Any, Self
 
 from calibrant.calibrator import Calibrator
@@ -10,6 +13,9 @@ from calibrant.predictions import Predictions
 from calibrant.tabular import Tabular
 
 __all__ = ["Display", "PredictionDisplay", "new_axes", "panels"]
+
+
+RESOLUTION = 96  # of plots in notebooks, in dots per inch
 
 
 class Display(Tabular):
@@ -25,6 +31,21 @@ class Display(Tabular):
     @abstractmethod
     def plot(self, ax: Any = None) -> Self:
         """Plot on the given axes, or on a new figure, and return self."""
+
+    def _repr_html_(self) -> str | None:
+        """Return the plot for notebooks; nothing if it has been plotted, since the notebook shows that figure."""
+        if hasattr(self, "figure_"):
+            return None
+        try:
+            pyplot = _pyplot()
+        except MissingExtraError:
+            return None
+        drawn = copy(self).plot()
+        image = BytesIO()
+        drawn.figure_.savefig(image, format="png", dpi=RESOLUTION, bbox_inches="tight")
+        pyplot.close(drawn.figure_)
+        content = b64encode(image.getvalue()).decode()
+        return f'<img alt="{type(self).__name__}" src="data:image/png;base64,{content}">'
 
 
 class PredictionDisplay(Display):

@@ -13,7 +13,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics.events import check_two_classes, columns, confidences
 from calibrant.metrics.utility import OneClass, TopClasses, Utility
 from calibrant.options import check_choice
-from calibrant.wording import class_text
+from calibrant.presentation.sentences import class_text
 
 __all__ = ["EventKind", "EventRows"]
 

@@ -23,10 +23,10 @@ from calibrant.options import check_level, is_whole, random_source
 from calibrant.plots.display import PredictionDisplay, new_axes
 from calibrant.plots.style import DIAGONAL, LABEL_SIZE, legend_above, look, thousands, write_caption
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import counted
 from calibrant.registry import make
 from calibrant.space import Space
 from calibrant.tabular import Tabular, stacked_columns
-from calibrant.wording import counted
 
 __all__ = ["Hyperbola", "LearningCurve", "LearningCurveDisplay", "learning_curve"]
 

@@ -17,7 +17,7 @@ from calibrant.options import check_choice
 from calibrant.plots.display import Display, panels
 from calibrant.plots.style import INK, LABEL_SIZE, TITLE_SIZE
 from calibrant.predictions import Predictions
-from calibrant.wording import shortened
+from calibrant.presentation.sentences import shortened
 
 __all__ = ["ConfusionChange", "LinearMapDisplay", "colour_limit", "thinned"]
 

@@ -8,6 +8,7 @@ from calibrant.presentation.table import Table
 __all__ = [
     "Block",
     "Bullets",
+    "Code",
     "Document",
     "Facts",
     "Figure",
@@ -42,6 +43,14 @@ class Bullets:
 
     items: tuple[Paragraph, ...]
     role: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to copy, such as a command, with a title."""
+
+    text: str
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class OnPage:
     otherwise: "tuple[Block, ...]" = ()
 
 
-Block = Paragraph | Bullets | Facts | Table | Figure | SideBySide | OnPage
+Block = Paragraph | Bullets | Code | Facts | Table | Figure | SideBySide | OnPage
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from itertools import groupby
 from calibrant.presentation.document import (
     Block,
     Bullets,
+    Code,
     Document,
     Facts,
     Figure,
@@ -39,6 +40,8 @@ def as_html(content: Document | Section | Block) -> Markup:
         case Bullets():
             items = (element("li", *_words(item), class_=item.role or None) for item in content.items)
             return element("ul", *items, class_=content.role or None)
+        case Code():
+            return _code(content)
         case Facts():
             return _facts(content.entries, content.title)
         case Table():
@@ -117,6 +120,16 @@ def _words(paragraph: Paragraph) -> list[str]:
     # A number and its percent sign stay on one line.
     text = paragraph.text.replace(" %", f"{TYPOGRAPHIC.space}%")
     return [element("strong", paragraph.opening), f" {text}"] if paragraph.opening else [text]
+
+
+def _code(code: Code) -> Markup:
+    """Return lines of code with a button that copies them."""
+    title = element("p", code.title, class_="code-title")
+    button = element(
+        "button", "Copy", type="button", class_="copy controls", aria_label=f"Copy: {code.title}", hidden=True
+    )
+    text = element("pre", element("code", code.text), tabindex=0)
+    return element("div", element("div", title, button, class_="code-head"), text, class_="code")
 
 
 def _facts(entries: Iterable[tuple[str, str]], title: str = "", class_: str | None = "facts") -> Markup:
@@ -217,7 +230,7 @@ def _head(column: Column) -> Markup:
 
 def _row(table: Table, index: int) -> Markup:
     cells = (
-        _cell(cell, column, place < table.n_headers, table.is_sortable)
+        _cell(cell, column, place < table.n_headers, table.is_sortable, is_first=place == 0)
         for place, (cell, column) in enumerate(zip(table.lines[index], table.columns, strict=True))
     )
     kind = None
@@ -228,7 +241,7 @@ def _row(table: Table, index: int) -> Markup:
     return element("tr", *cells, class_=kind)
 
 
-def _cell(cell: Cell, column: Column, is_header: bool, is_sortable: bool) -> Markup:
+def _cell(cell: Cell, column: Column, is_header: bool, is_sortable: bool, is_first: bool) -> Markup:
     text = cell.text(TYPOGRAPHIC)
     content: list[str] = [element("bdi", text or EMPTY_NAME) if is_header else text]
     content += [element("small", detail) for detail in cell.detail_texts(TYPOGRAPHIC)]
@@ -241,6 +254,8 @@ def _cell(cell: Cell, column: Column, is_header: bool, is_sortable: bool) -> Mar
         "th" if is_header else "td",
         *content,
         scope="row" if is_header else None,
+        # Narrow screens show the heading of the column before the cell.
+        data_column=None if is_first else column.title,
         class_=" ".join(kinds) or None,
         data_value=value,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from calibrant.presentation.document import (
     Block,
     Bullets,
+    Code,
     Document,
     Facts,
     Figure,
@@ -75,6 +76,10 @@ def as_markdown(content: Document | Section | Block, level: int = 1) -> str:
             return _paragraph(content)
         case Bullets():
             return "\n".join(f"- {_paragraph(item)}" for item in content.items)
+        case Code():
+            title = f"{escaped(content.title)}:" if content.title else ""
+            lines = (f"    {in_one_line(line)}".rstrip() for line in content.text.splitlines())
+            return _joined(title, "\n".join(lines))
         case Facts():
             title = f"{'#' * level} {escaped(content.title)}" if content.title else ""
             facts = (f"- **{escaped(term)}**: {escaped(text)}" for term, text in content.entries)

@@ -11,6 +11,7 @@ __all__ = [
     "class_named",
     "class_text",
     "counted",
+    "enumerated",
     "in_points",
     "interval_in_points",
     "listed",
@@ -114,6 +115,15 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     """
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def enumerated(names: Sequence[str], conjunction: str = "and") -> str:
+    """Return all names with a conjunction before the last.
+
+    >>> enumerated(["a", "b", "c"]), enumerated(["a", "b"], "or"), enumerated([])
+    ('a, b and c', 'a or b', '')
+    """
+    return f" {conjunction} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def sentence(text: str) -> str:

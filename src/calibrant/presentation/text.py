@@ -8,6 +8,7 @@ from textwrap import wrap
 from calibrant.presentation.document import (
     Block,
     Bullets,
+    Code,
     Document,
     Facts,
     Figure,
@@ -74,6 +75,9 @@ def as_text(content: Document | Section | Block, width: int = 80) -> str:
             return _filled(_opened(content), width)
         case Bullets():
             return "\n".join(_filled(_opened(item), width, "- ", "  ") for item in content.items)
+        case Code():
+            lines = [f"  {in_one_line(line)}".rstrip() for line in content.text.splitlines()]
+            return "\n".join([*([f"{in_one_line(content.title)}:"] if content.title else []), *lines])
         case Facts():
             facts = (_filled(f"{term}: {text}", width, "", "  ") for term, text in content.entries)
             return "\n".join([*([f"{in_one_line(content.title)}:"] if content.title else []), *facts])

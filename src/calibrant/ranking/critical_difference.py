@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_share, is_number, real_array
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = [
     "check_level",

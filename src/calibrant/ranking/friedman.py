@@ -9,8 +9,8 @@ from scipy.stats import chi2, f
 
 from calibrant.arrays import Float64Array
 from calibrant.options import check_flag
+from calibrant.presentation.sentences import counted, p_text
 from calibrant.ranking.ranks import Missing, StudyTable, ranks_of
-from calibrant.wording import counted, p_text
 
 __all__ = ["FriedmanResult", "friedman_test"]
 

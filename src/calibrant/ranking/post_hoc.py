@@ -9,6 +9,7 @@ from scipy.special import ndtr
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_flag
+from calibrant.presentation.sentences import counted
 from calibrant.ranking.critical_difference import (
     check_level,
     critical_difference,
@@ -17,7 +18,6 @@ from calibrant.ranking.critical_difference import (
     rank_difference_error,
 )
 from calibrant.ranking.ranks import Missing, StudyTable, listed, ranks_of
-from calibrant.wording import counted
 
 __all__ = ["BonferroniDunnResult", "NemenyiResult", "bonferroni_dunn_test", "nemenyi_test"]
 

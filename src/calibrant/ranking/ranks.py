@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from calibrant.arrays import Float64Array
 from calibrant.errors import CalibrationWarning, ParameterError
 from calibrant.options import check_flag, real_array
-from calibrant.wording import counted
+from calibrant.presentation.sentences import counted
 
 __all__ = ["Missing", "StudyTable", "Ties", "average_ranks", "listed", "ranks", "ranks_of"]
 

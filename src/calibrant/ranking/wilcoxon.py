@@ -11,9 +11,9 @@ from scipy.stats import rankdata
 from calibrant.arrays import Float64Array
 from calibrant.errors import ParameterError
 from calibrant.options import check_flag
+from calibrant.presentation.sentences import counted, p_text
 from calibrant.ranking.holm import holm
 from calibrant.ranking.ranks import Missing, StudyTable, listed, ranks_of
-from calibrant.wording import counted, p_text
 
 __all__ = ["MAX_EXACT", "WilcoxonHolmResult", "signed_rank_p_value", "wilcoxon_holm"]
 

@@ -3,5 +3,6 @@
 from calibrant.report.assess import assess
 from calibrant.report.assessment import Assessment
 from calibrant.report.document import SECTIONS
+from calibrant.report.labels import LabelAssessment, assess_labels
 
-__all__ = ["SECTIONS", "Assessment", "assess"]
+__all__ = ["SECTIONS", "Assessment", "LabelAssessment", "assess", "assess_labels"]

@@ -7,6 +7,7 @@ from calibrant.intervals import Interval
 from calibrant.ranking.holm import holm
 from calibrant.report.assessment import Assessment
 from calibrant.report.contents import Estimate, ScoreRow, TestRow
+from calibrant.report.evaluation_set import plain_float
 
 __all__ = ["METRICS_OF_ALL_ROWS", "with_all_rows"]
 
@@ -56,11 +57,12 @@ def _score_rows(exact: dict[str, Interval], names: dict[str, str]) -> list[Score
             Estimate(
                 f"{name} of all rows",
                 exact[metric].estimate,
-                exact[metric].low,
-                exact[metric].high,
+                plain_float(exact[metric].low),
+                plain_float(exact[metric].high),
                 exact[metric].level,
                 f"exact sums over all rows: {exact[metric].definition}; {exact[metric].method}",
                 higher_is_better=metric == "accuracy",
+                note=exact[metric].note,
             ),
             None,
             None,

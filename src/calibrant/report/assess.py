@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from calibrant.arrays import AnyArray, IntArray
 from calibrant.calibrator import Calibrator
 from calibrant.errors import ParameterError
 from calibrant.options import check_level, is_whole
@@ -15,7 +18,8 @@ from calibrant.report.method_selection import select_method
 from calibrant.report.recommendation import recommendation
 from calibrant.report.sections.binning import bin_sensitivities, cumulative_numbers
 from calibrant.report.sections.classes import class_rows
-from calibrant.report.sections.data import data_summary, repeatability
+from calibrant.report.sections.data import data_summary, origin_of_arrays, repeatability
+from calibrant.report.sections.decisions import decision_numbers
 from calibrant.report.sections.decomposition import decompositions
 from calibrant.report.sections.example import example_of
 from calibrant.report.sections.methods import learning_numbers
@@ -23,8 +27,10 @@ from calibrant.report.sections.pitfalls import pitfalls
 from calibrant.report.sections.reliability import curves
 from calibrant.report.sections.scores import error_rows, lower_bound, score_rows
 from calibrant.report.sections.selective import selective_rows
+from calibrant.report.sections.subgroups import subgroup_numbers
 from calibrant.report.sections.tests import mean_gap, slope_estimates
 from calibrant.report.verdict import is_small, verdict
+from calibrant.segments import side_columns as parsed_columns
 
 __all__ = ["assess"]
 
@@ -55,6 +61,8 @@ def assess(
     *,
     sample_weight: Any = None,
     groups: Any = None,
+    side_columns: Any = None,
+    costs: Any = None,
     methods: Sequence[str | Calibrator] | None = None,
     cv: Any = 5,
     level: float = 0.95,
@@ -76,6 +84,12 @@ def assess(
     groups : array of shape (n,), optional
         Group labels, if rows of one group (of one patient, say) are dependent. Groups are kept together in
         cross-validation, and the verdict and the intervals treat groups, not rows, as independent.
+    side_columns : data frame or mapping of str to array of shape (n,), optional
+        Columns such as sex or site; a section of the report then has the calibration within their segments, see
+        :func:`~calibrant.hypothesis_tests.subgroup_calibration`.
+    costs : array of shape (D, K), optional
+        Cost of every decision for every true class; a section then has the cost of decisions before and after calibration, and
+        for two classes net benefits.
     methods : sequence of str or Calibrator, optional
         Calibration methods to try, the simplest first. The default is a set of fast methods that depends on the number of
         rows and classes. An empty sequence tries none.
@@ -86,7 +100,7 @@ def assess(
     title : str, optional
         Title of the report.
     random_state : int, default=0
-        Seed of all random numbers: the same seed gives the same report, except for the run times in it.
+        Seed of all random numbers: the same seed gives the same report, except for date and run times.
     progress : function, optional
         Called as ``progress(done, total, what)`` after each step, with ``total`` 100.
 
@@ -137,8 +151,11 @@ def assess(
     steps = _Steps(STEPS, progress)
     with steps("reading"):
         given = EvaluationSet.parse(y_true, y_proba, sample_weight, groups)
+        origin = origin_of_arrays(given)
         summary = data_summary(given, len(y_true) - given.n_rows, _split(given, cv))
-        rows = given.take(random_rows(given, given.n_rows, MEASURED_NUMBERS, random_state))
+        measured = random_rows(given, given.n_rows, MEASURED_NUMBERS, random_state)
+        rows = given.take(measured)
+        side = _side_columns(side_columns, y_true, sample_weight, given.n_rows, measured)
         # Splits given as index arrays refer to all rows, so the rows must not be sampled.
         is_free = is_whole(cv, 2) or hasattr(cv, "split")
         most = SAMPLE_ROWS_OF_TWO if rows.n_classes == 2 else SAMPLE_ROWS
@@ -161,6 +178,8 @@ def assess(
     with steps("scores"):
         scores = score_rows(rows, after, level, random_state)
         selective = selective_rows(rows, after, level)
+        subgroups = subgroup_numbers(rows, after, side, level, random_state)
+        decisions = decision_numbers(rows, after, costs, level)
     with steps("errors"):
         bound = lower_bound(sample, level)
         errors = error_rows(sample, sample_after, bound, level, random_state)
@@ -202,7 +221,27 @@ def assess(
         repeatability=repeatability(settings, steps.seconds),
         example=example,
         selective=selective,
+        origin=origin,
+        subgroups=subgroups,
+        decisions=decisions,
     )
+
+
+def _side_columns(
+    columns: Any, y_true: Any, sample_weight: Any, n_rows: int, measured: IntArray | None
+) -> dict[str, AnyArray] | None:
+    """Return the side columns of the rows that are measured."""
+    if columns is None:
+        return None
+    side = parsed_columns(columns, len(y_true))
+    if sample_weight is not None:
+        kept = np.asarray(sample_weight) > 0
+        side = {name: values[kept] for name, values in side.items()}
+    if any(len(values) != n_rows for values in side.values()):
+        raise ParameterError(
+            "side_columns do not work with ignored labels; leave those rows out of all arguments."
+        )
+    return side if measured is None else {name: values[measured] for name, values in side.items()}
 
 
 def _split(rows: EvaluationSet, cv: Any) -> str:

@@ -3,11 +3,15 @@
 import html
 import json
 import os
+import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self
 
-from calibrant.errors import FileFormatError
+from calibrant.errors import CalibrationWarning, FileFormatError
+from calibrant.notices import warn_user
 from calibrant.persistence.replacing import replacing
 from calibrant.presentation import as_json, from_plain, to_plain
 from calibrant.report.contents import (
@@ -20,6 +24,7 @@ from calibrant.report.contents import (
     Estimate,
     Example,
     LearningNumbers,
+    Origin,
     Pitfall,
     Recommendation,
     Repeatability,
@@ -29,6 +34,7 @@ from calibrant.report.contents import (
     Verdict,
 )
 from calibrant.report.document import ReportSection, report_markdown, report_page, report_text
+from calibrant.report.optional_contents import DecisionNumbers, SubgroupNumbers
 
 __all__ = ["SCHEMA", "Assessment"]
 
@@ -72,6 +78,12 @@ class Assessment:
         The recommended calibrator with one row of scores, if it is small enough for the page.
     selective : tuple of SelectiveRow
         Accuracy of the most confident rows.
+    origin : Origin or None
+        Date, SHA-256 of the data, and the command.
+    subgroups : SubgroupNumbers or None
+        Calibration within segments of side columns, if these were given.
+    decisions : DecisionNumbers or None
+        Cost of decisions and net benefit, if costs were given.
     """
 
     title: str
@@ -92,6 +104,9 @@ class Assessment:
     repeatability: Repeatability
     example: Example | None = None
     selective: tuple[SelectiveRow, ...] = ()
+    origin: Origin | None = None
+    subgroups: SubgroupNumbers | None = None
+    decisions: DecisionNumbers | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dictionaries, lists, strings and numbers, with the schema version as ``schema``."""
@@ -128,7 +143,11 @@ class Assessment:
         return from_plain(cls, plain)
 
     def to_markdown(
-        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] | None = None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        sections: Sequence[ReportSection] | None = None,
+        baseline: "Assessment | None" = None,
     ) -> str:
         """Return the report as Markdown, with tables in place of figures, and write it to ``path`` if given.
 
@@ -138,11 +157,17 @@ class Assessment:
             File to write; an existing one is replaced only once the new one is complete.
         sections : sequence of function, optional
             Sections in their order; the default is ``calibrant.report.SECTIONS``. See :doc:`/extending` for your own.
+        baseline : Assessment, optional
+            An earlier report on other rows, with which a section after the recommendation compares this one.
         """
-        return _written(report_markdown(self, sections), path)
+        return _written(report_markdown(self, sections, baseline), path)
 
     def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, sections: Sequence[ReportSection] | None = None
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        sections: Sequence[ReportSection] | None = None,
+        baseline: "Assessment | None" = None,
     ) -> str:
         """Return the report as one self-contained HTML page, and write it to ``path`` if given.
 
@@ -152,8 +177,18 @@ class Assessment:
             File to write; an existing one is replaced only once the new one is complete.
         sections : sequence of function, optional
             Sections in their order; the default is ``calibrant.report.SECTIONS``. See :doc:`/extending` for your own.
+        baseline : Assessment, optional
+            An earlier report on other rows, with which a section after the recommendation compares this one.
         """
-        return _written(report_page(self, sections), path)
+        return _written(report_page(self, sections, baseline), path)
+
+    def open(self) -> Path:
+        """Write the page to a temporary file, open it in the browser, and return its path."""
+        path = Path(mkdtemp(prefix="calibrant-"), "report.html")
+        self.to_html(path)
+        if not webbrowser.open(path.as_uri()):
+            warn_user(f"no browser was found; open {path} yourself.", CalibrationWarning)
+        return path
 
     def __str__(self) -> str:
         return report_text(self)

@@ -19,12 +19,14 @@ __all__ = [
     "Curve",
     "DataSummary",
     "DecompositionRow",
+    "Detectable",
     "Estimate",
     "EventNumbers",
     "Example",
     "LearningNumbers",
     "MethodRow",
     "Numbers",
+    "Origin",
     "Pitfall",
     "Recommendation",
     "Repeatability",
@@ -145,6 +147,30 @@ class EventNumbers:
 
 
 @dataclass(frozen=True)
+class Detectable:
+    """Power of the tests against one kind of miscalibration, by simulation on the rows at hand.
+
+    Attributes
+    ----------
+    kind : str
+        Such as "constant shift", "waves" or "two classes swapped".
+    unit : str
+        What the sizes are.
+    sizes : tuple of float
+    powers : tuple of float or None
+        Probability that the tests reject calibration, for each size; None if no error of this kind is that large.
+    smallest : float or None
+        Smallest size that is detected with a power of 80 %; None if there is none.
+    """
+
+    kind: str
+    unit: str
+    sizes: tuple[float, ...]
+    powers: Numbers
+    smallest: float | None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Verdict: whether the predictions are calibrated, with evidence, direction and the classes concerned.
 
@@ -163,9 +189,12 @@ class Verdict:
     worst_classes : tuple of str
         Labels of the significantly miscalibrated classes, the worst first.
     smallest_detectable : float or None
-        Error in the confidence that is detected with a power of 80 %.
+        Mean error in the probability of the main event that is detected with a power of 80 %, whether it is a constant shift,
+        over-confidence or waves; None if one of these goes undetected at any size.
     events : EventNumbers or None
         Counts of the rarer outcome of the main event, if its mean probability is at most 10 %.
+    detectable : tuple of Detectable
+        Power of the tests against kinds of miscalibration.
     """
 
     status: Literal["calibrated", "miscalibrated", "unclear", "too-few-events"]
@@ -176,6 +205,7 @@ class Verdict:
     p_value: float
     smallest_detectable: float | None
     events: EventNumbers | None = None
+    detectable: tuple[Detectable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -392,6 +422,31 @@ class Pitfall:
 
     severity: Literal["warning", "note"]
     text: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """When, from which data and by which command a report was made.
+
+    Attributes
+    ----------
+    date : str
+        Time in UTC.
+    sha256 : str
+        SHA-256 of the file; without a file, of the scores and the numbers of the true classes in memory.
+    file : str
+        Path of the file as the user gave it; empty for arrays in memory and for standard input.
+    command : str
+        The command line; empty for a call in Python.
+    options : dict
+        Options of ``calibrant fit`` that read the same rows: names with values, empty for switches.
+    """
+
+    date: str
+    sha256: str
+    file: str = ""
+    command: str = ""
+    options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from calibrant.presentation import (
     Document,
     Markup,
     Section,
-    as_html,
     as_markdown,
     as_text,
     count,
@@ -22,16 +21,21 @@ from calibrant.presentation.text import table_lines
 from calibrant.presentation.values import PLAIN, Range, decimals
 from calibrant.report.contents import Estimate
 from calibrant.report.sections.binning import bin_sensitivity_section, cumulative_section
+from calibrant.report.sections.changes import changes_section
 from calibrant.report.sections.classes import classes_section
 from calibrant.report.sections.data import data_section, settings_section
+from calibrant.report.sections.decisions import decision_section
 from calibrant.report.sections.decomposition import decomposition_section
 from calibrant.report.sections.example import example_section
+from calibrant.report.sections.how_to_act import lines_to_copy
 from calibrant.report.sections.methods import learning_section, methods_section
 from calibrant.report.sections.overview import recommendation_section, verdict_section
 from calibrant.report.sections.pitfalls import pitfalls_section
 from calibrant.report.sections.reliability import reliability_section
 from calibrant.report.sections.scores import errors_section, scores_section
 from calibrant.report.sections.selective import selective_section
+from calibrant.report.sections.subgroups import subgroup_section
+from calibrant.report.sections.terms import terms_section
 from calibrant.report.sections.tests import tests_section
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -49,6 +53,8 @@ SECTIONS: tuple[ReportSection, ...] = (
     scores_section,
     errors_section,
     selective_section,
+    decision_section,
+    subgroup_section,
     decomposition_section,
     tests_section,
     classes_section,
@@ -60,8 +66,9 @@ SECTIONS: tuple[ReportSection, ...] = (
     pitfalls_section,
     data_section,
     settings_section,
+    terms_section,
 )
-"""All sections in their order; the first two are above the table of contents."""
+"""All sections in their order."""
 
 # Patterns of the gaps in reliability diagrams.
 HATCHES = (
@@ -74,45 +81,61 @@ HATCHES = (
 )
 
 
-def report_document(assessment: "Assessment", sections: Sequence[ReportSection] | None = None) -> Document:
-    """Return the title and the sections of an assessment that have anything to show; the default is all sections."""
-    made = (section(assessment) for section in (SECTIONS if sections is None else sections))
+def report_document(
+    assessment: "Assessment",
+    sections: Sequence[ReportSection] | None = None,
+    baseline: "Assessment | None" = None,
+) -> Document:
+    """Return the title and the sections of an assessment that have anything to show; the default is all sections.
+
+    The changes since an earlier assessment follow the recommendation.
+    """
+    made = [section(assessment) for section in (SECTIONS if sections is None else sections)]
+    if baseline is not None:
+        made.insert(2, changes_section(assessment, baseline))
     return Document(assessment.title, tuple(section for section in made if section is not None))
 
 
-def report_markdown(assessment: "Assessment", sections: Sequence[ReportSection] | None = None) -> str:
+def report_markdown(
+    assessment: "Assessment",
+    sections: Sequence[ReportSection] | None = None,
+    baseline: "Assessment | None" = None,
+) -> str:
     """Return the report as Markdown, with tables in place of figures."""
-    return as_markdown(report_document(assessment, sections))
+    return as_markdown(report_document(assessment, sections, baseline))
 
 
-def report_page(assessment: "Assessment", sections: Sequence[ReportSection] | None = None) -> str:
+def report_page(
+    assessment: "Assessment",
+    sections: Sequence[ReportSection] | None = None,
+    baseline: "Assessment | None" = None,
+) -> str:
     """Return the report as one self-contained HTML page.
 
     The content security policy of the page blocks everything else, even a script in the name of a class.
     """
-    document = report_document(assessment, sections)
+    document = report_document(assessment, sections, baseline)
     version = assessment.repeatability.versions.get("calibrant", "")
-    conclusions, others = document.sections[:2], document.sections[2:]
-    links = (element("li", element("a", section.title, href=f"#{section.name}")) for section in others)
-    main = element(
-        "main",
-        *map(as_html, conclusions),
-        element("nav", element("ul", *links), aria_label="Contents"),
-        as_html_sections(others),
-        id="main",
-        tabindex=-1,
+    links = (
+        element("li", element("a", section.title, href=f"#{section.name}")) for section in document.sections
     )
+    main = element("main", as_html_sections(document.sections), id="main", tabindex=-1)
     body = element(
         "body",
         element("a", "Skip to the verdict", class_="skip", href="#main"),
         Markup(HATCHES),
         _header(assessment),
-        main,
+        element(
+            "div",
+            element("nav", element("ul", *links), aria_label="Contents"),
+            main,
+            class_="with-contents",
+        ),
         element("footer", element("p", f"Made with calibrant {version}.")),
         element("div", id="tooltip", role="tooltip", hidden=True),
     )
     script = files("calibrant.report").joinpath("script.js").read_text(encoding="utf-8")
-    if any(section.name == "example" for section in others):
+    if any(section.name == "example" for section in document.sections):
         script = interpreter_source() + script
     return page(
         f"{assessment.title}: calibration report", body, script=script, generator=f"calibrant {version}"
@@ -121,7 +144,10 @@ def report_page(assessment: "Assessment", sections: Sequence[ReportSection] | No
 
 def _header(assessment: "Assessment") -> Markup:
     data = assessment.data
-    rows = f"{count(data.n_rows)} {'row' if data.n_rows == 1 else 'rows'}, {count(data.n_classes)} classes"
+    date = "" if assessment.origin is None else f", {assessment.origin.date}"
+    rows = (
+        f"{count(data.n_rows)} {'row' if data.n_rows == 1 else 'rows'}, {count(data.n_classes)} classes{date}"
+    )
     theme = element(
         "button",
         "Dark colours",
@@ -129,7 +155,6 @@ def _header(assessment: "Assessment") -> Markup:
         id="theme",
         class_="controls",
         hidden=True,
-        aria_pressed="false",
     )
     words = element(
         "div",
@@ -151,6 +176,7 @@ def report_text(assessment: "Assessment", width: int = 80) -> str:
         as_text(Bullets(tuple(map(Paragraph, verdict.sentences))), width),
         as_text(Paragraph(advice.headline), width),
         as_text(Bullets(reasons), width),
+        *(as_text(code, width) for code in lines_to_copy(assessment)[:-1]),
         _summary_table(assessment, width),
         *(as_text(Bullets((Paragraph(text, opening="Warning:"),)), width) for text in warnings),
     ]

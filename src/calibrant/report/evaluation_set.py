@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from calibrant.arrays import IntArray
 from calibrant.intervals import Interval, clopper_pearson
 from calibrant.intervals.groups import group_numbers
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.cluster_variance import UnitMean
 from calibrant.predictions import Predictions
 from calibrant.report.contents import RARE, Estimate, Numbers
 
@@ -28,7 +28,6 @@ __all__ = [
     "random_rows",
     "random_rows_by_class",
     "rounded",
-    "standard_error",
 ]
 
 # With fewer events, or non-events, the t interval of a proportion is rough.
@@ -234,24 +233,6 @@ def estimate_of(
     )
 
 
-def standard_error(values: NDArray[Any], rows: EvaluationSet) -> tuple[float, float]:
-    """Return the standard error of a weighted mean, and its degrees of freedom.
-
-    As in :func:`~calibrant.intervals.loss_difference`: rows, or groups, are independent. Infinite for a single row or group.
-    """
-    terms = np.asarray(values, dtype=np.float64)
-    weights = np.ones(len(terms)) if rows.weights is None else rows.weights
-    residuals = weights * (terms - np.average(terms, weights=weights))
-    if rows.groups is not None:
-        residuals = np.bincount(rows.groups, residuals).astype(np.float64, copy=False)
-        weights = np.bincount(rows.groups, weights).astype(np.float64, copy=False)
-    if len(residuals) < 2:
-        return np.inf, 0.0
-    shares = weights / weights.sum()
-    error = float(np.sqrt((residuals**2 / (1 - shares)).sum()) / weights.sum())
-    return error, float(1 / (shares @ shares)) - 1
-
-
 def mean_estimate(
     name: str,
     values: NDArray[Any],
@@ -262,16 +243,19 @@ def mean_estimate(
     higher_is_better: bool = False,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> Estimate:
-    """Return a mean over rows with its t interval; no interval if the mean is infinite or there is a single row."""
+    """Return a mean over rows with its t interval, corrected for skewness.
+
+    There is no interval if the mean is infinite or there is a single row.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # infinite losses
         mean = rows.mean(values)
     low = high = None
     if np.isfinite(mean):
-        error, degrees = standard_error(values, rows)
-        if np.isfinite(error):
-            margin = float(stdtrit(degrees, (1 + level) / 2)) * error if error > 0 else 0.0
-            low, high = max(mean - margin, bounds[0]), min(mean + margin, bounds[1])
+        found = UnitMean.of(np.asarray(values, dtype=np.float64), rows.weights, rows.groups)
+        if np.isfinite(found.error):
+            ends = found.limits(level)
+            low, high = max(ends[0], bounds[0]), min(ends[1], bounds[1])
     by = "t interval" if rows.groups is None else "t interval clustered by group"
     return Estimate(
         name=name,

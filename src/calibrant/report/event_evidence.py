@@ -13,8 +13,10 @@ from scipy.stats import binom
 from calibrant.arrays import Vector
 from calibrant.hypothesis_tests.cumulative import NullDistribution
 from calibrant.metrics.utility import Prospect, Utility
+from calibrant.numerics.cluster_variance import effective_number, variance_of_sums
 from calibrant.numerics.cumulative import RANGE, ScoreGroups
 from calibrant.plots.reliability.consistency_limits import ScoreCells, poisson_binomial
+from calibrant.presentation import counted
 from calibrant.report.contents import RARE
 from calibrant.report.evaluation_set import EvaluationSet
 
@@ -25,7 +27,9 @@ __all__ = [
     "EventEvidence",
     "event_evidence",
     "events_for_factor",
+    "groups_text",
     "rare_detectable",
+    "weights_of_test",
 ]
 
 # Sum of the variances p (1 - p), about the expected number of less probable outcomes. Below it asymptotic tests are rough.
@@ -35,6 +39,10 @@ SMALLEST_VARIANCE = 10.0
 N_PARTS = 8
 
 KUIPER = "Largest absolute sum of residuals over any interval of scores"
+
+# Effective number of groups that a test has at least, as a number and relative to all groups.
+ENOUGH_GROUPS, ENOUGH_SHARE = 20.0, 0.75
+CAP_TOLERANCE = 1e-6
 
 POWER = 0.8
 """Power with which an error is to be detected."""
@@ -69,6 +77,8 @@ class EventEvidence:
         Whether the p-value comes from exact tests of counts, since ``total_variance`` is small.
     is_grouped : bool
         Whether rows are dependent, so that the number of events has no known distribution.
+    effective_groups : float or None
+        Number of groups of equal weight with the same variance of a mean; None for independent rows.
     """
 
     statistic: float
@@ -79,6 +89,7 @@ class EventEvidence:
     counts: "EventCounts"
     is_exact: bool = False
     is_grouped: bool = False
+    effective_groups: float | None = None
 
     @property
     def has_count_test(self) -> bool:
@@ -97,24 +108,37 @@ def event_evidence(rows: EvaluationSet, utility: Utility) -> EventEvidence:
     The test is the cumulative test with Kuiper's statistic. If the sum of p (1 - p) is below ten, its asymptotic distribution
     is rough; then exact tests of the numbers of events and of less probable outcomes replace it, see :class:`EventCounts`.
     With groups, the standard deviation is multiplied by the square root of the design effect (the largest one over intervals
-    of scores), and the degrees of freedom are the number of groups minus one.
+    of scores), and the degrees of freedom are the effective number of groups minus one. Rows of very large groups have smaller
+    weights in the test, see :func:`capped_weights`.
     """
     data = rows.data
     prospect = utility.prospect(data.predictions)
-    weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    weights = weights_of_test(rows)
     variance = float(weights**2 @ prospect.variance)
     total_variance = variance / float(weights.max()) ** 2
     scores = ScoreGroups.of(prospect.expected, prospect.tolerance)
     residuals = prospect.realised(data.labels) - prospect.expected
-    statistic = RANGE.measure(scores.path(residuals, rows.weights))
+    statistic = RANGE.measure(scores.path(residuals, weights))
     probability = np.clip(prospect.expected, 0.0, 1.0)
     is_event = np.asarray(prospect.realised(data.labels)) > 0
     counts = EventCounts.of(probability, is_event)
     if rows.groups is not None:
-        effect, n_groups = _design_effect(rows, prospect, weights, variance)
-        p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, n_groups)
-        description = f"{KUIPER}; variance between {n_groups} groups, design effect {effect:.3g}."
-        return EventEvidence(statistic, p_value, total_variance, effect, description, counts, is_grouped=True)
+        effect = _design_effect(rows, prospect, weights, variance)
+        effective = effective_number(np.bincount(rows.groups, weights))
+        p_value = _grouped_p_value(statistic, sqrt(variance) / float(weights.sum()), effect, effective)
+        description = (
+            f"{KUIPER}; variance between {groups_text(rows, effective)}, design effect {effect:.3g}."
+        )
+        return EventEvidence(
+            statistic,
+            p_value,
+            total_variance,
+            effect,
+            description,
+            counts,
+            is_grouped=True,
+            effective_groups=effective,
+        )
     if total_variance >= SMALLEST_VARIANCE:
         noise = NullDistribution.of(prospect, scores, rows.weights, RANGE, continuity_correction=True)
         p_value = noise.p_value(statistic, prospect.tolerance)
@@ -158,9 +182,46 @@ def rare_detectable(probability: NDArray[np.float64], alpha: float, power: float
     return max(0.0, float(gammaincinv(needed, power)) / n_rows - mean)
 
 
+def weights_of_test(rows: EvaluationSet) -> Vector:
+    """Return the weights of the rows in the tests of events: smaller than given for rows of very large groups."""
+    weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
+    if rows.groups is None:
+        return weights
+    of_group = np.bincount(rows.groups, weights).astype(np.float64, copy=False)
+    return weights * (capped_weights(of_group) / of_group)[rows.groups]
+
+
+def capped_weights(weights: Vector) -> Vector:
+    """Cap the weights of groups so that their effective number is at least 20, or three quarters of all if that is less.
+
+    The mean residual of one group that has most of the rows says little about the variance between groups, so a test with
+    the weights as given would have almost no power. The cap is as high as possible.
+
+    >>> capped_weights(np.array([4.0, 1.0, 1.0, 2.0, 1.0])).round(2)
+    array([3.51, 1.  , 1.  , 2.  , 1.  ])
+    """
+    wanted = min(ENOUGH_GROUPS, ENOUGH_SHARE * len(weights))
+    if effective_number(weights) >= wanted:
+        return weights
+    low, high = float(weights.min()), float(weights.max())
+    while high > (1 + CAP_TOLERANCE) * low:
+        cap = (low + high) / 2
+        low, high = (cap, high) if effective_number(np.minimum(weights, cap)) >= wanted else (low, cap)
+    return np.minimum(weights, low)
+
+
+def groups_text(rows: EvaluationSet, effective: float) -> str:
+    """Return the number of groups, with the effective number if their weights are unequal."""
+    assert rows.n_groups is not None
+    text = counted(rows.n_groups, "group")
+    return (
+        text if effective > 0.9 * rows.n_groups else f"{text} of unequal size (effectively {effective:.2g})"
+    )
+
+
 def _design_effect(
     rows: EvaluationSet, prospect: Prospect, weights: NDArray[np.float64], variance: float
-) -> tuple[float, int]:
+) -> float:
     """Return the design effect: variance of sums of residuals between groups over that of independent rows, at least one.
 
     This is the largest one over intervals of scores made of octiles: groups whose errors have opposite signs at low and at
@@ -169,37 +230,36 @@ def _design_effect(
     assert rows.groups is not None
     n_groups = int(rows.groups.max()) + 1
     if n_groups < 2 or variance == 0:
-        return 1.0, n_groups
+        return 1.0
     residuals = prospect.realised(rows.data.labels) - prospect.expected
     place = np.empty(rows.n_rows, dtype=np.intp)
     place[np.argsort(prospect.expected, kind="stable")] = np.arange(rows.n_rows) * N_PARTS // rows.n_rows
     cells = rows.groups * N_PARTS + place
-    residual_sums = np.bincount(cells, weights * residuals, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
-    weight = np.bincount(cells, weights, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
     zero = np.zeros((n_groups, 1))
-    residual_sums, weight = (
-        np.concatenate([zero, part.cumsum(axis=1)], axis=1) for part in (residual_sums, weight)
+
+    def up_to_part(values: Vector) -> Vector:
+        sums = np.bincount(cells, values, n_groups * N_PARTS).reshape(n_groups, N_PARTS)
+        return np.concatenate([zero, sums.cumsum(axis=1)], axis=1, dtype=np.float64)
+
+    residual_sums, weight = up_to_part(weights * residuals), up_to_part(weights)
+    largest = max(
+        float(
+            variance_of_sums(
+                residual_sums[:, start + 1 :] - residual_sums[:, [start]],
+                weight[:, start + 1 :] - weight[:, [start]],
+            ).max()
+        )
+        for start in range(N_PARTS)
     )
-    largest = 0.0
-    for start in range(N_PARTS):
-        sums, weights_of = (
-            residual_sums[:, start + 1 :] - residual_sums[:, [start]],
-            weight[:, start + 1 :] - weight[:, [start]],
-        )
-        total = weights_of.sum(axis=0)
-        centred = sums - weights_of * np.divide(
-            sums.sum(axis=0), total, where=total > 0, out=np.zeros_like(total)
-        )
-        largest = max(largest, float((centred**2).sum(axis=0).max()))
-    return max(1.0, n_groups / (n_groups - 1) * largest / variance), n_groups
+    return max(1.0, largest / variance)
 
 
-def _grouped_p_value(statistic: float, deviation: float, effect: float, n_groups: int) -> float:
-    if n_groups < 2 or deviation == 0:
+def _grouped_p_value(statistic: float, deviation: float, effect: float, effective_groups: float) -> float:
+    if effective_groups <= 1 or deviation == 0:
         return 1.0  # the variance between groups is unknown
     x = statistic / (deviation * sqrt(effect))
     # The normal quantile with the tail probability of Student's t.
-    tail = float(stdtr(n_groups - 1, -x))
+    tail = float(stdtr(effective_groups - 1, -x))
     return RANGE.tail(-float(ndtri(tail)) if tail > 0 else 40.0)
 
 

@@ -4,25 +4,30 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from calibrant.errors import PredictionError
 from calibrant.hypothesis_tests import (
     SlopeIntercept,
     calibration_slope_intercept,
     consistency_test,
+    hosmer_lemeshow_test,
     kernel_test,
-    smallest_detectable_error,
     spiegelhalter_test,
 )
 from calibrant.metrics import OneClass, TopClasses, brier_score, confidence_ece
 from calibrant.metrics.utility import Utility
 from calibrant.presentation import class_named, counted, p_text
 from calibrant.ranking import holm
-from calibrant.report.contents import EventNumbers, TestRow
+from calibrant.report.contents import Detectable, EventNumbers, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, random_rows
 from calibrant.report.event_evidence import SMALLEST_VARIANCE, EventEvidence, event_evidence, rare_detectable
 from calibrant.report.method_selection import has_infinite_loss
+from calibrant.report.power import (
+    CHI_SQUARE_BINS,
+    CHI_SQUARE_EXPECTED,
+    KINDS_OF_MAIN_EVENT,
+    detectable_errors,
+)
 from calibrant.space import Space
 
 __all__ = ["FOR_INFORMATION", "IMPOSSIBLE", "Evidence", "evidence_of", "main_event", "n_impossible"]
@@ -57,7 +62,9 @@ class Evidence:
     line : SlopeIntercept or None
         Slope and intercept of the main event; None if all probabilities are zero or one.
     smallest_detectable : float or None
-        Error of the main event that is detected with a power of 80 %; None if not even the largest possible error is.
+        Error of the main event that is detected with a power of 80 %, whatever its kind; None if there is none.
+    detectable : tuple of Detectable
+        Power of the tests against kinds of miscalibration.
     events : EventNumbers or None
         Observed and expected number of the rarer outcome of the main event, if it is rare.
     alpha : float
@@ -78,6 +85,7 @@ class Evidence:
     class_adjusted: tuple[float, ...]
     line: SlopeIntercept | None
     smallest_detectable: float | None
+    detectable: tuple[Detectable, ...]
     events: EventNumbers | None
     alpha: float
     most_significant: str
@@ -126,6 +134,7 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     line = _line(rows, level)
     if line is not None:
         results.append(_line_finding(line, event, is_valid))
+    results.append(_chi_square(rows, event, is_valid))
     results.append(_spiegelhalter(rows, is_valid))
     if rows.groups is None and not is_valid:
         results += _exact(sample, random_state)
@@ -144,6 +153,7 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
     tests = tuple(_row(result, adjusted.get(result.name)) for result in results)
     smallest = min(family, key=lambda result: result.p_value)
     alpha = (1 - level) / len(family)
+    detectable = detectable_errors(rows, utility, main, class_events, alpha, random_state)
     return Evidence(
         tests=tests,
         p_value=float(adjusted[smallest.name]),
@@ -152,7 +162,8 @@ def evidence_of(rows: EvaluationSet, sample: EvaluationSet, level: float, random
         class_events=class_events,
         class_adjusted=class_adjusted,
         line=line,
-        smallest_detectable=_detectable(rows, utility, main, alpha),
+        smallest_detectable=_smallest_detectable(rows, utility, main, detectable, alpha),
+        detectable=detectable,
         events=_events(rows, main, alpha),
         alpha=alpha,
         most_significant=smallest.name,
@@ -229,6 +240,25 @@ def _line_finding(line: SlopeIntercept, event: str, is_valid: bool) -> _Test:
         f"{'' if joint.caution is None else f'; {joint.caution}'}.",
         # The log-odds of exact zeros and ones are a convention, which must not decide the verdict.
         is_valid and joint.caution is None,
+    )
+
+
+def _chi_square(rows: EvaluationSet, event: str, is_valid: bool) -> _Test:
+    result = hosmer_lemeshow_test(
+        rows.labels,
+        rows.predictions,
+        sample_weight=rows.weights,
+        n_bins=CHI_SQUARE_BINS,
+        min_expected=CHI_SQUARE_EXPECTED,
+    )
+    return _Test(
+        "Chi-square test of bins",
+        event,
+        result.statistic,
+        result.p_value,
+        f"Sum over bins of squared differences between observed and expected events, each divided by its variance: up to "
+        f"{CHI_SQUARE_BINS} equal-mass bins with at least {CHI_SQUARE_EXPECTED:.0f} expected events and non-events.",
+        is_valid and result.caution is None,
     )
 
 
@@ -351,18 +381,16 @@ def _events(rows: EvaluationSet, main: EventEvidence, alpha: float) -> EventNumb
     return EventNumbers(name, counts.expected, counts.observed, *factors)
 
 
-def _detectable(rows: EvaluationSet, utility: Utility, main: EventEvidence, alpha: float) -> float | None:
-    """Return the smallest error of the main event that its test detects at the Bonferroni-corrected level."""
+def _smallest_detectable(
+    rows: EvaluationSet,
+    utility: Utility,
+    main: EventEvidence,
+    detectable: tuple[Detectable, ...],
+    alpha: float,
+) -> float | None:
+    """Return the error of the main event that is detected whether it is a shift, over-confidence or waves."""
     if main.is_exact:
         rare = rare_detectable(np.clip(utility.prospect(rows.predictions).expected, 0.0, 1.0), alpha)
         return rare if rare <= 1 else None
-    found = smallest_detectable_error(
-        rows.predictions, sample_weight=rows.weights, utility=utility, alpha=alpha
-    )
-    error = found.error * main.design_effect**0.5
-    if rows.n_groups is not None:
-        if rows.n_groups < 2:
-            return None
-        # With few groups, the variance between groups has few degrees of freedom.
-        error *= float(stdtrit(rows.n_groups - 1, 1 - alpha / 2) / ndtri(1 - alpha / 2))
-    return error if error <= found.largest_possible else None
+    smallest = [one.smallest for one in detectable if one.kind in KINDS_OF_MAIN_EVENT]
+    return max((size for size in smallest if size is not None), default=None) if all(smallest) else None

@@ -1,18 +1,21 @@
 """Compare methods by cross-validation and choose one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 
 from calibrant.arrays import IntArray
 from calibrant.calibrator import Calibrator
 from calibrant.comparison import UNCALIBRATED, Comparison, MethodResult, compare
 from calibrant.intervals import Interval, loss_difference
-from calibrant.metrics.row_losses import Loss
+from calibrant.notices import held_back
+from calibrant.numerics.fit_error import FEW_MISTAKES, FitMargins
 from calibrant.predictions import Predictions
 from calibrant.presentation import counted
+from calibrant.registry import make
 from calibrant.report.evaluation_set import EvaluationSet, random_rows_by_class
 from calibrant.space import Space
 
@@ -29,7 +32,7 @@ __all__ = [
 ]
 
 Methods = Sequence[str | Calibrator]
-LOSSES: tuple[Loss, ...] = ("log", "brier")
+LOSSES: tuple[Literal["log", "brier"], ...] = ("log", "brier")
 
 # Methods that take about a second per million probabilities, and the limits of probabilities and rows for fast and slow ones.
 QUICK = frozenset(
@@ -66,9 +69,12 @@ class MethodSelection:
         Names of other methods within one standard error.
     gain : Interval or None
         Log-loss of the chosen method minus that of the uncalibrated predictions, on held-out rows, with an interval that
-        is valid for all methods simultaneously.
+        is valid for all methods simultaneously and for the map fitted to all rows. With fewer than ten misclassified rows
+        there is none: both ends are NaN.
     brier : Interval or None
         The same for the Brier score.
+    has_gain : bool
+        Whether the gain in log-loss is significant.
     is_recommended : bool
         Whether the chosen method is recommended; see :func:`select_method`.
     after : EvaluationSet or None
@@ -85,13 +91,14 @@ class MethodSelection:
     near_best: tuple[str, ...] = ()
     gain: Interval | None = None
     brier: Interval | None = None
+    has_gain: bool = False
     is_recommended: bool = False
     after: EvaluationSet | None = None
 
     @property
     def is_significant(self) -> bool:
         """Whether the gain in log-loss is significant, and misclassified rows bound the confidence."""
-        return self.gain is not None and self.gain.high < 0 and not self.makes_no_mistakes
+        return self.has_gain and not self.makes_no_mistakes
 
     @property
     def makes_no_mistakes(self) -> bool:
@@ -152,7 +159,8 @@ def select_method(
     remaining rows, so all calibrated rows are held out. The method is recommended if the interval of its gain, adjusted for
     the number of methods, is above zero. If the log-loss is infinite because a true class had probability zero, the method is
     recommended if the Brier score falls significantly. If the tests show only a ``small_error``, the gain must also be at least
-    0.5 % of the log-loss.
+    0.5 % of the log-loss. If fewer than ten rows are misclassified, the interval is not valid: it is not given, and the tests
+    must show more than a small error.
     """
     chosen_methods = default_methods(rows.n_rows, rows.n_classes) if methods is None else list(methods)
     limit = most_rows(chosen_methods, rows.n_classes) if may_sample else rows.n_rows
@@ -182,21 +190,35 @@ def select_method(
     assert chosen.predictions is not None
     after = rows.with_predictions(chosen.predictions) if drawn is None else _all_rows(rows, drawn, chosen)
     gain, brier = (
-        loss_difference(
-            rows.labels,
-            baseline_of(rows) if loss == "log" else rows.predictions,
-            after.predictions,
-            loss=loss,
-            sample_weight=rows.weights,
-            groups=rows.groups,
-            level=1 - (1 - level) / (len(comparison.measured) - 1),
+        _with_fit_error(
+            loss_difference(
+                rows.labels,
+                baseline_of(rows) if loss == "log" else rows.predictions,
+                after.predictions,
+                loss=loss,
+                sample_weight=rows.weights,
+                groups=rows.groups,
+                level=1 - (1 - level) / (len(comparison.measured) - 1),
+            ),
+            loss,
+            sample,
+            names[chosen.name],
+            chosen.predictions,
         )
         for loss in LOSSES
     )
+    # With few mistakes the intervals are not valid, but the tests of calibration are.
+    n_mistakes = int(np.count_nonzero(~sample.hits))
+    is_certain = n_mistakes >= FEW_MISTAKES or not small_error
+    has_gain = gain.high < 0 and is_certain
     is_large_enough = not small_error or -gain.estimate >= NEGLIGIBLE_GAIN * rows.data.log_loss(
         baseline_of(rows)
     )
-    is_recommended = (gain.high < 0 and is_large_enough) or (has_infinite_loss(rows) and brier.high < 0)
+    is_recommended = (has_gain and is_large_enough) or (
+        has_infinite_loss(rows) and brier.high < 0 and is_certain
+    )
+    if n_mistakes < FEW_MISTAKES:
+        gain, brier = (_without_ends(interval, n_mistakes, sample) for interval in (gain, brier))
     return MethodSelection(
         sample,
         comparison=comparison,
@@ -205,9 +227,42 @@ def select_method(
         near_best=tuple(result.name for result in near_best[1:]),
         gain=gain,
         brier=brier,
+        has_gain=has_gain,
         is_recommended=is_recommended,
         after=after,
     )
+
+
+def _with_fit_error(
+    difference: Interval,
+    loss: Literal["log", "brier"],
+    sample: EvaluationSet,
+    method: str | Calibrator,
+    held_out: Predictions,
+) -> Interval:
+    """Return the interval for the fitted map, with the error of what fitting costs."""
+    calibrator = make(method) if isinstance(method, str) else clone(method)
+    with held_back():
+        fitted = calibrator.fit_labelled(sample.data, warn_of_absent=False)
+    own, other = (
+        sample.mean(sample.data.row_losses(loss, each))
+        for each in (fitted.transform(sample.predictions), held_out)
+    )
+    n_units = sample.n_rows if sample.n_groups is None else sample.n_groups
+    margins = FitMargins.of(other - own, n_units, difference.level)
+    value = difference.estimate
+    return replace(
+        difference,
+        low=value - float(np.hypot(value - difference.low, margins.above)),
+        high=value + float(np.hypot(difference.high - value, margins.below)),
+        method=f"{difference.method} with the variance of the fit",
+    )
+
+
+def _without_ends(difference: Interval, n_mistakes: int, sample: EvaluationSet) -> Interval:
+    mistakes, verb = counted(n_mistakes, "misclassified row"), "is" if n_mistakes == 1 else "are"
+    note = f"no interval: {mistakes} among {counted(sample.n_rows, 'row')} {verb} too few for one"
+    return replace(difference, low=np.nan, high=np.nan, p_value=None, note=note)
 
 
 def most_rows(methods: Methods, n_classes: int) -> int:

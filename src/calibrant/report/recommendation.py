@@ -139,6 +139,12 @@ def _headline_to_keep(
             f"Keep the uncalibrated predictions: {name} would lower the log-loss by only {significant(gain.value, 2)} nats per "
             f"row{part}."
         )
+    if gain.low is None and gain.value is not None and gain.value > 0:
+        mistakes = counted(int((~selection.rows.hits).sum()), "misclassified row")
+        return (
+            f"Keep the uncalibrated predictions: {mistakes} among {counted(selection.rows.n_rows, 'row')} do not show whether "
+            f"{name} helps."
+        )
     if p_value > 1 - level:
         return "Keep the uncalibrated predictions: no method gives a significant gain."
     rejection = f"the tests {'clearly ' if p_value < CLEAR else ''}reject calibration ({p_text(p_value)})"
@@ -192,6 +198,8 @@ def _gain_sentence(selection: MethodSelection, gain: Estimate, level: float, aga
         adjusted = _adjusted(selection.n_methods)
         ends = Range(low, high, "significant").text()
         interval = f" ({100 * level:g} % interval{', ' if adjusted else ''}{adjusted}: {ends})"
+    elif selection.gain is not None and selection.gain.note:
+        interval = f" ({selection.gain.note})"
     chosen = selection.chosen.name
     opening = f"Only {chosen} was tried; it"
     if selection.n_methods > 1:

@@ -17,7 +17,7 @@
     }
   };
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
-  const showTheme = () => theme.setAttribute("aria-pressed", String(isDark()));
+  const showTheme = () => { theme.textContent = isDark() ? "Light colours" : "Dark colours"; };
   if (["light", "dark"].includes(remembered())) root.dataset.theme = remembered();
   theme.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
@@ -26,6 +26,43 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
   showTheme();
+
+  // Code to copy. Where the clipboard may not be used, the text is selected.
+  for (const button of all(".copy")) {
+    button.addEventListener("click", async () => {
+      const code = one("code", button.closest(".code"));
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+  }
+
+  // The link to the section that is read is marked, and brought into view in a narrow list of contents.
+  const contents = one("nav");
+  if (contents && "IntersectionObserver" in globalThis) {
+    const seen = new Set();
+    const observer = new IntersectionObserver((entries) => {
+      for (const entry of entries) seen[entry.isIntersecting ? "add" : "delete"](entry.target.id);
+      const current = all("main section").find((section) => seen.has(section.id));
+      if (!current) return;
+      for (const link of all("a", contents)) {
+        const isCurrent = link.getAttribute("href") === `#${current.id}`;
+        if (isCurrent === link.hasAttribute("aria-current")) continue;
+        if (!isCurrent) link.removeAttribute("aria-current");
+        else {
+          link.setAttribute("aria-current", "true");
+          const list = link.closest("ul");
+          list.scrollLeft += link.getBoundingClientRect().left - list.getBoundingClientRect().left - 16;
+        }
+      }
+    }, { rootMargin: "-15% 0px -55% 0px" });
+    for (const section of all("main section")) observer.observe(section);
+  }
 
   // Links within the page: in a srcdoc frame a plain link would navigate to the parent page.
   document.addEventListener("click", (event) => {

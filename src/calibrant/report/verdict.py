@@ -8,6 +8,7 @@ from calibrant.metrics import LowerBound
 from calibrant.presentation import (
     class_named,
     counted,
+    enumerated,
     in_points,
     interval_in_points,
     p_text,
@@ -15,13 +16,14 @@ from calibrant.presentation import (
     quoted,
     significant,
 )
-from calibrant.report.contents import RARE, ClassRow, Estimate, EventNumbers, Verdict
+from calibrant.report.contents import RARE, ClassRow, Detectable, Estimate, EventNumbers, Verdict
 from calibrant.report.evaluation_set import EvaluationSet
-from calibrant.report.event_evidence import POWER, events_for_factor
+from calibrant.report.event_evidence import POWER, events_for_factor, groups_text
 from calibrant.report.evidence import IMPOSSIBLE, Evidence, n_impossible
+from calibrant.report.power import IN_A_SHARE, KINDS_OF_MAIN_EVENT, SWAPPED
 from calibrant.report.sections.scores import capped_bound
 
-__all__ = ["is_small", "verdict"]
+__all__ = ["is_small", "status_of", "verdict"]
 
 # Smallest relevant error: in probability over all rows, and as a factor for rare events.
 RELEVANT_ERROR = 0.05
@@ -50,20 +52,8 @@ def verdict(
     gap: Estimate,
     level: float,
 ) -> Verdict:
-    """Return the verdict.
-
-    Miscalibrated if the smallest adjusted p-value is at most one minus the level. Otherwise calibrated if the tests have a
-    power of 80 % against an error of five percentage points, or against a factor of two for rare events. Otherwise unclear,
-    or too few events.
-    """
-    detectable = evidence.smallest_detectable
-    status: Status = "unclear"
-    if evidence.p_value <= 1 - level:
-        status = "miscalibrated"
-    elif evidence.events is not None and rows.n_groups != 1 and not _detects_factor(evidence.events):
-        status = "too-few-events"
-    elif detectable is not None and detectable <= RELEVANT_ERROR:
-        status = "calibrated"
+    """Return the verdict: its status, see :func:`status_of`, and sentences on the evidence."""
+    status = status_of(rows, evidence, level)
     direction = _direction(rows, evidence, bound, gap, level) if status == "miscalibrated" else "none"
     miscalibrated = (
         [row for row in classes if row.adjusted_p_value <= 1 - level] if status == "miscalibrated" else []
@@ -78,6 +68,11 @@ def verdict(
         sentences.append(_size_sentence(bound, status))
     if miscalibrated and rows.n_classes > 2:
         sentences.append(_classes_sentence(miscalibrated, rows.n_classes))
+    sentences += [
+        _swap_sentence(one, one.powers[-1])
+        for one in evidence.detectable
+        if one.kind == SWAPPED and one.powers[-1] is not None
+    ]
     sentences.append(_detectable_sentence(rows, evidence, status))
     return Verdict(
         status=status,
@@ -86,9 +81,40 @@ def verdict(
         direction=direction,
         worst_classes=tuple(row.label for row in miscalibrated),
         p_value=evidence.p_value,
-        smallest_detectable=detectable,
+        smallest_detectable=evidence.smallest_detectable,
         events=evidence.events,
+        detectable=evidence.detectable,
     )
+
+
+def status_of(rows: EvaluationSet, evidence: Evidence, level: float) -> Status:
+    """Return the status of the verdict.
+
+    Miscalibrated if the smallest adjusted p-value is at most one minus the level. Otherwise calibrated if the tests have a
+    power of 80 % against a constant shift, over-confidence and waves of five percentage points, or against a factor of two
+    for rare events, and against two swapped classes of several. Otherwise unclear, or too few events.
+    """
+    if evidence.p_value <= 1 - level:
+        return "miscalibrated"
+    if evidence.events is not None and rows.n_groups != 1 and not _detects_factor(evidence.events):
+        return "too-few-events"
+    detectable = evidence.smallest_detectable
+    is_detected = evidence.events is not None or (detectable is not None and detectable <= RELEVANT_ERROR)
+    return "calibrated" if is_detected and not _misses_swap(evidence) and rows.n_groups != 1 else "unclear"
+
+
+def _misses_swap(evidence: Evidence) -> bool:
+    return any(one.kind == SWAPPED and one.smallest is None for one in evidence.detectable)
+
+
+def _undetected(evidence: Evidence) -> list[str]:
+    """Return the kinds of relevant errors that the tests could miss."""
+    found = [
+        f"{_with_article(one.kind)} of {in_points(RELEVANT_ERROR)}"
+        for one in _of_main_event(evidence)
+        if one.smallest is None or one.smallest > RELEVANT_ERROR
+    ]
+    return [*found, SWAPPED] if _misses_swap(evidence) else found
 
 
 def _detects_factor(events: EventNumbers) -> bool:
@@ -145,6 +171,33 @@ def _zero_probability_clause(rows: EvaluationSet) -> str:
     return f"the true class of {counted(number, 'row')} had a predicted probability of exactly zero"
 
 
+def _with_article(kind: str) -> str:
+    return f"a {kind}" if kind == KINDS_OF_MAIN_EVENT[0] else kind
+
+
+def _of_main_event(evidence: Evidence) -> list[Detectable]:
+    return [one for one in evidence.detectable if one.kind in KINDS_OF_MAIN_EVENT]
+
+
+def _detected(evidence: Evidence) -> str:
+    """Return the smallest error of each kind that is detected, and the verb; empty if there is none."""
+    if evidence.main.is_exact:
+        size = evidence.smallest_detectable
+        return "" if size is None else f"an excess of less probable outcomes of {in_points(size)} is"
+    sizes = [
+        f"{_with_article(one.kind)} of {in_points(one.smallest)}"
+        for one in _of_main_event(evidence)
+        if one.smallest is not None
+    ]
+    return f"{enumerated(sizes)} {'is' if len(sizes) == 1 else 'are'}" if sizes else ""
+
+
+def _units(rows: EvaluationSet, evidence: Evidence) -> str:
+    """Return the number of rows, or of groups."""
+    effective = evidence.main.effective_groups
+    return counted(rows.n_rows, "row") if effective is None else groups_text(rows, effective)
+
+
 def _sentence(clause: str) -> str:
     return f"{clause[0].upper()}{clause[1:]}."
 
@@ -164,11 +217,7 @@ def _headline(
                 f"No evidence of miscalibration: {_counted_events(evidence.events)}; an error by a factor of "
                 f"{_larger_factor(evidence.events):.2g} is detected with a power of {POWER_TEXT}."
             )
-        assert evidence.smallest_detectable is not None
-        return (
-            f"No evidence of miscalibration; an error of {in_points(evidence.smallest_detectable)} or more is detected with a "
-            f"power of at least {POWER_TEXT}."
-        )
+        return f"No evidence of miscalibration; {_detected(evidence)} detected with a power of {POWER_TEXT}."
     if status == "too-few-events":
         assert evidence.events is not None
         noun = "mistakes" if evidence.events.name == "mistakes" else "events"
@@ -177,33 +226,39 @@ def _headline(
             "factor of two could go undetected."
         )
     if status == "unclear":
-        unit, number = ("row", rows.n_rows) if rows.n_groups is None else ("group", rows.n_groups)
-        return (
-            f"Too few {unit}s to tell: no test rejects calibration, but with {counted(number, unit)} an error of "
-            f"{in_points(RELEVANT_ERROR)} could go undetected."
-        )
+        unit = "row" if rows.n_groups is None else "group"
+        what = enumerated(_undetected(evidence), "or") or f"an error of {in_points(RELEVANT_ERROR)}"
+        rows_given = _units(rows, evidence)
+        return f"Too few {unit}s to tell: no test rejects calibration, but with {rows_given} {what} could go undetected."
     if evidence.rejecting == (IMPOSSIBLE,):
         return f"Not calibrated: {_zero_probability_clause(rows)}."
     opening = "Not calibrated, but the error is small" if is_small(evidence, level) else "Not calibrated"
     if rows.n_classes == 2:
         return f"{opening}: {_two_classes(rows, direction, gap, evidence, level)}."
+    bias = _larger_class_bias(miscalibrated, gap)
+    if bias is not None:
+        rates = f"{percent(bias.mean_probability)} predicted, {percent(bias.share)} observed"
+        size = in_points(abs(bias.in_the_large.value or 0.0))
+        opening = f"{opening}: {class_named(bias.label)} is {bias.direction} by {size} ({rates})"
+    separator = ":" if bias is None else ";"
     if direction == "mixed":
         if evidence.main_adjusted > 1 - level and miscalibrated:
             names = ", ".join(quoted(row.label) for row in miscalibrated[:3])
             more = "" if len(miscalibrated) <= 3 else f" and {len(miscalibrated) - 3} more"
             noun = "class" if len(miscalibrated) == 1 else "classes"
-            return f"{opening}: the probabilities of {noun} {names}{more} are miscalibrated."
-        return f"{opening}: {_without_direction(evidence, level, 'the probabilities')}."
+            return f"{opening}{separator} the probabilities of {noun} {names}{more} are miscalibrated."
+        return f"{opening}{separator} {_without_direction(evidence, level, 'the probabilities')}."
     if not _is_significant(gap):
         direction_text = "too extreme" if direction == "over-confident" else "not extreme enough"
         return (
-            f"{opening}: the probabilities are {direction_text} ({direction}); mean confidence and accuracy agree within "
-            "sampling error."
+            f"{opening}{separator} the probabilities are {direction_text} ({direction}); mean confidence and accuracy agree "
+            "within sampling error."
         )
-    return (
-        f"{opening}: the predictions are {direction} (mean confidence {percent(rows.mean(rows.confidence))}, accuracy "
-        f"{percent(rows.mean(rows.hits))}){_worst_class(miscalibrated, gap)}."
+    overall = (
+        f"the predictions are {direction} (mean confidence {percent(rows.mean(rows.confidence))}, accuracy "
+        f"{percent(rows.mean(rows.hits))})"
     )
+    return f"{opening}{separator} {overall}{_rare_class(miscalibrated, bias)}."
 
 
 def _counted_events(events: EventNumbers) -> str:
@@ -231,23 +286,23 @@ def _without_direction(evidence: Evidence, level: float, what: str) -> str:
     return f"{what} are miscalibrated, without a clear direction"
 
 
-def _worst_class(miscalibrated: list[ClassRow], gap: Estimate) -> str:
-    """Return the rare class with the largest error by a factor, else the class with the largest error of the mean.
-
-    A factor must be at least two; a difference must be larger than that of the mean confidence.
-    """
+def _rare_class(miscalibrated: list[ClassRow], named: ClassRow | None) -> str:
+    """Return the rare class with the largest error by a factor, of at least two, unless the headline names it already."""
     on_average = [row for row in miscalibrated if row.direction in ON_AVERAGE]
-    if not on_average:
+    row = max(on_average, key=_factor, default=None)
+    if row is None or row is named or _factor(row) < RELEVANT_FACTOR:
         return ""
-    row = max(on_average, key=_factor)
-    if _factor(row) >= RELEVANT_FACTOR:
-        rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
-        return f"; the worst is {class_named(row.label)}, {row.direction}: {rates}"
-    row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0))
-    size = abs(row.in_the_large.value or 0.0)
-    if size <= abs(gap.value or 0.0):
-        return ""
-    return f"; the worst is {class_named(row.label)}, {row.direction} by {in_points(size)}"
+    rates = f"{percent(row.mean_probability)} predicted, {percent(row.share)} observed"
+    return f"; the worst by a factor is {class_named(row.label)}, {row.direction}: {rates}"
+
+
+def _larger_class_bias(miscalibrated: list[ClassRow], gap: Estimate) -> ClassRow | None:
+    """Return the class with the largest error of the mean, if that is larger than the error of the mean confidence."""
+    on_average = [row for row in miscalibrated if row.direction in ON_AVERAGE]
+    row = max(on_average, key=lambda row: abs(row.in_the_large.value or 0.0), default=None)
+    if row is None or abs(row.in_the_large.value or 0.0) <= abs(gap.value or 0.0):
+        return None
+    return row
 
 
 def _factor(row: ClassRow) -> float:
@@ -332,31 +387,38 @@ def _classes_sentence(miscalibrated: list[ClassRow], n_classes: int) -> str:
 
 
 def _detectable_sentence(rows: EvaluationSet, evidence: Evidence, status: Status) -> str:
-    detectable = evidence.smallest_detectable
     if rows.n_groups == 1:
         return "All rows belong to one group. The variance between groups is unknown, so no error can be detected reliably."
-    if detectable is None:
-        subject = "These rows" if rows.n_groups is None else f"These {rows.n_groups} groups"
-        return (
-            f"{subject} are too few to detect even the largest possible error with a power of {POWER_TEXT}."
-        )
     if evidence.events is not None:
         return _factor_sentence(rows, evidence.events, evidence.alpha, status)
-    what = (
-        "excess of less probable outcomes"
-        if evidence.main.is_exact
-        else "cumulative over an interval of scores, relative to all rows"
+    detected = _detected(evidence)
+    missed = [_with_article(one.kind) for one in _of_main_event(evidence) if one.smallest is None]
+    if not detected:
+        subject = "These rows" if rows.n_groups is None else f"These {_units(rows, evidence)}"
+        kinds = enumerated(missed, "or") or "an excess of less probable outcomes"
+        return f"{subject} are too few to detect {kinds} of any size with a power of {POWER_TEXT}."
+    together = "" if rows.n_groups is None else f" in {_units(rows, evidence)}"
+    never = f" No size of {enumerated(missed, 'or')} is." if missed else ""
+    found = (
+        f"With {counted(rows.n_rows, 'row')}{together}, {detected} detected with a power of {POWER_TEXT}.{never} Smaller "
+        "errors may go undetected."
     )
-    together = "" if rows.n_groups is None else f" in {rows.n_groups} groups"
-    detected = (
-        f"With {counted(rows.n_rows, 'row')}{together}, an error of {in_points(detectable)} ({what}) is detected with a "
-        f"power of {POWER_TEXT}. Smaller errors may go undetected."
-    )
-    if status != "unclear":
-        return detected
+    detectable = evidence.smallest_detectable
+    if status != "unclear" or detectable is None or detectable <= RELEVANT_ERROR:
+        return found
     unit, number = ("rows", rows.n_rows) if rows.n_groups is None else ("groups", rows.n_groups)
     n_needed = number * (detectable / RELEVANT_ERROR) ** 2
-    return f"{detected} To detect {in_points(RELEVANT_ERROR)}, about {float(f'{n_needed:.2g}'):,.0f} {unit} are needed."
+    wanted = f"about {float(f'{n_needed:.2g}'):,.0f} {unit} are needed"
+    return f"{found} To detect {in_points(RELEVANT_ERROR)} of each kind, {wanted}."
+
+
+def _swap_sentence(swap: Detectable, power: float) -> str:
+    """Return with which power complete swaps of two classes are detected."""
+    classes = swap.unit.removesuffix(IN_A_SHARE)
+    return (
+        f"If the probabilities of {classes}, two classes of average frequency, were swapped in all rows, the tests would reject "
+        f"calibration with a probability of {percent(power, 0)}."
+    )
 
 
 def _factor_sentence(rows: EvaluationSet, events: EventNumbers, alpha: float, status: Status) -> str:

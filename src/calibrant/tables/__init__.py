@@ -1,8 +1,18 @@
-"""Files of predictions: read and write CSV, Parquet, Feather and NPZ, completely or batch by batch."""
+"""Files of predictions: read and write CSV, Parquet, NPZ and others, completely or batch by batch."""
 
+from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
 from calibrant.tables.formats import Format, formats
 from calibrant.tables.prediction_file import PredictionFile, Table, read_predictions
 from calibrant.tables.rewriting import rewrite
 
-__all__ = ["Format", "PredictionFile", "Table", "formats", "open_source", "read_predictions", "rewrite"]
+__all__ = [
+    "Dialect",
+    "Format",
+    "PredictionFile",
+    "Table",
+    "formats",
+    "open_source",
+    "read_predictions",
+    "rewrite",
+]

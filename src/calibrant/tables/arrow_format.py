@@ -99,6 +99,25 @@ class ArrowBatch(Batch):
         """Return a numeric column, NaN for missing values."""
         return self._numbers(column, PredictionError)
 
+    def missing_numbers(self, column: str) -> NDArray[np.bool_]:
+        """Return which rows have no number."""
+        missing: NDArray[np.bool_] = np.isnan(self.numbers(column))
+        return missing
+
+    def missing_names(self, column: str) -> NDArray[np.bool_]:
+        """Return which rows have no value, or an empty text."""
+        array = self.rows.column(column)
+        missing: NDArray[np.bool_] = np.array(array.is_null(nan_is_null=True))
+        empty = np.array([value == "" for value in array.to_pylist()], dtype=bool)
+        missing |= empty
+        return missing
+
+    def take(self, kept: NDArray[np.bool_]) -> "ArrowBatch":
+        """Return some of the rows."""
+        taken = ArrowBatch(self.path, self.first_row, self.rows.filter(pyarrow_module().array(kept)))
+        taken.kept = np.flatnonzero(kept)
+        return taken
+
     def _numbers(self, column: str, error_type: type[ValueError]) -> NDArray[np.floating]:
         pyarrow = pyarrow_module()
         array = self.rows.column(column)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import LabelError, ParameterError, PredictionError
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHOOSE_COLUMNS, NAME_POSITIVE, POSITIVE_CLASS
 from calibrant.space import Space
 from calibrant.tables.columns import (
     ScoreColumns,
@@ -18,7 +20,6 @@ from calibrant.tables.columns import (
     without_common_ends,
 )
 from calibrant.tables.source import as_integers
-from calibrant.wording import counted
 
 __all__ = ["ClassMatch", "match_classes"]
 
@@ -84,7 +85,7 @@ def match_classes(
         return _of_one_column(path, columns, known, places, positive)
     if positive is not None:
         raise ParameterError(
-            f"a positive class is for one score column, but {path} has "
+            f"{POSITIVE_CLASS} one score column, but {path} has "
             f"{len(columns.classes)}, {listed(columns.in_file)}; omit it, or choose one column."
         )
     if space is Space.LOGITS and columns.is_default:
@@ -112,7 +113,7 @@ def _check_no_class_is_left_out(path: Path, columns: ScoreColumns, labels: list[
     for name in columns.left_out:
         if name in labels or name in called_so:
             raise PredictionError(
-                f"{path}: column {name!r} looks like a row number but has the name of a label; choose the columns."
+                f"{path}: column {name!r} looks like a row number but has the name of a label; {CHOOSE_COLUMNS}."
             )
 
 
@@ -132,7 +133,7 @@ def _check_none_besides(path: Path, columns: ScoreColumns, known: NDArray[Any]) 
         several = len(besides) > 1
         raise PredictionError(
             f"{path}: {'columns' if several else 'column'} {listed(besides)} {'match' if several else 'matches'} no "
-            f"label; choose the columns of scores, with {'them' if several else 'it'} only if "
+            f"label; {CHOOSE_COLUMNS}, with {'them' if several else 'it'} only if "
             f"{'they are classes' if several else 'it is a class'} that never {'occur' if several else 'occurs'}."
         )
 
@@ -165,8 +166,8 @@ def _of_one_column(
         return ClassMatch(known[[1 - positive, positive]], integers)
     classes = np.sort(known)
     note = (
-        f"column {columns.names[0]!r} is read as the score of {classes.tolist()[1]!r}, the last in sorted order; name "
-        "the positive class if it is the other one."
+        f"column {columns.names[0]!r} is read as the score of {classes.tolist()[1]!r}, the last in sorted order; "
+        f"{NAME_POSITIVE} it is the other one."
     )
     return ClassMatch(classes, integers, note, by_order=True)
 
@@ -182,7 +183,7 @@ def _explanation(
     first = unknown[0] if unknown else next(iter(places))
     return (
         f"{path}: the label {first!r} in {places[first]} matches none of the score columns, "
-        f"{listed(names)}; correct it, or choose the columns."
+        f"{listed(names)}; correct it, or {CHOOSE_COLUMNS}."
     )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.errors import PredictionError
-from calibrant.wording import counted, shortened
+from calibrant.presentation.sentences import counted, shortened
+from calibrant.remedies import CHOOSE_COLUMNS
 
 __all__ = [
     "ScoreColumns",
@@ -69,7 +70,7 @@ class ScoreColumns:
         several = len(self.left_out) > 1
         return (
             f"{'columns' if several else 'column'} {listed(self.left_out)} {'are' if several else 'is'} ignored, "
-            f"since {'they look like row numbers' if several else 'it looks like a row number'}; choose the columns if "
+            f"since {'they look like row numbers' if several else 'it looks like a row number'}; {CHOOSE_COLUMNS} if "
             f"{'they have' if several else 'it has'} scores."
         )
 

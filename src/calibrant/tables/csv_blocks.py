@@ -1,7 +1,7 @@
 """Blocks of a CSV file: complete records as bytes, split into columns by pyarrow where the cells are the same."""
 
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,6 +12,16 @@ __all__ = ["LINE_END", "Block", "blocks", "parsed_by_pyarrow"]
 
 LINE_END = b"\n"
 MISSING_TEXTS = sorted({form for text in MISSING for form in (text, text.upper(), text.title(), "NaN")})
+
+
+class Signs(Protocol):
+    """Signs of a text file: between cells, and before decimals."""
+
+    @property
+    def separator(self) -> bytes: ...
+
+    @property
+    def decimal(self) -> bytes: ...
 
 
 class Block(NamedTuple):
@@ -33,7 +43,7 @@ def blocks(stream: IO[bytes], n_bytes: int, first_line: int) -> Iterator[Block]:
 
     >>> from io import BytesIO
     >>> [block.text for block in blocks(BytesIO(b'1,"' + bytes([10]) + b'"' + bytes([10]) + b"2,3"), 1, 2)]
-    [b'1,"\\n"\\n', b'2,3']
+    [b'1,"\n"\n', b'2,3']
     """
     rest = b""
     while True:
@@ -57,7 +67,7 @@ def _last_record_end(text: bytes) -> int:
 
 
 def parsed_by_pyarrow(
-    text: bytes, delimiter: bytes, names: Sequence[str], columns: Sequence[str], numbers: Sequence[str]
+    text: bytes, dialect: Signs, names: Sequence[str], columns: Sequence[str], numbers: Sequence[str]
 ) -> Any | None:
     """Return the columns of a block as an Arrow table: numbers as float64, others as the bytes of their cells.
 
@@ -75,7 +85,7 @@ def parsed_by_pyarrow(
         return None
     if any(text.startswith(end) or LINE_END + end in text for end in (LINE_END, b"\r\n")):
         return None
-    if QUOTE in text and _quotes_hide_structure(text, delimiter):
+    if QUOTE in text and _quotes_hide_structure(text, dialect.separator):
         return None
     binary, number = pyarrow.binary(), pyarrow.float64()
     try:
@@ -83,10 +93,11 @@ def parsed_by_pyarrow(
             pyarrow.BufferReader(text),
             read_options=csv.ReadOptions(column_names=list(names), block_size=max(len(text) + 1, 1)),
             parse_options=csv.ParseOptions(
-                delimiter=delimiter.decode(), quote_char=False, ignore_empty_lines=False
+                delimiter=dialect.separator.decode(), quote_char=False, ignore_empty_lines=False
             ),
             convert_options=csv.ConvertOptions(
                 check_utf8=False,
+                decimal_point=dialect.decimal.decode(),
                 column_types={name: number if name in numbers else binary for name in columns},
                 include_columns=list(columns),
                 null_values=MISSING_TEXTS,

@@ -1,11 +1,9 @@
 """CSV files, also compressed: whole blocks of text are parsed by pyarrow, other cells go through byte for byte."""
 
-import bz2
-import gzip
-import lzma
-import zlib
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from itertools import islice
@@ -15,9 +13,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, PredictionError, WeightError
+from calibrant.errors import FileFormatError, ParameterError, PredictionError, WeightError
+from calibrant.presentation.sentences import counted, shortened
+from calibrant.remedies import CHOOSE_COLUMNS, DECIMAL_COMMAS, OTHER_SEPARATOR, SEMICOLONS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_distinct, columns_asked_for, default_columns
+from calibrant.tables.compression import COMPRESSION_RATIO, compressor, is_compressed, opened, readable
 from calibrant.tables.csv_blocks import Block, blocks, parsed_by_pyarrow
 from calibrant.tables.csv_records import Record, cell_text, field_of, records
 from calibrant.tables.source import (
@@ -32,25 +33,64 @@ from calibrant.tables.source import (
     check_no_nul,
     check_weights,
 )
-from calibrant.wording import counted
 
-__all__ = ["CsvSink", "CsvSource"]
+__all__ = ["CsvSink", "CsvSource", "Dialect"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NUL = b"\x00"
 ROWS_LOOKED_AT = 1000  # to detect numeric columns
 BLOCK_BYTES = 2**23
-COMPRESSION = 3  # approximate compression ratio of scores in text
 
-COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-"""File extension -> how to open the compressed file."""
-
-BROKEN = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+SEPARATORS = {"tab": "\t", "\\t": "\t"}
+"""Names of separators that are hard to type."""
 
 
-def delimiter_of(path: Path) -> bytes:
-    """Return the delimiter: a tab for ``.tsv``, else a comma."""
-    return b"\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else b","
+@dataclass(frozen=True)
+class Dialect:
+    """Signs of a text file.
+
+    Attributes
+    ----------
+    separator : bytes
+        Sign between cells.
+    decimal : bytes
+        Sign before decimals.
+    """
+
+    separator: bytes = b","
+    decimal: bytes = b"."
+
+    @classmethod
+    def of(cls, separator: str | None, decimal: str | None) -> "Dialect":
+        r"""Return a dialect from the texts of options, with semicolons between cells for decimal commas.
+
+        >>> Dialect.of(None, ","), Dialect.of("tab", None)
+        (Dialect(separator=b';', decimal=b','), Dialect(separator=b'\t', decimal=b'.'))
+        """
+        decimal = decimal or "."
+        separator = SEPARATORS.get(separator or "", separator) or (";" if decimal == "," else ",")
+        if len(separator.encode()) != 1 or separator in '"\r\n' or separator.isalnum():
+            raise ParameterError(
+                f"the separator must be one sign, such as ';', '|' or 'tab', not {separator!r}."
+            )
+        if decimal not in (".", ","):
+            raise ParameterError(f"the decimal sign must be '.' or ',', not {decimal!r}.")
+        if separator == decimal:
+            raise ParameterError(f"separator and decimal sign are both {separator!r}; they must differ.")
+        return cls(separator.encode(), decimal.encode())
+
+    @classmethod
+    def of_name(cls, path: Path) -> "Dialect":
+        """Return the dialect of a file name: tabs for ``.tsv``, else commas."""
+        return cls(b"\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]] else b",")
+
+    def cell(self, number: float) -> bytes:
+        """Return the shortest decimal form of a number that reads back exactly.
+
+        >>> Dialect().cell(0.5), Dialect.of(";", ",").cell(0.5)
+        (b'0.5', b'0,5')
+        """
+        return repr(number).encode().replace(b".", self.decimal)
 
 
 class CsvBatch(Batch):
@@ -76,20 +116,28 @@ class CsvBatch(Batch):
 
     def numbers(self, column: str, error_type: type[ValueError] = PredictionError) -> NDArray[np.float64]:
         """Return a numeric column, NaN for missing values."""
-        fields = self.fields(column)
-        if b"_" not in b"".join(fields):  # float() accepts underscores
+        fields, decimal = self.fields(column), self.source.dialect.decimal
+        if decimal == b"." and b"_" not in b"".join(fields):  # float() accepts underscores
             try:
                 return np.array(list(map(float, fields)))
             except ValueError:
                 pass
-        values = list(map(number_in, fields))
+        values = [number_in(field, decimal) for field in fields]
         if None in values:
             row = values.index(None)
             text = cell_text(fields[row]).decode(errors="replace")
             raise error_type(
-                f"{self.path}: {self.place(row)}, column {column!r} is {text!r}, which is not a number."
+                f"{self.path}: {self.place(row)}, column {column!r} is {text!r}, which is not a number{_advice(text)}."
             )
         return np.array(values, dtype=np.float64)
+
+    def missing_numbers(self, column: str) -> NDArray[np.bool_]:
+        """Return which rows have no number."""
+        return np.isnan(self.numbers(column))
+
+    def missing_names(self, column: str) -> NDArray[np.bool_]:
+        """Return which rows have an empty cell."""
+        return np.array([not cell_text(field).strip() for field in self.fields(column)], dtype=bool)
 
     def _named(self, column: str, fields: list[bytes], codes: NDArray[np.intp]) -> Names:
         """Return the names of a column from its distinct cells; reject cells that cannot be names."""
@@ -125,7 +173,16 @@ class ParsedRows(CsvBatch):
 
     def place(self, row: int) -> str:
         """Return row and line."""
-        return f"{super().place(row)} (line {self._first_line + row})"
+        return f"{super().place(row)} (line {self._first_line + self.number(row)})"
+
+    def take(self, kept: NDArray[np.bool_]) -> "ParsedRows":
+        """Return some of the rows."""
+        import pyarrow
+
+        rows = self.rows.filter(pyarrow.array(kept))
+        taken = ParsedRows(self.source, self.first_row, self._first_line, rows, self.line_end, self.is_closed)
+        taken.kept = np.flatnonzero(kept)
+        return taken
 
     def fields(self, column: str) -> list[bytes]:
         """Return the cells of a column, with their quotes."""
@@ -161,6 +218,13 @@ class SplitRows(CsvBatch):
         """Return row and line."""
         return f"{super().place(row)} (line {self.rows[row].line})"
 
+    def take(self, kept: NDArray[np.bool_]) -> "SplitRows":
+        """Return some of the rows."""
+        numbers = np.flatnonzero(kept)
+        taken = SplitRows(self.source, self.first_row, [self.rows[number] for number in numbers])
+        taken.kept = numbers
+        return taken
+
     def fields(self, column: str) -> list[bytes]:
         """Return the cells of a column, with their quotes."""
         number = self.source.columns.index(column)
@@ -172,18 +236,24 @@ class SplitRows(CsvBatch):
 
 
 class CsvSource(Source):
-    """A CSV file with a header."""
+    """A CSV file with a header; the dialect is that of its extension unless it is given."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dialect: Dialect | None = None) -> None:
         self.path = path
-        self.delimiter = delimiter_of(path)
+        self.has_given_dialect = dialect is not None
+        self.dialect = dialect or Dialect.of_name(path)
         self.trailer = b""  # empty lines after the last row
-        with self._open() as stream:
-            header = next(self._checked(records(stream, self.delimiter)), None)
+        with opened(path) as stream:
+            header = next(readable(records(stream, self.delimiter), path), None)
         if header is None or header.fields == [b""]:
             raise FileFormatError(f"{path} is empty; a header and at least one row are needed.")
         self.header: Record = header
         self.columns = self._names(header)
+
+    @property
+    def delimiter(self) -> bytes:
+        """Sign between cells."""
+        return self.dialect.separator
 
     def batches(
         self, n_rows: int, columns: Sequence[str] | None = None, numbers: Sequence[str] = ()
@@ -192,9 +262,9 @@ class CsvSource(Source):
         self.trailer = b""
         n_done = 0
         wanted = self.columns if columns is None else list(dict.fromkeys(columns))
-        with self._open() as stream:
-            next(self._checked(records(stream, self.delimiter)))
-            for block in self._checked(blocks(stream, BLOCK_BYTES, self._header_lines + 1)):
+        with opened(self.path) as stream:
+            next(readable(records(stream, self.delimiter), self.path))
+            for block in readable(blocks(stream, BLOCK_BYTES, self._header_lines + 1), self.path):
                 for batch in self._batches_of(block, n_done, n_rows, wanted, numbers):
                     yield batch
                     n_done += batch.n_rows
@@ -211,7 +281,7 @@ class CsvSource(Source):
 
     def approximate_rows(self) -> int:
         """Estimate the number of rows from the file size and the length of the first rows."""
-        size = self.path.stat().st_size * (COMPRESSION if self.path.suffix.lower() in COMPRESSED else 1)
+        size = self.path.stat().st_size * (COMPRESSION_RATIO if is_compressed(self.path) else 1)
         rows = self._first_rows.rows
         length = sum(len(row.line_end) + sum(map(len, row.fields)) + len(row.fields) for row in rows) / len(
             rows
@@ -220,8 +290,8 @@ class CsvSource(Source):
 
     @cached_property
     def _first_rows(self) -> SplitRows:
-        with self._open() as stream:
-            rows = self._rows(islice(self._checked(records(stream, self.delimiter)), 1, None), 0)
+        with opened(self.path) as stream:
+            rows = self._rows(islice(readable(records(stream, self.delimiter), self.path), 1, None), 0)
             taken = list(islice(rows, ROWS_LOOKED_AT))
         if not taken:
             raise NoRowsError(f"{self.path} has a header but no rows; at least one row is needed.")
@@ -239,7 +309,7 @@ class CsvSource(Source):
         is_uniform = ends == b"\n" or block.text.count(b"\n") == block.text.count(ends)
         rows = None
         if not self.trailer and is_uniform:
-            rows = parsed_by_pyarrow(block.text, self.delimiter, self.columns, columns, numbers)
+            rows = parsed_by_pyarrow(block.text, self.dialect, self.columns, columns, numbers)
         if rows is not None:
             for start in range(0, rows.num_rows, n_rows):
                 part = rows.slice(start, n_rows)
@@ -255,22 +325,6 @@ class CsvSource(Source):
             yield SplitRows(self, n_done, taken)
             n_done += len(taken)
 
-    def _open(self) -> IO[bytes]:
-        opened = COMPRESSED.get(self.path.suffix.lower())
-        return self.path.open("rb") if opened is None else opened(self.path)
-
-    def _checked(self, found: Iterator[Any]) -> Iterator[Any]:
-        """Convert errors of damaged compressed files into one sentence."""
-        try:
-            yield from found
-        except (*BROKEN, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            kind = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}.get(self.path.suffix.lower(), "compressed")
-            raise FileFormatError(
-                f"{self.path} is not a complete {kind} file ({error}); write it again, or name it .csv."
-            ) from error
-
     def _names(self, header: Record) -> tuple[str, ...]:
         if NUL in b"".join(header.fields):
             raise FileFormatError(f"{self.path} is not UTF-8 text, possibly UTF-16; convert the file first.")
@@ -282,10 +336,15 @@ class CsvSource(Source):
             raise FileFormatError(
                 f"{self.path}: the header is not UTF-8 text; convert the file first."
             ) from None
+        if len(names) == 1 and self.has_given_dialect:
+            sign = self.delimiter.decode()
+            raise FileFormatError(
+                f"{self.path}: the header {shortened(repr(names[0]))} has no separator {sign!r}; {OTHER_SEPARATOR}."
+            )
         if len(names) == 1 and ";" in names[0]:
             raise FileFormatError(
-                f"{self.path}: the header has semicolons and no commas; write the file with commas, or with tabs and "
-                "the extension .tsv."
+                f"{self.path}: the header has semicolons and no commas; {SEMICOLONS} "
+                "if numbers have decimal commas."
             )
         if len(names) == 1 and self.delimiter == b"\t" and "," in names[0]:
             raise FileFormatError(
@@ -322,27 +381,40 @@ class CsvSource(Source):
     def _is_numeric(self, batch: SplitRows, column: str) -> bool:
         """Return whether all values of a column are numbers; reject a mostly numeric column with invalid cells."""
         fields = batch.fields(column)
-        values = [number_in(field) for field in fields]
+        values = [number_in(field, self.dialect.decimal) for field in fields]
         n_numbers = sum(value is not None and value == value for value in values)
         texts = [row for row, value in enumerate(values) if value is None]
         if texts and n_numbers > len(values) / 2:
             text = cell_text(fields[texts[0]]).decode(errors="replace")
             raise PredictionError(
                 f"{self.path}: {batch.place(texts[0])}, column {column!r} is {text!r}, but most of this column is "
-                "numeric; correct it, or name the columns of scores."
+                f"numeric; correct it, or {CHOOSE_COLUMNS}."
             )
         return n_numbers > 0 and not texts
 
 
-def number_in(field: bytes) -> float | None:
-    """Return the number in a cell, NaN if it is missing, None if it is not a number."""
+def number_in(field: bytes, decimal: bytes = b".") -> float | None:
+    """Return the number in a cell, NaN if it is missing, None if it is not a number.
+
+    >>> number_in(b"0,5", b","), number_in(b"1.000,5", b","), number_in(b"NA")
+    (0.5, None, nan)
+    """
     text = cell_text(field).strip()
-    if b"_" in text:
+    if b"_" in text or (decimal != b"." and b"." in text):
         return None
+    text = text.replace(decimal, b".")
     try:
         return float(text)
     except ValueError:
         return float("nan") if text.decode(errors="replace").lower() in MISSING else None
+
+
+DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+")
+
+
+def _advice(text: str) -> str:
+    """Return advice on a cell with a decimal comma."""
+    return f"; {DECIMAL_COMMAS}" if DECIMAL_COMMA.fullmatch(text.strip()) else ""
 
 
 def _is_utf8(cell: bytes) -> bool:
@@ -373,8 +445,9 @@ class CsvSink(Sink):
         self, stream: IO[bytes], path: Path, source: CsvSource, columns: Sequence[str], appended: bool
     ) -> None:
         self._source = source
-        self._delimiter = delimiter_of(path)
-        self._compressed = _compressor(stream, path)
+        self._dialect = source.dialect if source.has_given_dialect else Dialect.of_name(path)
+        self._delimiter = self._dialect.separator
+        self._compressed = compressor(stream, path)
         self._stream: Any = self._compressed or stream
         self._numbers = None if appended else [source.columns.index(column) for column in columns]
         for column in columns if appended else ():
@@ -394,7 +467,7 @@ class CsvSink(Sink):
         assert isinstance(batch, SplitRows)
         lines = []
         for record, values in zip(batch.rows, scores.tolist(), strict=True):
-            texts = [repr(value).encode() for value in values]
+            texts = [self._dialect.cell(value) for value in values]
             fields = [*record.fields, *texts] if self._numbers is None else list(record.fields)
             for number, text in zip(self._numbers or [], texts, strict=False):
                 fields[number] = text
@@ -408,6 +481,8 @@ class CsvSink(Sink):
 
         cells = list(batch.rows.columns)
         texts = [_decimals(column) for column in np.asarray(scores, dtype=np.float64).T]
+        if self._dialect.decimal != b".":
+            texts = [compute.replace_substring(text, ".", self._dialect.decimal.decode()) for text in texts]
         if self._numbers is None:
             cells += texts
         for number, column in zip(self._numbers or [], texts, strict=False):
@@ -427,18 +502,6 @@ class CsvSink(Sink):
         self._stream.write(self._source.trailer)
         if self._compressed is not None:
             self._compressed.close()
-
-
-def _compressor(stream: IO[bytes], path: Path) -> Any | None:
-    """Return a writer that compresses, if the name asks for it; without name and time stamp, so that output repeats."""
-    match path.suffix.lower():
-        case ".gz":
-            return gzip.GzipFile("", "wb", fileobj=stream, mtime=0)
-        case ".bz2":
-            return bz2.BZ2File(stream, "wb")
-        case ".xz":
-            return lzma.LZMAFile(stream, "wb")
-    return None
 
 
 def _decimals(values: NDArray[np.float64]) -> Any:

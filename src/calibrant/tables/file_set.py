@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from calibrant.errors import FileFormatError, LabelError, PredictionError
 from calibrant.space import Space
+from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import ScoreColumns, listed
-from calibrant.tables.formats import NPZ, format_of, formats, known_endings, open_file
+from calibrant.tables.csv_format import Dialect
+from calibrant.tables.formats import format_of, formats, known_endings, open_file
 from calibrant.tables.source import Batch, Names, NoRowsError, Source, as_integers
 
 __all__ = ["FileSet", "open_source"]
@@ -23,28 +25,31 @@ __all__ = ["FileSet", "open_source"]
 HIDDEN = ("_", ".")  # such as _SUCCESS, of Spark
 
 
-def open_source(path: str | os.PathLike[str]) -> Source:
+def open_source(path: str | os.PathLike[str], dialect: Dialect | None = None) -> Source:
     """Open a file, a folder of files, or the files of a pattern for reading; the result is a context manager.
+
+    ``dialect`` are the signs of CSV files; by default those of the extension.
 
     >>> open_source("predictions.txt")
     Traceback (most recent call last):
     calibrant.errors.FileFormatError: predictions.txt: unknown file extension; supported are .csv, .tsv, .csv.gz,
-    .tsv.gz, .csv.bz2, .tsv.bz2, .csv.xz, .tsv.xz, .parquet, .pq, .feather, .arrow, .npz.
+    .tsv.gz, .csv.bz2, .tsv.bz2, .csv.xz, .tsv.xz, .csv.zst, .tsv.zst, .parquet, .pq, .feather, .arrow, .npz, .npy, .pt,
+    .pth, .xlsx, .jsonl, .ndjson, .jsonl.gz, .ndjson.gz, .jsonl.zst, .ndjson.zst.
     """
     target = Path(path)
     if target.is_dir():
-        return FileSet(target, target, _files_below(target))
+        return FileSet(target, target, _files_below(target), dialect)
     if not target.exists() and has_magic(str(target)):
         found = sorted(Path(name) for name in glob(str(target), recursive=True))
         files = [one for one in found if one.is_file()]
         if len(files) != 1:
             base = Path(os.path.commonpath([one.parent for one in files])) if files else target
-            return FileSet(target, base, files)
+            return FileSet(target, base, files, dialect)
         (target,) = files
     format_of(target)  # its error comes before that of a missing file
     if not target.exists():
         raise FileNotFoundError(2, "No such file", str(target))
-    return open_file(target)
+    return open_file(target, dialect)
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -71,8 +76,8 @@ class FileSet(Source):
     files : list of Path
     """
 
-    def __init__(self, path: Path, folder: Path, files: list[Path]) -> None:
-        self.path, self.folder, self.files = path, folder, files
+    def __init__(self, path: Path, folder: Path, files: list[Path], dialect: Dialect | None = None) -> None:
+        self.path, self.folder, self.files, self._dialect = path, folder, files, dialect
         if not files:
             raise FileFormatError(
                 f"{path} has no files of predictions; their names end in one of {known_endings()}."
@@ -83,10 +88,12 @@ class FileSet(Source):
                 f"{path} has files of several formats, such as {listed(file.name for file in kinds.values())}; choose "
                 "those of one format with a pattern, such as folder/*.parquet."
             )
-        if format_of(files[0]) is NPZ:
-            raise FileFormatError(f"{path} has several NPZ files; give one file, or use Parquet.")
         self._keys = [_partition_keys(file.relative_to(folder)) for file in files]
-        self._first = open_file(files[0])
+        self._first = open_file(files[0], dialect)
+        if isinstance(self._first, ArraySource):
+            self._first.close()
+            name = format_of(files[0]).name
+            raise FileFormatError(f"{path} has several {name} files; give one file, or use Parquet.")
         clash = [key for key in self._keys[0] if key in self._first.columns]
         if clash:
             raise FileFormatError(
@@ -97,7 +104,7 @@ class FileSet(Source):
     def opened(self) -> Iterator[Source]:
         """Open one file after the other, and check that each has the columns of the first."""
         for file, keys in zip(self.files, self._keys, strict=True):
-            with open_file(file) as source:
+            with open_file(file, self._dialect) as source:
                 missing = [name for name in self._first.columns if name not in source.columns]
                 if missing or keys.keys() != self._keys[0].keys():
                     raise FileFormatError(
@@ -153,6 +160,18 @@ class KeyedBatch(Batch):
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
         """Return columns of the file."""
         return self._batch.scores(columns)
+
+    def missing_numbers(self, column: str) -> NDArray[np.bool_]:
+        """Return which rows have no number."""
+        return self._batch.missing_numbers(column)
+
+    def missing_names(self, column: str) -> NDArray[np.bool_]:
+        """Return which rows have no name; all rows have the key of a folder."""
+        return np.zeros(self.n_rows, bool) if column in self._keys else self._batch.missing_names(column)
+
+    def take(self, kept: NDArray[np.bool_]) -> "KeyedBatch":
+        """Return some of the rows."""
+        return KeyedBatch(self._batch.take(kept), self._keys)
 
     def weights(self, column: str) -> NDArray[np.float64]:
         """Return a column of the file."""

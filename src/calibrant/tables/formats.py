@@ -11,11 +11,23 @@ from typing import IO, Any
 
 from calibrant.errors import FileFormatError, ParameterError
 from calibrant.tables.arrow_format import ArrowSink, FeatherSource, ParquetSource
-from calibrant.tables.csv_format import CsvSink, CsvSource
-from calibrant.tables.npz_format import NpzSink, NpzSource
+from calibrant.tables.csv_format import CsvSink, CsvSource, Dialect
+from calibrant.tables.excel_format import ExcelSink, ExcelSource
+from calibrant.tables.json_lines import JsonLinesSink, JsonLinesSource
+from calibrant.tables.npy_format import NpySink, npy_source
+from calibrant.tables.npz_format import NpzSink, npz_source
 from calibrant.tables.source import Sink, Source
+from calibrant.tables.torch_format import TorchSink, torch_source
 
-__all__ = ["NPZ", "Format", "format_of", "formats", "known_endings", "open_file"]
+__all__ = [
+    "Format",
+    "ending_of_content",
+    "format_of",
+    "formats",
+    "known_ending",
+    "known_endings",
+    "open_file",
+]
 
 BYTES_LOOKED_AT = 4096
 
@@ -37,6 +49,10 @@ class Format:
         rows of ``source``; ``columns`` are the names of the new scores, and ``appended`` says whether they are new columns.
     signature : bytes
         First bytes of every file of the format; empty if it has none.
+    member : str
+        End of the name of a file inside, if the format is a kind of ZIP archive.
+    has_dialect : bool
+        Whether the reader takes a :class:`~calibrant.tables.csv_format.Dialect` as its second argument.
 
     Notes
     -----
@@ -45,26 +61,53 @@ class Format:
 
     name: str
     endings: tuple[str, ...]
-    reader: Callable[[Path], Source]
+    reader: Callable[..., Source]
     writer: Callable[[IO[bytes], Path, Any, Sequence[str], bool], Sink]
     signature: bytes = b""
+    member: str = ""
+    has_dialect: bool = False
 
     def has_name(self, path: str | os.PathLike[str]) -> bool:
         """Return whether a file name has an extension of this format."""
         return Path(path).name.lower().endswith(self.endings)
 
 
-TEXT = Format("text", (".csv", ".tsv"), CsvSource, CsvSink)
-NPZ = Format("NPZ", (".npz",), NpzSource, NpzSink, b"PK\x03\x04")
+TEXT = Format("text", (".csv", ".tsv"), CsvSource, CsvSink, has_dialect=True)
+ZIP = b"PK\x03\x04"
 
 FORMATS = (
     TEXT,
-    Format("text compressed by gzip", (".csv.gz", ".tsv.gz"), CsvSource, CsvSink, b"\x1f\x8b"),
-    Format("text compressed by bzip2", (".csv.bz2", ".tsv.bz2"), CsvSource, CsvSink, b"BZh91AY&SY"),
-    Format("text compressed by xz", (".csv.xz", ".tsv.xz"), CsvSource, CsvSink, b"\xfd7zXZ\x00"),
+    Format(
+        "text compressed by gzip", (".csv.gz", ".tsv.gz"), CsvSource, CsvSink, b"\x1f\x8b", has_dialect=True
+    ),
+    Format(
+        "text compressed by bzip2",
+        (".csv.bz2", ".tsv.bz2"),
+        CsvSource,
+        CsvSink,
+        b"BZh91AY&SY",
+        has_dialect=True,
+    ),
+    Format(
+        "text compressed by xz", (".csv.xz", ".tsv.xz"), CsvSource, CsvSink, b"\xfd7zXZ\x00", has_dialect=True
+    ),
+    Format(
+        "text compressed by zstd",
+        (".csv.zst", ".tsv.zst"),
+        CsvSource,
+        CsvSink,
+        b"\x28\xb5\x2f\xfd",
+        has_dialect=True,
+    ),
     Format("Parquet", (".parquet", ".pq"), ParquetSource, ArrowSink, b"PAR1"),
     Format("Feather", (".feather", ".arrow"), FeatherSource, ArrowSink, b"ARROW1"),
-    NPZ,
+    Format("NPZ", (".npz",), npz_source, NpzSink, ZIP, member=".npy"),
+    Format("NPY", (".npy",), npy_source, NpySink, b"\x93NUMPY"),
+    Format("torch tensors", (".pt", ".pth"), torch_source, TorchSink, ZIP, member="data.pkl"),
+    Format("Excel", (".xlsx",), ExcelSource, ExcelSink, ZIP, member="xl/workbook.xml"),
+    Format("JSON Lines", (".jsonl", ".ndjson"), JsonLinesSource, JsonLinesSink),
+    Format("JSON Lines compressed by gzip", (".jsonl.gz", ".ndjson.gz"), JsonLinesSource, JsonLinesSink),
+    Format("JSON Lines compressed by zstd", (".jsonl.zst", ".ndjson.zst"), JsonLinesSource, JsonLinesSink),
 )
 """File formats of this package, in the order of messages."""
 
@@ -86,6 +129,17 @@ def _plugin(entry_point: EntryPoint) -> Format:
     return found
 
 
+def known_ending(path: Path) -> str:
+    """Return the extension of a file name if it is a known one, else an empty text.
+
+    >>> known_ending(Path("a.CSV.gz")), known_ending(Path("folder"))
+    ('.CSV.gz', '')
+    """
+    name = path.name
+    lengths = [len(ending) for each in formats() for ending in each.endings if name.lower().endswith(ending)]
+    return name[len(name) - max(lengths) :] if lengths else ""
+
+
 def known_endings() -> str:
     """Return all file extensions, for messages."""
     return ", ".join(ending for each in formats() for ending in each.endings)
@@ -103,11 +157,17 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     raise FileFormatError(f"{os.fsdecode(path)}: unknown file extension; supported are {known_endings()}.")
 
 
-def open_file(path: Path) -> Source:
+def open_file(path: Path, dialect: Dialect | None = None) -> Source:
     """Open one file for reading, after a look at its first bytes."""
     kind = format_of(path)
     check_signature(path, kind)
-    return kind.reader(path)
+    if dialect is None:
+        return kind.reader(path)
+    if not kind.has_dialect:
+        raise ParameterError(
+            f"{path}: a separator and a decimal sign are for CSV files, not for {kind.name}."
+        )
+    return kind.reader(path, dialect)
 
 
 def check_signature(path: Path, kind: Format) -> None:
@@ -117,27 +177,45 @@ def check_signature(path: Path, kind: Format) -> None:
     """
     with path.open("rb") as stream:
         start = stream.read(BYTES_LOOKED_AT)
-    for each in formats():
-        if each.signature and start.startswith(each.signature):
-            if each is kind:
-                return
-            if each is NPZ and not _has_arrays(path):
-                raise FileFormatError(
-                    f"{path} looks like a ZIP archive, such as an Excel file, not like {kind.name}; save it as CSV."
-                )
-            raise FileFormatError(f"{path} looks like {each.name}; give it the extension {each.endings[0]}.")
-    if kind.signature and start and _is_text(start) and kind.reader is not CsvSource:
+    signed = [each for each in formats() if each.signature and start.startswith(each.signature)]
+    if signed and not any(each.signature == kind.signature == signed[0].signature for each in signed):
+        # Which format compressed text has inside is not looked at.
+        if any(path.suffix == ending[-len(path.suffix) :] for each in signed for ending in each.endings):
+            return
+        real = _archive_format(path, signed) if signed[0].member else signed[0]
+        if real is None:
+            raise FileFormatError(f"{path} looks like a ZIP archive, not like {kind.name}; save it as CSV.")
+        raise FileFormatError(f"{path} looks like {real.name}; give it the extension {real.endings[0]}.")
+    if signed and kind.member:
+        real = _archive_format(path, signed)
+        if real is not None and real is not kind:
+            raise FileFormatError(f"{path} looks like {real.name}; give it the extension {real.endings[0]}.")
+    if not signed and kind.signature and start and _is_text(start) and kind.reader is not CsvSource:
         raise FileFormatError(
             f"{path} looks like text, not like {kind.name}; give it the extension .csv, or .tsv if it has tabs."
         )
 
 
-def _has_arrays(path: Path) -> bool:
+def _archive_format(path: Path, candidates: Sequence[Format]) -> Format | None:
+    """Return the format of a ZIP archive, by the names inside."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(".npy") for name in archive.namelist())
+            names = archive.namelist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, OSError):
-        return False
+        return None
+    found = [each for each in candidates if any(name.endswith(each.member) for name in names)]
+    return found[0] if found else None
+
+
+def ending_of_content(path: Path) -> str:
+    """Return the file extension that the first bytes of a file tell; text is CSV unless it begins with a brace."""
+    with path.open("rb") as stream:
+        start = stream.read(BYTES_LOOKED_AT)
+    signed = [each for each in formats() if each.signature and start.startswith(each.signature)]
+    if signed:
+        found = _archive_format(path, signed) if signed[0].member else signed[0]
+        return (found or signed[0]).endings[0]
+    return ".jsonl" if start.lstrip().startswith(b"{") else ".csv"
 
 
 def _is_text(start: bytes) -> bool:

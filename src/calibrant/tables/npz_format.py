@@ -1,225 +1,24 @@
-"""NPZ files: an array of scores, with arrays of labels, weights and groups."""
+"""NPZ files: several arrays in one archive."""
 
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
-from calibrant.space import Space
-from calibrant.tables.columns import ScoreColumns, check_column, listed
+from calibrant.tables.array_source import ArraySource
 from calibrant.tables.npz_members import NpzMembers
-from calibrant.tables.source import (
-    Batch,
-    Names,
-    Sink,
-    Source,
-    check_finite,
-    check_names,
-    check_no_nul,
-    check_weights,
-)
+from calibrant.tables.source import Batch, Sink
 
-__all__ = ["NpzSink", "NpzSource"]
-
-USUAL_NAMES = {
-    Space.PROBABILITIES: ("probabilities", "probs", "proba", "y_proba", "p"),
-    Space.LOGITS: ("logits", "z"),
-}
-CLASS_NAMES = ("classes", "class_names")
-LAST_CODE_POINT = 0x10FFFF
+__all__ = ["NpzSink", "npz_source"]
 
 
-class NpzBatch(Batch):
-    """Rows of arrays of the same length."""
-
-    def __init__(self, source: "NpzSource", first_row: int, n_rows: int) -> None:
-        self._source, self.path, self.first_row, self.n_rows = source, source.path, first_row, n_rows
-
-    def place(self, row: int) -> str:
-        """Return row and index."""
-        return f"{super().place(row)} (index {self.first_row + row})"
-
-    def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
-        """Return the array of scores, (n, K), in its floating type."""
-        (name,) = columns
-        values = self._rows(name)
-        if values.dtype.kind not in "fiub":
-            raise PredictionError(
-                f"{self.path}: the array {name!r} is of type {values.dtype}; it must be numeric."
-            )
-        single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-        scores: NDArray[np.floating] = np.array(values, dtype=np.float32 if single else np.float64)
-        scores = scores.reshape(self.n_rows, -1)
-        check_finite(scores, self.path, (), self.place)
-        return scores
-
-    def names(self, column: str) -> Names:
-        """Return text as text, and integers as integers."""
-        return Names.of(self._labels(column))
-
-    def _labels(self, column: str) -> NDArray[Any]:
-        path, values = self.path, np.array(self._flat(column, LabelError))
-        if values.dtype.kind in "SU":
-            values = _as_text(values, path, column)
-            check_no_nul(_has_nul(values), path, column, self.place)
-            check_names(np.char.str_len(values) == 0, path, column, self.place)
-            return values
-        if values.dtype.kind == "f":
-            check_names(np.isnan(values), path, column, self.place)
-            broken = values != np.round(values)
-            if broken.any():
-                row = int(np.argmax(broken))
-                raise LabelError(
-                    f"{path}: {self.place(row)}, array {column!r} is {values[row]:g}; labels and groups must be integers or text."
-                )
-        elif values.dtype.kind not in "iub":
-            raise LabelError(
-                f"{path}: the array {column!r} is of type {values.dtype}; labels and groups must be integers or text."
-            )
-        return values.astype(np.int64)
-
-    def weights(self, column: str) -> NDArray[np.float64]:
-        """Return an array of weights."""
-        values = self._flat(column, WeightError)
-        if values.dtype.kind not in "fiub":
-            raise WeightError(
-                f"{self.path}: the array {column!r} is of type {values.dtype}; it must be numeric."
-            )
-        weights = np.array(values, dtype=np.float64)
-        check_weights(weights, self.path, column, self.place)
-        return weights
-
-    def _rows(self, name: str) -> NDArray[Any]:
-        return self._source.array(name)[self.first_row : self.first_row + self.n_rows]
-
-    def _flat(self, name: str, error_type: type[ValueError]) -> NDArray[Any]:
-        shape = self._source.members.shapes[name]
-        if len(shape) == 2 and shape[1] == 1:
-            return self._rows(name)[:, 0]
-        if len(shape) != 1:
-            raise error_type(
-                f"{self.path}: the array {name!r} has shape {shape}; one entry per row is needed."
-            )
-        return self._rows(name)
-
-
-class NpzSource(Source):
-    """An NPZ file, whose arrays have the role of columns."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.members = NpzMembers(path)
-        self.columns = self.members.names
-        self._arrays: dict[str, NDArray[Any]] = {}
-        self.score_name: str | None = None
-        if not self.columns:
-            raise FileFormatError(f"{path} has no arrays; save some with numpy.savez.")
-
-    def array(self, name: str) -> NDArray[Any]:
-        """Return one array; always the same object."""
-        if name not in self._arrays:
-            self._arrays[name] = self.members.array(name)
-        return self._arrays[name]
-
-    def batches(
-        self,
-        n_rows: int,
-        columns: Sequence[str] | None = None,
-        numbers: Sequence[str] = (),  # noqa: ARG002
-    ) -> Iterator[NpzBatch]:
-        """Yield all rows of the required arrays."""
-        needed = [*(columns or []), *([] if self.score_name is None else [self.score_name])]
-        lengths = {name: self.members.shapes[name][:1] for name in needed or self.columns[:1]}
-        first = next(iter(lengths))
-        for name, length in lengths.items():
-            if length != lengths[first] or not length:
-                raise FileFormatError(
-                    f"{self.path}: the arrays {first!r} and {name!r} have the shapes {self.members.shapes[first]} and "
-                    f"{self.members.shapes[name]}; one entry per row is needed in both."
-                )
-        total = lengths[first][0]
-        if total == 0:
-            raise FileFormatError(
-                f"{self.path}: the array {first!r} has no rows; at least one row is needed."
-            )
-        for start in range(0, total, n_rows):
-            yield NpzBatch(self, start, min(n_rows, total - start))
-
-    def score_columns(self, columns: str | None, taken: Sequence[str], space: Space) -> ScoreColumns:
-        """Return the requested array, or the one with a usual name, or the only two-dimensional one."""
-        if columns is not None:
-            check_column(self.path, self.columns, columns, "score")
-            name = columns
-        else:
-            name = self._usual(taken, space)
-        shape = self.members.shapes[name]
-        if len(shape) not in (1, 2) or 0 in shape:
-            raise PredictionError(
-                f"{self.path}: the array {name!r} has shape {shape}; it must be (rows, classes), or have one score per row."
-            )
-        self.score_name = name
-        n_columns = shape[1] if len(shape) == 2 else 1
-        return ScoreColumns((name,), self._class_names(n_columns))
-
-    def approximate_rows(self) -> int:
-        """Return the number of rows."""
-        return max(self.members.shapes[self.score_name or self.columns[0]][0], 1)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._arrays.clear()
-        self.members.close()
-
-    def _usual(self, taken: Sequence[str], space: Space) -> str:
-        usual = [name for name in self.columns if name in USUAL_NAMES[space]]
-        tables = [name for name in self.columns if name not in taken and len(self.members.shapes[name]) == 2]
-        for found in (usual, tables):
-            if len(found) == 1:
-                return found[0]
-        raise PredictionError(
-            f"{self.path}: say which array has the {space.value}; there are {listed(usual or tables or self.columns)}."
-        )
-
-    def _class_names(self, n_columns: int) -> tuple[str, ...]:
-        for name in self.columns:
-            if name in CLASS_NAMES and self.members.shapes[name] == (n_columns,):
-                found = self.array(name)
-                if found.dtype.kind in "SU":
-                    found = _as_text(np.array(found), self.path, name)
-                return tuple(str(one) for one in found.tolist())
-        return tuple(str(number) for number in range(n_columns))
-
-
-def _as_text(values: NDArray[Any], path: Path, name: str) -> NDArray[np.str_]:
-    """Return text, decoded from UTF-8 if it is bytes; reject invalid text."""
-    sentence = f"{path}: the array {name!r} is not Unicode text; write it again."
-    if values.dtype.kind == "S":
-        try:
-            return np.char.decode(values, "utf-8")
-        except UnicodeDecodeError as error:
-            raise FileFormatError(sentence) from error
-    if (_codes(values) > LAST_CODE_POINT).any():
-        raise FileFormatError(sentence)
-    return values
-
-
-def _codes(texts: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the code points of texts, (n, longest), padded with zeros."""
-    kind = np.dtype("u4").newbyteorder(texts.dtype.byteorder)
-    codes: NDArray[np.uint32] = np.ascontiguousarray(texts).view(kind)
-    return codes.reshape(len(texts), -1) if texts.dtype.itemsize else np.zeros((len(texts), 1), np.uint32)
-
-
-def _has_nul(texts: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which texts have a zero before their end."""
-    codes = _codes(texts)
-    found: NDArray[np.bool_] = ((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any(axis=1)
-    return found
+def npz_source(path: Path) -> ArraySource:
+    """Open an NPZ file."""
+    return ArraySource(path, NpzMembers(path))
 
 
 class NpzSink(Sink):
@@ -231,7 +30,7 @@ class NpzSink(Sink):
         Output stream.
     path : Path
         Its final name, which has no effect.
-    source : NpzSource
+    source : ArraySource
     columns : sequence of str
         The array of scores, or the name of a new array.
     appended : bool
@@ -242,18 +41,19 @@ class NpzSink(Sink):
         self,
         stream: IO[bytes],
         path: Path,  # noqa: ARG002
-        source: NpzSource,
+        source: ArraySource,
         columns: Sequence[str],
         appended: bool,
     ) -> None:
         assert source.score_name is not None
-        self._source, self._name, new = source, source.score_name, columns[0]
-        name = self._name
+        assert isinstance(source.members, NpzMembers)
+        members, name, new = source.members, source.score_name, columns[0]
+        self._shape = source.shapes[name]
         self._archive = zipfile.ZipFile(stream, "w")
-        for other in source.columns:
+        for other in members.names:
             if other != name or appended:
-                source.members.copy_to(self._archive, other)
-        compressed = source.members.is_compressed(name)
+                members.copy_to(self._archive, other)
+        compressed = members.is_compressed(name)
         info = zipfile.ZipInfo(f"{new}.npy")
         info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
         self._member = self._archive.open(info, "w", force_zip64=True)
@@ -261,10 +61,9 @@ class NpzSink(Sink):
 
     def write(self, batch: Batch, scores: NDArray[np.floating]) -> None:  # noqa: ARG002
         """Write rows, in the floating type of the first batch."""
-        shape = self._source.members.shapes[self._name]
         if self._type is None:
             self._type = scores.dtype
-            header = {"descr": npy.dtype_to_descr(self._type), "fortran_order": False, "shape": shape}
+            header = {"descr": npy.dtype_to_descr(self._type), "fortran_order": False, "shape": self._shape}
             npy.write_array_header_1_0(self._member, header)
         self._member.write(np.ascontiguousarray(scores, dtype=self._type).tobytes())
 

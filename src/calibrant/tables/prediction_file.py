@@ -9,15 +9,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import CalibrationWarning, LabelError, ParameterError, PredictionError
+from calibrant.errors import CalibrationWarning, FileFormatError, LabelError, ParameterError, PredictionError
 from calibrant.labelled_predictions import LabelledPredictions, shift_warning
 from calibrant.labels import encode_labels
 from calibrant.notices import warn_user
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHECK_POSITIVE
 from calibrant.space import Space
 from calibrant.tables.class_matching import ClassMatch, Label, match_classes
 from calibrant.tables.columns import ScoreColumns
+from calibrant.tables.csv_format import Dialect
 from calibrant.tables.file_set import open_source
+from calibrant.tables.label_file import label_of
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.source import Batch, Names, Source, as_integers
 
@@ -94,13 +98,15 @@ class PredictionFile:
         Space of the scores; it is never guessed.
     label, weight, group : str, optional
         Names of columns, or of arrays. The default ``label`` is the only column named label, labels, y, y_true or target.
-    columns : str, optional
+    columns : str or ScoreColumns, optional
         Score columns: a pattern such as ``p_*``, or names separated by commas. By default all other numeric columns,
         except row numbers. In an NPZ file the array of scores.
     normalise : bool
         Renormalise rows of probabilities whose sums are within 0.05 of one.
     positive : str, optional
         Class of a single score column; by default the last in sorted order.
+    drop_missing : bool
+        Drop rows in which a score, the label, the weight or the group is missing.
 
     Attributes
     ----------
@@ -117,19 +123,22 @@ class PredictionFile:
         *,
         space: str,
         label: str | None = None,
-        columns: str | None = None,
+        columns: str | ScoreColumns | None = None,
         weight: str | None = None,
         group: str | None = None,
         normalise: bool = False,
         positive: str | None = None,
+        drop_missing: bool = False,
     ) -> None:
         self.source, self.space = source, Space(space)
-        self._positive = positive
-        self.label = source.label_column(label)
+        self._positive, self._drops = positive, drop_missing
+        self.label = label_of(source, label)
         self.weight = None if weight is None else source.column(weight, "weight")
         self.group = None if group is None else source.column(group, "group")
         taken = [name for name in (self.label, self.weight, self.group) if name is not None]
-        self.columns: ScoreColumns = source.score_columns(columns, taken, self.space)
+        self.columns = (
+            columns if isinstance(columns, ScoreColumns) else source.score_columns(columns, taken, self.space)
+        )
         self.match: ClassMatch | None = None
         self._normalise = normalise
         self._start()
@@ -140,9 +149,10 @@ class PredictionFile:
         found = [self.columns.note, None if self.match is None else self.match.note, self._parser.note]
         if self._n_guessed and self._n_right < FEWEST_RIGHT * self._n_guessed:
             share = 100 * self._n_right / self._n_guessed
-            found.append(
-                f"only {share:.1f} % of the predicted classes are correct, so the positive class may be the other one."
-            )
+            found.append(f"only {share:.1f} % of the predicted classes are correct, so {CHECK_POSITIVE}.")
+        if self._n_dropped:
+            verb = "was" if self._n_dropped == 1 else "were"
+            found.append(f"{counted(self._n_dropped, 'row')} with a missing value {verb} dropped.")
         return [sentence for sentence in found if sentence is not None]
 
     @property
@@ -226,15 +236,14 @@ class PredictionFile:
     def _start(self) -> None:
         """Reset the counters of the notes."""
         self._parser = ScoreParser(self.columns, self.space, self._normalise)
-        self._n_guessed = self._n_right = 0
+        self._n_guessed = self._n_right = self._n_dropped = 0
 
     def _read(self, n_rows: int | None) -> Iterator[tuple[Batch, _Rows]]:
         self._start()
-        others = [name for name in (self.label, self.weight, self.group) if name is not None]
-        needed = list(dict.fromkeys([*self.columns.names, *others]))
+        needed = self._needed
         texts = [name for name in (self.label, self.group) if name is not None]
         numbers = [name for name in needed if name not in texts]
-        for batch in self.source.batches(n_rows or rows_per_batch(self.columns), needed, numbers):
+        for batch in self._batches(n_rows, needed, numbers):
             yield (
                 batch,
                 _Rows(
@@ -248,9 +257,40 @@ class PredictionFile:
     def _match_all_labels(self, n_rows: int | None) -> None:
         """Match the classes in a pass over the labels alone."""
         occurring: dict[Label, str] = {}
-        for batch in self.source.batches(n_rows or rows_per_batch(self.columns), [self.label]):
+        # Which rows are dropped depends on all columns.
+        needed = self._needed if self._drops else [self.label]
+        for batch in self._batches(n_rows, needed, []):
             _add_places(occurring, batch, batch.names(self.label))
         self.match = self._matched(occurring)
+
+    @property
+    def _needed(self) -> list[str]:
+        others = [name for name in (self.label, self.weight, self.group) if name is not None]
+        return list(dict.fromkeys([*self.columns.names, *others]))
+
+    def _batches(self, n_rows: int | None, needed: list[str], numbers: list[str]) -> Iterator[Batch]:
+        """Yield the batches of the source, without rows that have a missing value if these are to be dropped."""
+        n_kept = n_dropped = 0
+        for batch in self.source.batches(n_rows or rows_per_batch(self.columns), needed, numbers):
+            if not self._drops:
+                yield batch
+                continue
+            missing = np.zeros(batch.n_rows, bool)
+            for name in needed:
+                missing |= (
+                    batch.missing_names(name)
+                    if name in (self.label, self.group)
+                    else batch.missing_numbers(name)
+                )
+            n_dropped += int(missing.sum())
+            n_kept += int((~missing).sum())
+            self._n_dropped = n_dropped
+            if not missing.all():
+                yield batch.take(~missing) if missing.any() else batch
+        if self._drops and n_kept == 0:
+            raise FileFormatError(
+                f"{self.path}: every row has a missing value; at least one complete row is needed."
+            )
 
     def _matched(self, occurring: dict[Label, str]) -> ClassMatch:
         return match_classes(self.path, self.columns, occurring, space=self.space, positive=self._positive)
@@ -319,8 +359,10 @@ def read_predictions(
     group: str | None = None,
     normalise: bool = False,
     positive: str | None = None,
+    drop_missing: bool = False,
+    dialect: Dialect | None = None,
 ) -> Table:
-    r"""Read predictions and labels from a CSV, Parquet, Feather or NPZ file.
+    r"""Read predictions and labels from a CSV, Parquet, Feather, NPZ, NPY, Excel or JSON Lines file, or from torch tensors.
 
     Parameters
     ----------
@@ -338,6 +380,10 @@ def read_predictions(
         Renormalise rows of probabilities whose sums are within 0.05 of one, as after rounding.
     positive : str, optional
         Class of a single score column; by default the last in sorted order.
+    drop_missing : bool
+        Drop rows in which a score, the label, the weight or the group is missing.
+    dialect : Dialect, optional
+        Signs between cells and before decimals of a CSV file, such as ``Dialect(b";", b",")``.
 
     Returns
     -------
@@ -361,7 +407,7 @@ def read_predictions(
     >>> table.labels.tolist(), table.predictions.classes.tolist()
     (['cat', 'dog'], ['cat', 'dog'])
     """
-    with open_source(path) as source:
+    with open_source(path, dialect) as source:
         return PredictionFile(
             source,
             space=space,
@@ -371,6 +417,7 @@ def read_predictions(
             group=group,
             normalise=normalise,
             positive=positive,
+            drop_missing=drop_missing,
         ).read()
 
 

@@ -6,14 +6,15 @@ from numpy.typing import NDArray
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.numerics.reductions import row_sums
 from calibrant.predictions import ROW_SUM_TOLERANCE, Predictions, read_only
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHOOSE_COLUMNS, DECLARE_LOGITS, NO_NORMALISATION, NORMALISE
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, counts_rows, listed
 from calibrant.tables.source import Batch
-from calibrant.wording import counted
 
 __all__ = ["ScoreParser"]
 
-ADVICE = "declare the space as logits if these are logits, or choose the columns"
+ADVICE = f"{DECLARE_LOGITS} if these are logits, or {CHOOSE_COLUMNS}"
 
 ROUNDING = 0.05
 """Largest difference to one of the row sums of rounded probabilities."""
@@ -41,7 +42,7 @@ class ScoreParser:
 
     def __init__(self, columns: ScoreColumns, space: Space, normalise: bool = False) -> None:
         if normalise and space is Space.LOGITS:
-            raise ParameterError("rows of logits do not sum to one; normalise probabilities only.")
+            raise ParameterError(f"rows of logits do not sum to one; {NO_NORMALISATION}.")
         self._columns, self._space, self._normalise = columns, space, normalise
         self.n_changed, self.largest_change = 0, 0.0
 
@@ -106,12 +107,12 @@ class ScoreParser:
         """Return advice that depends on the values of the scores."""
         counting = [number for number in range(scores.shape[1]) if counts_rows(scores[:, number])]
         if counting and len(counting) < scores.shape[1]:
-            return f"column {self._name(counting[0])} looks like a row number or an id; choose the columns"
+            return f"column {self._name(counting[0])} looks like a row number or an id; {CHOOSE_COLUMNS}"
         totals = scores.sum(axis=1, dtype=np.float64)
         if scores.min() >= 0:
             several = scores.shape[1] > 1
             if several and np.abs(totals - 1).max() <= ROUNDING:
-                return "if they were rounded, normalise the rows"
+                return f"if they were rounded, {NORMALISE}"
             in_percent = np.abs(totals - 100).max() <= 100 * ROUNDING if several else scores.max() > 2
             if in_percent and scores.max() <= 100 * (1 + ROW_SUM_TOLERANCE):
                 return "if they are in percent, divide them by 100"

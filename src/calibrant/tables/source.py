@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.errors import FileFormatError, LabelError, PredictionError, WeightError
+from calibrant.errors import FileFormatError, LabelError, ParameterError, PredictionError, WeightError
+from calibrant.remedies import CHOOSE_LABELS, DROP_MISSING, DROP_ROWS
 from calibrant.space import Space
 from calibrant.tables.columns import ScoreColumns, check_column, listed
 
@@ -27,10 +28,17 @@ __all__ = [
     "check_names",
     "check_no_nul",
     "check_weights",
+    "usual_labels",
 ]
 
 LABEL_NAMES = ("label", "labels", "y", "y_true", "target")
 """Default names of the label column."""
+
+FURTHER_LABEL_NAMES = {
+    *LABEL_NAMES,
+    *("targets", "y_test", "y_val", "class", "true_class", "true_label", "truth", "ground_truth", "actual"),
+}
+"""Names of the label column, in lower case, if no column has a default name."""
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "<na>", "#n/a"}
 """Texts for a missing number, in lower or upper case."""
@@ -81,6 +89,16 @@ class Names:
         return int(np.argmax(self.codes == code))
 
 
+def usual_labels(columns: Sequence[str]) -> list[str]:
+    """Return the columns with a default name of labels; if there are none, those with a further usual name.
+
+    >>> usual_labels(["class", "y", "p"]), usual_labels(["True_Class", "p"])
+    (['y'], ['True_Class'])
+    """
+    found = [name for name in columns if name in LABEL_NAMES]
+    return found or [name for name in columns if name.lower().replace(" ", "_") in FURTHER_LABEL_NAMES]
+
+
 class Batch(ABC):
     """Consecutive rows of a file; columns are converted on request.
 
@@ -91,11 +109,14 @@ class Batch(ABC):
     first_row : int
         Number of preceding rows in the file.
     n_rows : int
+    kept : ndarray or None
+        Numbers of the remaining rows, if some were dropped.
     """
 
     path: Path
     first_row: int
     n_rows: int
+    kept: NDArray[np.intp] | None = None
 
     @abstractmethod
     def scores(self, columns: Sequence[str]) -> NDArray[np.floating]:
@@ -109,12 +130,33 @@ class Batch(ABC):
     def weights(self, column: str) -> NDArray[np.float64]:
         """Return weights, (n,); a WeightError names the first that is not a non-negative number."""
 
+    def missing_numbers(self, column: str) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows have no number in a column of scores or weights."""
+        raise self._not_dropping()
+
+    def missing_names(self, column: str) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return which rows have no value in a column of labels or groups."""
+        raise self._not_dropping()
+
+    def take(self, kept: NDArray[np.bool_]) -> "Batch":  # noqa: ARG002
+        """Return some of the rows, which keep their positions for messages."""
+        raise self._not_dropping()
+
+    def _not_dropping(self) -> ParameterError:
+        return ParameterError(
+            f"{self.path}: rows with missing values cannot be dropped in this format; remove them first."
+        )
+
+    def number(self, row: int) -> int:
+        """Return the number of a row among those of the batch as it was read."""
+        return row if self.kept is None else int(self.kept[row])
+
     def place(self, row: int) -> str:
         """Return the position of a row of this batch in the file, counted from one.
 
         Text files add the line number, array files the index.
         """
-        return f"row {self.first_row + row + 1}"
+        return f"row {self.first_row + self.number(row) + 1}"
 
 
 class Source(ABC):
@@ -162,12 +204,10 @@ class Source(ABC):
         """Return the label column: the requested one, or the only one with a usual name."""
         if label is not None:
             return self.column(label, "label")
-        found = [name for name in self.columns if name in LABEL_NAMES]
+        found = usual_labels(self.columns)
         if len(found) == 1:
             return found[0]
-        raise LabelError(
-            f"{self.path}: say which column has the labels; there are {listed(found or self.columns)}."
-        )
+        raise LabelError(f"{self.path}: {CHOOSE_LABELS}; there are {listed(found or self.columns)}.")
 
     def close(self) -> None:  # noqa: B027 (nothing to close unless a file stays open)
         """Close the file."""
@@ -204,7 +244,7 @@ def check_finite(scores: NDArray[np.floating], path: Path, columns: tuple[str, .
     n_rows = int(wrong.any(axis=1).sum())
     more = f" ({n_rows} such rows up to here)" if n_rows > 1 else ""
     raise PredictionError(
-        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so remove or repair such rows."
+        f"{path}: {place(row)}, {column} {what}{more}; scores must be finite numbers, so {DROP_ROWS}."
     )
 
 
@@ -212,7 +252,7 @@ def check_names(missing: NDArray[np.bool_], path: Path, column: str, place: Plac
     """Reject labels or groups with missing values."""
     if missing.any():
         raise LabelError(
-            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; remove rows without a value there."
+            f"{path}: {place(int(np.argmax(missing)))}, column {column!r} is empty; {DROP_MISSING}."
         )
 
 

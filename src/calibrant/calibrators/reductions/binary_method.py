@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
 
 from calibrant.arrays import Vector
 from calibrant.batches import Part, Summary, learn_batch, learn_rows
@@ -22,6 +23,11 @@ from calibrant.objective.source import RowSource
 from calibrant.predictions import read_only
 
 __all__ = ["BinaryMethod", "EventCounts", "OneVsRestBatches"]
+
+
+def _is_fitted_by_event(method: "BinaryMethod") -> bool:
+    """Return whether a fit consists of fits of single events; a method with a fit of its own needs all rows at once."""
+    return type(method)._fit is BinaryMethod._fit
 
 
 class BinaryMethod(Calibrator):
@@ -56,6 +62,7 @@ class BinaryMethod(Calibrator):
         else:
             self.one_vs_rest_ = OneVsRest(clone(self)).fit_labelled(data, warn_of_absent=False)
 
+    @available_if(_is_fitted_by_event)  # type: ignore[untyped-decorator]
     def fit_rows(self, source: RowSource) -> Self:
         """Fit rows that need not be in memory; see :meth:`calibrant.TemperatureScaling.fit_rows`.
 

@@ -10,6 +10,7 @@ from calibrant.arrays import Vector
 from calibrant.graph import Event, Value
 from calibrant.graph.apply import evaluated_columns
 from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.numerics.reductions import NARROW
 from calibrant.numerics.row_blocks import row_blocks
 from calibrant.numerics.simplex import Rest, rest_of_classes, rest_of_largest
 from calibrant.predictions import Predictions
@@ -130,5 +131,7 @@ class AgainstRest:
         scores = self.predictions.scores
         rests = np.empty(scores.shape, order="F")
         for rows in row_blocks(*scores.shape):
-            rests[rows] = rest_of_classes(scores[rows], logits=self._is_logits)
+            # Narrow blocks by columns, as the result is stored.
+            block = np.asfortranarray(scores[rows]) if scores.shape[1] <= NARROW else scores[rows]
+            rests[rows] = rest_of_classes(block, logits=self._is_logits)
         return rests

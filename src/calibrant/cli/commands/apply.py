@@ -5,11 +5,15 @@ from pathlib import Path
 from calibrant import load
 from calibrant.calibrator import Calibrator
 from calibrant.cli.console import note, tell
-from calibrant.cli.files import check_exists, check_writable
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened_source, output_file, shown_name
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_meaning, noting_probabilities
 from calibrant.errors import PredictionError
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import CHOOSE_COLUMNS
 from calibrant.space import Space
+from calibrant.tables.array_source import ArraySource
 from calibrant.tables.columns import (
     ScoreColumns,
     affixes_around,
@@ -18,12 +22,10 @@ from calibrant.tables.columns import (
     shared_affixes,
     without_common_ends,
 )
-from calibrant.tables.file_set import open_source
-from calibrant.tables.npz_format import NpzSource
+from calibrant.tables.formats import known_ending
 from calibrant.tables.rewriting import check_output, rewrite
 from calibrant.tables.score_checks import ScoreParser
 from calibrant.tables.source import LABEL_NAMES, Source
-from calibrant.wording import counted
 
 __all__ = ["apply"]
 
@@ -37,23 +39,28 @@ def apply(
     normalise: bool,
     append: bool,
     prefix: str,
+    separator: str | None = None,
+    decimal: str | None = None,
 ) -> None:
     """Replace the scores of a file by calibrated probabilities, or add them as columns."""
     check_writable(output, calibrator_path)
-    check_exists(calibrator_path)
     calibrator = load(calibrator_path)
     kind = Space(space or calibrator.space_)
-    with open_source(file) as source, Progress(f"calibrating {file.name}") as progress:
-        check_output(source, output)
+    with (
+        opened_source(file, separator, decimal) as source,
+        Progress(f"calibrating {shown_name(file)}") as progress,
+        output_file(output, known_ending(source.path)) as path,
+    ):
+        check_output(source, path)
         progress.expected_rows = source.approximate_rows()
         chosen = columns_for(source, calibrator, calibrator_path, columns, kind)
         check_meaning(file, calibrator, chosen, space)
         parser = ScoreParser(chosen, kind, normalise)
         calibrated = noting_probabilities(calibrator) if space is None else calibrator.predict_proba
-        names = chosen.names if isinstance(source, NpzSource) else chosen.classes
+        names = chosen.names if isinstance(source, ArraySource) else chosen.classes
         n_rows = rewrite(
             source,
-            output,
+            path,
             chosen,
             parser,
             calibrated,
@@ -64,7 +71,8 @@ def apply(
         note(parser.note)
     where = f"new columns {prefix}*" if append else "score columns now"
     instead = " instead of logits" if kind is Space.LOGITS and not append else ""
-    tell(f"Wrote {output} ({counted(n_rows, 'row')}); {where} hold calibrated probabilities{instead}.")
+    shown = "standard output" if is_stream(output) else output
+    tell(f"Wrote {shown} ({counted(n_rows, 'row')}); {where} hold calibrated probabilities{instead}.")
 
 
 def columns_for(
@@ -74,19 +82,21 @@ def columns_for(
 
     Requested columns must have the names of the classes, possibly with a common prefix and suffix, unless classes are
     numbers. By default the columns are those with the names of the columns in the fit, or of the classes, again with a
-    common prefix and suffix; for two classes, also the only numeric column.
+    common prefix and suffix; for two classes, also the only column of the fit, or the only numeric column.
     """
     expected = [str(name) for name in _names(calibrator)]
-    if columns is not None or isinstance(source, NpzSource):
+    if columns is not None or isinstance(source, ArraySource):
         found = _in_order(source.score_columns(columns, LABEL_NAMES, space), expected)
     else:
-        found = _by_name(source, expected) or _only_one(source, expected, space)
+        found = (
+            _by_name(source, expected) or _as_in_fit(source, calibrator) or _only_one(source, expected, space)
+        )
     if found is None:
         missing = _missing(source, expected)
         raise PredictionError(
             f"{source.path} has no {'column' if len(missing) == 1 else 'columns'} for the "
-            f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; choose the columns "
-            "of scores, or a calibrator fitted for these classes."
+            f"{'class' if len(missing) == 1 else 'classes'} {listed(missing)} of {calibrator_path}; "
+            f"{CHOOSE_COLUMNS}, or a calibrator fitted for these classes."
             if columns is None
             else f"{calibrator_path} was fitted for the classes {listed(expected)}, but the score columns of "
             f"{source.path} are {listed(source.score_columns(columns, LABEL_NAMES, space).classes)}."
@@ -102,8 +112,18 @@ def _missing(source: Source, expected: list[str]) -> list[str]:
 
 
 def _names(calibrator: Calibrator) -> list[object]:
-    names = calibrator.classes_ if calibrator.column_names_ is None else calibrator.column_names_
+    names = calibrator.column_names_
+    if names is None or len(names) < len(calibrator.classes_):
+        names = calibrator.classes_
     return list(names.tolist())
+
+
+def _as_in_fit(source: Source, calibrator: Calibrator) -> ScoreColumns | None:
+    """Return the only column of the fit if the file has it, for two classes."""
+    names = calibrator.column_names_
+    if names is None or len(names) > 1 or str(names[0]) not in source.columns:
+        return None
+    return ScoreColumns((str(names[0]),), (str(names[0]),))
 
 
 def _in_order(found: ScoreColumns, expected: list[str]) -> ScoreColumns | None:
@@ -139,7 +159,7 @@ def _by_name(source: Source, expected: list[str]) -> ScoreColumns | None:
     if len(candidates) > 1:
         several = [candidate.names[0] for candidate in candidates]
         raise PredictionError(
-            f"{source.path} has several sets of columns for these classes, with {listed(several)}; choose the columns."
+            f"{source.path} has several sets of columns for these classes, with {listed(several)}; {CHOOSE_COLUMNS}."
         )
     return candidates[0] if candidates else None
 

@@ -23,6 +23,7 @@ from calibrant.cli.files import check_writable
 from calibrant.cli.rendering import Result, Section, deliver
 from calibrant.errors import ParameterError, StudyError
 from calibrant.presentation import duration as duration_text
+from calibrant.presentation.sentences import counted
 from calibrant.presentation.text import in_one_line
 from calibrant.studies import Plan, Progress, Recipe, Store, plan, read_recipe
 from calibrant.studies import run as run_plan
@@ -31,8 +32,8 @@ from calibrant.studies.recipe import FILE_NAME, check_own_code
 from calibrant.studies.report import write_report
 from calibrant.studies.report.contents import Failure, contents_of_failures
 from calibrant.studies.results import DONE, FAILED, OPEN, TOO_SLOW, Line, Results, label_text
+from calibrant.studies.shipped import shipped_recipes
 from calibrant.studies.shown_checks import check_shown
-from calibrant.wording import counted
 
 __all__ = ["forget", "list_recipes", "report", "run", "status"]
 
@@ -159,17 +160,24 @@ def forget(
 
 
 def list_recipes(folder: Path, format_name: str, output: Path | None) -> None:
-    """List the recipes in a folder."""
+    """List the recipes in a folder; in the working directory, also those that come with the package."""
     check_writable(output)
+    here = sorted({*folder.glob(FILE_NAME), *folder.glob(f"*/{FILE_NAME}")})
+    paths = {str(path.parent): path for path in here}
+    shipped = shipped_recipes() if folder.resolve() == Path.cwd() else {}
+    known = {path.resolve() for path in here}
+    paths |= {
+        name: path / FILE_NAME for name, path in shipped.items() if (path / FILE_NAME).resolve() not in known
+    }
     rows, records, notes = [], [], []
-    for path in sorted({*folder.glob(FILE_NAME), *folder.glob(f"*/{FILE_NAME}")}):
+    for name, path in paths.items():
         try:
             recipe = read_recipe(path)
         except StudyError as error:
             notes.append(f"{path} cannot be used: {error}")
             continue
         rows.append((path.parent.name, ", ".join(recipe.forms), recipe.title))
-        records.append({"recipe": str(path.parent), "title": recipe.title, "forms": list(recipe.forms)})
+        records.append({"recipe": name, "title": recipe.title, "forms": list(recipe.forms)})
     section = Section("recipes", ("recipe", "forms", "title"), rows, records, text_columns=(0, 1, 2))
     heading = counted(len(rows), "recipe")
     deliver(
@@ -203,7 +211,11 @@ class Study:
 
     @classmethod
     def named(cls, path: Path, form: str | None, data: Path | None, store: Path | None) -> "Study":
-        """Apply defaults: data in CALIBRANT_DATA or next to the recipe, the store in the working directory."""
+        """Apply defaults: data in CALIBRANT_DATA or next to the recipe, the store in the working directory.
+
+        A name that is no path stands for a recipe that comes with the package.
+        """
+        path = path if path.exists() else shipped_recipes().get(str(path), path)
         recipe = read_recipe(path, form)
         folder = data or Path(os.environ.get("CALIBRANT_DATA") or recipe.folder)
         if not folder.is_dir():

@@ -22,17 +22,22 @@ from calibrant.cli.commands.evaluate import (
     verdict_of,
 )
 from calibrant.cli.commands.fit import fitted_map
-from calibrant.cli.commands.report import format_of, names_of, written
+from calibrant.cli.commands.report import chosen_output, earlier_report, names_of, written
 from calibrant.cli.console import tell
-from calibrant.cli.files import check_exists, check_writable
+from calibrant.cli.definitions import check_exists
+from calibrant.cli.files import check_writable
 from calibrant.cli.measurement import Measurement, TestRow, tested_sums
 from calibrant.cli.rendering import Result, deliver
 from calibrant.distributed.evaluation import intervals_of, metrics_by_name, tests_of
 from calibrant.distributed.opening import EngineName, source_of
 from calibrant.errors import MissingExtraError, ParameterError
-from calibrant.wording import LONGEST_NAME, counted
+from calibrant.presentation.sentences import LONGEST_NAME, counted
 
 __all__ = ["apply", "connected", "evaluate", "fit", "report"]
+
+
+LOCAL_OPTIONS = ("positive", "normalise", "drop_missing", "separator", "decimal")
+"""Options of files that are read on this machine."""
 
 
 @contextmanager
@@ -145,8 +150,10 @@ def fit(
 
 def report(
     file: Path,
-    output: Path,
+    output: Path | None,
     format_name: str | None,
+    is_opened: bool,
+    baseline: Path | None,
     methods: str | None,
     cv: int,
     level: float,
@@ -156,13 +163,15 @@ def report(
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
-    chosen, names, roles = format_of(output, format_name), names_of(methods), _roles(choice)
-    check_writable(output, file)
+    path, chosen = chosen_output(file, output, format_name)
+    names, roles = names_of(methods), _roles(choice)
+    check_writable(path, file, baseline)
+    earlier = earlier_report(baseline, chosen)
     with connected(engine, address):
         assessment = distributed.assess(
             str(file), engine=engine, methods=names, cv=cv, level=level, title=title or file.name, **roles
         )
-    written(assessment, chosen, output)
+    written(assessment, chosen, path, is_opened=is_opened, earlier=earlier)
 
 
 def apply(
@@ -174,13 +183,15 @@ def apply(
     normalise: bool,
     append: bool,
     prefix: str,
+    separator: str | None,
+    decimal: str | None,
     engine: EngineName,
     address: str | None,
 ) -> None:
     """Write a folder of Parquet files with the calibrated probabilities as new columns."""
-    if columns is None or normalise or not append:
+    if columns is None or normalise or separator or decimal or not append:
         raise click.UsageError(
-            "with --engine, give --append and the score columns, --columns 'p_*', and no --normalise."
+            "with --engine, give --append and --columns 'p_*', and omit --normalise, --separator and --decimal."
         )
     if output.exists():
         raise ParameterError(f"{output} is there already; with --engine the output is a new folder.")
@@ -204,10 +215,14 @@ def apply(
 
 def _roles(choice: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the functions of :mod:`calibrant.distributed`."""
-    if choice["label"] is None or choice["columns"] is None:
-        raise click.UsageError("with --engine, give the columns: --label y --columns 'p_*'.")
-    if choice.get("positive") is not None or choice.get("normalise"):
-        raise click.UsageError("--positive and --normalise are for files that are read on this machine.")
+    if choice["label"] is None or choice["columns"] is None or choice["space"] is None:
+        raise click.UsageError(
+            "with --engine, give the columns and the space: --label y --columns 'p_*' --space logits."
+        )
+    for name in LOCAL_OPTIONS:
+        if choice.get(name) not in (None, False):
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} is for files that are read on this machine; omit it.")
     return {
         "label": choice["label"],
         "columns": _names(choice["columns"]),

@@ -5,16 +5,16 @@ from typing import Any
 
 from calibrant.cli.choices import make_calibrator
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, opened
+from calibrant.cli.files import check_writable, opened, shown_name
 from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
 from calibrant.comparison import Comparison, MethodResult
 from calibrant.comparison import compare as compared
 from calibrant.presentation import percent
+from calibrant.presentation.sentences import counted
+from calibrant.remedies import for_command_line
 from calibrant.tables.prediction_file import Table
-from calibrant.wording import counted
 
 __all__ = ["compare"]
 
@@ -36,8 +36,10 @@ def compare(
     for name in names:
         make_calibrator(name)
     with Progress("reading") as progress:
-        rows = _read(file, choice, progress)
-        test = None if test_file is None else _read(test_file, {**choice, "group": None}, progress)
+        rows, found = _read(file, choice, progress)
+        test = None
+        if test_file is not None:
+            test, _ = _read(test_file, {**choice, **found, "group": None}, progress)
         comparison = compared(
             rows.labels,
             rows.predictions,
@@ -58,12 +60,13 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _read(path: Path, choice: dict[str, Any], progress: Progress) -> Table:
+def _read(path: Path, choice: dict[str, Any], progress: Progress) -> tuple[Table, dict[str, Any]]:
+    """Return the rows, and the label, columns and space that were given or found."""
     with opened(path, choice, progress) as file:
         table = file.read(progress.rows)
         check_declared(path, table.predictions)
         print_notes(file.notes)
-        return table
+        return table, {"label": file.label, "columns": file.columns, "space": file.space.value}
 
 
 def _result(comparison: Comparison, file: Path) -> Result:
@@ -106,7 +109,7 @@ def _result(comparison: Comparison, file: Path) -> Result:
         "base": comparison.base,
         "best": best,
     }
-    heading = f"{file.name}: {counted(comparison.n_rows, 'row')}, {len(classes)} classes"
+    heading = f"{shown_name(file)}: {counted(comparison.n_rows, 'row')}, {len(classes)} classes"
     return Result(heading, (section,), tuple(notes), facts)
 
 
@@ -132,6 +135,6 @@ def _record(result: MethodResult) -> dict[str, Any]:
     return record | {
         "changed": result.changed,
         "seconds": result.seconds,
-        "notes": [translated(message) for message in result.notes],
+        "notes": [for_command_line(message) for message in result.notes],
         "error": result.error,
     }

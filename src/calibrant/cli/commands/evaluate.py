@@ -9,7 +9,7 @@ import click
 from calibrant.cli.choices import chosen_metrics
 from calibrant.cli.console import print_notes, tell
 from calibrant.cli.exit_codes import ExitCode
-from calibrant.cli.files import check_writable, opened
+from calibrant.cli.files import check_writable, opened, shown_name
 from calibrant.cli.measurement import (
     TEST_LEVEL,
     Measurement,
@@ -23,9 +23,9 @@ from calibrant.cli.progress import Progress
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
 from calibrant.metrics.declaration import traits_of
+from calibrant.presentation.sentences import counted
 from calibrant.tables.columns import listed
 from calibrant.tables.prediction_file import PredictionFile
-from calibrant.wording import counted
 
 __all__ = [
     "TESTS_IGNORE_GROUPS",
@@ -89,7 +89,7 @@ def evaluate(
             if predictions.group is not None:
                 notes.append("Intervals resample groups; tests and expected values assume independent rows.")
     print_notes(predictions.notes)
-    result = _result(predictions, n_rows, level, measurements, tests, notes, definitions)
+    result = _result(file, predictions, n_rows, level, measurements, tests, notes, definitions)
     deliver(result, format_name, output)
     check_limits(context, limits, measurements)
 
@@ -114,6 +114,7 @@ def _is_large(predictions: PredictionFile) -> bool:
 
 
 def _result(
+    file: Path,
     predictions: PredictionFile,
     n_rows: int,
     level: float,
@@ -125,7 +126,7 @@ def _result(
     assert predictions.match is not None
     classes = predictions.match.classes
     facts: dict[str, Any] = {
-        "file": str(predictions.path),
+        "file": str(file),
         "n_rows": n_rows,
         "classes": classes,
         "columns": list(predictions.columns.names),
@@ -136,7 +137,7 @@ def _result(
         "level": level,
     }
     heading = (
-        f"{predictions.path.name}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
+        f"{shown_name(file)}: {counted(n_rows, 'row')}, {len(classes)} classes ({_shown(classes)}), "
         f"{predictions.space.value}"
     )
     sentences = [*sentences_of(measurements, tests, definitions), *notes, *verdict_of(tests)]

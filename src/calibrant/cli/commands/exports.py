@@ -4,7 +4,7 @@ from pathlib import Path
 
 from calibrant import load
 from calibrant.cli.console import tell
-from calibrant.cli.files import check_exists, check_writable
+from calibrant.cli.files import check_writable
 from calibrant.export import export as exported
 from calibrant.export import verify as compared
 from calibrant.export.backend import backend_for
@@ -24,7 +24,6 @@ def export(
 ) -> None:
     """Write a saved calibrator to a file that another system runs."""
     check_writable(output, calibrator)
-    check_exists(calibrator)
     backend = backend_for(output)
     given = {"dialect": dialect, "table": table, "keep": keep}
     options = {name: value for name, value in given.items() if value}
@@ -38,7 +37,5 @@ def export(
 
 def verify(file: Path, against: Path) -> None:
     """Compare an exported file with its calibrator."""
-    check_exists(file)
-    check_exists(against)
     parity = compared(file, load(against))
     tell(f"{file} ({parity.backend}) computes what {against} does; {parity}.")

@@ -14,7 +14,8 @@ from calibrant.calibrator import Calibrator
 from calibrant.calibrators import Chain
 from calibrant.cli.choices import Metric, make_calibrator, name_of
 from calibrant.cli.console import print_notes
-from calibrant.cli.files import check_writable, opened
+from calibrant.cli.definitions import is_stream
+from calibrant.cli.files import check_writable, opened, output_file, shown_name
 from calibrant.cli.progress import Progress, messages_in
 from calibrant.cli.rendering import Result, Section, deliver, number_text
 from calibrant.cli.score_space import check_declared
@@ -25,10 +26,10 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.metrics import brier_score, log_loss
 from calibrant.objective.source import BatchSource
 from calibrant.presentation import percent
+from calibrant.presentation.sentences import LONGEST_NAME, counted, shortened
 from calibrant.streaming import Accumulator
 from calibrant.tables.prediction_file import PredictionFile
 from calibrant.tables.row_spool import RowSpool
-from calibrant.wording import LONGEST_NAME, counted, shortened
 
 __all__ = ["fit"]
 
@@ -58,8 +59,12 @@ def fit(
         else:
             fitted = _fitted_in_memory(predictions, calibrator, method, progress)
         result = _result(file, method, calibrator, fitted, output)
-        calibrator.save(output)
-    deliver(result, format_name, None)
+        with output_file(output, ".npz") as path:
+            calibrator.save(path)
+    if is_stream(output):
+        print_notes(result.notes)
+    else:
+        deliver(result, format_name, None)
 
 
 class _Fitted(NamedTuple):
@@ -143,10 +148,11 @@ def _fitted_in_batches(
 
 
 def _remember_columns(calibrator: Calibrator, predictions: PredictionFile) -> None:
-    """Store column names that differ from the class names, so that apply can find the columns."""
+    """Store column names that differ from the class names, so that apply and export can find the columns."""
     assert predictions.match is not None
     names = predictions.columns.names
-    if predictions.match.by_order and len(names) == len(calibrator.classes_):
+    is_single = len(names) == 1 and len(calibrator.classes_) == 2
+    if is_single or (predictions.match.by_order and len(names) == len(calibrator.classes_)):
         calibrator.column_names_ = np.array(names)
 
 
@@ -159,10 +165,10 @@ def _result(file: Path, method: str, calibrator: Calibrator, fitted: _Fitted, ou
         *fitted_map(calibrator, LONGEST_NAME),
         f"The predicted class changes in {percent(fitted.changed)} of the rows. Scores are from the calibration set "
         "itself; use 'calibrant compare' for cross-validated ones.",
-        f"Saved to {output}.",
+        f"Saved to {'standard output' if is_stream(output) else output}.",
     )
     heading = (
-        f"{file.name}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
+        f"{shown_name(file)}: {method} fitted to {counted(fitted.n_rows, 'row')}, {len(calibrator.classes_)} classes, "
         f"{calibrator.space_}"
     )
     facts = {

@@ -1,12 +1,10 @@
-"""``calibrant methods``: list all methods with their traits."""
+"""``calibrant methods``: list all methods by task, with their traits."""
 
-import inspect
 from pathlib import Path
 from typing import Any
 
 from calibrant import registry
 from calibrant.calibrator import Calibrator
-from calibrant.calibrators import Chain
 from calibrant.cli.files import check_writable
 from calibrant.cli.rendering import Result, Section, deliver
 
@@ -14,11 +12,51 @@ __all__ = ["methods"]
 
 TRAITS = {"A": "keeps_argmax", "I": "contains_identity", "L": "uses_raw_logits"}
 
+START = ("auto", "temperature", "vector", "beta", "isotonic")
+
+GROUPS = {
+    "start": "Start with these five",
+    "argmax": "Never change the predicted class",
+    "classes": "Correct the bias of classes, for several classes",
+    "event": "Calibrate one probability: two classes, or one-vs-rest",
+    "bins": "Give the frequencies of bins as probabilities",
+    "regions": "Adapt to regions of the scores, for thousands of rows",
+    "others": "Combinations and other methods",
+}
+"""Tasks in their order, with the titles of their tables."""
+
+FOLDERS = {
+    "binned": "bins",
+    "monotone": "event",
+    "scaling": "classes",
+    "structured": "classes",
+    "latent": "regions",
+    "neighbourhood": "regions",
+}
+"""Folder of a method -> its task."""
+
+OF_ONE_EVENT = ("platt", "beta", "quadratic", "spline")
+"""First words of methods that are fitted to one class at a time."""
+
 
 def methods(format_name: str, output: Path | None) -> None:
-    """List all calibration methods by name."""
+    """List all calibration methods by task; JSON and CSV have one list by name."""
     check_writable(output)
     records = [_record(name) for name in registry.calibrators()]
+    if format_name in ("json", "csv"):
+        sections: tuple[Section, ...] = (_section("methods", "description", records),)
+    else:
+        sections = tuple(_section(task, title, _of_task(task, records)) for task, title in GROUPS.items())
+    notes = (
+        "Traits. A: arg-max-preserving, so predicted classes never change. I: contains the identity, so the training "
+        "loss never exceeds that of the uncalibrated predictions. L: uses raw logits, so logits and their softmax give "
+        "different results.",
+        "Join names by + to compose methods: temperature+knn-kl.",
+    )
+    deliver(Result(f"{len(records)} methods", sections, notes), format_name, output)
+
+
+def _section(name: str, title: str, records: list[dict[str, Any]]) -> Section:
     rows = [
         (
             record["name"],
@@ -27,14 +65,24 @@ def methods(format_name: str, output: Path | None) -> None:
         )
         for record in records
     ]
-    section = Section("methods", ("method", "traits", "description"), rows, records, (0, 1, 2))
-    notes = (
-        "Traits. A: arg-max-preserving, so predicted classes never change. I: contains the identity, so the training "
-        "loss never exceeds that of the uncalibrated predictions. L: uses raw logits, so logits and their softmax give "
-        "different results.",
-        "Join names by + to compose methods: temperature+knn-kl.",
-    )
-    deliver(Result(f"{len(records)} methods", (section,), notes), format_name, output)
+    return Section(name, ("method", "traits", title), rows, records, (0, 1, 2))
+
+
+def _of_task(task: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = [record for record in records if record["task"] == task]
+    return sorted(found, key=lambda record: START.index(record["name"])) if task == "start" else found
+
+
+def _task(name: str, calibrator: Calibrator) -> str:
+    """Return the task of a method, from its traits and its folder."""
+    if name in START:
+        return "start"
+    if calibrator.traits.keeps_argmax:
+        return "argmax"
+    if name.split("-")[0] in OF_ONE_EVENT:
+        return "event"
+    folder = type(calibrator).__module__.removeprefix("calibrant.calibrators.").split(".")[0]
+    return FOLDERS.get(folder, "others")
 
 
 def _record(name: str) -> dict[str, Any]:
@@ -42,31 +90,12 @@ def _record(name: str) -> dict[str, Any]:
     traits = calibrator.traits
     return {
         "name": name,
+        "task": _task(name, calibrator),
         "class": type(calibrator).__name__,
-        "about": _about(calibrator),
+        "about": registry.about(calibrator),
         "keeps_argmax": traits.keeps_argmax,
         "contains_identity": traits.contains_identity,
         "uses_raw_logits": traits.uses_raw_logits,
         "binary_only": traits.binary_only,
         "parameters": {key: repr(value) for key, value in calibrator.get_params(deep=False).items()},
     }
-
-
-def _about(calibrator: Calibrator) -> str:
-    """Return the first sentence of the class docstring, with parameters that differ from the defaults."""
-    if isinstance(calibrator, Chain):
-        return ", then ".join(type(part).__name__ for part in calibrator.calibrators) + "."
-    first = (inspect.getdoc(type(calibrator)) or "").partition("\n\n")[0].replace("\n", " ").replace("``", "")
-    defaults = type(calibrator)().get_params(deep=False) if _has_defaults(type(calibrator)) else {}
-    changed = {
-        key: value
-        for key, value in calibrator.get_params(deep=False).items()
-        if key in defaults and repr(defaults[key]) != repr(value)
-    }
-    options = ", ".join(f"{key}={value!r}" for key, value in changed.items())
-    return f"{first} ({options})" if options else first
-
-
-def _has_defaults(cls: type[Calibrator]) -> bool:
-    parameters = list(inspect.signature(cls).parameters.values())
-    return all(parameter.default is not parameter.empty for parameter in parameters)

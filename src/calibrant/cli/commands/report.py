@@ -1,67 +1,105 @@
 """``calibrant report``: write a report with verdict, recommendation and evidence."""
 
+import shlex
+import webbrowser
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import click
 
 from calibrant.cli.choices import make_calibrator
-from calibrant.cli.console import print_notes, printed
-from calibrant.cli.files import check_writable, opened
+from calibrant.cli.commands.questions_input import by_correctness, cost_matrix, side_columns_of
+from calibrant.cli.console import print_notes, printed, tell
+from calibrant.cli.definitions import ARGUMENTS, check_exists, is_stream
+from calibrant.cli.files import check_writable, opened, output_file, shown_name
 from calibrant.cli.large_report import assessed_in_batches
 from calibrant.cli.progress import Progress
 from calibrant.cli.score_space import check_declared
-from calibrant.cli.translation import translated
+from calibrant.errors import FileFormatError
 from calibrant.persistence.replacing import replacing
+from calibrant.remedies import for_command_line
 from calibrant.report import Assessment, assess
+from calibrant.report.contents import Origin
+from calibrant.report.sections.data import date_now
+from calibrant.tables.columns import ScoreColumns
+from calibrant.tables.file_set import FileSet
+from calibrant.tables.formats import known_ending
+from calibrant.tables.prediction_file import PredictionFile
 
-__all__ = ["format_of", "names_of", "report", "written"]
+__all__ = ["chosen_output", "earlier_report", "names_of", "report", "written"]
 
 SCORES_IN_MEMORY = 20_000_000  # of more, a report in memory would draw a sample too
 
 SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown"}
+BLOCK = 2**20
+MOST_NAMES = 8
+ENDINGS = {"html": ".html", "json": ".json", "markdown": ".md"}
 
 
 def report(
     file: Path,
-    output: Path,
+    output: Path | None,
     format_name: str | None,
+    is_opened: bool,
+    baseline: Path | None,
     methods: str | None,
     cv: int,
     level: float,
     title: str | None,
+    by: str | None = None,
+    costs: str | None = None,
     **choice: Any,
 ) -> None:
     """Write a report on the calibration of predictions."""
-    chosen = format_of(output, format_name)
-    check_writable(output, file)
+    path, chosen = chosen_output(file, output, format_name)
+    check_writable(path, file, baseline)
+    earlier = earlier_report(baseline, chosen)
     names = names_of(methods)
-    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or file.name}
+    options: dict[str, Any] = {"methods": names, "cv": cv, "title": title or shown_name(file)}
+    matrix, side = cost_matrix(costs), side_columns_of(file, by)
     with Progress("reading") as progress, opened(file, choice, progress) as predictions:
-        if predictions.approximate_scores() > SCORES_IN_MEMORY:
+        if predictions.approximate_scores() > SCORES_IN_MEMORY and matrix is None and side is None:
             assessment = assessed_in_batches(predictions, level, progress, **options)
         else:
             table = predictions.read(progress.rows)
             check_declared(file, table.predictions)
+            table = by_correctness(table)
             assessment = assess(
                 table.labels,
                 table.predictions,
                 sample_weight=table.weights,
                 groups=table.groups,
+                side_columns=side,
+                costs=matrix,
                 level=level,
                 progress=progress.update,
                 **options,
             )
+        assessment = replace(assessment, origin=_origin(file, predictions, choice))
     print_notes(predictions.notes)
-    written(assessment, chosen, output)
+    written(assessment, chosen, path, is_opened=is_opened, earlier=earlier)
 
 
-def format_of(output: Path, format_name: str | None) -> str:
-    """Return the format of a report, from the ending of the file if it is not given."""
-    chosen = format_name or SUFFIXES.get(output.suffix.lower())
-    if chosen is None:
-        raise click.UsageError(f"the extension of {output} is not .html, .json or .md; give --format.")
-    return chosen
+def chosen_output(file: Path, output: Path | None, format_name: str | None) -> tuple[Path, str]:
+    """Return path and format of a report, by default a page next to the input.
+
+    >>> chosen_output(Path("data/test.csv.gz"), None, None)[1], chosen_output(Path("a.csv"), Path("b.md"), None)[1]
+    ('html', 'markdown')
+    """
+    if output is not None:
+        chosen = format_name or ("html" if is_stream(output) else SUFFIXES.get(output.suffix.lower()))
+        if chosen is None:
+            raise click.UsageError(f"the extension of {output} is not .html, .json or .md; give --format.")
+        return output, chosen
+    chosen = format_name or "html"
+    if is_stream(file):
+        return Path(f"report{ENDINGS[chosen]}"), chosen
+    name = file.name
+    if any(sign in str(file) for sign in "*?["):  # a pattern, whose folder may be one, too
+        return Path(f"report{ENDINGS[chosen]}"), chosen
+    return file.with_name(f"{name.removesuffix(known_ending(file))}-report{ENDINGS[chosen]}"), chosen
 
 
 def names_of(methods: str | None) -> list[str] | None:
@@ -72,14 +110,83 @@ def names_of(methods: str | None) -> list[str] | None:
     return names
 
 
-def written(assessment: Assessment, format_name: str, output: Path) -> None:
+def earlier_report(path: Path | None, format_name: str) -> Assessment | None:
+    """Read an earlier report."""
+    if path is None:
+        return None
+    if format_name == "json":
+        raise click.UsageError(
+            "--baseline is for HTML and Markdown reports; a JSON report has the numbers of one file."
+        )
+    check_exists(path)
+    try:
+        return Assessment.from_json(path.read_text(encoding="utf-8"))
+    except (FileFormatError, UnicodeDecodeError) as error:
+        raise FileFormatError(
+            f"{path} is not a report in JSON, which 'calibrant report --format json' writes."
+        ) from error
+
+
+def _origin(file: Path, predictions: PredictionFile, choice: dict[str, Any]) -> Origin:
+    """Return date, hash and command, and the options that read the same rows."""
+    options = {"label": predictions.label, "space": predictions.space.value}
+    columns = choice["columns"] or _pattern(predictions.columns)
+    if columns is not None:
+        options["columns"] = columns
+    for name in ("weight", "group", "positive", "separator", "decimal"):
+        if choice.get(name):
+            options[name] = choice[name]
+    options |= {name.replace("_", "-"): "" for name in ("normalise", "drop_missing") if choice.get(name)}
+    files = predictions.source.files if isinstance(predictions.source, FileSet) else [predictions.path]
+    digest = sha256()
+    for one in files:
+        with one.open("rb") as stream:
+            while block := stream.read(BLOCK):
+                digest.update(block)
+    context = click.get_current_context(silent=True)
+    arguments = [] if context is None else context.meta.get(ARGUMENTS, [])
+    return Origin(
+        date_now(),
+        digest.hexdigest(),
+        "" if is_stream(file) else str(file),
+        shlex.join(["calibrant", *arguments]) if arguments else "",
+        options,
+    )
+
+
+def _pattern(columns: ScoreColumns) -> str | None:
+    """Return the text that chooses the same columns, if there is a short one."""
+    if len(columns.names) == 1:
+        return columns.names[0]
+    before, _, after = columns.names[0].partition(columns.classes[0])
+    if (before or after) and all(
+        name == f"{before}{one}{after}" for name, one in zip(columns.names, columns.classes, strict=True)
+    ):
+        return f"{before}*{after}"
+    fits = len(columns.names) <= MOST_NAMES and not any("," in name for name in columns.names)
+    return ",".join(columns.names) if fits else None
+
+
+def written(
+    assessment: Assessment,
+    format_name: str,
+    output: Path,
+    *,
+    is_opened: bool = False,
+    earlier: Assessment | None = None,
+) -> None:
     """Write a report and print its summary."""
-    text = {
-        "html": assessment.to_html,
-        "json": assessment.to_json,
-        "markdown": assessment.to_markdown,
-    }[format_name]()
-    with replacing(output) as stream:
+    if format_name == "json":
+        text = assessment.to_json()
+    else:
+        write = assessment.to_html if format_name == "html" else assessment.to_markdown
+        text = write() if earlier is None else write(baseline=earlier)
+    with output_file(output, ENDINGS[format_name]) as path, replacing(path) as stream:
         stream.write(text.encode())
-    printed(translated(str(assessment)).rstrip())
+    text = for_command_line(str(assessment)).rstrip()
+    if is_stream(output):
+        return
+    printed(text)
     printed(f"\nThe report is in {output}.", err=True)
+    if is_opened and not webbrowser.open(output.resolve().as_uri()):
+        tell("Note: no browser was found; open the file yourself.")

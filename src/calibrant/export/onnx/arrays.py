@@ -229,21 +229,6 @@ class SymbolicArrays(Arrays):
     def replaced(self, condition: Symbol, x: Symbol, y: Symbol) -> Symbol:
         return self.where(condition, x, y)
 
-    def next_up(self, x: Symbol) -> Symbol:
-        """Return the next larger number (Rump, Zimmermann, Boldo and Melquiond 2009, algorithm 2).
-
-        ONNX has no operator for it. Tiny numbers are scaled up, since the product with the rounding unit would be inexact.
-        """
-        kind = np.finfo(x.kind)
-        unit, smallest = float(kind.eps) / 2, float(kind.smallest_subnormal)
-        factor = unit * (1 + 2 * unit)
-        size = self.function("absolute", x)
-        up = x + size * factor
-        scaled = x / unit
-        up_scaled = (scaled + self.function("absolute", scaled) * factor) * unit
-        middle = self.where(size < smallest / unit, x + smallest, up_scaled)
-        return self.where(size < float(kind.tiny) / unit, middle, up)
-
     # Rows
 
     def row(self, name: str, x: Symbol) -> Symbol:

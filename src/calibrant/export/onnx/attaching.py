@@ -45,7 +45,8 @@ def attach(
     calibrator : Calibrator
         Fitted on scores of the same kind as the output.
     output : str, optional
-        Output of the model with the scores; needed if there are several outputs.
+        Output of the model with the scores: a float tensor (rows, K), or (rows, 1) for the second of two classes; or the maps
+        that skl2onnx makes of such a tensor by default. Needed if several outputs could be meant.
     space : {"probabilities", "logits"}, optional
         Space of the output; by default that of the fit.
     name : str, default="calibrated"
@@ -54,7 +55,8 @@ def attach(
     Returns
     -------
     onnx.ModelProto
-        A model from the inputs of the classifier to calibrated probabilities, in the float type of the scores. Models with an
+        A model from the inputs of the classifier to calibrated probabilities (rows, K), in the float type of the scores;
+        float16 is computed in float32. Other outputs, such as predicted labels, stay those of the classifier. Models with an
         operator set below 18 are converted to that.
 
     Raises
@@ -69,10 +71,18 @@ def attach(
     """
     onnx = imported()
     combined = _copied(model, onnx)
-    place = _place(combined, output)
+    _replace_maps(combined, output, onnx)
+    n_classes = len(calibrator.classes_)
+    place = _place(combined, output, onnx, n_classes)
     scores = combined.graph.output[place]
-    kind = _kind(scores, onnx, len(calibrator.classes_))
-    content = exportable(calibrator, dtype=kind, space=space)
+    kind, n_columns = _kind(scores, onnx, n_classes)
+    half = kind == np.float16
+    content = exportable(
+        calibrator,
+        dtype=np.dtype(np.float32) if half else kind,
+        space=space,
+        columns=[scores.name] if n_columns < n_classes else None,
+    )
     combined = _upgraded(combined, onnx)
     taken = _names(combined)
     if name in taken:
@@ -80,25 +90,30 @@ def attach(
     prefix = "calibrator_"
     while any(each.startswith(prefix) for each in taken | {name}):
         prefix = f"_{prefix}"
-    arrays = SymbolicArrays(kind, prefix)
-    result = applied(arrays, content.graph, arrays.symbol(scores.name, kind))
-    arrays.main.nodes.append(("Identity", [result.name], [name], {}))
+    given, made = (prefix + "scores", prefix + "probabilities") if half else (scores.name, name)
+    arrays = SymbolicArrays(content.dtype, prefix)
+    result = applied(arrays, content.graph, arrays.symbol(given, content.dtype))
+    arrays.main.nodes.append(("Identity", [result.name], [made], {}))
     nodes = to_nodes(arrays.main, onnx)
     initializers = [onnx.numpy_helper.from_array(array, key) for key, array in arrays.initializers.items()]
     part = onnx.helper.make_graph(
         nodes,
         "calibrator",
-        [tensor_of(onnx, scores.name, kind, [ROWS, content.graph.n_columns])],
-        [tensor_of(onnx, name, kind, [ROWS, content.graph.n_outputs])],
+        [tensor_of(onnx, given, content.dtype, [ROWS, content.graph.n_columns])],
+        [tensor_of(onnx, made, content.dtype, [ROWS, content.graph.n_outputs])],
         initializers,
     )
-    _check_part(part, combined, name, content, onnx)
+    _check_part(part, combined, made, content, onnx)
+    if half:
+        to_single, to_half = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+        nodes.insert(0, onnx.helper.make_node("Cast", [scores.name], [given], to=to_single))
+        nodes.append(onnx.helper.make_node("Cast", [made], [name], to=to_half))
     combined.graph.node.extend(nodes)
     combined.graph.initializer.extend(initializers)
     replacement = combined.graph.output[place]
     replacement.name = name
     replacement.type.tensor_type.shape.dim[1].dim_value = content.graph.n_outputs
-    set_metadata(combined, content)
+    set_metadata(combined, content, attached=True)
     onnx.checker.check_model(combined, full_check=True)
     return combined
 
@@ -135,10 +150,31 @@ def _copied(model: Any, onnx: Any) -> Proto:
         ) from error
 
 
-def _place(model: Proto, output: str | None) -> int:
+def _replace_maps(model: Proto, output: str | None, onnx: Any) -> None:
+    """Replace outputs that are one map per row, from labels to scores, by the tensors of which the maps are made."""
+    outputs = {each.name: each for each in model.graph.output if output in (None, each.name)}
+    for node in list(model.graph.node):
+        if node.op_type != "ZipMap" or node.output[0] not in outputs:
+            continue
+        found = outputs[node.output[0]]
+        kind = found.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type
+        n_labels = sum(len(each.ints) + len(each.strings) for each in node.attribute)
+        found.CopyFrom(onnx.helper.make_tensor_value_info(found.name, kind, [None, n_labels]))
+        node.CopyFrom(onnx.helper.make_node("Identity", [node.input[0]], [found.name]))
+
+
+def _place(model: Proto, output: str | None, onnx: Any, n_classes: int) -> int:
     names = [each.name for each in model.graph.output]
     if output is None and len(names) == 1:
         return 0
+    if output is None:
+        usable = [
+            place
+            for place, each in enumerate(model.graph.output)
+            if _is_usable(*_type_and_shape(each, onnx), n_classes)
+        ]
+        if len(usable) == 1:
+            return usable[0]
     if output not in names:
         listed = ", ".join(map(repr, names))
         wrong = "the model has several outputs" if output is None else f"the model has no output {output!r}"
@@ -146,39 +182,59 @@ def _place(model: Proto, output: str | None) -> int:
     return names.index(output)
 
 
-def _kind(scores: Proto, onnx: Any, n_classes: int) -> np.dtype[Any]:
-    """Return the float type of an output, whose shape must be (rows, classes)."""
+def _type_and_shape(output: Proto, onnx: Any) -> tuple[np.dtype[Any] | None, list[int | None]]:
+    """Return the float type of an output, None for all others, and its shape with None for any length."""
     kinds: dict[int, np.dtype[Any]] = {
+        onnx.TensorProto.FLOAT16: np.dtype(np.float16),
         onnx.TensorProto.FLOAT: np.dtype(np.float32),
         onnx.TensorProto.DOUBLE: np.dtype(np.float64),
     }
-    tensor = scores.type.tensor_type
-    kind = kinds.get(tensor.elem_type) if scores.type.HasField("tensor_type") else None
+    tensor = output.type.tensor_type
+    kind = kinds.get(tensor.elem_type) if output.type.HasField("tensor_type") else None
+    return kind, [each.dim_value or None for each in tensor.shape.dim]
+
+
+def _is_usable(kind: np.dtype[Any] | None, shape: list[int | None], n_classes: int) -> bool:
+    widths = (None, n_classes, 1) if n_classes == 2 else (None, n_classes)
+    return kind is not None and len(shape) == 2 and shape[1] in widths
+
+
+def _kind(scores: Proto, onnx: Any, n_classes: int) -> tuple[np.dtype[Any], int]:
+    """Return the float type of an output, whose shape must be (rows, classes), and its number of columns."""
+    kind, shape = _type_and_shape(scores, onnx)
     if kind is None:
         raise ExportError(
-            f"the output {scores.name!r} is no tensor of float32 or float64; choose another output, or convert the classifier so "
-            "that it returns an array of scores."
+            f"the output {scores.name!r} is no tensor of float16, float32 or float64; choose another output, or convert the "
+            "classifier so that it returns an array of scores."
         )
-    shape = [each.dim_value or None for each in tensor.shape.dim]
-    if len(shape) != 2 or shape[1] not in (None, n_classes):
+    if not _is_usable(kind, shape, n_classes):
         shown = ", ".join("any" if each is None else str(each) for each in shape)
         raise ExportError(
             f"the output {scores.name!r} has shape ({shown}), but the calibrator takes (rows, {n_classes}); choose another "
             "output, or the calibrator that was fitted for this classifier."
         )
-    return kind
+    return kind, shape[1] or n_classes
 
 
 def _upgraded(model: Proto, onnx: Any) -> Proto:
     """Return the model with the operator set of calibrators or a later one."""
-    versions = {each.domain: each.version for each in model.opset_import}
-    if versions.get("", versions.get("ai.onnx", 0)) < OPSET:
+    # Some converters import a domain twice, or no default domain if all nodes are of ai.onnx.ml.
+    versions: dict[str, int] = {}
+    for each in model.opset_import:
+        domain = "" if each.domain == "ai.onnx" else each.domain
+        versions[domain] = max(each.version, versions.get(domain, 0))
+    own = versions.setdefault("", OPSET)
+    del model.opset_import[:]
+    model.opset_import.extend(
+        onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()
+    )
+    if own < OPSET:
         try:
             model = onnx.version_converter.convert_version(model, OPSET)
         except Exception as error:  # RuntimeError and others of the converter
             raise ExportError(
-                f"the model has operator set {versions.get('', 0)} and cannot be converted to {OPSET}; export the classifier "
-                f"again with opset {OPSET}."
+                f"the model has operator set {own} and cannot be converted to {OPSET}; export the classifier again with opset "
+                f"{OPSET}."
             ) from error
     model.ir_version = max(model.ir_version, IR_VERSION)
     return model

@@ -119,7 +119,7 @@ class _Plain:
         self.path = path
         self.onnx = onnx
         self.version = version
-        self.n_columns = n_columns
+        self.n_columns = max(n_columns, 2)  # a single column is that of the second class of two
         self.nodes: list[Proto] = []
         self.runs: list[_Repeats] = []
         self.same: list[tuple[str, str]] = []

@@ -38,6 +38,9 @@ IR_VERSION = 8
 """Version of the file format of the opset."""
 
 INPUT, OUTPUT = "scores", "probabilities"
+ATTACHED = "calibrant.attached"
+"""Metadata of classifiers with a calibrator behind them."""
+
 ROWS = "rows"
 """Name of the number of rows."""
 
@@ -82,13 +85,15 @@ def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> Non
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def set_metadata(model: Proto, exportable: Exportable) -> None:
-    """Add version, space and classes to the metadata of a model."""
+def set_metadata(model: Proto, exportable: Exportable, *, attached: bool = False) -> None:
+    """Add version, space and classes to the metadata of a model, and whether the calibrator is behind a classifier."""
     told = {
         "calibrant.version": calibrant.__version__,
         "calibrant.space": exportable.graph.space.value,
         "calibrant.classes": json.dumps(exportable.classes),
     }
+    if attached:
+        told[ATTACHED] = "true"
     others = {entry.key: entry.value for entry in model.metadata_props}
     del model.metadata_props[:]
     for key, value in (others | told).items():
@@ -128,8 +133,14 @@ def tensor_of(onnx: Any, name: str, kind: np.dtype[Any], shape: list[Any] | None
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """Return space and classes from the metadata of an exported model."""
-    told = {entry.key: entry.value for entry in _read(path).metadata_props}
+    """Return space, classes and number of score columns of an exported model."""
+    model = _read(path)
+    told = {entry.key: entry.value for entry in model.metadata_props}
+    if ATTACHED in told:
+        raise FileFormatError(
+            f"{path} is a classifier with a calibrator behind it, which attach compared; verify takes a file of the calibrator "
+            "alone."
+        )
     try:
         classes = json.loads(told["calibrant.classes"])
         space = told["calibrant.space"]
@@ -139,7 +150,12 @@ def metadata(path: Path) -> dict[str, Any]:
         ) from error
     if space not in list(Space) or type(classes) is not list:
         raise FileFormatError(f"{path} is damaged: its metadata are invalid; export the calibrator again.")
-    return {"space": space, "classes": [str(label) for label in classes]}
+    shapes = [given.type.tensor_type.shape.dim for given in model.graph.input]
+    return {
+        "space": space,
+        "classes": [str(label) for label in classes],
+        "n_columns": shapes[0][1].dim_value if shapes and len(shapes[0]) == 2 else None,
+    }
 
 
 def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:

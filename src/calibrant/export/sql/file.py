@@ -82,7 +82,7 @@ def read_sql(path: Path) -> tuple[dict[str, Any], str]:
         or about.get("float_type") not in ("float32", "float64")
         or about.get("space") not in ("probabilities", "logits")
         or not all(type(own) is list and all(type(name) is str for name in own) for own in names)
-        or len(about["columns"]) != len(about["classes"])
+        or (len(about["columns"]), len(about["classes"])) not in ((1, 2), (len(about["classes"]),) * 2)
         or not 1 <= len(about["table"]) <= 3
     ):
         raise FileFormatError(
@@ -157,7 +157,7 @@ def _fill(
 
 def _metadata(path: Path) -> Mapping[str, Any]:
     about, _ = read_sql(path)
-    return about
+    return about | {"n_columns": len(about["columns"])}
 
 
 BACKEND = Backend("SQL", (".sql",), "sql", _write, _run, _metadata, options=("dialect", "table", "keep"))

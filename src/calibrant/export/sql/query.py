@@ -134,7 +134,7 @@ def _canonical(exportable: Exportable, system: Dialect, parts: Sequence[str], ke
     kept = [query.given(f"k{place}") for place in range(len(keep))]
     valid = query.named(_validity(raw, graph.space))
     # Invalid rows are replaced, so that they raise no error in between, and give NULL in the end.
-    safe = number(1 / graph.n_columns if graph.space is Space.PROBABILITIES else 0)
+    safe = number(1 / graph.n_outputs if graph.space is Space.PROBABILITIES else 0)
     inputs = [
         arithmetic.rounded(text_of("CASE WHEN {} = 1 THEN {} ELSE {} END", valid, x, safe)) for x in raw
     ]
@@ -167,7 +167,11 @@ def _validity(raw: Sequence[Term], space: Space) -> Term:
     if space is Space.PROBABILITIES:
         conditions = [text_of("{} >= 0e0", x) for x in raw]
         total = Arithmetic(Query(0)).total(raw)
-        conditions.append(text_of("ABS({} - 1e0) <= {}", total, number(ROW_SUM_TOLERANCE)))
+        conditions.append(
+            text_of("{} <= 1e0", total)
+            if len(raw) == 1
+            else text_of("ABS({} - 1e0) <= {}", total, number(ROW_SUM_TOLERANCE))
+        )
     else:
         conditions = [text_of("ABS({}) <= 1.7e308", x) for x in raw]
     columns = frozenset().union(*[condition.columns for condition in conditions])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.calibrator import Calibrator
-from calibrant.errors import MissingExtraError
+from calibrant.errors import MissingExtraError, ParameterError
 from calibrant.export.backend import Backend, Exportable
 from calibrant.export.exporting import exportable
 
@@ -24,8 +24,10 @@ def _imported(name: str) -> Any:
         raise MissingExtraError("torch", "torch") from error
 
 
-def to_torch(calibrator: Calibrator, space: str | None = None) -> Any:
+def to_torch(calibrator: Calibrator, space: str | None = None, class_axis: int | None = None) -> Any:
     """Return a fitted calibrator as a ``torch.nn.Module`` from scores (n, K) to calibrated probabilities (n, K).
+
+    For two classes, the module also takes scores (n, 1) or (n,) of the second class.
 
     Parameters
     ----------
@@ -33,8 +35,15 @@ def to_torch(calibrator: Calibrator, space: str | None = None) -> Any:
         Fitted.
     space : {"probabilities", "logits"}, optional
         Input of the module; by default the space of the fit.
+    class_axis : int, optional
+        Axis of the classes, for scores of any number of axes: 1 for (B, K, H, W), -1 for (..., K).
     """
-    return _imported("module").CalibrationModule(exportable(calibrator, space=space))
+    if class_axis is not None and (
+        not isinstance(class_axis, int | np.integer) or isinstance(class_axis, bool)
+    ):
+        raise ParameterError(f"class_axis must be an integer, such as 1 or -1, not {class_axis!r}.")
+    module = _imported("module").CalibrationModule
+    return module(exportable(calibrator, space=space), None if class_axis is None else int(class_axis))
 
 
 def _write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from calibrant.errors import PredictionError
 from calibrant.export.arrays import Arrays
 from calibrant.export.backend import Exportable
 from calibrant.export.formulas import applied
+from calibrant.space import Space
 
 __all__ = ["DTYPES", "CalibrationModule", "TensorArrays"]
 
@@ -39,6 +40,9 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class CalibrationModule(torch.nn.Module):
     """A fitted calibrator as a torch module, from scores (n, K) to calibrated probabilities (n, K).
 
+    For two classes, scores (n, 1) or (n,) are those of the second class, as of a network with one output. With ``class_axis``,
+    scores have any number of axes, and probabilities have the same ones.
+
     Fitted arrays are buffers. They move with the module and stay float64 when the module is cast; results have the float type
     of the input. float16 and bfloat16 are computed in float32; autocast is disabled inside. The derivative is that of the map,
     which is zero for step functions.
@@ -49,10 +53,13 @@ class CalibrationModule(torch.nn.Module):
         Whether the module takes probabilities or logits.
     classes : tuple of str
         Labels of the columns.
+    class_axis : int or None
+        Axis of the classes; None for rows.
     """
 
-    def __init__(self, exportable: Exportable) -> None:
+    def __init__(self, exportable: Exportable, class_axis: int | None = None) -> None:
         super().__init__()
+        self.class_axis = class_axis
         self.space = exportable.graph.space.value
         self.classes = exportable.classes
         self._graph = exportable.graph
@@ -79,18 +86,36 @@ class CalibrationModule(torch.nn.Module):
         return result
 
     def forward(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return calibrated probabilities of scores (n, K)."""
-        if scores.ndim != 2 or scores.shape[1] != self._graph.n_columns:
+        """Return calibrated probabilities of scores (n, K), or with K at ``class_axis``."""
+        if self.class_axis is None:
+            return self._of_rows(scores)
+        if not -scores.ndim <= self.class_axis < scores.ndim:
             raise PredictionError(
-                f"scores must have shape (n, {self._graph.n_columns}), not {tuple(scores.shape)}; move the classes to the "
-                "last axis and flatten all others."
+                f"scores must have an axis {self.class_axis} of the classes, but have shape {tuple(scores.shape)}; pass "
+                "another class_axis to to_torch."
+            )
+        last = scores.movedim(self.class_axis, -1)
+        rows = self._of_rows(last.reshape(-1, last.shape[-1]))
+        return rows.reshape(*last.shape[:-1], rows.shape[1]).movedim(-1, self.class_axis)
+
+    def _of_rows(self, scores: torch.Tensor) -> torch.Tensor:
+        n_columns = self._graph.n_columns
+        if n_columns == 2 and scores.ndim == 1:
+            scores = scores[:, None]
+        if scores.ndim != 2 or (scores.shape[1] != n_columns and (n_columns, scores.shape[1]) != (2, 1)):
+            raise PredictionError(
+                f"scores must have shape (n, {n_columns}), not {tuple(scores.shape)}; for more axes pass "
+                "to_torch(class_axis=...)."
             )
         if not scores.is_floating_point():
             raise PredictionError(f"scores must be floats, not {scores.dtype}; call scores.float() first.")
+        rows = scores if scores.dtype in KINDS else scores.float()
+        if n_columns == 2 and rows.shape[1] == 1:
+            first = 1 - rows if self.space == Space.PROBABILITIES else torch.zeros_like(rows)
+            rows = torch.cat([first, rows], dim=1)
         with _without_autocast(scores.device.type):
-            if scores.dtype in KINDS:
-                return self._applied(scores, self._found)
-            return self._applied(scores.float(), self._found).to(scores.dtype)
+            result = self._applied(rows, self._found)
+        return result if result.dtype == scores.dtype else result.to(scores.dtype)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> "CalibrationModule":
         """Move buffers to the device of the module; their float type stays."""
@@ -104,7 +129,8 @@ class CalibrationModule(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """Return space, number of classes and number of operations."""
-        return f"space={self.space!r}, classes={len(self.classes)}, operations={len(self._graph.nodes)}"
+        axis = "" if self.class_axis is None else f"class_axis={self.class_axis}, "
+        return f"space={self.space!r}, {axis}classes={len(self.classes)}, operations={len(self._graph.nodes)}"
 
 
 def _without_autocast(device: str) -> AbstractContextManager[Any]:
@@ -164,9 +190,6 @@ class TensorArrays(Arrays):
 
     def replaced(self, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return torch.where(condition, x.detach() + (y - y.detach()), y)
-
-    def next_up(self, x: Tensor) -> Tensor:
-        return torch.nextafter(x.detach(), torch.full_like(x, torch.inf))
 
     # Rows
 

@@ -42,11 +42,11 @@ OPERATORS = frozenset({
     "__and__.Tensor", "_assert_tensor_metadata.default", "abs.default", "add.Tensor", "amax.default",
     "amin.default", "argmax.default", "bitwise_not.default", "cat.default", "clamp_max.default",
     "clamp_min.default", "contiguous.default", "cummax.default", "cumsum.default", "detach.default",
-    "div.Tensor", "eq.Scalar", "eq.Tensor", "exp.default", "expm1.default", "full_like.default",
-    "gather.default", "ge.Scalar", "ge.Tensor", "gt.Scalar", "gt.Tensor", "index.Tensor",
+    "div.Tensor", "eq.Scalar", "eq.Tensor", "exp.default", "expm1.default", "gather.default",
+    "ge.Scalar", "ge.Tensor", "gt.Scalar", "gt.Tensor", "index.Tensor",
     "index_select.default", "le.Scalar", "le.Tensor", "log.default", "log1p.default", "log_softmax.int",
     "lt.Scalar", "lt.Tensor", "mT.default", "matmul.default", "maximum.default", "mean.dim",
-    "minimum.default", "mul.Tensor", "narrow.default", "neg.default", "nextafter.default", "pad.default",
+    "minimum.default", "mul.Tensor", "narrow.default", "neg.default", "pad.default",
     "reciprocal.default", "rsub.Scalar", "scatter.src", "searchsorted.Tensor", "sigmoid.default",
     "slice.Tensor", "softmax.int", "sort.stable", "sqrt.default", "sub.Tensor", "sum.dim_IntList",
     "tanh.default", "to.dtype", "unbind.int", "view.dtype", "where.ScalarOther", "where.ScalarSelf",
@@ -85,6 +85,7 @@ def write(exportable: Exportable, path: Path, options: Mapping[str, Any]) -> Non
         "space": exportable.graph.space.value,
         "classes": list(exportable.classes),
         "dtype": exportable.dtype.name,
+        "n_columns": exportable.graph.n_columns,
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -115,9 +116,13 @@ def _loaded(path: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """Return space and classes of an exported program."""
+    """Return space, classes and number of score columns of an exported program."""
     _, told = _loaded(path)
-    return {"space": told["space"], "classes": [str(label) for label in told["classes"]]}
+    return {
+        "space": told["space"],
+        "classes": [str(label) for label in told["classes"]],
+        "n_columns": told.get("n_columns"),
+    }
 
 
 def run(path: Path, scores: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -17,8 +17,8 @@ from calibrant.plots.event_rows import EventRows
 from calibrant.plots.reliability.curve import Mode, ReliabilityCurve, reliability_of
 from calibrant.plots.reliability.diagram import draw_bars, draw_frame, draw_intervals, intervals_in_words
 from calibrant.plots.style import CAPTION_SIZE, INK, LABEL_SIZE, write_caption
+from calibrant.presentation.sentences import counted, shortened
 from calibrant.tabular import Tabular
-from calibrant.wording import counted, shortened
 
 __all__ = ["ClasswiseReliability", "ClasswiseReliabilityDisplay", "classwise_reliability"]
 

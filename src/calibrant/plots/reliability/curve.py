@@ -16,8 +16,8 @@ from calibrant.numerics.isotonic import IsotonicFit, isotonic_fit
 from calibrant.options import check_choice, check_level, check_whole, random_source
 from calibrant.plots.event_rows import EventKind, EventRows
 from calibrant.plots.reliability.consistency_limits import ScoreCells, consistency_limits
+from calibrant.presentation.sentences import counted
 from calibrant.tabular import Tabular
-from calibrant.wording import counted
 
 __all__ = ["SMALL_BIN", "Mode", "ReliabilityCurve", "reliability_curve", "reliability_of"]
 

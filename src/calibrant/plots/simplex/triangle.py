@@ -10,7 +10,7 @@ from calibrant.arrays import AnyArray, Float64Array, IntArray, Matrix
 from calibrant.errors import ParameterError, PredictionError
 from calibrant.options import check_choice
 from calibrant.plots.style import FAINT, INK, LABEL_SIZE
-from calibrant.wording import counted, shortened
+from calibrant.presentation.sentences import counted, shortened
 
 __all__ = [
     "CORNERS",

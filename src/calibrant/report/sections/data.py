@@ -1,6 +1,8 @@
 """Sections "Data" and "Settings and versions": a summary of the rows, and what reproduces the numbers."""
 
 import platform
+from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from math import isinf
 from typing import TYPE_CHECKING, Any
@@ -25,17 +27,25 @@ from calibrant.presentation import (
     percent,
     quoted,
 )
-from calibrant.report.contents import DataSummary, Repeatability
+from calibrant.report.contents import DataSummary, Origin, Repeatability
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.space import Space
 
 if TYPE_CHECKING:  # a run-time import would be circular
     from calibrant.report.assessment import Assessment
 
-__all__ = ["data_section", "data_summary", "repeatability", "settings_section"]
+__all__ = [
+    "data_section",
+    "data_summary",
+    "date_now",
+    "origin_of_arrays",
+    "repeatability",
+    "settings_section",
+]
 
 PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 MOST_NAMES = 20
+ROWS_PER_BLOCK = 2**14
 
 
 def data_section(assessment: "Assessment") -> Section:
@@ -71,7 +81,16 @@ def data_section(assessment: "Assessment") -> Section:
         ("Rows whose true class had probability zero", f"{count(data.n_refuted)}{infinite}"),
         ("Distinct confidences", ties),
     ]
-    return Section("data", "Data", (Facts(tuple(facts)),))
+    return Section("data", "Data", (Facts(tuple(facts)), *_made(assessment.origin)))
+
+
+def _made(origin: Origin | None) -> tuple[Facts, ...]:
+    """Return when, from what and how the report was made."""
+    if origin is None:
+        return ()
+    what = f"SHA-256 of {origin.file}" if origin.file else "SHA-256 of scores and labels"
+    entries = (("Date", origin.date), (what, origin.sha256), ("Command", origin.command))
+    return (Facts(tuple((term, text) for term, text in entries if text), "Origin"),)
 
 
 def settings_section(assessment: "Assessment") -> Section | None:
@@ -144,6 +163,21 @@ def _confidences(rows: EvaluationSet) -> tuple[NDArray[np.float64], NDArray[np.f
     with BlockSums.over(rows.n_rows, rows.n_classes, scores.itemsize) as in_all_blocks:
         n_zeros = in_all_blocks(read)
     return confidence, true_class, int(n_zeros)
+
+
+def origin_of_arrays(rows: EvaluationSet) -> Origin:
+    """Return the date and the hash of scores and column numbers of the true classes."""
+    digest = sha256()
+    scores = rows.predictions.scores
+    for start in range(0, rows.n_rows, ROWS_PER_BLOCK):
+        digest.update(np.ascontiguousarray(scores[start : start + ROWS_PER_BLOCK]).data)
+    digest.update(np.ascontiguousarray(rows.data.labels, dtype=np.int64).data)
+    return Origin(date_now(), digest.hexdigest())
+
+
+def date_now() -> str:
+    """Return the current time in UTC, to the minute."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def repeatability(settings: dict[str, Any], seconds: dict[str, float]) -> Repeatability:

@@ -52,6 +52,7 @@ __all__ = ["is_slow", "learning_numbers", "learning_section", "learning_sentence
 
 ROW = 40.0
 LONGEST_LABEL = 26
+GAP, VALUE_WIDTH = 9.0, 58.0  # in units of the drawing, for the text beside an interval
 
 # Limit of the rows of a learning curve, whose intervals are bootstrapped.
 MOST_ROWS = 50_000
@@ -327,20 +328,31 @@ def _forest_row(entry: tuple[str, Estimate, bool], plot: Plot, top: float) -> Ma
             x=plot.x.start,
             y=top + 13,
         ),
-        element(
-            "text",
-            number(estimate.value, signed=True, style=TYPOGRAPHIC),
-            class_="tick",
-            x=plot.x.end,
-            y=top + 13,
-            text_anchor="end",
-        ),
     ]
     if low is not None and high is not None and has_value(low) and has_value(high):
         pieces.append(element("path", class_="line", d=f"M{plot.x(low):.1f} {middle:.1f}H{plot.x(high):.1f}"))
     if estimate.value is not None and has_value(estimate.value):
         pieces.append(marker("diamond" if chosen else "circle", plot.x(estimate.value), middle, 5.0, "mark"))
+        pieces.append(_value_beside(estimate, plot, middle))
     return element("g", joined(*pieces), class_=f"row {_side(estimate)}")
+
+
+def _value_beside(estimate: Estimate, plot: Plot, middle: float) -> Markup:
+    """Return the value next to its interval: on the side that is farther from zero if it fits, else on the other."""
+    value = estimate.value or 0.0
+    ends = [plot.x(end) for end in (value, estimate.low, estimate.high) if end is not None and has_value(end)]
+    left, right, zero = min(ends) - GAP, max(ends) + GAP, plot.x(0.0)
+    is_left = left - VALUE_WIDTH >= plot.x.start and (
+        value < 0 or right + VALUE_WIDTH > plot.x.end or left <= zero <= right + VALUE_WIDTH
+    )
+    return element(
+        "text",
+        number(value, signed=True, style=TYPOGRAPHIC),
+        class_="tick",
+        x=f"{left if is_left else right:.1f}",
+        y=middle + 4,
+        text_anchor="end" if is_left else "start",
+    )
 
 
 def _side(estimate: Estimate) -> str:

@@ -24,6 +24,7 @@ from calibrant.presentation import (
     sentence,
 )
 from calibrant.report.contents import Estimate, Recommendation, Verdict
+from calibrant.report.sections.how_to_act import lines_to_copy
 from calibrant.report.sections.scores import metric_title
 
 if TYPE_CHECKING:  # a run-time import would be circular
@@ -71,6 +72,8 @@ def recommendation_section(assessment: "Assessment") -> Section:
     if figures and found.action == "keep":
         parts.append(element("p", "Effect of the best method tried:"))
     parts += [_list(figures)] if figures else []
+    code = lines_to_copy(assessment)
+    parts += [element("div", *map(as_html, code), class_="lines-to-copy")] if code else []
     if found.more_rows:
         parts.append(as_html(Paragraph(found.more_rows, opening="More calibration data?")))
     parts += [as_html(Paragraph(found.how, "note"))] if found.how else []
@@ -81,7 +84,7 @@ def recommendation_section(assessment: "Assessment") -> Section:
         before = " to read before you rely on these numbers."
         parts.append(element("p", sign, " ", link, before, class_="warned"))
     otherwise = _in_words(found.headline, *found.sentences, found.more_rows, found.how)
-    return Section("recommendation", "What to do", (OnPage(joined(*parts), otherwise),))
+    return Section("recommendation", "What to do", (OnPage(joined(*parts), (*otherwise, *code)),))
 
 
 def _in_words(headline: str, *sentences: str) -> tuple[Paragraph, Bullets]:

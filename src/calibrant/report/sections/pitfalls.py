@@ -20,6 +20,7 @@ from calibrant.presentation import (
     quoted,
     significant,
 )
+from calibrant.remedies import GIVE_GROUPS
 from calibrant.report.contents import DataSummary, Pitfall, Recommendation
 from calibrant.report.evaluation_set import EvaluationSet
 from calibrant.report.event_evidence import SMALLEST_VARIANCE
@@ -259,7 +260,7 @@ def _duplicates(rows: EvaluationSet) -> list[Pitfall]:
     return [
         _warning(
             f"{percent(copies)} of the rows duplicate the probabilities of another row. If they come from the same case or "
-            "person, pass groups=; otherwise intervals are too narrow, p-values too small, and copies of a row can be in both "
+            f"person, {GIVE_GROUPS}; otherwise intervals are too narrow, p-values too small, and copies of a row can be in both "
             "the training and the test fold."
         )
     ]

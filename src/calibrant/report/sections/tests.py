@@ -18,9 +18,12 @@ from calibrant.presentation import (
     class_named,
     count,
     counted,
+    in_points,
+    percent,
 )
-from calibrant.report.contents import Estimate, TestRow
+from calibrant.report.contents import Detectable, Estimate, TestRow
 from calibrant.report.evaluation_set import EvaluationSet, gap_estimate, plain_float
+from calibrant.report.power import KINDS_OF_MAIN_EVENT
 from calibrant.report.sections.scores import definitions_of, estimate_cell, metric_title, notes_of
 from calibrant.space import Space
 
@@ -41,6 +44,8 @@ def tests_section(assessment: "Assessment") -> Section | None:
         "give no evidence against calibration."
     )
     tables = [_tests_table(assessment.tests)] if assessment.tests else []
+    detectable = assessment.verdict.detectable
+    tables += [_detectable_table(detectable)] if detectable else []
     tables += [_slopes_table(assessment.slopes)] if assessment.slopes else []
     return Section("tests", "Tests, slope and intercept", (Paragraph(lead, "lead"), *tables))
 
@@ -67,6 +72,33 @@ def _tests_table(rows: tuple[TestRow, ...]) -> Table:
         for row in rows
     )
     return Table("tests", f"{count(len(rows))} tests of the uncalibrated predictions", columns, body)
+
+
+def _detectable_table(kinds: tuple[Detectable, ...]) -> Table:
+    columns = (
+        Column("Kind of error", is_numeric=False),
+        Column("Size", is_numeric=False),
+        Column("Power"),
+        Column("Detected with a power of 80 %"),
+    )
+    body = tuple(
+        (
+            Cell(one.kind if place == 0 else ""),
+            Cell(_size(one, size), (one.unit,) if place == 0 else ()),
+            Cell(Value(power, "percent", digits=0)),
+            Cell(
+                "" if place else "at no size" if one.smallest is None else f"from {_size(one, one.smallest)}"
+            ),
+        )
+        for one in kinds
+        for place, (size, power) in enumerate(zip(one.sizes, one.powers, strict=True))
+    )
+    caption = "What the tests would have found, simulated from these predictions"
+    return Table("detectable", caption, columns, body)
+
+
+def _size(one: Detectable, size: float) -> str:
+    return in_points(size) if one.kind in KINDS_OF_MAIN_EVENT else percent(size, 0)
 
 
 def _slopes_table(estimates: tuple[Estimate, ...]) -> Table:

@@ -197,12 +197,16 @@ def test_labels_may_be_true_and_false(blobs):
     assert calibrated.score(X, y > 0) == np.mean(calibrated.predict(X) == (y > 0))
 
 
-def test_several_outputs_are_refused(blobs):
+def test_several_outputs_are_calibrated_each(blobs):
     X, y = blobs
-    with pytest.raises(LabelError, match="one label per row"):
-        CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(X, np.eye(3, dtype=int)[y])
-    with pytest.raises(LabelError, match="one label per row"):
-        CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(X, np.stack([y, y], axis=1))
+    labels = CalibratedClassifier(KNeighborsClassifier(), method="platt").fit(X, np.eye(3, dtype=int)[y])
+    assert labels.predict_proba(X).shape == (len(X), 3)
+    outputs = CalibratedClassifier(KNeighborsClassifier(), method="temperature").fit(
+        X, np.stack([y, y], axis=1)
+    )
+    first, second = outputs.predict_proba(X)
+    assert first.shape == (len(X), 3)
+    assert (first == second).all()
 
 
 def test_a_single_class_is_refused(blobs):
@@ -265,13 +269,13 @@ def test_parameters_without_meaning_are_refused(blobs, wrong):
         CalibratedClassifier(**{"estimator": GaussianNB(), **wrong}).fit(*blobs)
 
 
-def test_float32_stays_float32(blobs):
-    X, y = blobs
-    calibrated = CalibratedClassifier(LogisticRegression(), method="temperature", cv=3).fit(
-        X.astype(np.float32), y
-    )
-    assert calibrated.predict_proba(X.astype(np.float32)).dtype == np.float32
-    assert calibrated.predict_proba(X).dtype == np.float64
+def test_the_result_has_the_type_of_the_classifiers_probabilities(blobs):
+    """For float32 features these are float32 since scikit-learn 1.8."""
+    X, y = blobs[0].astype(np.float32), blobs[1]
+    calibrated = CalibratedClassifier(LogisticRegression(), method="temperature", cv=3).fit(X, y)
+    expected = LogisticRegression().fit(X, y).predict_proba(X).dtype
+    assert calibrated.predict_proba(X).dtype == expected
+    assert calibrated.predict_proba(X.astype(np.float64)).dtype == np.float64
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits])

@@ -20,11 +20,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from calibrant import CalibratedClassifier, TemperatureScaling
 from calibrant.errors import ParameterError
+from sklearn_checks import with_checks
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +42,7 @@ def one_thread():
     "ignore:. of . splits of cv hold out rows of fewer than two:calibrant.errors.CalibrationWarning"
 )
 @pytest.mark.filterwarnings("ignore:The least populated class in y has only:UserWarning")
-@parametrize_with_checks(
+@with_checks(
     [
         CalibratedClassifier(LogisticRegression(), method="temperature"),
         CalibratedClassifier(LogisticRegression(), method="temperature", ensemble=False),

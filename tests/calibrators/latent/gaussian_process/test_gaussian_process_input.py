@@ -86,3 +86,32 @@ def test_logits_beyond_all_bounds_are_left_as_they_are_with_a_warning():
 def test_parameters_without_meaning_are_refused(parameters, message):
     with pytest.raises(ParameterError, match=message):
         GaussianProcessCalibration(**parameters).fit([[0.6, 0.4], [0.4, 0.6]], [0, 1])
+
+
+@pytest.mark.filterwarnings("ignore:.*no further progress:calibrant.errors.ConvergenceWarning")
+def test_the_bound_is_never_positive_for_steep_rows():
+    """No row has a likelihood above one; a function steeper than the grid is fine once seemed to explain rows better."""
+    for seed in (5, 18):
+        generator = np.random.default_rng(seed)
+        logits = generator.normal(size=(30, 4))
+        labels = (0.5 * logits + generator.gumbel(size=logits.shape)).argmax(axis=1)
+        labels[:4] = range(4)
+        logits[::3] *= 100
+        fitted = GaussianProcessCalibration().fit(Predictions.from_logits(logits), labels)
+        assert fitted.elbo_ <= 0
+
+
+def test_masked_classes_take_no_knots_of_an_increasing_function():
+    """Which huge number masks a class makes no difference to the other classes."""
+    generator = np.random.default_rng(0)
+    logits = 3 * generator.normal(size=(60, 4))
+    labels = (0.5 * logits[:, 1:] + generator.gumbel(size=(60, 3))).argmax(axis=1) + 1
+    labels[0] = 0
+    calibrated = []
+    for masked in (-200.0, np.finfo(np.float64).min):
+        logits[1:, 0] = masked
+        given = Predictions.from_logits(logits)
+        fitted = GaussianProcessCalibration(monotone=True).fit(given, labels)
+        assert fitted.knots_[0] > -100
+        calibrated.append(fitted.predict_proba(given))
+    np.testing.assert_allclose(calibrated[0], calibrated[1], rtol=0, atol=1e-6)

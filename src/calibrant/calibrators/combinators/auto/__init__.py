@@ -17,6 +17,7 @@ from calibrant.calibrators.combinators.auto.folds import (
     stratified_folds,
     trial_rows,
 )
+from calibrant.calibrators.combinators.auto.gain import Gain, gain_in_words
 from calibrant.calibrators.combinators.auto.trials import (
     IDENTITY,
     Candidate,
@@ -34,9 +35,9 @@ from calibrant.notices import held_back
 from calibrant.objective import RowSource
 from calibrant.options import check_choice, check_flag, is_number, is_whole
 from calibrant.predictions import Predictions
+from calibrant.presentation.sentences import counted
 from calibrant.solvers.simplex_weights import likeliest_weights
 from calibrant.space import Space
-from calibrant.wording import counted
 
 __all__ = ["AutoCalibration"]
 
@@ -150,47 +151,7 @@ def _mixture_losses(losses: Matrix, weights: Vector) -> Vector:
     return result
 
 
-NORMAL_95 = 1.959964
 SHOWN = 4  # components in the explanation
-# With fewer misclassified rows a few large losses dominate, and a normal interval of their mean is not valid.
-FEW_MISTAKES = 10
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Reduction of the held-out log-loss, compared with the uncalibrated predictions.
-
-    Attributes
-    ----------
-    identity_loss, loss : float
-        Mean log-loss of the uncalibrated predictions and of the selection.
-    standard_error : float
-        Standard error of their difference over rows or groups, given the fits.
-    n_mistakes : int
-        Rows that the classifier itself misclassifies.
-    """
-
-    identity_loss: float
-    loss: float
-    standard_error: float
-    n_mistakes: int
-
-    @classmethod
-    def of(cls, pool: Pool, trials: Trials) -> "Gain":
-        """Compare a pool with the first candidate, the identity."""
-        identity = trials.evaluated[0].losses
-        assert identity is not None
-        return cls(
-            float(np.average(identity, weights=trials.weights)),
-            float(np.average(pool.losses, weights=trials.weights)),
-            trials.standard_error(identity - pool.losses),
-            trials.n_mistakes,
-        )
-
-    @property
-    def value(self) -> float:
-        """Reduction of the log-loss, in nats per row."""
-        return self.identity_loss - self.loss
 
 
 def decision_table(trials: Trials, weights: Vector) -> dict[str, Any]:
@@ -246,22 +207,7 @@ def in_words(
         what = f"Selected: a pool of {', '.join(parts[:SHOWN])}{more}."
         subject = "pool"
     losses = f" Losses are measured {measured}." if measured else ""
-    return f"{what} {_held_out_gain(subject, gain, n_rows, n_folds)}{losses}{missing}"
-
-
-def _held_out_gain(subject: str, gain: Gain, n_rows: int, n_folds: int) -> str:
-    """Return a sentence on the gain over the uncalibrated predictions, with its confidence interval."""
-    rows = f"{counted(n_rows, 'row')} in {counted(n_folds, 'fold')}"
-    losses = f"Held-out log-loss of the {subject} {gain.loss:.4f}, uncalibrated {gain.identity_loss:.4f}"
-    half = NORMAL_95 * gain.standard_error
-    low, high = gain.value - half, gain.value + half
-    interval = f"gain {gain.value:.4f}, 95 % confidence interval {low:.4f} to {high:.4f}, {rows}"
-    if gain.n_mistakes < FEW_MISTAKES or not np.isfinite(half):
-        mistakes = counted(gain.n_mistakes, "misclassified row")
-        return f"{losses}; {mistakes} among {rows} are too few for a confidence interval."
-    if low <= 0 <= high:
-        return f"{losses}: no significant difference ({interval})."
-    return f"{losses}: significantly {'better' if gain.value > 0 else 'worse'} ({interval})."
+    return f"{what} {gain_in_words(subject, gain, n_rows, n_folds)}{losses}{missing}"
 
 
 # In standard errors. The identity already has a weight in the pool. A lower limit would reject the pool too often by
@@ -322,8 +268,9 @@ class AutoCalibration(Calibrator):
         ``seconds`` and ``note`` (why a candidate was skipped). ``pandas.DataFrame(fitted.decision_)`` shows it.
     explanation_ : str
         The selection, its held-out gain and the confidence interval of the gain, in words. The loss of the pool is out of
-        fold, for maps and weights; probabilities of zero are raised to the floor. The interval is conditional on the fits
-        and treats the rows of a group as one observation.
+        fold, for maps and weights; probabilities of zero are raised to the floor. The interval is for the gain of the fitted
+        maps on new rows, includes the variance of the fits, and treats the rows of a group as one observation. With fewer
+        than ten misclassified rows there is none. :doc:`/promises` has its simulated coverage.
 
     Notes
     -----
@@ -452,12 +399,13 @@ class AutoCalibration(Calibrator):
         folds = stratified_folds(self.cv, sample)
         trials = evaluate_candidates(candidates, sample, folds, self.time_budget, data.n_rows)
         pool = pooled(trials, self.negligible) if self.choice == "pool" else single(trials)
-        gain = Gain.of(pool, trials)
+        gain = Gain.of(pool.losses, trials)
         rejected = ""
         if gain.value < -CLEARLY_WORSE * gain.standard_error:
             rejected = "the selection is clearly worse on held-out rows"
         else:
             self._set_parts([trial.candidate for trial in trials.evaluated], pool.weights, fit)
+            gain = gain.of_fit(sample.row_losses("log", self._transform(sample.predictions)), trials)
             if is_worse_than_identity(data, self._transform):
                 rejected = "the selection is worse on the complete calibration set"
         weights = pool.weights

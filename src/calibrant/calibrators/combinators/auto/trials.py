@@ -186,6 +186,8 @@ class Trials:
         Number of equal observations that each row counts for.
     n_mistakes : int
         Number of observations that the classifier itself misclassifies.
+    rows : ndarray of shape (N,)
+        Number of every held-out row in the data.
     """
 
     trials: list[Trial]
@@ -194,6 +196,7 @@ class Trials:
     group_of_row: NDArray[np.intp]
     n_observations: NDArray[np.intp]
     n_mistakes: int
+    rows: NDArray[np.intp]
 
     def standard_error(self, terms: Vector, rows: Any = slice(None)) -> float:
         """Return the standard error of a weighted mean of terms, one per chosen row, with clusters of duplicates or groups.
@@ -251,7 +254,8 @@ def evaluate_candidates(
     ]
     trials: dict[str, Trial] = {}
     start = perf_counter()
-    for number, family in enumerate(_families(candidates)):
+    families = list(_families(candidates))
+    for number, family in enumerate(families):
         began = perf_counter()
         # The first candidates are cheap.
         left = np.inf if time_budget is None or number < ALWAYS_TRIED else time_budget - (began - start)
@@ -265,7 +269,11 @@ def evaluate_candidates(
                 seconds / len(family),
                 note if possible else "left out: it gave probability 0 to an observed class",
             )
-        LOGGER.info("%s: %.1f s %s", ", ".join(one.name for one in family), seconds, note)
+        names = ", ".join(one.name for one in family)
+        # A handler can show the time left; the final fits count as one step.
+        LOGGER.info(
+            "%s: %.1f s %s", names, seconds, note, extra={"done": number + 1, "total": len(families) + 1}
+        )
     weights = np.concatenate(
         [np.ones(test.n_rows) if test.weights is None else test.weights for _, test in pieces]
     )
@@ -293,6 +301,7 @@ def evaluate_candidates(
         group_of_row,
         n_observations,
         int(n_observations[is_mistake].sum()),
+        rows,
     )
 
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from calibrant.arrays import IntArray
 from calibrant.calibrator import Calibrator
+from calibrant.calibrators.combinators.calibrated_classifier.outputs import OutputPairs, has_several_outputs
 from calibrant.calibrators.combinators.calibrated_classifier.training_rows import (
     RESPONSES,
     TrainingRows,
@@ -30,7 +31,12 @@ from calibrant.calibrators.combinators.calibrated_classifier.training_rows impor
     known_columns,
     response_method,
 )
-from calibrant.errors import CalibrationWarning, LabelError, MissingClassWarning, ParameterError
+from calibrant.errors import (
+    CalibrationWarning,
+    LabelError,
+    MissingClassWarning,
+    ParameterError,
+)
 from calibrant.fit_cost import FitPart, JointCost, announce_cost
 from calibrant.notices import Notice, gathered, held_back
 from calibrant.predictions import Predictions
@@ -166,7 +172,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     Attributes
     ----------
-    classes_ : ndarray of shape (K,)
+    classes_ : ndarray of shape (K,), or a list of them
         All labels in y, and those of a frozen estimator, sorted.
     calibrated_pairs_ : list of (estimator, calibrator)
         The trained estimators, each with its fitted calibrator.
@@ -189,6 +195,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     Log-probabilities distinguish values that underflow as probabilities. That helps if they are reliable. If they are in
     the minus thousands, as in naive Bayes on many features, the floor of probabilities protects the fit from a few
     extreme rows.
+
+    *Several labels per row.* For an indicator matrix ``y`` (n, L) of 0 and 1, the calibrators are
+    :class:`~calibrant.MultilabelCalibration` with ``method``, where "auto" means "shared". For other labels (n, L) they are
+    :class:`~calibrant.MultioutputCalibration`. The estimator may return columns or a list of arrays, as in scikit-learn.
+    ``classes_`` is then a list with the classes of every output.
 
     ``groups`` in :meth:`fit` are passed to the splitter, and to a calibrator with its own cross-validation, such as the
     default; with scikit-learn's metadata routing enabled, parameters go where they are requested.
@@ -213,8 +224,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     [8, 6, 10, 6, 4]
     """
 
-    classes_: NDArray[Any]
-    calibrated_pairs_: list[tuple[Any, Calibrator]]
+    classes_: Any
+    calibrated_pairs_: list[tuple[Any, Any]]
     response_: str
 
     def __init__(
@@ -240,8 +251,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         ----------
         X : array, frame or sparse matrix of n rows
             Whatever the estimator takes.
-        y : array of shape (n,)
-            Labels of any type, of at least two classes.
+        y : array of shape (n,) or (n, L)
+            Labels of any type, of at least two classes; see the notes on several labels per row.
         sample_weight : array of shape (n,), optional
             For the estimator, if it takes weights, and for the calibrator.
         **fit_params
@@ -249,6 +260,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             like ``X``. With a frozen estimator only the groups matter, to a calibrator that holds rows out.
         """
         self._check_parameters()
+        self.__dict__.pop("outputs_", None)
+        if has_several_outputs(y):
+            return self._fit_outputs(X, y, sample_weight, fit_params)
         calibrator = self._new_calibrator()
         if isinstance(self.estimator, FrozenEstimator):
             training = TrainingRows.parse(X, y, sample_weight, {}, fit_params.get("groups"))
@@ -268,9 +282,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         self.response_ = parts[0].response
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.floating]:
-        """Return calibrated probabilities, (n, K), the mean over all pairs, with columns as ``classes_``."""
+    def predict_proba(self, X: Any) -> Any:
+        """Return calibrated probabilities, (n, K), the mean over all pairs, with columns as ``classes_``.
+
+        For labels (n, L) they have that shape; for several outputs they are a list of arrays.
+        """
         check_is_fitted(self)
+        if "outputs_" in vars(self):
+            return self.outputs_.predict_proba(X)
         members = (
             calibrator.transform(
                 estimator_response(estimator, X, self.response_, self.classes_)
@@ -289,6 +308,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
         It may differ from what the estimator itself predicts.
         """
+        if "outputs_" in vars(self):
+            return self.outputs_.predict(X)
         columns = self.predict_proba(X).argmax(axis=1)
         predicted: NDArray[Any] = self.classes_[columns]
         return predicted
@@ -489,6 +510,27 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         _announce(calibrator, training, 1)
         calibrator.fit_labelled(training.labelled(predictions, rows))
         return parts, [(training.trained(self.estimator), calibrator)]
+
+    def _fit_outputs(self, X: Any, y: Any, sample_weight: Any, fit_params: dict[str, Any]) -> Self:
+        for_estimator, for_splitter = self._routed(sample_weight, fit_params)
+        splits: list[Split] = []
+        if not isinstance(self.estimator, FrozenEstimator):
+            splitter = check_cv(self.cv, y, classifier=True)
+            splits = [(_row_numbers(a), _row_numbers(b)) for a, b in splitter.split(X, y, **for_splitter)]
+        found = OutputPairs.fitted(
+            self.estimator,
+            self.method,
+            self.response,
+            X,
+            y,
+            sample_weight,
+            for_estimator,
+            splits,
+            ensemble=bool(self.ensemble),
+        )
+        self.outputs_, self.classes_ = found, found.classes
+        self.calibrated_pairs_, self.response_ = found.pairs, found.response
+        return self
 
     def _only_pair(self, name: str) -> Pair:
         check_is_fitted(self)

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_consistent_length, column_or_1d, indexable
 from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight
 
 from calibrant.arrays import FloatArray
 from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
-from calibrant.labelled_predictions import LabelledPredictions
+from calibrant.labelled_predictions import NO_WEIGHT, LabelledPredictions
 from calibrant.numerics.simplex import log_softmax
 from calibrant.predictions import Predictions
 
@@ -74,7 +74,7 @@ class TrainingRows:
             except ValueError as error:
                 raise WeightError(str(error)) from error
             if not weights.any():
-                raise WeightError("sample_weight is zero for every row; at least one row must count.")
+                raise WeightError(NO_WEIGHT)
         classes, codes = np.unique(labels, return_inverse=True)
         counted = codes if weights is None else codes[weights > 0]
         if len(np.unique(counted)) < 2:
@@ -130,11 +130,6 @@ def _parsed_labels(y: Any) -> NDArray[Any]:
     if getattr(y, "dtype", None) in (np.float32, np.float64) and not np.isfinite(y).all():
         raise LabelError("y must name a class in every row, but some rows have NaN or infinity; remove them.")
     check_classification_targets(y)
-    if type_of_target(y) in ("multilabel-indicator", "multiclass-multioutput"):
-        raise LabelError(
-            f"y must have one label per row, but has shape {np.shape(y)}; "
-            "calibrate several outputs one by one; for one-hot rows, pass y.argmax(axis=1)."
-        )
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     return labels
 

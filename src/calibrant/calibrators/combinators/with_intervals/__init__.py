@@ -160,6 +160,8 @@ class WithIntervals(Calibrator):
         Whether the bound of a parameter truncates the distribution, so that intervals come from draws.
     refits_ : list of Calibrator
         Bootstrap only: the calibrators fitted to weighted rows.
+    caution_ : str or None
+        Why intervals may be too short; None if no reason is known.
 
     Notes
     -----
@@ -182,8 +184,9 @@ class WithIntervals(Calibrator):
 
     *Penalties* act as priors: where the rows have little information, the interval is as wide as the prior. They also bias
     the estimate. The robust form estimates this bias and adds its square to the variance; with few rows and true parameters
-    far from the penalty's centre, coverage is still somewhat below the level. The choice of the regularisation strength is
-    not taken into account, and where models of several folds are averaged the curvature is taken at their mean parameters.
+    far from the penalty's centre, coverage is still below the level, as ``caution_`` says. The choice of the regularisation
+    strength is not taken into account, and where models of several folds are averaged the curvature is taken at their mean
+    parameters.
 
     *One-vs-rest.* The K fits share their rows, so their errors are correlated. All K estimating equations are treated
     jointly, with the covariance between classes.
@@ -266,7 +269,7 @@ class WithIntervals(Calibrator):
             )
         level = self.level if level is None else level
         check_level(level)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         probabilities = self._calibrated_rows(predictions)
         ends = []
         for inner, outermost in zip(
@@ -300,7 +303,7 @@ class WithIntervals(Calibrator):
                 result[:, rows] = block[:n]
             return (result,)
 
-        return np.asarray(self._given_seen(self._parsed(X), drawn)[0])
+        return np.asarray(self._given_seen(self._parsed(X).with_floor(self.floor_), drawn)[0])
 
     @property
     def fit_cost(self) -> JointCost | None:  # type: ignore[override]
@@ -315,7 +318,9 @@ class WithIntervals(Calibrator):
         calibrator = self._unfitted()
         self.method_ = self._chosen_method(calibrator, data.n_classes)
         self.calibrator_ = clone(calibrator).fit_labelled(data, warn_of_absent=False)
+        self.caution_ = None
         if self.method_ == "own":
+            self.caution_ = OWN_INTERVALS
             return
         generator = random_source(self.random_state)
         data = data.with_counting_weights()
@@ -325,6 +330,7 @@ class WithIntervals(Calibrator):
         posterior = laplace(fitted_family(self.calibrator_), data, self.covariance)
         self.factor_ = posterior.factor
         self.is_cut_ = posterior.is_cut
+        self.caution_ = _caution(posterior.is_penalised, posterior.is_cut)
         self.parameter_draws_ = posterior.draws(generator, self.n_draws)
 
     def _unfitted(self) -> Calibrator:
@@ -427,6 +433,22 @@ class WithIntervals(Calibrator):
             whole[..., columns] = share * seen
             results.append(whole)
         return results
+
+
+OWN_INTERVALS = (
+    "the calibrator's own intervals are not confidence intervals: they are right if its prior is, and its kernel parameters are "
+    "taken as known; their coverage can be far below the level"
+)
+
+
+def _caution(is_penalised: bool, is_cut: bool) -> str | None:
+    """Return why intervals from a Laplace approximation may be too short."""
+    reasons = []
+    if is_penalised:
+        reasons.append("a penalty biases the probabilities, and its strength is taken as known")
+    if is_cut:
+        reasons.append("a parameter is within reach of its bound")
+    return f"{'; '.join(reasons)}: coverage can be below the level" if reasons else None
 
 
 # Of the probabilities of a block of rows under all refits.

@@ -295,12 +295,15 @@ class Posterior:
         Least change that the bounds allow, at most zero.
     flat : ndarray of shape (P,)
         Whether the rows say nothing about a parameter, so that its deviation is that of the ridge.
+    is_penalised : bool
+        Whether the fit has a penalty.
     """
 
     factor: Matrix
     centre: Vector
     lower: Vector
     flat: NDArray[np.bool_]
+    is_penalised: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -393,7 +396,9 @@ def laplace(family: FittedFamily, data: LabelledPredictions, covariance: Covaria
     pressing = np.where(at_bound & (gradient > 0), gradient, 0.0)
     centre = -cho_solve((root, True), pressing / scale) / scale
     flat = np.einsum("pr,pr->p", factor, factor) > FLAT / RIDGE
-    return Posterior(factor / scale[:, np.newaxis], centre, family.lower - family.theta, flat)
+    return Posterior(
+        factor / scale[:, np.newaxis], centre, family.lower - family.theta, flat, bool(prior.any())
+    )
 
 
 def _root(matrix: Matrix) -> Matrix:

@@ -70,7 +70,7 @@ class LatentIntervals(Calibrator):
         """
         check_is_fitted(self)
         check_level(level)
-        predictions = self._parsed(X)
+        predictions = self._parsed(X).with_floor(self.floor_)
         calibrated = self.transform(predictions)
         probabilities = self._calibrated_rows(predictions)
         scores = self._scores_of(predictions)
@@ -382,6 +382,7 @@ class GaussianProcessCalibration(LatentIntervals):
                 data.weights,
                 variance=variance,
                 length_scale=length_scale,
+                slope=slope / self.score_factor_,
             )
             self.knots_, self.slopes_ = increasing.knots, increasing.slopes
             self.slope_centre_, self.slope_covariance_ = increasing.centre, increasing.covariance

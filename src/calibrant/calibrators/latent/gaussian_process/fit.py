@@ -146,6 +146,8 @@ PROBABILITY_DEVIATIONS = (1e-4, 5.0**0.5)
 # Inducing points and units are those of the kernel that a round starts from; the last round changes it little.
 LEAST_ROUNDS, MOST_ROUNDS = 2, 5
 STEPS_PER_ROUND = 60
+# Rounds on few rows are cheap and go on to their end: one that is cut short ends where rounding leads.
+FEW_ROWS, STEPS_ON_FEW = 1000, 200
 
 # Of many rows, a sample with so many scores and rows is searched first, if that spares several times the work.
 SAMPLE_SCORES, SAMPLE_ROWS = 2**17, 5000
@@ -268,6 +270,7 @@ class _Search:
         spread = grid.step * (nodes - 3)
         self.is_identity = scores.prior_is_identity
         self.n_inducing = n_inducing
+        self.steps_per_round = STEPS_ON_FEW if len(labels) <= FEW_ROWS else STEPS_PER_ROUND
         rows = SpreadRows(scores.places, scores.prior, slope, labels, weights, grid)
         away = slope - 1.0 if self.is_identity else 0.0
         self.start_function = away * grid.nodes
@@ -313,7 +316,8 @@ class _Search:
                 self.n_inducing,
             )
             steps = min(
-                STEPS_PER_ROUND if number < MOST_ROUNDS else max_iterations, max_iterations - n_iterations
+                self.steps_per_round if number < MOST_ROUNDS else max_iterations,
+                max_iterations - n_iterations,
             )
             end = self._round(logarithms, noise, inducing, function, max(steps, 1))
             logarithms, noise = end.logarithms, end.parameters.noise
@@ -355,7 +359,7 @@ class _Search:
         # In units of the posterior's standard deviations all directions are about equally curved.
         unit = kernel.factor @ np.linalg.cholesky(covariance)
         begin = self.bound(values, first)
-        if not np.isfinite(begin.value):
+        if not -np.inf < begin.value <= 0:
             raise np.linalg.LinAlgError
         noise_unit = 1.0 / max(abs(begin.of_kernel.noise), 1.0)
 
@@ -372,7 +376,8 @@ class _Search:
             gradient = np.concatenate(
                 [[of_length, of_deviation, noise_unit * bound.of_kernel.noise], bound.of_values @ unit]
             )
-            if not (np.isfinite(bound.value) and np.isfinite(gradient).all()):
+            # No bound is positive; where one comes out so, the function is steeper than the grid is fine.
+            if not (-np.inf < bound.value <= 0 and np.isfinite(gradient).all()):
                 return IMPOSSIBLE, np.zeros_like(x)
             return begin.value - bound.value, -gradient
 

@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from calibrant.arrays import FloatArray, IntArray, Matrix, Vector
 from calibrant.calibrators.latent.gaussian_process.latent_function import LEAST_RANGE
+from calibrant.calibrators.latent.gaussian_process.variational import score_range
 from calibrant.graph.curves import Piecewise
 from calibrant.numerics.increasing_curve import IncreasingCurve, Pieces, parabolas
 from calibrant.numerics.row_blocks import BlockSums
@@ -104,8 +105,10 @@ N_BINS = 4096
 SMALLEST_RANGE = 1e-9  # of the size of scores; what is closer together counts as equal
 
 
-def informative_knots(scores: FloatArray, weights: Vector | None, n_knots: int) -> Vector:
-    r"""Return knots from the smallest to the largest score, strictly increasing.
+def informative_knots(
+    scores: FloatArray, weights: Vector | None, n_knots: int, smallest: float = -np.inf
+) -> Vector:
+    r"""Return knots from the smallest to the largest score, strictly increasing; none below ``smallest``.
 
     A label tells about the curve at score :math:`z_{ik}` as much as :math:`q_{ik} (1 - q_{ik})`, with q the softmax
     of the scores. The knots are quantiles of a distribution that is one half this information and one half
@@ -118,7 +121,7 @@ def informative_knots(scores: FloatArray, weights: Vector | None, n_knots: int) 
     >>> informative_knots(np.log([[0.5, 0.5], [0.75, 0.25]]), None, 3).round(2)
     array([-1.39, -0.69, -0.29])
     """
-    lowest, highest = float(scores.min()), float(scores.max())
+    lowest, highest = max(float(scores.min()), smallest), float(scores.max())
     size = max(abs(lowest), abs(highest))
     if highest - lowest <= max(SMALLEST_RANGE * size, LEAST_RANGE):
         half = 0.5 * max(1.0, size)
@@ -131,7 +134,7 @@ def informative_knots(scores: FloatArray, weights: Vector | None, n_knots: int) 
         shares *= 1 - shares
         if weights is not None:
             shares *= weights[rows, np.newaxis]
-        places = (np.asarray(scores[rows], dtype=np.float64) - lowest) * rate
+        places = np.maximum(np.asarray(scores[rows], dtype=np.float64) - lowest, 0.0) * rate
         before = np.minimum(places.astype(np.intp), N_BINS - 1)
         # Shared out between the two nearest marks, so that knots do not jump when a score moves by a rounding error.
         after = shares * (places - before)
@@ -367,6 +370,7 @@ def fit_monotone_process(
     variance: float,
     length_scale: float,
     n_knots: int = 40,
+    slope: float = 1.0,
 ) -> MonotoneProcess:
     r"""Return the posterior of one increasing function g that maps the scores of all classes.
 
@@ -395,7 +399,9 @@ def fit_monotone_process(
     variance, length_scale : float
         :math:`v` and :math:`\ell`; together they say that slopes differ from one by about :math:`\sqrt v / \ell`.
     n_knots : int, default=40
-        Number of knots, at least two.
+        Number of knots, at least two. None is at scores that no softmax would see, such as those of masked classes.
+    slope : float, default=1.0
+        Inverse temperature, which says what these are.
 
     Returns
     -------
@@ -426,7 +432,8 @@ def fit_monotone_process(
     if weights is not None and not weights.all():
         counted = weights > 0
         scores, labels, weights = scores[counted], labels[counted], weights[counted]
-    knots = informative_knots(scores, weights, n_knots)
+    smallest, _ = score_range(scores, scores, slope, labels)
+    knots = informative_knots(scores, weights, n_knots, smallest)
     likelihood = SlopeLikelihood(scores, labels, weights, Pieces(knots))
     total, straight = likelihood.total_weight, np.ones(n_knots)
     prior = SlopePrior(knots, variance, length_scale)

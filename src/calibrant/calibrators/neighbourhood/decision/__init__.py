@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
+from calibrant.calibrators.inner_folds import canonical_class_order
 from calibrant.calibrators.neighbourhood.decision.repairs import (
     Adjustment,
     Plan,
@@ -40,6 +41,7 @@ from calibrant.graph.order import FirstOfLeast
 from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.rounding import SAME_COST
+from calibrant.objective import ArraySource
 from calibrant.options import (
     check_choice,
     check_flag,
@@ -323,7 +325,7 @@ class DecisionCalibration(Calibrator):
     (array([0, 1]), array([1, 1]))
     """
 
-    fit_cost: ClassVar[FitCost | None] = FitCost(0.05, classes=0.5)
+    fit_cost: ClassVar[FitCost | None] = FitCost(0.08, classes=0.5, copies=30.0)
     traits = Traits(contains_identity=True)
     structure: ClassVar[tuple[str, ...]] = ("violation_of", "crop")
     registry_names: ClassVar[dict[str, dict[str, Any]]] = {"decision": {}}
@@ -444,14 +446,27 @@ class DecisionCalibration(Calibrator):
                 "violation": found.violations,
             }
             return found.repairs
-        wanted = self._chosen(data, points, plan) if self.n_iterations == "auto" else int(self.n_iterations)
-        return _found(points, plan, wanted)
+        if plan.losses is not None:
+            return _found(points, plan, int(self.n_iterations))
+        # Starts of a search may be equally good, as with one-hot rows; the order of the columns decides among them.
+        order = canonical_class_order(ArraySource(data))
+        ordered = data.with_class_order(order)
+        points = Points.of(ordered)
+        wanted = (
+            self._chosen(ordered, points, plan) if self.n_iterations == "auto" else int(self.n_iterations)
+        )
+        columns = np.argsort(order)
+        return [
+            Repair(repair.partition[:, columns], repair.adjustment[:, columns], repair.violation)
+            for repair in _found(points, plan, wanted)
+        ]
 
     def _chosen(self, data: LabelledPredictions, points: Points, plan: Plan) -> int:
         """Return the cross-validated number of repairs; 0 for a single point."""
-        splits = [(fold.train(), fold.test()) for fold in point_folds(points, data, self.cv)]
-        if not splits:
+        folds = point_folds(points, data, self.cv)
+        if not folds:
             return 0
+        splits = ((fold.train(), fold.test()) for fold in folds)
         held_out = losses_held_out(splits, plan, self.loss, data.predictions.floor)
         self.search_ = {
             "n_iterations": np.arange(len(held_out.losses)),

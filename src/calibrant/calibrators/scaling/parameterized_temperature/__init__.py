@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import Matrix, Vector
 from calibrant.calibrator import Calibrator, Traits
 from calibrant.calibrators.inner_folds import choose_by_folds
-from calibrant.calibrators.scaling.parameterized_temperature.losses import row_losses
+from calibrant.calibrators.scaling.parameterized_temperature.losses import ExactRowLosses, row_losses
 from calibrant.calibrators.scaling.parameterized_temperature.network import (
     TOLERANCE,
     Inputs,
@@ -31,6 +31,7 @@ from calibrant.labelled_predictions import LabelledPredictions
 from calibrant.notices import warn_user
 from calibrant.numerics.dense_network import Activation, DenseNetwork
 from calibrant.numerics.reductions import row_maxima
+from calibrant.numerics.row_blocks import one_blas_thread
 from calibrant.options import (
     check_around_one,
     check_choice,
@@ -41,6 +42,7 @@ from calibrant.options import (
 )
 from calibrant.predictions import Predictions
 from calibrant.solvers import Solution, Status
+from calibrant.solvers.adam import adam, shuffled_batches
 
 __all__ = ["ParameterizedTemperatureScaling"]
 
@@ -101,6 +103,11 @@ class RowTemperatureMap:
         scaled = (logits - logits.row("max")) * factors.narrowed()
         return given.with_logits(scaled, "argmax")
 
+
+# Of the published training: step size, rows of a batch, and the largest logit that the network sees.
+LEARNING_RATE = 5e-5
+BATCH_SIZE = 1000
+LARGEST_LOGIT = 100.0
 
 # For logits of any size that is not absurd.
 SINGLE_BOUNDS = (1e-6, 1e6)
@@ -183,6 +190,51 @@ class RowTemperatureFamily:
             n_iterations=minimum.n_iterations,
             n_evaluations=minimum.n_evaluations + single.n_evaluations,
             status=status,
+        )
+
+    def trained(
+        self, data: LabelledPredictions, weight_decay: float, generator: np.random.Generator
+    ) -> tuple[RowTemperatureMap, Solution]:
+        """Return the map after a fixed number of steps of Adam from random temperatures, as published."""
+        inputs = row_inputs(data.predictions, self.kind, self.top_k, 1.0)
+        n_inputs = inputs.shape[1]
+        standard = StandardInputs(
+            np.zeros(n_inputs),
+            np.ones(n_inputs),
+            np.full(n_inputs, -LARGEST_LOGIT),
+            np.full(n_inputs, LARGEST_LOGIT),
+        )
+        objective = RowTemperatures(
+            network=self.network,
+            link=self.link,
+            inputs=standard(inputs),
+            losses=ExactRowLosses(data.predictions.logits, data.labels, self.loss),
+            start=0.0,
+            weight_decay=weight_decay,
+            weights=data.weights,
+        )
+        n_classes = (
+            data.n_classes if self.loss == "brier" else 1
+        )  # Keras averages the squared error over classes
+        with one_blas_thread():
+            theta = adam(
+                lambda theta, rows: objective.batch_gradient(theta, rows) / n_classes,
+                # The link shifts outputs so that zero is a temperature of one, but the network starts anywhere.
+                self.network.glorot_start(generator, -1.0 if self.link.kind == "absolute" else 0.0),
+                shuffled_batches(data.n_rows, BATCH_SIZE, self.max_iterations, generator),
+                learning_rate=LEARNING_RATE,
+            )
+        found = RowTemperatureMap(1.0, self.kind, self.top_k, standard, self.network, theta, self.link)
+        loss, decayed = self._mean_loss(data, found), theta[self.network.is_weight]
+        return found, Solution(
+            theta=theta,
+            value=loss + weight_decay * float(decayed @ decayed),
+            loss=loss,
+            identity_loss=float("nan"),
+            decrement=float("nan"),
+            n_iterations=self.max_iterations,
+            n_evaluations=1 + -(-self.max_iterations * BATCH_SIZE // max(data.n_rows, BATCH_SIZE)),
+            status=Status.OUT_OF_ITERATIONS,
         )
 
     def _objective(
@@ -282,8 +334,11 @@ class ParameterizedTemperatureScaling(Calibrator):
         Smallest and largest temperature of a row as multiples of the single one.
     max_iterations : int, default=1000
         Largest number of steps from each start; a fit that needs more warns.
+    training : {"quasi-newton", "adam"}, default="quasi-newton"
+        "adam" is the published training: ``max_iterations`` steps of size 5e-5 on batches of 1,000 rows, from one random start,
+        with :math:`T_0 = 1` and inputs that are not standardised. It has no test of convergence. See :meth:`as_published`.
     random_state : int, Generator or None, default=0
-        Source of the random starts.
+        Source of the random starts and batches.
 
     Attributes
     ----------
@@ -327,7 +382,9 @@ class ParameterizedTemperatureScaling(Calibrator):
     *Paper and program.* The paper has T = g(z). The authors' program uses :math:`|g|`, clipped to
     :math:`10^{\pm 12}`, clips logits to :math:`\pm 100`, averages the squared error also over classes, and takes 100,000
     steps of Adam from random temperatures, without weight decay. Some starts have temperature zero and no gradient in many
-    or all rows. ``inputs="logits", link="absolute", weight_decay=0, bounds=(1e-12, 1e12)`` is that family and objective.
+    or all rows. :meth:`as_published` trains so; only the logits that are divided by T are not clipped here. The short training
+    is part of the method: the same family and objective, fitted to convergence by ``inputs="logits", link="absolute",
+    weight_decay=0, bounds=(1e-12, 1e12)``, over-fits.
     The paper's linear variant is ``hidden=()``.
 
     *Two parameters.* ``inputs="entropy", hidden=(), link="exponential"`` is :math:`T = \exp(c_0 + c_1 H)`, the
@@ -367,6 +424,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         restarts: int = 3,
         bounds: tuple[float, float] = (0.2, 5.0),
         max_iterations: int = 1000,
+        training: Literal["quasi-newton", "adam"] = "quasi-newton",
         random_state: int | np.random.Generator | None = 0,
     ) -> None:
         self.hidden = hidden
@@ -380,14 +438,28 @@ class ParameterizedTemperatureScaling(Calibrator):
         self.restarts = restarts
         self.bounds = bounds
         self.max_iterations = max_iterations
+        self.training = training
         self.random_state = random_state
+
+    @classmethod
+    def as_published(cls, random_state: int | np.random.Generator | None = 0) -> Self:
+        """Return an unfitted calibrator with the settings and the training of the paper: 100,000 steps of Adam."""
+        return cls(
+            inputs="logits",
+            link="absolute",
+            weight_decay=0.0,
+            bounds=(1e-12, 1e12),
+            max_iterations=100_000,
+            training="adam",
+            random_state=random_state,
+        )
 
     @property
     def traits(self) -> Traits:  # type: ignore[override]
         """The map depends on raw logits if they are inputs of the network."""
         return Traits(
             keeps_argmax=True,
-            contains_identity=True,
+            contains_identity=self.training != "adam",
             uses_raw_logits=self._setting("inputs") == "logits",
             shares_parameters=True,
         )
@@ -395,14 +467,17 @@ class ParameterizedTemperatureScaling(Calibrator):
     def temperatures(self, X: Any) -> NDArray[np.float64]:
         """Return the temperature of every row, (n,)."""
         check_is_fitted(self)
-        return self._map().temperatures(self._parsed(X))
+        return self._map().temperatures(self._parsed(X).with_floor(self.floor_))
 
     def _fit(self, data: LabelledPredictions) -> None:
         self._check_parameters()
         family = self._family(data.n_classes)
         self.weight_decays_ = self.held_out_losses_ = np.empty(0)
         self.weight_decay_ = self._decay(data, family)
-        found, self.solution_ = family.fitted(data, self.weight_decay_)
+        if self.training == "adam":
+            found, self.solution_ = family.trained(data, self.weight_decay_, random_source(self.random_state))
+        else:
+            found, self.solution_ = family.fitted(data, self.weight_decay_)
         self.inverse_temperature_ = found.inverse_temperature
         self.temperature_ = 1 / self.inverse_temperature_
         layers = found.network.layers(found.theta)
@@ -410,6 +485,8 @@ class ParameterizedTemperatureScaling(Calibrator):
         self.intercepts_ = [biases.copy() for _, biases in layers]
         self.input_means_, self.input_scales_ = found.standard.means, found.standard.scales
         self.input_ranges_ = np.stack([found.standard.smallest, found.standard.largest])
+        if self.training == "adam":
+            return
         if self.solution_.status is Status.AT_BOUND:
             # Bounds are multiples of the single temperature, so other bounds would not help.
             reason = NONE_IS_LOW_ENOUGH if self.inverse_temperature_ >= 1 else NONE_IS_HIGH_ENOUGH
@@ -434,6 +511,11 @@ class ParameterizedTemperatureScaling(Calibrator):
         check_whole("restarts", self.restarts)
         check_around_one("bounds", self.bounds)
         check_whole("max_iterations", self.max_iterations)
+        check_choice("training", self.training, ("quasi-newton", "adam"))
+        if self.training == "adam" and self.weight_decay == "cv":
+            raise ParameterError(
+                'weight_decay="cv" needs training="quasi-newton"; pass a number for training="adam".'
+            )
 
     def _decay(self, data: LabelledPredictions, family: RowTemperatureFamily) -> float:
         """Return the weight decay: given, by the number of rows, or cross-validated."""

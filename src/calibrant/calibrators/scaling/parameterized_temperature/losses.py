@@ -15,6 +15,7 @@ from calibrant.numerics.row_blocks import BlockSums
 __all__ = ["ExactRowLosses", "RowLosses", "TabulatedRowLosses", "row_losses"]
 
 Expanded = tuple[Vector, Vector, Vector]
+Rows = slice | NDArray[np.intp]
 
 # With nodes this far apart in log T, quintic interpolation has an error of 1e-5 in the worst row and 1e-8 on average.
 SPACING = 0.2
@@ -30,7 +31,7 @@ class RowLosses(ABC):
     """Numbers that an evaluation takes of one row, for the size of blocks."""
 
     @abstractmethod
-    def __call__(self, rows: slice, logarithms: Vector) -> tuple[Vector, Vector]:
+    def __call__(self, rows: Rows, logarithms: Vector) -> tuple[Vector, Vector]:
         """Return losses and their derivatives in ``logarithms``, those of the rows' temperatures; all (n,)."""
 
 
@@ -76,21 +77,21 @@ class ExactRowLosses(RowLosses):
         self._expand = _log_rows if loss == "log" else _brier_rows
         self._dtype = np.dtype(np.float64) if double else logits.dtype
 
-    def __call__(self, rows: slice, logarithms: Vector) -> tuple[Vector, Vector]:
+    def __call__(self, rows: Rows, logarithms: Vector) -> tuple[Vector, Vector]:
         losses, slopes, _ = self.expanded(rows, logarithms, curvatures=False)
         return losses, slopes
 
-    def expanded(self, rows: slice, logarithms: Vector, *, curvatures: bool = True) -> Expanded:
+    def expanded(self, rows: Rows, logarithms: Vector, *, curvatures: bool = True) -> Expanded:
         """Return losses and their first two derivatives in the logarithms; the second empty unless asked for."""
         return self._at(logarithms, *self._gaps(rows), curvatures)
 
-    def expanded_at(self, rows: slice, places: Vector) -> Iterator[Expanded]:
+    def expanded_at(self, rows: Rows, places: Vector) -> Iterator[Expanded]:
         """Return the same for several places, at each of which all rows have one temperature."""
         gaps, label_gaps = self._gaps(rows)
         for place in places:
             yield self._at(np.full(len(gaps), place), gaps, label_gaps, curvatures=True)
 
-    def _gaps(self, rows: slice) -> tuple[FloatArray, FloatArray]:
+    def _gaps(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """Return how far each logit, and then that of the label, lies from the largest of its row."""
         tops = self._tops[rows].astype(self._dtype)
         return (
@@ -137,7 +138,7 @@ class TabulatedRowLosses(RowLosses):
         with BlockSums.over(n_rows, exact.n_columns) as in_all_blocks:
             in_all_blocks(fill)
 
-    def __call__(self, rows: slice, logarithms: Vector) -> tuple[Vector, Vector]:
+    def __call__(self, rows: Rows, logarithms: Vector) -> tuple[Vector, Vector]:
         table = self._table[rows]
         scaled = (logarithms - self._places[0]) / self._step
         left = np.clip(scaled.astype(np.intp), 0, len(self._places) - 2)

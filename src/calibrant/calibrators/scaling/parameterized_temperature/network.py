@@ -251,6 +251,15 @@ class RowTemperatures:
         decayed = theta[self.network.is_weight]
         return self(theta)[0] - self.weight_decay * float(decayed @ decayed)
 
+    def batch_gradient(self, theta: Vector, rows: NDArray[np.intp]) -> Vector:
+        """Return an unbiased estimate of the gradient from some rows."""
+        mean_weight = 1.0 if self.weights is None else self._total_weight / len(self.inputs)
+        decayed = np.where(self.network.is_weight, theta, 0.0)
+        gradient: Vector = (
+            self._block(theta, rows)[1:] / (len(rows) * mean_weight) + 2 * self.weight_decay * decayed
+        )
+        return gradient
+
     @contextmanager
     def open(self) -> Iterator[None]:
         """Keep threads at hand for repeated evaluations."""
@@ -266,7 +275,7 @@ class RowTemperatures:
     def _total_weight(self) -> float:
         return float(len(self.inputs) if self.weights is None else self.weights.sum())
 
-    def _block(self, theta: Vector, rows: slice) -> Vector:
+    def _block(self, theta: Vector, rows: slice | NDArray[np.intp]) -> Vector:
         """Return the sum of losses and then that of gradients over some rows."""
         run = self.network.run(theta, self.inputs[rows])
         logarithms, slopes_of_link = self.link(run.outputs[:, 0].astype(np.float64, copy=False))

@@ -1,0 +1,179 @@
+"""MultioutputCalibration: calibrate several class labels per row, each with classes of its own."""
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.calibrator import Calibrator
+from calibrant.errors import LabelError, ParameterError, PredictionError, WeightError
+from calibrant.notices import gathered
+from calibrant.origin import Origin, on_host
+from calibrant.predictions import Predictions
+
+__all__ = ["MultioutputCalibration"]
+
+
+class MultioutputCalibration(BaseEstimator):  # type: ignore[misc]
+    """Calibrate several class labels per row, such as colour and size, each with its own classes and its own calibrator.
+
+    The same as one calibrator per label column in a loop, bit for bit. For labels that are present or absent use
+    :class:`~calibrant.MultilabelCalibration`.
+
+    Parameters
+    ----------
+    method : str or Calibrator, default="auto"
+        A name from :func:`calibrant.registry.calibrators`, or an unfitted calibrator that is cloned for each output.
+
+    Attributes
+    ----------
+    calibrators_ : list of Calibrator
+        The fitted calibrator of every output.
+    classes_ : list of ndarray
+        Classes of every output, as scikit-learn's multi-output classifiers have them.
+    names_ : list of str or None
+        Names of the outputs, from a data frame of labels.
+
+    Examples
+    --------
+    >>> colour = [[0.9, 0.1]] * 4 + [[0.2, 0.8]] * 4
+    >>> size = [[0.7, 0.2, 0.1]] * 4 + [[0.1, 0.2, 0.7]] * 4
+    >>> Y = [[0, 0], [0, 1], [0, 0], [1, 2], [1, 2], [1, 2], [0, 1], [1, 0]]
+    >>> fitted = MultioutputCalibration("temperature").fit([colour, size], Y)
+    >>> [part.shape for part in fitted.predict_proba([colour, size])]
+    [(8, 2), (8, 3)]
+    """
+
+    calibrators_: list[Calibrator]
+    names_: list[str] | None
+
+    def __init__(self, method: str | Calibrator = "auto") -> None:
+        self.method = method
+
+    def fit(self, X: Any, Y: Any, sample_weight: Any = None) -> Self:
+        """Fit a calibrator for each output.
+
+        Parameters
+        ----------
+        X : list of M arrays (n, K), frames or Predictions
+            Predictions of every output, as ``predict_proba`` of scikit-learn's multi-output classifiers returns them.
+        Y : array or frame of shape (n, M)
+            Class labels; NaN or None where a label is missing.
+        sample_weight : array of shape (n,), optional
+            A weight of two is equivalent to including the row twice.
+        """
+        outputs = _outputs(X)
+        columns, names = _label_columns(Y, len(outputs), outputs[0].n_rows)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        if weights is not None and weights.shape != (outputs[0].n_rows,):
+            raise WeightError(
+                f"sample_weight must have one number per row, but has shape {weights.shape}; pass {outputs[0].n_rows} numbers."
+            )
+        base = self._made()
+        calibrators = []
+        with gathered(len(outputs), "output"):
+            for predictions, labels in zip(outputs, columns, strict=True):
+                known = np.flatnonzero(~_missing(labels))
+                if len(known) == len(labels):
+                    calibrators.append(clone(base).fit(predictions, labels, weights))
+                else:
+                    part = None if weights is None else weights[known]
+                    calibrators.append(clone(base).fit(predictions.take(known), _plain(labels[known]), part))
+        self.calibrators_, self.names_ = calibrators, names
+        return self
+
+    @property
+    def classes_(self) -> list[NDArray[Any]]:
+        """Classes of every output."""
+        check_is_fitted(self, "calibrators_")
+        return [calibrator.classes_ for calibrator in self.calibrators_]
+
+    def predict_proba(self, X: Any) -> list[Any]:
+        """Return the calibrated probabilities of every output, a list of arrays (n, K)."""
+        check_is_fitted(self, "calibrators_")
+        outputs = _outputs(X)
+        if len(outputs) != len(self.calibrators_):
+            raise PredictionError(
+                f"there are predictions of {len(outputs)} outputs, but {len(self.calibrators_)} in fit; pass the same outputs."
+            )
+        return [
+            calibrator.predict_proba(predictions)
+            for calibrator, predictions in zip(self.calibrators_, outputs, strict=True)
+        ]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the largest calibrated probability of every output, (n, M)."""
+        labels = [
+            classes[np.asarray(part).argmax(axis=1)]
+            for classes, part in zip(self.classes_, self.predict_proba(X), strict=True)
+        ]
+        kinds = {column.dtype.kind for column in labels}
+        return np.column_stack(labels if len(kinds) == 1 else [column.astype(object) for column in labels])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted calibrators of all outputs to one file, without pickle."""
+        from calibrant.persistence import save_labels
+
+        save_labels(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the fitted calibrators that :meth:`save` wrote."""
+        from calibrant.persistence import load_labels
+
+        return load_labels(cls, path)
+
+    def _made(self) -> Calibrator:
+        if isinstance(self.method, str):
+            from calibrant.registry import make
+
+            return make(self.method)
+        if not isinstance(self.method, Calibrator):
+            raise ParameterError(
+                f"method must be a registry name or an unfitted Calibrator, not {self.method!r}."
+            )
+        return clone(self.method)  # type: ignore[no-any-return]
+
+
+def _outputs(X: Any) -> list[Predictions]:
+    if not isinstance(X, list | tuple) or not X:
+        raise PredictionError(
+            f"predictions of several outputs must be a list with one array (n, K) per output, not {type(X).__name__}."
+        )
+    outputs = [Predictions.parse(part) for part in X]
+    if len({part.n_rows for part in outputs}) > 1:
+        raise PredictionError(
+            f"outputs have {sorted({part.n_rows for part in outputs})} rows; all must have the same rows."
+        )
+    return outputs
+
+
+def _label_columns(Y: Any, n_outputs: int, n_rows: int) -> tuple[list[NDArray[Any]], list[str] | None]:
+    origin = Origin.of(Y)
+    if origin is not None and origin.columns is not None:
+        columns, names = [np.asarray(Y[name]) for name in origin.columns], [str(c) for c in origin.columns]
+    else:
+        given = np.asarray(on_host(Y))
+        columns, names = list(given.T) if given.ndim == 2 else [], None
+    if len(columns) != n_outputs or any(len(column) != n_rows for column in columns):
+        raise LabelError(
+            f"labels of {n_outputs} outputs must have shape ({n_rows}, {n_outputs}), but have {np.shape(Y)}; pass one column per "
+            "output."
+        )
+    return columns, names
+
+
+def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.dtype.kind in "iubU":
+        return np.zeros(len(labels), dtype=np.bool_)
+    return np.array([label is None or label != label for label in labels.tolist()], dtype=np.bool_)
+
+
+def _plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels without missing ones as integers or text where they are."""
+    if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
+        return labels.astype(np.intp)
+    return np.array(labels.tolist())

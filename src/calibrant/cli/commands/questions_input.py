@@ -1,0 +1,55 @@
+"""Side columns, cost matrices and correctness columns of commands."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from calibrant.arrays import Float64Array
+from calibrant.cli.confidence import GIVEN
+from calibrant.errors import ParameterError
+from calibrant.predictions import Predictions
+from calibrant.tables.prediction_file import Table
+from calibrant.tables.side_columns import chosen_columns, read_side_columns
+
+__all__ = ["by_correctness", "cost_matrix", "side_columns_of"]
+
+
+def side_columns_of(file: Path, names: str | None) -> dict[str, Any] | None:
+    """Return the side columns of a file by their names, separated by commas."""
+    if names is None:
+        return None
+    return read_side_columns(file, chosen_columns(file, names))
+
+
+def cost_matrix(text: str | None) -> Float64Array | None:
+    """Return a matrix from rows separated by semicolons.
+
+    >>> cost_matrix("0,9;1,0")
+    array([[0., 9.], [1., 0.]])
+    """
+    if text is None:
+        return None
+    try:
+        rows = [[float(number) for number in row.split(",")] for row in text.split(";")]
+        return np.array(rows, dtype=np.float64)
+    except ValueError as error:
+        raise ParameterError(
+            f"--costs must be numbers such as '0,9;1,0', a row per decision and a column per class, not {text!r}."
+        ) from error
+
+
+def by_correctness(table: Table) -> Table:
+    """Return the rows with the classes "wrong" and "correct", if the command line named them by --correct."""
+    context = click.get_current_context(silent=True)
+    classes = table.predictions.classes
+    if context is None or not context.meta.get(GIVEN) or classes is None or len(classes) != 2:
+        return table
+    is_correct = table.labels.astype(str) == str(classes[1])
+    names = np.array(["wrong", "correct"])
+    predictions = Predictions(
+        table.predictions.scores, table.predictions.space, names, table.predictions.declared_floor
+    )
+    return replace(table, predictions=predictions, labels=names[is_correct.astype(np.intp)])
