@@ -122,7 +122,7 @@ class Table:
         return cpu
 
 
-def run(folder: Path, n_rows: int, formats: list[str]) -> None:
+def run(folder: Path, n_rows: int, formats: list[str], methods: list[str]) -> None:
     """Print the tables."""
     for kind in formats:
         path = f"rows.{kind}"
@@ -135,10 +135,10 @@ def run(folder: Path, n_rows: int, formats: list[str]) -> None:
         sql = table.add("DuckDB: ECE and log-loss", DUCKDB, query)
         floor = max(read, sql)
         table.add("calibrant evaluate", CALIBRANT, "evaluate", path, *COMMON.split(), "--stream", floor=floor)
-        for method in METHODS:
+        for method in methods:
             fit = ["fit", path, *COMMON.split(), "--method", method, "-o", f"{method}.npz"]
             table.add(f"calibrant fit, {method}", CALIBRANT, *fit, floor=read)
-        for method in METHODS:
+        for method in methods:
             apply = ["apply", path, "--calibrator", f"{method}.npz", "-o", f"out.{kind}"]
             table.add(f"calibrant apply, {method}", CALIBRANT, *apply, floor=copied)
     print(
@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--folder", type=Path, help="Folder for the files [a temporary one].")
     parser.add_argument("--formats", nargs="*", default=FORMATS, choices=FORMATS)
+    parser.add_argument("--methods", nargs="*", default=METHODS)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
@@ -167,7 +168,7 @@ def main() -> None:
             for name, n_rows in (("rows", given.rows), ("few", 1000)):
                 program = f"import files; from pathlib import Path; files.make(Path(sys.argv[1]), {name!r}, {n_rows})"
                 measured(program, str(folder.resolve()), folder=Path(__file__).parent)
-        run(folder, given.rows, given.formats)
+        run(folder, given.rows, given.formats, given.methods)
 
 
 if __name__ == "__main__":

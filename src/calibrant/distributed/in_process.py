@@ -9,7 +9,7 @@ from typing import Any
 
 from calibrant.distributed.engine import Engine, Failure, Task, partial_sum
 from calibrant.distributed.layout import Layout, Piece
-from calibrant.numerics.row_blocks import State, n_threads_available
+from calibrant.numerics.row_blocks import State, n_threads_available, one_blas_thread
 
 __all__ = ["FileRows", "InProcess", "RelationRows", "TableRows", "file_partitions"]
 
@@ -34,7 +34,7 @@ class InProcess(Engine):
             yield partial_sum(task, self.partitions[0], self.partitions[0].where, alone=False)
             return
         n_threads = n_threads_available()
-        with ThreadPoolExecutor(n_threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(n_threads) as pool:
             waiting: deque[Future[Any]] = deque()
             for partition in self.partitions:
                 own = copy_context()  # how to treat overflow, say

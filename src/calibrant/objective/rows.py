@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import FloatArray, Vector
-from calibrant.numerics.row_blocks import BlockSums, Mergeable, State, row_blocks
+from calibrant.numerics.row_blocks import BlockSums, Mergeable, State, one_blas_thread, row_blocks
 
 __all__ = ["ArrayRows", "Block", "FeatureRows", "StreamedRows"]
 
@@ -244,7 +244,9 @@ class StreamedRows(FeatureRows):
                 total = part if total is None else total + part
             return total  # type: ignore[return-value]
 
-        yield summed
+        # For all batches: threads of BLAS that are started again for each of them spend more time waiting than working.
+        with one_blas_thread():
+            yield summed
 
     def mapped(
         self,
