@@ -353,8 +353,8 @@ def dirichlet_map(p: Array) -> Array:
 # True maps, which the family contains; a temperature for the others.
 TRUE_MAPS: dict[str, Callable[[Array], Array]] = {"beta": beta_map, "dirichlet-l2": dirichlet_map}
 
-# Methods whose intervals always have a caution; the page shows their coverage all the same.
-CAUTIONED = ("dirichlet-l2", "gp")
+# Methods whose intervals always, or nearly always, have a caution; the page shows their coverage all the same.
+CAUTIONED = ("beta", "dirichlet-l2", "gp")
 
 
 def with_error(kind: str, k: int, n: int) -> Draw:
@@ -577,6 +577,7 @@ def table(chosen: list[Cell], done: dict[str, Count]) -> list[str]:
             "" if kind == "power" else f"{'at most ' if kind == 'level' else ''}{100 * cell.nominal:g} %"
         )
         if count.total == 0:
+            lines.append(f"| {cell.scenario} | {nominal} | not run | 0 | |")
             continue
         share, error = "", ""
         if count.claims:
@@ -594,7 +595,7 @@ def worst(chosen: list[Cell], done: dict[str, Count]) -> str:
         (cell, done[cell.key]) for cell in chosen if cell.key in done and done[cell.key].claims >= MIN_CLAIMS
     ]
     if not measured:
-        return "In these scenarios no claim is made."
+        return ""
     sign = 1 if chosen[0].kind == "level" else -1
     cell, count = max(measured, key=lambda pair: sign * pair[1].held / pair[1].claims)
     return f"Worst case: {percent(count.held / count.claims)}, {cell.scenario}."
@@ -627,10 +628,12 @@ def page(done: dict[str, Count]) -> str:
     parts = [INTRODUCTION]
     for claim, chosen in by_claim.items():
         remark = ABOUT.get(claim, "")
-        ending = "" if chosen[0].kind == "power" else f"\n\n{worst(chosen, done)}"
+        sentence = "" if chosen[0].kind == "power" else worst(chosen, done)
+        ending = f"\n\n{sentence}" if sentence else ""
         rows = "\n".join(table(chosen, done))
         about = f"\n\n{remark}" if remark else ""
-        parts.append(f"## {claim[0].upper()}{claim[1:]}{about}{ending}\n\n{rows}\n")
+        title = f"`{claim}`" if "_" in claim else f"{claim[0].upper()}{claim[1:]}"
+        parts.append(f"## {title}{about}{ending}\n\n{rows}\n")
     seconds = sum(count.seconds for count in done.values())
     total = sum(count.total for count in done.values())
     parts.append(f"{total:,} simulations took {seconds / 60:.0f} minutes of CPU time.\n")
@@ -646,10 +649,13 @@ ABOUT = {
     "report: adjusted gain": "The interval of the recommended method's gain, for the map fitted to all rows.",
     "WithIntervals": (
         "{class}`calibrant.WithIntervals`: the share of probabilities of new rows in their intervals, where the family contains "
-        "the true map."
+        "the true map. The standard errors are upper bounds."
     ),
     "WithIntervals, with a caution": "The same where `caution_` says that coverage can be below the level.",
-    "loss_difference": "{func}`calibrant.intervals.loss_difference` of the log-loss, for two fixed predictions.",
+    "loss_difference": (
+        "{func}`calibrant.intervals.loss_difference` of the log-loss, for two fixed predictions. Where probabilities of mistakes "
+        "are tiny and very different, large losses that did not occur are unknown, and intervals are too short."
+    ),
     "bootstrap, percentile": "{func}`calibrant.intervals.bootstrap` of the Brier score, 400 resamples.",
 }
 
